@@ -1,0 +1,1 @@
+"""Episub for py-libp2p: a pubsub router that builds broadcast trees over a self-healing overlay."""

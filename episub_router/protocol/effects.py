@@ -1,0 +1,116 @@
+"""What a topic's machine asks of its driver, in order.
+
+`NeighborUp` and `NeighborDown` also join the two machines inside a topic: membership emits
+them, broadcast handles them, and the driver sees them as information.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from episub_router.protocol.messages import LinkKind, Message
+from episub_router.protocol.types import MessageId, PeerId
+
+
+class DropReason(Enum):
+    """Why something received was not acted on. The value is the counter's name."""
+
+    HOPS_INVALID = "hops-invalid"
+    TTL_INVALID = "ttl-invalid"
+    NOT_NEIGHBOR = "not-neighbor"
+    NOT_JOINED = "not-joined"
+    VIEW_FULL = "view-full"
+    WALK_ENDED = "walk-ended"
+    UNREACHABLE = "unreachable"
+    UNSOLICITED = "unsolicited"
+    ABOUT_SELF = "about-self"
+    TOO_MANY_IDS = "too-many-ids"
+    MISSING_FULL = "missing-full"
+    GRAFT_NOT_CACHED = "graft-not-cached"
+    GRAFT_REPEATED = "graft-repeated"
+    PENDING_FULL = "pending-full"
+    LEAVE_REPEATED = "leave-repeated"
+    MESSAGE_LOST = "message-lost"
+
+
+class DownReason(Enum):
+    """Why a neighbour left the active view."""
+
+    FAILED = "failed"
+    """Connection lost, or the link was silent for too long."""
+    ENDED = "ended"
+    """The peer sent DISCONNECT."""
+    LEFT = "left"
+    """The peer left the overlay, or we did."""
+    EVICTED = "evicted"
+    """We gave the link up for a better one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send `message` to `peer`, to which a connection exists."""
+
+    peer: PeerId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Open a connection to `peer`; answer with `Connected` or `DialFailed`."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """This topic needs the connection to `peer` no longer: close it if nobody else does."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRtt:
+    """Measure the round trip to `peer`; answer with `RttMeasured`."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """`id` is new here: hand it to the application. `peer` is None for our own message."""
+
+    id: MessageId
+    payload: object
+    peer: PeerId | None
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborUp:
+    """`peer` entered the active view."""
+
+    peer: PeerId
+    kind: LinkKind
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborDown:
+    """`peer` left the active view."""
+
+    peer: PeerId
+    reason: DownReason
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something from `peer` (None: a timer) was not acted on; count it."""
+
+    peer: PeerId | None
+    reason: DropReason
+
+
+Effect: TypeAlias = (
+    Send | Dial | Release | MeasureRtt | Deliver | NeighborUp | NeighborDown | Dropped
+)

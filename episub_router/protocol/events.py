@@ -1,0 +1,127 @@
+"""What the driver (router, simulator or test) tells a topic's machine.
+
+Every event is handed over with the driver's `now`; the answer is a list of effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from episub_router.protocol.messages import Message
+from episub_router.protocol.types import MessageId, PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOverlay:
+    """The application subscribed. `contacts` are nodes believed to be in the topic (E02)."""
+
+    contacts: tuple[PeerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContactsFound:
+    """More nodes believed to be in the topic: bootstrap, discovery, announced subscribers."""
+
+    contacts: tuple[PeerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOverlay:
+    """The application unsubscribed. The machine says goodbye and forgets its state (E14).
+
+    `proof` is our signature for a LEAVE; without one, DISCONNECT is used.
+    """
+
+    proof: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message came from `peer`. Gossip is trusted at once: the driver has no validation
+    step. A driver that has one sends `PayloadArrived` and `PayloadAccepted` instead."""
+
+    peer: PeerId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadArrived:
+    """A GOSSIP frame came from `peer`, and its payload is still to be validated."""
+
+    peer: PeerId
+    id: MessageId
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadAccepted:
+    """The payload that `peer` forwarded proved valid."""
+
+    peer: PeerId
+    id: MessageId
+    payload: object
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """The application publishes a message of its own (E30)."""
+
+    id: MessageId
+    payload: object
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadDropped:
+    """A GOSSIP to `peer` could not be queued: the id is to be announced instead."""
+
+    peer: PeerId
+    id: MessageId
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Messages can be sent to `peer` now, whoever dialled."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class DialFailed:
+    """A `Dial` effect came to nothing."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class PeerDown:
+    """The connection to `peer` closed, or a send over it failed (E15)."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class RttMeasured:
+    """A round trip to `peer` took `rtt` seconds; None when the measurement failed."""
+
+    peer: PeerId
+    rtt: float | None
+
+
+Event: TypeAlias = (
+    JoinOverlay
+    | ContactsFound
+    | LeaveOverlay
+    | Received
+    | PayloadArrived
+    | PayloadAccepted
+    | Publish
+    | PayloadDropped
+    | Connected
+    | DialFailed
+    | PeerDown
+    | RttMeasured
+)

@@ -1,0 +1,194 @@
+"""The protocol's messages, one frozen dataclass each (clause E42).
+
+The envelope that the specification wants around every message, its source and its
+monotonic sequence id, belongs to whoever carries messages between nodes (`wire`): the
+core is told the neighbour that a message came from and never sees a sequence id.
+
+Peers are named by id alone. Their signed address records ride beside the ids on the wire
+and stay in the router's address book.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from episub_router.protocol.types import MessageId, PeerId
+
+
+class LinkKind(IntEnum):
+    """What a link of the active view is for (spec, "Design Parameters for View Sizes")."""
+
+    RANDOM = 0
+    """One of the C_rand links that keep the overlay connected."""
+    NEAR = 1
+    """One of the C_near links that follow proximity."""
+
+
+class NeighborRole(IntEnum):
+    """NEIGHBOR's two roles in the specification, told apart on the wire (E09, E11)."""
+
+    REQUEST = 0
+    """The sender asks to become a neighbour."""
+    ACCEPT = 1
+    """The sender has put the receiver into its active view."""
+    QUERY = 2
+    """A neighbour asks for the receiver's active view, and whether the link still stands."""
+    LIST = 3
+    """Answer to QUERY."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetNodes:
+    """GETNODES: asks a subscribed node for peers (E03)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """NODES: answers GETNODES with a sample of both views (E03).
+
+    `ttl` is the walk length that the answering node suggests for the JOINs that follow; the
+    specification never says what it is for.
+    """
+
+    peers: tuple[PeerId, ...]
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopics:
+    """GETTOPICS: asks whether a node is still subscribed (E21)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """TOPICS: the topics, among those that the asker may know of, that the sender is in."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """JOIN: `peer` looks for a random neighbour; walks until somebody accepts (E04-E06)."""
+
+    peer: PeerId
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardJoin:
+    """FORWARDJOIN: tells passive views along a random walk of a new node (E07)."""
+
+    peer: PeerId
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """NEIGHBOR: asks for, grants, checks or describes an active link (E09-E12).
+
+    `links` is how many active links the sender has, which E10 needs. `peers` is the sender's
+    active view, sent with LIST. `kind` is what the link is to be for on both ends.
+    """
+
+    role: NeighborRole
+    links: int
+    kind: LinkKind = LinkKind.RANDOM
+    peers: tuple[PeerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """DISCONNECT: rejects a NEIGHBOR request or ends a link (E09, E14).
+
+    `alive` is False when the sender is leaving the overlay, so that it isn't remembered.
+    """
+
+    alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """LEAVE: `source` has left; forget it everywhere (E14).
+
+    `proof` is the source's signature over topic and leave, opaque here; the driver checks it
+    before the message reaches the core, so that nobody can expel others.
+    """
+
+    source: PeerId
+    ttl: int
+    proof: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """SHUFFLE: `peer` offers `peers` in exchange for others, along a random walk (E19)."""
+
+    peer: PeerId
+    peers: tuple[PeerId, ...]
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleReply:
+    """SHUFFLEREPLY: the other half of the exchange, sent straight to the origin (E19)."""
+
+    peers: tuple[PeerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gossip:
+    """GOSSIP: one payload message, pushed (E30, E32).
+
+    `hops` counts the links from the publisher to the receiver, 1 on the first. `payload` is
+    opaque to the core; `size` is its bytes, for the cache's bound.
+    """
+
+    id: MessageId
+    hops: int
+    payload: object
+    size: int = 0
+
+
+class MessageSummary(NamedTuple):
+    """One line of an IHAVE: `hops` is what a GOSSIP from the announcer would carry."""
+
+    id: MessageId
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class IHave:
+    """IHAVE: ids that the sender holds and has not pushed over this link (E33)."""
+
+    summary: tuple[MessageSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """PRUNE: stop pushing over this link, announce instead (E31)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graft:
+    """GRAFT: push over this link again, and send these messages (E35, E36, E40)."""
+
+    ids: tuple[MessageId, ...] = ()
+
+
+MembershipMessage: TypeAlias = (
+    GetNodes
+    | Nodes
+    | GetTopics
+    | Topics
+    | Join
+    | ForwardJoin
+    | Neighbor
+    | Disconnect
+    | Leave
+    | Shuffle
+    | ShuffleReply
+)
+BroadcastMessage: TypeAlias = Gossip | IHave | Prune | Graft
+Message: TypeAlias = MembershipMessage | BroadcastMessage

@@ -1,0 +1,176 @@
+"""Every parameter of the protocol: unit, default, and where the default comes from.
+
+Sources: `spec` is episub.md r1; `HyParView` is Leitão, Pereira and Rodrigues, DSN 2007, with
+the values of its p. 9; `Plumtree` is the same authors' SRDS 2007 paper; `ours` is a choice
+of this project, with its reason.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+
+def param(default: Any, unit: str, source: str) -> Any:
+    """Declare a parameter with its `unit` and the `source` of its `default`."""
+    return field(default=default, metadata={"unit": unit, "source": source})
+
+
+class EagerRepair(Enum):
+    """What to do when an eager link is lost (E40)."""
+
+    EAGER = "eager"
+    """Promote lazy peers with an empty GRAFT at once; PRUNEs thin the tree again."""
+    LAZY = "lazy"
+    """Wait for the next IHAVE to repair the tree, as the Plumtree paper does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipParams:
+    """Parameters of the overlay (E01-E21). Raises ValueError where values contradict."""
+
+    active_size: int = param(7, "peers", "spec: A = 7 at N = 10,000")
+    random_links: int = param(4, "peers", "spec: C_rand = 4 at N = 10,000")
+    near_links: int = param(3, "peers", "spec: C_near = 3 at N = 10,000")
+    passive_size: int = param(42, "peers", "spec: P = 42 at N = 10,000")
+    active_slack: int = param(
+        5, "peers", "ours: the hard bound on oversubscription (E13) is active_size plus this"
+    )
+    join_ttl: int = param(6, "hops", "HyParView: ARWL 6")
+    join_timeout: float = param(
+        2.0, "s", "ours: six hops of 150 ms and a dial of 250 ms (py-libp2p's floor), with room"
+    )
+    nodes_timeout: float = param(2.0, "s", "ours: one round trip and a dial, with room")
+    contacts_asked: int = param(3, "peers", "ours: three contacts, so that one can't eclipse us")
+    nodes_size: int = param(16, "peers", "gossipsub v1.1: PX sends 16 peers")
+    neighbor_timeout: float = param(
+        3.0, "s", "ours: a dial, an RTT measurement at the other end and a round trip"
+    )
+    grow_interval: float = param(5.0, "s", "ours: as Partisan's random promotion")
+    refused_backoff: float = param(30.0, "s", "ours: several grow intervals, so that others go first")
+    shuffle_interval: float = param(30.0, "s", "ours: between Partisan's 10 s and iroh-gossip's 60 s")
+    shuffle_active: int = param(3, "peers", "HyParView: ka 3")
+    shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
+    shuffle_ttl: int = param(6, "hops", "HyParView: shuffle TTL 6")
+    leave_ttl: int = param(3, "hops", "ours: reaches the leaver's neighbours' neighbours")
+    leave_memory: int = param(512, "leaves", "ours: bound of the table that stops LEAVE loops")
+    link_check_interval: float = param(
+        15.0, "s", "ours: a silent half-open link lives for at most three of these"
+    )
+    rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
+    rtt_min_gain: float = param(
+        0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
+    )
+    timer_jitter: float = param(0.2, "share", "ours: each period is drawn from ±20 %")
+    max_waiting: int = param(64, "peers", "ours: bound of every table of requests under way")
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        if self.active_size != self.random_links + self.near_links:
+            raise ValueError(
+                f"active_size must be random_links + near_links: "
+                f"{self.active_size} != {self.random_links} + {self.near_links}"
+            )
+        if not 0 <= self.timer_jitter < 1:
+            raise ValueError(f"timer_jitter must be in [0, 1): {self.timer_jitter}")
+
+    @property
+    def active_bound(self) -> int:
+        """The size that the active view never exceeds."""
+        return self.active_size + self.active_slack
+
+    @classmethod
+    def for_size(cls, nodes: int, *, c: int = 1, k: int = 6, near: int = 3) -> MembershipParams:
+        """Parameters for an overlay of about `nodes` nodes (E01).
+
+        C_rand = log10(N) and P = k·A, as the specification's example values have it
+        (N = 10,000: C_rand = 4, A = 7, P = 42). With `near=0`, A = log10(N) + c, which is
+        HyParView's own active view.
+        """
+        if nodes < 2:
+            raise ValueError(f"nodes must be at least 2: {nodes}")
+        random_links = max(1, round(math.log10(nodes)) + (c if near == 0 else 0))
+        active = random_links + near
+        return cls(
+            active_size=active,
+            random_links=random_links,
+            near_links=near,
+            passive_size=k * active,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroadcastParams:
+    """Parameters of the trees (E30-E41). Raises ValueError where values contradict."""
+
+    lazy_interval: float = param(0.1, "s", "spec: in the order of 0.1 s")
+    missing_tick: float = param(
+        0.5,
+        "s",
+        "ours: a message counts as missing 0.5 to 1 s after its IHAVE, longer than the 9 hops "
+        "of 25-50 ms links that a tree of 10,000 nodes has",
+    )
+    missing_ticks_lost: int = param(10, "ticks", "ours: about 5 s, then reliability is SDS's job")
+    optimization_threshold: int | None = param(
+        7, "hops", "Plumtree p. 12: 7; None turns the optimisation off"
+    )
+    repair: EagerRepair = param(
+        EagerRepair.EAGER, "strategy", "spec: for applications that value latency"
+    )
+    cache_ttl: float = param(30.0, "s", "iroh-gossip: messages kept for 30 s")
+    cache_messages: int = param(4096, "messages", "ours: 30 s at over 100 messages/s")
+    cache_bytes: int = param(32 * 2**20, "bytes", "ours: 32 messages of the largest size")
+    seen_ttl: float = param(120.0, "s", "py-libp2p: Pubsub's seen_ttl")
+    seen_messages: int = param(65_536, "messages", "ours: 120 s at over 500 messages/s")
+    announce_window: float = param(
+        3.0, "s", "gossipsub: three heartbeats of history are gossiped; told to a new neighbour"
+    )
+    validation_timeout: float = param(
+        10.0, "s", "ours: twice py-libp2p's validation_timeout, which is never reported to us"
+    )
+    max_pending: int = param(1024, "messages", "ours: payloads in validation at once")
+    max_ids: int = param(100, "ids", "iroh-gossip PR 135: ids in one IHAVE or GRAFT")
+    max_ihave_rate: int = param(
+        1000, "ids", "go-libp2p-pubsub: 10 IHAVEs per heartbeat; ids taken from one peer per tick"
+    )
+    max_missing: int = param(10_000, "messages", "iroh-gossip PR 135: bound of the missing list")
+    max_announcers: int = param(3, "peers", "Basalt: sources remembered per missing id")
+    max_lazy_queue: int = param(5_000, "ids", "go-libp2p-pubsub: MaxIHaveLength 5,000")
+    graft_retransmissions: int = param(
+        3, "sends", "go-libp2p-pubsub: GossipRetransmission 3 per id and peer"
+    )
+    max_hops: int = param(64, "hops", "ours: far above the diameter of any bounded-degree overlay")
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        if self.seen_ttl < self.cache_ttl:
+            raise ValueError(
+                f"seen_ttl must not be shorter than cache_ttl: {self.seen_ttl} < {self.cache_ttl}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisubParams:
+    """Both halves together: what `EpisubRouter` takes."""
+
+    membership: MembershipParams = field(default_factory=MembershipParams)
+    broadcast: BroadcastParams = field(default_factory=BroadcastParams)
+
+
+_MAY_BE_ZERO = frozenset(
+    {"near_links", "active_slack", "rtt_min_gain", "timer_jitter", "leave_ttl", "join_ttl",
+     "shuffle_active", "shuffle_passive", "shuffle_ttl", "announce_window",
+     "optimization_threshold"}
+)  # fmt: skip
+
+
+def _check_numbers(params: MembershipParams | BroadcastParams) -> None:
+    for spec in fields(params):
+        value = getattr(params, spec.name)
+        if isinstance(value, Enum) or value is None:
+            continue
+        if not math.isfinite(value) or value < 0 or (value == 0 and spec.name not in _MAY_BE_ZERO):
+            least = "0 or more" if spec.name in _MAY_BE_ZERO else "more than 0"
+            raise ValueError(f"{spec.name} must be {least}: {value}")

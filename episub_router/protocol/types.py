@@ -1,0 +1,19 @@
+"""Names for the few plain types that the whole core shares."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TypeAlias
+
+PeerId: TypeAlias = Hashable
+"""A node's identity. The core only compares and hashes it: the router passes the bytes of
+a libp2p peer id, the simulator small ints."""
+
+MessageId: TypeAlias = Hashable
+"""A payload message's identity; `bytes` on a real network."""
+
+Time: TypeAlias = float
+"""Seconds on the driver's monotonic clock. The core never reads a clock itself."""
+
+NEVER: Time = float("inf")
+"""The deadline of a machine that waits for nothing."""
