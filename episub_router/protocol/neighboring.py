@@ -20,7 +20,7 @@ _MOST_BACKOFF = 8
 class Asking:
     """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
 
-    __slots__ = ("_overlay", "_refused", "_requests", "_stretch", "deadline")
+    __slots__ = ("_overlay", "_refusals", "_refused", "_requests", "_stretch", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -28,6 +28,8 @@ class Asking:
         """Requests under way, with the time at which each counts as refused."""
         self._refused: dict[PeerId, Time] = {}
         """Until when a peer that refused is not asked again."""
+        self._refusals = 0
+        """Refusals in this period."""
         self._stretch = 1
         self.deadline = NEVER
 
@@ -87,14 +89,20 @@ class Asking:
         return LinkKind.NEAR if near else LinkKind.RANDOM
 
     def on_refusal(self, peer: PeerId, now: Time) -> None:
-        """DISCONNECT to a request of ours, or no answer in time: ask the next."""
+        """DISCONNECT to a request of ours, or no answer in time: ask the next.
+
+        A node that has its C_rand links takes its time: A refusals are enough for one period.
+        """
         if self._requests.pop(peer, None) is None:
             return
         self._refused[peer] = now + self._overlay.params.refused_backoff
         while len(self._refused) > self._overlay.params.max_waiting:
             del self._refused[next(iter(self._refused))]
         self._overlay.release(peer)
-        self.grow(now)
+        self._refusals += 1
+        params = self._overlay.params
+        if len(self._overlay.active) < params.random_links or self._refusals < params.active_size:
+            self.grow(now)
 
     def on_link(self, peer: PeerId) -> None:
         """`peer` is a neighbour now, whoever asked."""
@@ -108,6 +116,7 @@ class Asking:
         self._schedule(now)
 
     def fire(self, now: Time) -> None:
+        self._refusals = 0
         for peer in [peer for peer, until in self._requests.items() if until <= now]:
             self.on_refusal(peer, now)
         self.grow(now)

@@ -77,7 +77,8 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
         for node in network.live
         for peer in network.neighbors(node)
     )
-    assert tree_links == 2 * 199
+    # A link that has just come is eager until its first duplicate.
+    assert 2 * 199 <= tree_links <= 2 * 199 * 1.02
 
 
 @pytest.mark.parametrize("repair", list(EagerRepair))
