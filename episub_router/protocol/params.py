@@ -65,6 +65,14 @@ class MembershipParams:
     link_check_interval: float = param(
         15.0, "s", "ours: a silent half-open link lives for at most three of these"
     )
+    optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
+    rtt_samples: int = param(
+        2, "peers", "ours: neighbours pinged in one optimize_interval, so each within about 35 s"
+    )
+    upkeep_interval: float = param(10.0, "s", "ours: as stabilize_interval")
+    upkeep_peers: int = param(
+        2, "peers", "ours: passive peers dialled in one upkeep_interval; a dial costs 20 ms of CPU"
+    )
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     rtt_min_gain: float = param(
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
@@ -167,7 +175,7 @@ class EpisubParams:
 
 _MAY_BE_ZERO = frozenset(
     {"near_links", "active_slack", "rtt_min_gain", "timer_jitter", "leave_ttl", "join_ttl",
-     "shuffle_active", "shuffle_passive", "shuffle_ttl", "announce_window",
+     "shuffle_active", "shuffle_passive", "shuffle_ttl", "announce_window", "upkeep_peers",
      "optimization_threshold"}
 )  # fmt: skip
 
