@@ -53,6 +53,9 @@ class MembershipParams:
     shuffle_interval: float = param(
         30.0, "s", "ours: between Partisan (10 s) and iroh-gossip (60 s)"
     )
+    shuffle_timeout: float = param(
+        5.0, "s", "ours: a walk of six hops, a dial that takes its time, and the reply"
+    )
     shuffle_active: int = param(3, "peers", "HyParView: ka 3")
     shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
     shuffle_ttl: int = param(6, "hops", "HyParView: shuffle TTL 6")
