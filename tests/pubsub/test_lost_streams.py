@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from libp2p.abc import IPubsubRouter
+from libp2p.custom_types import TProtocol
 from libp2p.network.stream.net_stream import NetStream
-from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.peer.id import ID
+from libp2p.pubsub.floodsub import FloodSub
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.stream_muxer.yamux.yamux import YamuxStream
 
@@ -25,16 +27,11 @@ from tests.pubsub.frames import GARBAGE, TOPIC, flood
 pytestmark = pytest.mark.hosts
 
 
-def gossip() -> GossipSub:
-    return GossipSub(["/meshsub/1.1.0"], 6, 4, 12, heartbeat_interval=1)  # type: ignore[list-item]
-
-
-ROUTERS = pytest.mark.parametrize("router", [flood, gossip])
-
-
 @asynccontextmanager
 async def two_nodes(
-    router: Callable[[], IPubsubRouter], class_of_a: type[Pubsub], class_of_b: type[Pubsub]
+    class_of_a: type[Pubsub],
+    class_of_b: type[Pubsub],
+    router: Callable[[], IPubsubRouter] = flood,
 ) -> AsyncIterator[tuple[Node, Node]]:
     async with (
         running_nodes(1, router=router, pubsub_class=class_of_a) as [a],
@@ -69,27 +66,24 @@ async def settle(a: Node, b: Node) -> None:
 
 
 @LOSSES
-@ROUTERS
-async def test_stock_partitions(router: Callable[[], IPubsubRouter], loss: Loss) -> None:
-    async with two_nodes(router, Pubsub, Pubsub) as (a, b):
+async def test_stock_partitions(loss: Loss) -> None:
+    async with two_nodes(Pubsub, Pubsub) as (a, b):
         await lose_stream(a, b, loss)
         await settle(a, b)
         assert b.id not in a.pubsub.peer_topics.get(TOPIC, ())
 
 
 @LOSSES
-@ROUTERS
 @pytest.mark.parametrize(
     ("class_of_a", "class_of_b"),
     [(ResilientPubsub, Pubsub), (Pubsub, ResilientPubsub), (ResilientPubsub, ResilientPubsub)],
 )
 async def test_one_resilient_end_mends_it(
-    router: Callable[[], IPubsubRouter],
     loss: Loss,
     class_of_a: type[Pubsub],
     class_of_b: type[Pubsub],
 ) -> None:
-    async with two_nodes(router, class_of_a, class_of_b) as (a, b):
+    async with two_nodes(class_of_a, class_of_b) as (a, b):
         for _ in range(2):
             await lose_stream(a, b, loss)
             await settle(a, b)
@@ -102,7 +96,7 @@ async def test_one_resilient_end_mends_it(
 
 
 async def test_a_stream_reset_for_garbage_opens_again() -> None:
-    async with two_nodes(flood, Pubsub, ResilientPubsub) as (a, b):
+    async with two_nodes(Pubsub, ResilientPubsub) as (a, b):
         old = a.pubsub.peers[b.id]
         await old.write(GARBAGE)
         assert isinstance(b.pubsub, ResilientPubsub)
@@ -121,7 +115,7 @@ async def test_a_stream_reset_for_garbage_opens_again() -> None:
 
 
 async def test_an_unsubscription_is_not_undone_by_a_new_stream() -> None:
-    async with two_nodes(flood, ResilientPubsub, ResilientPubsub) as (a, b):
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
         await b.pubsub.unsubscribe(TOPIC)
         await eventually(lambda: b.id not in a.pubsub.peer_topics.get(TOPIC, ()))
         await b.pubsub.subscribe("u")
@@ -147,3 +141,34 @@ async def test_a_peer_that_disconnects_is_forgotten() -> None:
         await eventually(lambda: b.id not in pubsub.peer_topics.get(TOPIC, ()))
         assert pubsub._greeted == set()
         assert pubsub._resuming == {}
+
+
+class RecordingFlood(FloodSub):
+    """A router that notes what it is told of a peer."""
+
+    def __init__(self) -> None:
+        super().__init__(flood().get_protocols())
+        self.told: list[str] = []
+
+    def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
+        super().add_peer(peer_id, protocol_id)
+        self.told.append("added")
+
+    def remove_peer(self, peer_id: ID) -> None:
+        super().remove_peer(peer_id)
+        self.told.append("removed")
+
+    async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
+        await super().on_peer_subscribed(peer_id, topic)
+        self.told.append(f"subscribed to {topic}")
+
+
+async def test_the_router_is_told_again_of_the_subscriptions() -> None:
+    async with two_nodes(ResilientPubsub, Pubsub, RecordingFlood) as (a, b):
+        assert isinstance(a.router, RecordingFlood)
+        told = a.router.told
+        await eventually(lambda: len(told) == 2)
+        told.clear()
+        await lose_stream(a, b)
+        await settle(a, b)
+        assert told[:3] == ["removed", "added", f"subscribed to {TOPIC}"]
