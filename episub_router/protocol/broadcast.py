@@ -158,8 +158,6 @@ class Broadcast:
             return
         hops = self._checked_hops(event.peer, copies.pop(event.peer, 1))
         self._accept(event.peer, event.id, hops, event.payload, event.size, copies, now)
-        for peer in copies:
-            self._duplicate(peer)
 
     def _checked_hops(self, peer: PeerId, hops: int) -> int:
         """`hops` brought into range: the message may be valid though its hop count is not."""
@@ -178,7 +176,7 @@ class Broadcast:
         holders: dict[PeerId, int],
         now: Time,
     ) -> None:
-        """A new message: deliver it and push it on, but not to those that have it (E30, E32)."""
+        """A new message: deliver it and push it on, but not to its `holders` (E30, E32)."""
         tree = self._tree
         effects = self._effects
         self._store.add(id, hops, payload, size, now)
@@ -188,12 +186,15 @@ class Broadcast:
             self._missing_deadline = NEVER
         if peer is not None:
             tree.promote(peer)
-            if missing is not None:
-                self._optimize(peer, hops, missing.announcers)
         push = Gossip(id, hops + 1, payload, size)
         for other in tree.eager:
             if other != peer and other not in holders:
                 effects.append(Send(other, push))
+        for other in holders:
+            self._duplicate(other)
+        # After the push: the new parent announced the message, and would PRUNE a copy of it.
+        if peer is not None and missing is not None:
+            self._optimize(peer, hops, missing.announcers)
         if tree.lazy:
             self._announcing.queue(MessageSummary(id, hops + 1), now)
 
