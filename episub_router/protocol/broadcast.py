@@ -185,7 +185,7 @@ class Broadcast:
         if missing is not None and not len(self._missing):
             self._missing_deadline = NEVER
         if peer is not None:
-            tree.promote(peer)
+            self._promote(peer)
         push = Gossip(id, hops + 1, payload, size)
         for other in tree.eager:
             if other != peer and other not in holders:
@@ -197,6 +197,11 @@ class Broadcast:
             self._optimize(peer, hops, missing.announcers)
         if tree.lazy:
             self._announcing.queue(MessageSummary(id, hops + 1), now)
+
+    def _promote(self, peer: PeerId) -> None:
+        """Push to `peer` from now on; what waits to be announced it is still told of."""
+        if self._tree.promote(peer):
+            self._announcing.no_longer_lazy(peer)
 
     def _duplicate(self, peer: PeerId) -> None:
         """A copy of a message that we have: this link is not part of the tree (E31).
@@ -218,7 +223,7 @@ class Broadcast:
             default=(None, hops),
         )
         if hops - fewest > threshold:
-            self._tree.promote(better)
+            self._promote(better)
             self._tree.demote(peer)
             self._effects.append(Send(better, _GRAFT))
             self._effects.append(Send(peer, _PRUNE))
@@ -252,7 +257,7 @@ class Broadcast:
         if peer not in self._tree:
             self._drop(peer, DropReason.NOT_NEIGHBOR)
             return
-        self._tree.promote(peer)
+        self._promote(peer)
         if len(message.ids) > self._params.max_ids:
             self._drop(peer, DropReason.TOO_MANY_IDS)
         for id in message.ids[: self._params.max_ids]:
@@ -276,7 +281,7 @@ class Broadcast:
         for _ in lost:
             self._drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():
-            self._tree.promote(peer)
+            self._promote(peer)
             for start in range(0, len(ids), self._params.max_ids):
                 self._effects.append(
                     Send(peer, Graft(tuple(ids[start : start + self._params.max_ids])))
@@ -301,5 +306,5 @@ class Broadcast:
         was_eager = self._tree.remove(event.peer)
         if was_eager and self._params.repair is EagerRepair.EAGER:
             for peer in list(self._tree.lazy):
-                self._tree.promote(peer)
+                self._promote(peer)
                 self._effects.append(Send(peer, _GRAFT))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from episub_router.protocol.effects import Deliver
 from episub_router.protocol.messages import Gossip, Graft, IHave, MessageSummary, Prune
-from episub_router.protocol.params import BroadcastParams
 from tests.protocol.helpers import Branch, sent
 
 

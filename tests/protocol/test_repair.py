@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from episub_router.protocol.effects import DropReason
-from episub_router.protocol.messages import Gossip, Graft, IHave, MessageSummary
+from episub_router.protocol.messages import Gossip, IHave, MessageSummary
 from episub_router.protocol.params import BroadcastParams
-from tests.protocol.helpers import Branch, drops, sent
+from tests.protocol.helpers import Branch
 
 
 def ihave(*ids: object, hops: int = 1) -> IHave:
