@@ -166,6 +166,10 @@ class Broadcast:
         self._drop(peer, DropReason.HOPS_INVALID)
         return min(max(1, hops), self._params.max_hops)
 
+    def _hops_on(self, hops: int) -> int:
+        """The hop count to send on what reached us in `hops`, within what others accept."""
+        return min(hops + 1, self._params.max_hops)
+
     def _accept(
         self,
         peer: PeerId | None,
@@ -186,7 +190,8 @@ class Broadcast:
             self._missing_deadline = NEVER
         if peer is not None:
             self._promote(peer)
-        push = Gossip(id, hops + 1, payload, size)
+        hops_on = self._hops_on(hops)
+        push = Gossip(id, hops_on, payload, size)
         for other in tree.eager:
             if other != peer and other not in holders:
                 effects.append(Send(other, push))
@@ -196,7 +201,7 @@ class Broadcast:
         if peer is not None and missing is not None:
             self._optimize(peer, hops, missing.announcers)
         if tree.lazy:
-            self._announcing.queue(MessageSummary(id, hops + 1), now)
+            self._announcing.queue(MessageSummary(id, hops_on), now)
 
     def _promote(self, peer: PeerId) -> None:
         """Push to `peer` from now on; what waits to be announced it is still told of."""
@@ -246,8 +251,11 @@ class Broadcast:
         if len(summary) > self._params.max_ids:
             self._drop(peer, DropReason.TOO_MANY_IDS)
             summary = summary[: self._params.max_ids]
-        for entry in summary:
-            if entry.id not in self._store and not self._missing.announce(peer, entry):
+        for id, announced in summary:
+            if id in self._store:
+                continue
+            hops = self._checked_hops(peer, announced)
+            if not self._missing.announce(peer, MessageSummary(id, hops)):
                 self._drop(peer, DropReason.MISSING_FULL)
         if self._missing_deadline == NEVER and len(self._missing):
             self._missing_deadline = now + self._params.missing_tick
@@ -272,7 +280,7 @@ class Broadcast:
                 continue
             served[peer] = times + 1
             self._effects.append(
-                Send(peer, Gossip(id, stored.hops + 1, stored.payload, stored.size))
+                Send(peer, Gossip(id, self._hops_on(stored.hops), stored.payload, stored.size))
             )
 
     def _tick(self, now: Time) -> None:
@@ -297,7 +305,7 @@ class Broadcast:
         recent = islice(
             self._store.recent(now - self._params.announce_window), self._params.max_ids
         )
-        newest = [MessageSummary(stored.id, stored.hops + 1) for stored in recent]
+        newest = [MessageSummary(stored.id, self._hops_on(stored.hops)) for stored in recent]
         self._announcing.owe(event.peer, reversed(newest), now)
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
