@@ -109,8 +109,6 @@ class Joining:
     def _send_join(self, start: PeerId, join: Join, up: bool, now: Time) -> None:
         if up:
             self._overlay.send(start, join)
-        else:
-            self._overlay.passive.remove(start)
 
     def fire(self, now: Time) -> None:
         """Nobody answered, or links are still missing: go on with a lower TTL (E08)."""

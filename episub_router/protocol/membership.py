@@ -191,6 +191,9 @@ class Membership:
         self._overlay.connected(event.peer, now)
 
     def _on_dial_failed(self, event: ev.DialFailed, now: Time) -> None:
+        if self._overlay.is_connected(event.peer):
+            return  # It dialled us in the meantime.
+        self._overlay.passive.remove(event.peer)
         self._overlay.disconnected(event.peer, now)
         if self.joined:
             self._asking.grow(now)

@@ -81,7 +81,6 @@ class Asking:
             return
         if not up:
             del self._requests[peer]
-            overlay.passive.remove(peer)
             return
         overlay.tell(peer, NeighborRole.REQUEST, self._kind_missing())
         self._requests[peer] = now + overlay.params.neighbor_timeout
