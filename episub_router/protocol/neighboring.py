@@ -79,7 +79,7 @@ class Asking:
         overlay = self._overlay
         if peer not in self._requests:
             return
-        if not up:
+        if not up or peer in overlay.active:
             del self._requests[peer]
             return
         overlay.tell(peer, NeighborRole.REQUEST, self._kind_missing())
@@ -100,14 +100,18 @@ class Asking:
         """
         if self._requests.pop(peer, None) is None:
             return
-        self._refused[peer] = now + self._overlay.params.refused_backoff
-        while len(self._refused) > self._overlay.params.max_waiting:
-            del self._refused[next(iter(self._refused))]
+        self.back_off(peer, now)
         self._overlay.release(peer)
         self._refusals += 1
         params = self._overlay.params
         if len(self._overlay.active) < params.random_links or self._refusals < params.active_size:
             self.grow(now)
+
+    def back_off(self, peer: PeerId, now: Time) -> None:
+        """`peer` refused a link or ended one: ask others for a while."""
+        self._refused[peer] = now + self._overlay.params.refused_backoff
+        while len(self._refused) > self._overlay.params.max_waiting:
+            del self._refused[next(iter(self._refused))]
 
     def on_link(self, peer: PeerId) -> None:
         """`peer` is a neighbour now, whoever asked."""
