@@ -55,6 +55,12 @@ def accept(links: int = 5, kind: LinkKind = LinkKind.RANDOM) -> Neighbor:
     return Neighbor(NeighborRole.ACCEPT, links, kind, random_links=links)
 
 
+def params(**changed: Any) -> MembershipParams:
+    """Exact periods, and no upkeep traffic among what a test looks at."""
+    quiet: dict[str, Any] = {"timer_jitter": 0, "upkeep_peers": 0}
+    return MembershipParams(**(quiet | changed))
+
+
 class Clock:
     """What a `Topic` and a `Broadcast` have in common for a test: time and timers."""
 
@@ -81,7 +87,8 @@ class Clock:
 class Member(Clock):
     """A `Topic` that has joined, with the given neighbours and passive peers.
 
-    Timers don't jitter unless `params` says so, and whoever sends something is connected.
+    Timers don't jitter and passive peers aren't checked, unless `membership` says so: see
+    `params`. Whoever sends something is connected.
     """
 
     def __init__(
@@ -93,19 +100,16 @@ class Member(Clock):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        params = EpisubParams(
-            membership=membership or MembershipParams(timer_jitter=0),
+        both = EpisubParams(
+            membership=membership or params(),
             broadcast=broadcast or BroadcastParams(),
         )
-        self.machine: Topic = Topic(ME, "t", params, Random(seed))
+        self.params = both.membership
+        self.machine: Topic = Topic(ME, "t", both, Random(seed))
         self.handle(ev.JoinOverlay())
         for peer in neighbors:
             self.link(peer)
         self.handle(ev.ContactsFound(tuple(passive)))
-
-    @property
-    def params(self) -> MembershipParams:
-        return self.machine.membership._overlay.params
 
     @property
     def active(self) -> set[Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, NeighborDown, Release
 from episub_router.protocol.messages import Gossip, Graft, Join, Prune
-from episub_router.protocol.params import MembershipParams
-from tests.protocol.helpers import Member, dials, drops, sent
+from tests.protocol.helpers import Member, dials, drops, params, sent
 
 
 def test_links_that_end_together_are_not_grafted() -> None:
@@ -40,8 +39,7 @@ def test_full_dial_table_costs_no_passive_peers() -> None:
     """E15, E17: peers that could not be dialled because too much was under way (here: the JOINs
     of peers that can't be reached) are not taken for dead."""
     passive = {f"p{n}" for n in range(20)}
-    params = MembershipParams(max_waiting=4, timer_jitter=0)
-    member = Member("n", passive=passive, membership=params)
+    member = Member("n", passive=passive, membership=params(max_waiting=4))
     for n in range(50):
         effects = member.receive("hostile", Join(f"nobody{n}", 0))
     assert DropReason.UNREACHABLE in drops(effects)
