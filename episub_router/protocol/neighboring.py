@@ -172,6 +172,8 @@ class Granting:
             self._admit(sender, LinkKind.RANDOM if short and full else request.kind, request, now)
         elif self._in_need(request) and size < params.active_bound:
             self._admit(sender, LinkKind.RANDOM, request, now)
+        elif sender in self._measuring:
+            self._measuring[sender] = request
         elif params.near_links and len(self._measuring) < params.max_waiting:
             self._measuring[sender] = request
             overlay.emit(MeasureRtt(sender))
@@ -189,6 +191,9 @@ class Granting:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
         request = self._measuring.pop(peer, None)
         if request is None or peer in self._overlay.active:
+            return
+        if rtt is not None and len(self._overlay.active) < self._overlay.params.active_size:
+            self.on_request(peer, request, now)
             return
         victim = None if rtt is None else farther_neighbor(self._overlay, rtt)
         if victim is None:
