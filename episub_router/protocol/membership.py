@@ -195,7 +195,7 @@ class Membership:
             return  # It dialled us in the meantime.
         self._overlay.passive.remove(event.peer)
         self._overlay.disconnected(event.peer, now)
-        if self.joined:
+        if self.joined and not self._joining.under_way:
             self._asking.grow(now)
 
     def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
