@@ -76,6 +76,15 @@ class MembershipParams:
     upkeep_peers: int = param(
         2, "peers", "ours: passive peers dialled in one upkeep_interval; a dial costs 20 ms of CPU"
     )
+    recontact_interval: float = param(
+        15.0, "s", "ours: halves that were cut apart find each other within a minute"
+    )
+    lost_tried_at_once: int = param(2, "peers", "ours: lost neighbours dialled in one interval")
+    lost_tries: int = param(20, "dials", "ours: a lost neighbour is dialled for ten minutes or so")
+    lost_memory: int = param(16, "peers", "ours: more than the hard bound of the active view")
+    contact_interval: float = param(
+        300.0, "s", "ours: a bootstrap node of 10,000 gets 33 GETNODES a second"
+    )
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     rtt_min_gain: float = param(
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
