@@ -22,6 +22,7 @@ from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.recontacting import Recontacting
 from episub_router.protocol.shuffling import Shuffling
+from episub_router.protocol.sizing import Sizing
 from episub_router.protocol.stabilizing import Stabilizing
 from episub_router.protocol.types import NEVER, PeerId, Time
 from episub_router.protocol.upkeep import Upkeep
@@ -40,7 +41,8 @@ class Membership:
         self._doorman = Doorman(overlay)
         self._asking = Asking(overlay)
         self._granting = Granting(overlay)
-        self._shuffling = Shuffling(overlay)
+        self._sizing = Sizing(overlay)
+        self._shuffling = Shuffling(overlay, self._sizing.saw)
         self._links = LinkCheck(overlay)
         self._stabilizing = Stabilizing(overlay)
         self._optimizing = Optimizing(overlay)
@@ -82,6 +84,12 @@ class Membership:
     def passive(self) -> PassiveView:
         """The passive view, to look at."""
         return self._overlay.passive
+
+    @property
+    def estimated_size(self) -> float | None:
+        """Nodes in the overlay as far as can be told; None with dynamic sizing off, or as long
+        as too little was seen."""
+        return self._sizing.estimate
 
     @property
     def joining(self) -> bool:
@@ -132,6 +140,8 @@ class Membership:
             self._upkeep.fire(now)
         if self._recontacting.deadline <= now:
             self._recontacting.fire(now, self._joining.contacts)
+        if self._sizing.deadline <= now:
+            self._sizing.fire(now)
         if self._shuffling.deadline <= now:
             self._shuffling.fire(now)
         return self._finish()
@@ -154,6 +164,7 @@ class Membership:
             self._optimizing.deadline,
             self._upkeep.deadline,
             self._recontacting.deadline,
+            self._sizing.deadline,
         )
         return self._overlay.take_effects()
 
@@ -170,6 +181,7 @@ class Membership:
             self._optimizing.start(now)
             self._upkeep.start(now)
             self._recontacting.start(now)
+            self._sizing.start(now)
         self._joining.start(now)
 
     def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
@@ -194,6 +206,7 @@ class Membership:
         self._optimizing.stop()
         self._upkeep.stop()
         self._recontacting.stop()
+        self._sizing.stop()
         self._leaving.stop()
         self._joining.forget()
         self._overlay.forget()
