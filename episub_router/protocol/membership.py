@@ -290,7 +290,10 @@ class Membership:
         link = overlay.active.get(sender)
         size = len(overlay.active)
         wanted = (
-            self._asking.asked(sender) or self._optimizing.asked(sender) or self._joining.walking
+            self._asking.asked(sender)
+            or self._optimizing.asked(sender)
+            or self._recontacting.rejoined(sender)
+            or self._joining.walking
         )
         if link is not None:
             link.update(message, now)

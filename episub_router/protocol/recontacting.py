@@ -20,12 +20,14 @@ from episub_router.protocol.views import pick_some
 class Recontacting:
     """Remembers lost neighbours, at most `lost_memory` of them, each for `lost_tries` tries."""
 
-    __slots__ = ("_ask_contacts_at", "_asked", "_lost", "_overlay", "deadline")
+    __slots__ = ("_ask_contacts_at", "_asked", "_lost", "_overlay", "_rejoined", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._lost: dict[PeerId, int] = {}
         """Lost neighbours, the longest lost first, and how often each was tried."""
+        self._rejoined: dict[PeerId, None] = {}
+        """Those of them that were reached in this interval, and sent a JOIN."""
         self._asked: PeerId | None = None
         """The contact that was asked for nodes."""
         self._ask_contacts_at = NEVER
@@ -47,6 +49,10 @@ class Recontacting:
     def on_link(self, peer: PeerId) -> None:
         self._lost.pop(peer, None)
 
+    def rejoined(self, peer: PeerId) -> bool:
+        """Whether a link that `peer` grants now is what we want, full or not."""
+        return peer in self._rejoined
+
     def on_left(self, peer: PeerId) -> None:
         """It left by itself: nothing to go back to."""
         self._lost.pop(peer, None)
@@ -55,6 +61,7 @@ class Recontacting:
         """Try some lost neighbours; ask one of `contacts` for nodes if that is due."""
         overlay = self._overlay
         self._schedule(now)
+        self._rejoined.clear()
         for peer in pick_some(overlay.rng, list(self._lost), overlay.params.lost_tried_at_once):
             self._lost[peer] += 1
             if self._lost[peer] >= overlay.params.lost_tries:
@@ -68,6 +75,7 @@ class Recontacting:
 
     def _rejoin(self, peer: PeerId, up: bool, now: Time) -> None:
         if up and peer not in self._overlay.active:
+            self._rejoined[peer] = None
             self._overlay.send(peer, Join(self._overlay.me, 0))
 
     def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
@@ -89,5 +97,6 @@ class Recontacting:
 
     def stop(self) -> None:
         self._lost.clear()
+        self._rejoined.clear()
         self._asked = None
         self.deadline = NEVER

@@ -210,6 +210,31 @@ def test_a_healed_partition_merges(seed: int) -> None:
     assert network.one_sided() == []
 
 
+def test_a_lost_neighbour_is_taken_back_by_a_full_view() -> None:
+    """E02: both ends are full when they find each other again; the link stands all the same."""
+    network = joined(60, 2)
+    node, peer = next(
+        (node, peer)
+        for node in network.live
+        for peer in sorted(network.neighbors(node))
+        if len(network.neighbors(node)) == len(network.neighbors(peer)) == 7
+    )
+    network.unreachable = {node, peer}
+    network.disconnect(node, peer)
+    network.run(10)
+    network.unreachable = set()
+    linked = False
+    for _ in range(40):
+        network.run(1)
+        linked = linked or peer in network.neighbors(node)
+        if linked:
+            break
+    assert linked
+    network.run(2)
+    assert peer in network.neighbors(node)
+    assert node in network.neighbors(peer)
+
+
 def test_overlays_that_never_were_one_merge() -> None:
     """E02: contacts are asked for nodes again, so two small overlays become one."""
     network = Network(8, seed=1)
