@@ -49,8 +49,10 @@ class MembershipParams:
         3.0, "s", "ours: a dial, an RTT measurement at the other end and a round trip"
     )
     grow_interval: float = param(5.0, "s", "ours: as Partisan's random promotion")
-    refused_backoff: float = param(30.0, "s", "ours: several grow intervals, so that others go first")
-    shuffle_interval: float = param(30.0, "s", "ours: between Partisan's 10 s and iroh-gossip's 60 s")
+    refused_backoff: float = param(30.0, "s", "ours: several grow intervals, so others go first")
+    shuffle_interval: float = param(
+        30.0, "s", "ours: between Partisan (10 s) and iroh-gossip (60 s)"
+    )
     shuffle_active: int = param(3, "peers", "HyParView: ka 3")
     shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
     shuffle_ttl: int = param(6, "hops", "HyParView: shuffle TTL 6")

@@ -1,0 +1,304 @@
+"""The broadcast machine: Plumtree as Episub reworks it (E30-E41).
+
+It learns of neighbours through NeighborUp and NeighborDown, and keeps for each whether it is
+pushed to (eager) or told (lazy). It has two timers, the lazy queue's and the missing list's,
+and both rest when there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.announcing import Announcing
+from episub_router.protocol.arriving import ArrivingMessages
+from episub_router.protocol.effects import (
+    Deliver,
+    Dropped,
+    DropReason,
+    Effect,
+    NeighborDown,
+    NeighborUp,
+    Send,
+)
+from episub_router.protocol.messages import (
+    BroadcastMessage,
+    Gossip,
+    Graft,
+    IHave,
+    MessageSummary,
+    Prune,
+)
+from episub_router.protocol.missing import MissingMessages
+from episub_router.protocol.params import BroadcastParams, EagerRepair
+from episub_router.protocol.store import MessageStore
+from episub_router.protocol.tree import Tree
+from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
+
+_PRUNE = Prune()
+_GRAFT = Graft()
+
+
+class Broadcast:
+    """One node's part in one topic's broadcast.
+
+    Drive it with `handle`, `receive` (for messages) and `handle_timer`; all return the
+    effects in order.
+    """
+
+    def __init__(self, params: BroadcastParams) -> None:
+        self._params = params
+        self._tree = Tree()
+        self._store = MessageStore(params)
+        self._missing = MissingMessages(params)
+        self._missing_deadline = NEVER
+        self._arriving = ArrivingMessages(params)
+        self._announcing = Announcing(params)
+        self._effects: list[Effect] = []
+        self._on_event: dict[type, Callable[[Any, Time], None]] = {
+            NeighborUp: self._on_neighbor_up,
+            NeighborDown: self._on_neighbor_down,
+            ev.Publish: self._on_publish,
+            ev.PayloadArrived: self._on_arrived,
+            ev.PayloadAccepted: self._on_accepted,
+            ev.PayloadDropped: self._on_dropped,
+        }
+        self._on_message: dict[type, Callable[[PeerId, Any, Time], None]] = {
+            Gossip: self._on_gossip,
+            IHave: self._on_ihave,
+            Prune: self._on_prune,
+            Graft: self._on_graft,
+        }
+
+    @property
+    def tree(self) -> Tree:
+        """The eager and lazy sets, to look at."""
+        return self._tree
+
+    @property
+    def store(self) -> MessageStore:
+        """The cache of messages and seen ids, to look at."""
+        return self._store
+
+    @property
+    def missing(self) -> int:
+        """How many announced messages have not come yet."""
+        return len(self._missing)
+
+    @property
+    def arriving(self) -> int:
+        """How many messages are in validation."""
+        return len(self._arriving)
+
+    def handle(self, event: ev.Event | NeighborUp | NeighborDown, now: Time) -> list[Effect]:
+        """Act on `event` at `now`; raises KeyError for an event that isn't broadcast's."""
+        self._on_event[type(event)](event, now)
+        return self._take_effects()
+
+    def receive(self, peer: PeerId, message: BroadcastMessage, now: Time) -> list[Effect]:
+        """Act on a message from `peer`, neighbour or not."""
+        self._on_message[type(message)](peer, message, now)
+        return self._take_effects()
+
+    def next_deadline(self) -> Time:
+        """When `handle_timer` is next due; infinity while nothing is waited for."""
+        return min(self._announcing.deadline, self._missing_deadline)
+
+    def handle_timer(self, now: Time) -> list[Effect]:
+        """Do what is due at `now`; calling it early or late does no harm."""
+        self._store.expire(now)
+        self._arriving.expire(now)
+        if self._announcing.deadline <= now:
+            for peer, message in self._announcing.flush(self._tree.lazy):
+                self._effects.append(Send(peer, message))
+        if self._missing_deadline <= now:
+            self._tick(now)
+        return self._take_effects()
+
+    def clear(self) -> None:
+        """We left the topic: nothing is waited for any more. Seen ids and cache stay, so
+        that a message isn't delivered twice to one who comes back soon."""
+        self._tree.clear()
+        self._missing.clear()
+        self._missing_deadline = NEVER
+        self._arriving.clear()
+        self._announcing.clear()
+
+    def _take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _drop(self, peer: PeerId | None, reason: DropReason) -> None:
+        self._effects.append(Dropped(peer, reason))
+
+    # Payloads
+
+    def _on_publish(self, event: ev.Publish, now: Time) -> None:
+        if event.id not in self._store:
+            self._accept(None, event.id, 0, event.payload, event.size, {}, now)
+
+    def _on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
+        if message.id in self._store:
+            self._duplicate(peer)
+        else:
+            hops = self._checked_hops(peer, message.hops)
+            self._accept(peer, message.id, hops, message.payload, message.size, {}, now)
+
+    def _on_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
+        if event.id in self._store:
+            self._duplicate(event.peer)
+        elif not self._arriving.add(event.peer, event.id, event.hops, now):
+            self._drop(event.peer, DropReason.PENDING_FULL)
+
+    def _on_accepted(self, event: ev.PayloadAccepted, now: Time) -> None:
+        copies = self._arriving.pop(event.id)
+        if event.id in self._store:
+            return
+        hops = self._checked_hops(event.peer, copies.pop(event.peer, 1))
+        self._accept(event.peer, event.id, hops, event.payload, event.size, copies, now)
+        for peer in copies:
+            self._duplicate(peer)
+
+    def _checked_hops(self, peer: PeerId, hops: int) -> int:
+        """`hops` brought into range: the message may be valid though its hop count is not."""
+        if 1 <= hops <= self._params.max_hops:
+            return hops
+        self._drop(peer, DropReason.HOPS_INVALID)
+        return min(max(1, hops), self._params.max_hops)
+
+    def _accept(
+        self,
+        peer: PeerId | None,
+        id: MessageId,
+        hops: int,
+        payload: object,
+        size: int,
+        holders: dict[PeerId, int],
+        now: Time,
+    ) -> None:
+        """A new message: deliver it and push it on, but not to those that have it (E30, E32)."""
+        tree = self._tree
+        effects = self._effects
+        self._store.add(id, hops, payload, size, now)
+        effects.append(Deliver(id, payload, peer, hops))
+        missing = self._missing.found(id)
+        if missing is not None and not len(self._missing):
+            self._missing_deadline = NEVER
+        if peer is not None:
+            tree.promote(peer)
+            if missing is not None:
+                self._optimize(peer, hops, missing.announcers)
+        push = Gossip(id, hops + 1, payload, size)
+        for other in tree.eager:
+            if other != peer and other not in holders:
+                effects.append(Send(other, push))
+        if tree.lazy:
+            self._announcing.queue(MessageSummary(id, hops + 1), now)
+
+    def _duplicate(self, peer: PeerId) -> None:
+        """A copy of a message that we have: this link is not part of the tree (E31).
+
+        PRUNE is sent even to a lazy peer: it pushed, so it missed our last one.
+        """
+        if peer in self._tree:
+            self._tree.demote(peer)
+            self._effects.append(Send(peer, _PRUNE))
+
+    def _optimize(self, peer: PeerId, hops: int, announcers: list[tuple[PeerId, int]]) -> None:
+        """Swap the link that pushed for one that would have pushed in fewer hops (E38)."""
+        threshold = self._params.optimization_threshold
+        if threshold is None or not self._tree.is_eager(peer):
+            return
+        better, fewest = min(
+            ((other, announced) for other, announced in announcers if self._tree.is_lazy(other)),
+            key=lambda entry: entry[1],
+            default=(None, hops),
+        )
+        if hops - fewest > threshold:
+            self._tree.promote(better)
+            self._tree.demote(peer)
+            self._effects.append(Send(better, _GRAFT))
+            self._effects.append(Send(peer, _PRUNE))
+
+    def _on_dropped(self, event: ev.PayloadDropped, now: Time) -> None:
+        if event.peer in self._tree:
+            self._announcing.owe(event.peer, [MessageSummary(event.id, event.hops)], now)
+
+    # Control messages
+
+    def _on_prune(self, peer: PeerId, message: Prune, now: Time) -> None:
+        self._tree.demote(peer)
+
+    def _on_ihave(self, peer: PeerId, message: IHave, now: Time) -> None:
+        """E34: mark as missing what we don't have."""
+        if peer not in self._tree:
+            self._drop(peer, DropReason.NOT_NEIGHBOR)
+            return
+        summary = message.summary
+        if len(summary) > self._params.max_ids:
+            self._drop(peer, DropReason.TOO_MANY_IDS)
+            summary = summary[: self._params.max_ids]
+        for entry in summary:
+            if entry.id not in self._store and not self._missing.announce(peer, entry):
+                self._drop(peer, DropReason.MISSING_FULL)
+        if self._missing_deadline == NEVER and len(self._missing):
+            self._missing_deadline = now + self._params.missing_tick
+
+    def _on_graft(self, peer: PeerId, message: Graft, now: Time) -> None:
+        """E36: push to the sender from now on, and send what it asks for."""
+        if peer not in self._tree:
+            self._drop(peer, DropReason.NOT_NEIGHBOR)
+            return
+        self._tree.promote(peer)
+        if len(message.ids) > self._params.max_ids:
+            self._drop(peer, DropReason.TOO_MANY_IDS)
+        for id in message.ids[: self._params.max_ids]:
+            stored = self._store.get(id)
+            if stored is None:
+                self._drop(peer, DropReason.GRAFT_NOT_CACHED)
+                continue
+            served = stored.served = stored.served or {}
+            times = served.get(peer, 0)
+            if times >= self._params.graft_retransmissions:
+                self._drop(peer, DropReason.GRAFT_REPEATED)
+                continue
+            served[peer] = times + 1
+            self._effects.append(
+                Send(peer, Gossip(id, stored.hops + 1, stored.payload, stored.size))
+            )
+
+    def _tick(self, now: Time) -> None:
+        """The persistent timer of the missing list (E34, E35, E37)."""
+        grafts, lost = self._missing.tick(self._arriving, self._tree)
+        for _ in lost:
+            self._drop(None, DropReason.MESSAGE_LOST)
+        for peer, ids in grafts.items():
+            self._tree.promote(peer)
+            for start in range(0, len(ids), self._params.max_ids):
+                self._effects.append(
+                    Send(peer, Graft(tuple(ids[start : start + self._params.max_ids])))
+                )
+        again = len(self._missing) > 0
+        self._missing_deadline = now + self._params.missing_tick if again else NEVER
+
+    # Neighbours
+
+    def _on_neighbor_up(self, event: NeighborUp, now: Time) -> None:
+        """E39, and tell it of the newest messages: it may have missed what it was away for."""
+        self._tree.add(event.peer)
+        recent = islice(
+            self._store.recent(now - self._params.announce_window), self._params.max_ids
+        )
+        newest = [MessageSummary(stored.id, stored.hops + 1) for stored in recent]
+        self._announcing.owe(event.peer, reversed(newest), now)
+
+    def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
+        """E40: the loss of an eager link may have cut the tree."""
+        self._announcing.forget(event.peer)
+        was_eager = self._tree.remove(event.peer)
+        if was_eager and self._params.repair is EagerRepair.EAGER:
+            for peer in list(self._tree.lazy):
+                self._tree.promote(peer)
+                self._effects.append(Send(peer, _GRAFT))

@@ -1,0 +1,221 @@
+"""Joining: from a list of contacts to the first C_rand links (E03-E08).
+
+The joining node's side is `Joining`; what the other nodes do with its JOIN and FORWARDJOIN
+is `Doorman`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.messages import (
+    Disconnect,
+    ForwardJoin,
+    GetNodes,
+    Join,
+    LinkKind,
+    Neighbor,
+    NeighborRole,
+    Nodes,
+)
+from episub_router.protocol.overlay import Overlay
+from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.views import pick_some
+
+
+class Joining:
+    """Asks contacts for nodes, then sends JOINs until C_rand links stand or all was tried."""
+
+    __slots__ = ("_asked", "_contacts", "_overlay", "_ttl", "_walking", "deadline")
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._contacts: dict[PeerId, None] = {}
+        self._asked: dict[PeerId, bool] = {}
+        """Contacts asked in this round, and whether they have answered."""
+        self._walking = False
+        """JOINs of ours are under way."""
+        self._ttl = 0
+        self.deadline = NEVER
+
+    @property
+    def under_way(self) -> bool:
+        return self.deadline != NEVER
+
+    @property
+    def walking(self) -> bool:
+        return self._walking
+
+    def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
+        """Remember `contacts`, the newest at most `max_waiting` of them."""
+        for contact in contacts:
+            if contact != self._overlay.me:
+                self._contacts.pop(contact, None)
+                self._contacts[contact] = None
+        while len(self._contacts) > self._overlay.params.max_waiting:
+            del self._contacts[next(iter(self._contacts))]
+
+    def start(self, now: Time) -> None:
+        """Ask some random contacts for nodes (E03); without contacts, wait for some."""
+        if self.under_way or not self._contacts:
+            return
+        overlay = self._overlay
+        chosen = pick_some(overlay.rng, list(self._contacts), overlay.params.contacts_asked)
+        self._asked = dict.fromkeys(chosen, False)
+        self._walking = False
+        self._ttl = overlay.params.join_ttl
+        self.deadline = now + overlay.jittered(overlay.params.nodes_timeout)
+        for contact in chosen:
+            overlay.when_connected(contact, partial(self._ask, contact), now)
+
+    def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
+        if up:
+            self._overlay.send(contact, GetNodes())
+        else:
+            self._asked.pop(contact, None)
+            self._walk_when_all_answered(now)
+
+    def on_nodes(self, sender: PeerId, nodes: Nodes, now: Time) -> None:
+        """NODES from a contact: the passive view is fresh, JOINs can start (E03, E04)."""
+        overlay = self._overlay
+        if sender not in self._asked or self._asked[sender]:
+            overlay.drop(sender, DropReason.UNSOLICITED)
+            return
+        self._asked[sender] = True
+        self._ttl = max(0, min(self._ttl, nodes.ttl))
+        overlay.remember(sender)
+        for peer in nodes.peers[: overlay.params.nodes_size]:
+            overlay.remember(peer)
+        self._walk_when_all_answered(now)
+
+    def _walk_when_all_answered(self, now: Time) -> None:
+        if self.under_way and not self._walking and all(self._asked.values()):
+            self._walk(now)
+
+    def _walk(self, now: Time) -> None:
+        """Send the JOINs that are still needed to random nodes of the view (E04)."""
+        overlay = self._overlay
+        needed = overlay.params.random_links - len(overlay.active)
+        starts = overlay.passive.sample(overlay.rng, max(0, needed))
+        if not starts:
+            self.stop()
+            return
+        self._walking = True
+        self.deadline = now + overlay.jittered(overlay.params.join_timeout)
+        join = Join(overlay.me, self._ttl)
+        for start in starts:
+            overlay.when_connected(start, partial(self._send_join, start, join), now)
+
+    def _send_join(self, start: PeerId, join: Join, up: bool, now: Time) -> None:
+        if up:
+            self._overlay.send(start, join)
+        else:
+            self._overlay.passive.remove(start)
+
+    def fire(self, now: Time) -> None:
+        """Nobody answered, or links are still missing: go on with a lower TTL (E08)."""
+        overlay = self._overlay
+        if not self._walking:
+            self._walk(now)
+        elif len(overlay.active) >= overlay.params.random_links or self._ttl == 0:
+            self.stop()
+        else:
+            self._ttl -= 1
+            self._walk(now)
+
+    def on_link(self) -> None:
+        """A link was added; joining ends with the last one that it was to bring."""
+        if self._walking and len(self._overlay.active) >= self._overlay.params.random_links:
+            self.stop()
+
+    def stop(self) -> None:
+        self._asked.clear()
+        self._walking = False
+        self.deadline = NEVER
+
+    def forget(self) -> None:
+        self.stop()
+        self._contacts.clear()
+
+
+class Doorman:
+    """What a member of the overlay does with the joins of others (E03, E05-E07)."""
+
+    __slots__ = ("_overlay",)
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+
+    def on_get_nodes(self, sender: PeerId) -> None:
+        """GETNODES: answer with a sample of passive and active peers (E03)."""
+        overlay = self._overlay
+        size = overlay.params.nodes_size
+        peers = overlay.active.sample(overlay.rng, size // 2, sender)
+        peers += overlay.passive.sample(overlay.rng, size - len(peers), sender)
+        overlay.send(sender, Nodes(tuple(peers), overlay.params.join_ttl))
+
+    def on_join(self, sender: PeerId, join: Join, now: Time) -> None:
+        """JOIN: accept where there is room or the walk ends here, else pass it on (E05, E06).
+
+        Whether to accept is settled before the dial that E05 puts first: a node that would
+        only forward needs no connection, and where the dial fails the outcome is the same.
+        """
+        overlay = self._overlay
+        joiner = join.peer
+        if join.ttl < 0:
+            overlay.drop(sender, DropReason.TTL_INVALID)
+            return
+        ttl = min(join.ttl, overlay.params.join_ttl)
+        if joiner == overlay.me:
+            self._forward(sender, joiner, ttl)
+        elif (link := overlay.active.get(joiner)) is not None:
+            if not self._forward(sender, joiner, ttl):
+                self._grant(joiner, link.kind)
+        elif len(overlay.active) < overlay.params.active_size or ttl == 0:
+            overlay.when_connected(joiner, partial(self._admit, sender, joiner, ttl), now)
+        elif not self._forward(sender, joiner, ttl):
+            overlay.when_connected(joiner, partial(self._admit, sender, joiner, 0), now)
+
+    def _admit(self, sender: PeerId, joiner: PeerId, ttl: int, up: bool, now: Time) -> None:
+        overlay = self._overlay
+        if not up:
+            overlay.drop(sender, DropReason.UNREACHABLE)
+            self._forward(sender, joiner, ttl)
+        elif joiner in overlay.active:
+            pass
+        elif len(overlay.active) >= overlay.params.active_bound:
+            overlay.drop(sender, DropReason.VIEW_FULL)
+            overlay.send(joiner, Disconnect())
+            overlay.release(joiner)
+        else:
+            overlay.add_link(joiner, LinkKind.RANDOM, 0, now)
+            self._grant(joiner, LinkKind.RANDOM)
+            walker = overlay.active.pick(overlay.rng, joiner)
+            if walker is not None:
+                overlay.send(walker, ForwardJoin(joiner, overlay.params.join_ttl))
+
+    def _grant(self, joiner: PeerId, kind: LinkKind) -> None:
+        self._overlay.send(joiner, Neighbor(NeighborRole.ACCEPT, len(self._overlay.active), kind))
+
+    def _forward(self, sender: PeerId, joiner: PeerId, ttl: int) -> bool:
+        """Pass the JOIN on to one random neighbour; False where the walk ends here."""
+        overlay = self._overlay
+        walker = overlay.active.pick(overlay.rng, sender, joiner) if ttl > 0 else None
+        if walker is None:
+            return False
+        overlay.send(walker, Join(joiner, ttl - 1))
+        return True
+
+    def on_forward_join(self, sender: PeerId, message: ForwardJoin) -> None:
+        """FORWARDJOIN: remember the new node, and pass the news on along one walk (E07)."""
+        overlay = self._overlay
+        if message.ttl < 0:
+            overlay.drop(sender, DropReason.TTL_INVALID)
+            return
+        overlay.remember(message.peer)
+        ttl = min(message.ttl, overlay.params.join_ttl)
+        if ttl > 0:
+            walker = overlay.active.pick(overlay.rng, sender, message.peer)
+            if walker is not None:
+                overlay.send(walker, ForwardJoin(message.peer, ttl - 1))

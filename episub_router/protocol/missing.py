@@ -1,0 +1,108 @@
+"""Messages that were announced and have not come (E34-E37)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from episub_router.protocol.messages import MessageSummary
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.types import MessageId, PeerId
+
+
+class MissingMessage:
+    """Who announced a message, at what hop count, and how long it has been missing."""
+
+    __slots__ = ("announcers", "asked", "touches")
+
+    def __init__(self) -> None:
+        self.announcers: list[tuple[PeerId, int]] = []
+        self.touches = 0
+        """Ticks that found it missing."""
+        self.asked = 0
+        """GRAFTs sent for it: the next goes to the next announcer."""
+
+
+class MissingMessages:
+    """The missing list: bounded in messages, in announcers of each, and in what one peer may
+    add between two ticks."""
+
+    __slots__ = ("_added", "_by_id", "_params")
+
+    def __init__(self, params: BroadcastParams) -> None:
+        self._params = params
+        self._by_id: dict[MessageId, MissingMessage] = {}
+        self._added: dict[PeerId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def announce(self, peer: PeerId, summary: MessageSummary) -> bool:
+        """`peer` announced a message that we don't have; False if there is no room for it."""
+        missing = self._by_id.get(summary.id)
+        if missing is None:
+            added = self._added.get(peer, 0)
+            if len(self._by_id) >= self._params.max_missing or added >= self._params.max_ihave_rate:
+                return False
+            self._added[peer] = added + 1
+            missing = self._by_id[summary.id] = MissingMessage()
+        announcers = missing.announcers
+        if len(announcers) < self._params.max_announcers and all(
+            peer != other for other, _ in announcers
+        ):
+            announcers.append((peer, summary.hops))
+        return True
+
+    def found(self, id: MessageId) -> MissingMessage | None:
+        """The message has come; returns what was known of it."""
+        return self._by_id.pop(id, None)
+
+    def tick(
+        self, arriving: Container[MessageId], neighbors: Container[PeerId]
+    ) -> tuple[dict[PeerId, list[MessageId]], list[MessageId]]:
+        """One touch of the persistent timer (E34).
+
+        Messages in `arriving` are in validation and are left alone. Returns the ids to GRAFT,
+        by the neighbour to ask, and the ids given up as lost.
+        """
+        self._added.clear()
+        grafts: dict[PeerId, list[MessageId]] = {}
+        lost = []
+        waiting = []
+        for id, missing in self._by_id.items():
+            if id in arriving:
+                continue
+            missing.touches += 1
+            if missing.touches > self._params.missing_ticks_lost:
+                lost.append(id)
+            elif missing.touches == 1:
+                waiting.append((id, missing))
+            else:
+                peer = self._next_announcer(missing, neighbors)
+                if peer is not None:
+                    grafts.setdefault(peer, []).append(id)
+        for id in lost:
+            del self._by_id[id]
+        for id, missing in waiting:
+            # E35: piggyback what the same peer announced, though it is not yet due.
+            peer = next((peer for peer, _ in missing.announcers if peer in grafts), None)
+            if peer is not None:
+                missing.asked = 1 + [peer for peer, _ in missing.announcers].index(peer)
+                grafts[peer].append(id)
+        return grafts, lost
+
+    @staticmethod
+    def _next_announcer(missing: MissingMessage, neighbors: Container[PeerId]) -> PeerId | None:
+        count = len(missing.announcers)
+        for offset in range(count):
+            peer = missing.announcers[(missing.asked + offset) % count][0]
+            if peer in neighbors:
+                missing.asked += offset + 1
+                return peer
+        return None
+
+    def __iter__(self) -> Iterator[MessageId]:
+        return iter(self._by_id)
+
+    def clear(self) -> None:
+        self._by_id.clear()
+        self._added.clear()

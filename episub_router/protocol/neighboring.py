@@ -1,0 +1,208 @@
+"""Asking for links, granting and refusing them (E09, E10, E17).
+
+`Asking` grows a view that is too small; `Granting` answers those who ask.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from episub_router.protocol.effects import DownReason, DropReason, MeasureRtt
+from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
+from episub_router.protocol.overlay import Overlay
+from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.views import Link
+
+_MOST_BACKOFF = 8
+"""Grow intervals that a fruitless search is stretched to, once the C_rand links stand."""
+
+
+class Asking:
+    """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
+
+    __slots__ = ("_overlay", "_refused", "_requests", "_stretch", "deadline")
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._requests: dict[PeerId, Time] = {}
+        """Requests under way, with the time at which each counts as refused."""
+        self._refused: dict[PeerId, Time] = {}
+        """Until when a peer that refused is not asked again."""
+        self._stretch = 1
+        self.deadline = NEVER
+
+    def start(self, now: Time) -> None:
+        self._schedule(now)
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._requests)
+
+    def asked(self, peer: PeerId) -> bool:
+        return peer in self._requests
+
+    def grow(self, now: Time) -> None:
+        """Ask as many passive peers as links are missing (E09, E17)."""
+        overlay = self._overlay
+        missing = overlay.params.active_size - len(overlay.active) - len(self._requests)
+        if missing <= 0:
+            return
+        self._refused = {peer: until for peer, until in self._refused.items() if until > now}
+        for peer in self._candidates()[:missing]:
+            self._requests[peer] = NEVER
+            overlay.when_connected(peer, partial(self._request, peer), now)
+
+    def _candidates(self) -> list[PeerId]:
+        overlay = self._overlay
+        peers = [
+            peer
+            for peer in overlay.passive
+            if peer not in self._requests and peer not in self._refused
+        ]
+        overlay.rng.shuffle(peers)
+
+        def distance(peer: PeerId) -> float:
+            rtt = overlay.passive.rtt(peer)
+            return float("inf") if rtt is None else rtt
+
+        return sorted(peers, key=distance)
+
+    def _request(self, peer: PeerId, up: bool, now: Time) -> None:
+        overlay = self._overlay
+        if peer not in self._requests:
+            return
+        if not up:
+            del self._requests[peer]
+            overlay.passive.remove(peer)
+            return
+        random_missing = overlay.active.count(LinkKind.RANDOM) < overlay.params.random_links
+        kind = LinkKind.RANDOM if random_missing else LinkKind.NEAR
+        overlay.send(peer, Neighbor(NeighborRole.REQUEST, len(overlay.active), kind))
+        self._requests[peer] = now + overlay.params.neighbor_timeout
+        self.deadline = min(self.deadline, self._requests[peer])
+
+    def on_refusal(self, peer: PeerId, now: Time) -> None:
+        """DISCONNECT to a request of ours, or no answer in time: ask the next."""
+        if self._requests.pop(peer, None) is None:
+            return
+        self._refused[peer] = now + self._overlay.params.refused_backoff
+        while len(self._refused) > self._overlay.params.max_waiting:
+            del self._refused[next(iter(self._refused))]
+        self._overlay.release(peer)
+        self.grow(now)
+
+    def on_link(self, peer: PeerId) -> None:
+        """`peer` is a neighbour now, whoever asked."""
+        self._requests.pop(peer, None)
+        self._refused.pop(peer, None)
+
+    def on_link_lost(self, now: Time) -> None:
+        """Look for a replacement at once, and often again (E17)."""
+        self._stretch = 1
+        self.grow(now)
+        self._schedule(now)
+
+    def fire(self, now: Time) -> None:
+        for peer in [peer for peer, until in self._requests.items() if until <= now]:
+            self.on_refusal(peer, now)
+        self.grow(now)
+        self._schedule(now)
+
+    def _schedule(self, now: Time) -> None:
+        params = self._overlay.params
+        if len(self._overlay.active) >= params.random_links:
+            self._stretch = min(2 * self._stretch, _MOST_BACKOFF)
+        else:
+            self._stretch = 1
+        period = self._overlay.jittered(params.grow_interval * self._stretch)
+        self.deadline = min(now + period, *self._requests.values(), NEVER)
+
+    def stop(self) -> None:
+        self._requests.clear()
+        self._refused.clear()
+        self.deadline = NEVER
+
+
+class Granting:
+    """Decides on the NEIGHBOR requests of others (E10)."""
+
+    __slots__ = ("_measuring", "_overlay")
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._measuring: dict[PeerId, int] = {}
+        """Peers whose request waits for an RTT, with the links that they said to have."""
+
+    def on_request(self, sender: PeerId, request: Neighbor, now: Time) -> None:
+        """NEIGHBOR: room, need or nearness decide, in this order (E10)."""
+        overlay = self._overlay
+        params = overlay.params
+        size = len(overlay.active)
+        link = overlay.active.get(sender)
+        if link is not None:
+            link.links = request.links
+            link.heard = now
+            self._accept(sender, link.kind)
+        elif size < params.active_size:
+            self._admit(sender, request.kind, request.links, now)
+        elif request.links < params.random_links and size < params.active_bound:
+            self._admit(sender, LinkKind.RANDOM, request.links, now)
+        elif overlay.active.count(LinkKind.NEAR) and len(self._measuring) < params.max_waiting:
+            self._measuring[sender] = request.links
+            overlay.emit(MeasureRtt(sender))
+        else:
+            self._reject(sender)
+
+    def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
+        """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
+        links = self._measuring.pop(peer, None)
+        if links is None or peer in self._overlay.active:
+            return
+        victim = None if rtt is None else self.farther_neighbor(rtt)
+        if victim is None:
+            self._reject(peer)
+        else:
+            self._overlay.drop_link(victim, DownReason.EVICTED, tell=True, remember=True)
+            self._admit(peer, LinkKind.NEAR, links, now)
+
+    def farther_neighbor(self, rtt: float) -> PeerId | None:
+        """The farthest near neighbour that a peer at `rtt` may replace, if any (E10, E18).
+
+        It must be farther by the factor alpha and by the least gain that counts, and must
+        have enough links of its own to lose one.
+        """
+        params = self._overlay.params
+
+        def replaceable(link: Link) -> bool:
+            return (
+                link.kind is LinkKind.NEAR
+                and link.rtt is not None
+                and link.rtt > params.rtt_advantage * rtt
+                and link.rtt - rtt >= params.rtt_min_gain
+                and link.links > params.random_links
+            )
+
+        farther = [
+            (link.rtt or 0.0, peer)
+            for peer, link in self._overlay.active.items()
+            if replaceable(link)
+        ]
+        return max(farther, key=lambda entry: entry[0])[1] if farther else None
+
+    def _admit(self, peer: PeerId, kind: LinkKind, links: int, now: Time) -> None:
+        self._overlay.add_link(peer, kind, links, now)
+        self._accept(peer, kind)
+
+    def _accept(self, peer: PeerId, kind: LinkKind) -> None:
+        self._overlay.send(peer, Neighbor(NeighborRole.ACCEPT, len(self._overlay.active), kind))
+
+    def _reject(self, peer: PeerId) -> None:
+        self._overlay.drop(peer, DropReason.VIEW_FULL)
+        self._overlay.send(peer, Disconnect())
+        self._overlay.release(peer)
+
+    def on_peer_down(self, peer: PeerId) -> None:
+        self._measuring.pop(peer, None)
+
+    def stop(self) -> None:
+        self._measuring.clear()

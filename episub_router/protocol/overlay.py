@@ -1,0 +1,139 @@
+"""What one node knows of a topic's overlay, and the few ways to act on it.
+
+The procedures of membership (joining, neighbouring, shuffling, checking links, leaving) are
+machines of their own in their own files; they share this one object and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias
+
+from episub_router.protocol.effects import (
+    Dial,
+    DownReason,
+    Dropped,
+    DropReason,
+    Effect,
+    MeasureRtt,
+    NeighborDown,
+    NeighborUp,
+    Release,
+    Send,
+)
+from episub_router.protocol.messages import Disconnect, LinkKind, Message
+from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.views import ActiveView, Link, PassiveView
+
+Action: TypeAlias = Callable[[bool, Time], None]
+"""What to do once a dial has ended: called with whether a connection stands, and `now`."""
+
+_ACTIONS_PER_DIAL = 8
+
+
+class Overlay:
+    """Views, connections and outgoing effects of one node in one topic."""
+
+    __slots__ = ("_connected", "_dials", "_effects", "active", "me", "params", "passive", "rng")
+
+    def __init__(self, me: PeerId, params: MembershipParams, rng: Random) -> None:
+        self.me = me
+        self.params = params
+        self.rng = rng
+        self.active = ActiveView()
+        self.passive = PassiveView(params.passive_size)
+        self._connected: dict[PeerId, None] = {}
+        self._dials: dict[PeerId, list[Action]] = {}
+        self._effects: list[Effect] = []
+
+    def take_effects(self) -> list[Effect]:
+        """What was emitted since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def send(self, peer: PeerId, message: Message) -> None:
+        self._effects.append(Send(peer, message))
+
+    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
+        self._effects.append(Dropped(peer, reason))
+
+    def jittered(self, period: float) -> float:
+        """`period` give or take the timers' jitter (E16, E18, E19: "a randomised timer")."""
+        return period * (1 + self.params.timer_jitter * (2 * self.rng.random() - 1))
+
+    # Links
+
+    def add_link(self, peer: PeerId, kind: LinkKind, links: int, now: Time) -> None:
+        """Put `peer` into the active view; the caller has checked the bound."""
+        self.passive.remove(peer)
+        self.active.add(peer, Link(kind, links, now))
+        self.emit(NeighborUp(peer, kind))
+        if self.params.near_links:
+            self.emit(MeasureRtt(peer))
+
+    def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
+        """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""
+        link = self.active.remove(peer)
+        if link is None:
+            return
+        self.emit(NeighborDown(peer, reason))
+        if tell:
+            self.send(peer, Disconnect())
+        if remember:
+            self.passive.add(peer, self.rng, link.rtt)
+        if peer in self._connected:
+            self.emit(Release(peer))
+
+    def remember(self, peer: PeerId) -> None:
+        """Put `peer` into the passive view, unless it is us or a neighbour."""
+        if peer != self.me and peer not in self.active:
+            self.passive.add(peer, self.rng)
+
+    def release(self, peer: PeerId) -> None:
+        """Let the driver close the connection to `peer`, unless it is a neighbour's."""
+        if peer not in self.active and peer in self._connected:
+            self.emit(Release(peer))
+
+    # Connections
+
+    def is_connected(self, peer: PeerId) -> bool:
+        return peer in self._connected
+
+    def when_connected(self, peer: PeerId, action: Action, now: Time) -> None:
+        """Run `action` now if `peer` is connected, else after a dial; a full table of dials
+        counts as a failed one."""
+        if peer in self._connected:
+            action(True, now)
+            return
+        actions = self._dials.get(peer)
+        if actions is None:
+            if len(self._dials) >= self.params.max_waiting:
+                action(False, now)
+                return
+            actions = self._dials[peer] = []
+            self.emit(Dial(peer))
+        if len(actions) >= _ACTIONS_PER_DIAL:
+            action(False, now)
+        else:
+            actions.append(action)
+
+    def connected(self, peer: PeerId, now: Time) -> None:
+        self._connected[peer] = None
+        for action in self._dials.pop(peer, ()):
+            action(True, now)
+
+    def disconnected(self, peer: PeerId, now: Time) -> None:
+        """The connection to `peer` is gone, or could not be made."""
+        self._connected.pop(peer, None)
+        for action in self._dials.pop(peer, ()):
+            action(False, now)
+
+    def forget(self) -> None:
+        """Drop the views and all dials under way; who is connected stays known."""
+        self.passive.clear()
+        self._dials.clear()

@@ -1,0 +1,87 @@
+"""Shuffling passive views along random walks (E19)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.messages import Shuffle, ShuffleReply
+from episub_router.protocol.overlay import Overlay
+from episub_router.protocol.types import NEVER, PeerId, Time
+
+
+class Shuffling:
+    """Starts a shuffle now and then, passes others' on, and answers those that end here."""
+
+    __slots__ = ("_offered", "_overlay", "deadline")
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._offered: tuple[PeerId, ...] | None = None
+        """What our shuffle under way offered; None when no reply is awaited."""
+        self.deadline = NEVER
+
+    def start(self, now: Time) -> None:
+        # Anywhere in the first period, so that nodes that started together don't shuffle together.
+        self.deadline = now + self._overlay.rng.random() * self._overlay.params.shuffle_interval
+
+    def fire(self, now: Time) -> None:
+        overlay = self._overlay
+        params = overlay.params
+        self.deadline = now + overlay.jittered(params.shuffle_interval)
+        walker = overlay.active.pick(overlay.rng)
+        if walker is None:
+            return
+        offered = overlay.active.sample(overlay.rng, params.shuffle_active, walker)
+        offered += overlay.passive.sample(overlay.rng, params.shuffle_passive)
+        self._offered = tuple(offered)
+        overlay.send(walker, Shuffle(overlay.me, self._offered, params.shuffle_ttl))
+
+    def on_shuffle(self, sender: PeerId, message: Shuffle, now: Time) -> None:
+        """SHUFFLE: walk on, or answer the origin if it can be reached."""
+        overlay = self._overlay
+        params = overlay.params
+        if message.ttl < 0:
+            overlay.drop(sender, DropReason.TTL_INVALID)
+            return
+        if message.peer == overlay.me:
+            overlay.drop(sender, DropReason.ABOUT_SELF)
+            return
+        ttl = min(message.ttl, params.shuffle_ttl)
+        peers = message.peers[: params.shuffle_active + params.shuffle_passive]
+        if ttl > 0 and len(overlay.active) > 1:
+            walker = overlay.active.pick(overlay.rng, sender, message.peer)
+            if walker is not None:
+                overlay.send(walker, Shuffle(message.peer, peers, ttl - 1))
+                return
+        overlay.when_connected(message.peer, partial(self._answer, message.peer, peers), now)
+
+    def _answer(self, origin: PeerId, offered: tuple[PeerId, ...], up: bool, now: Time) -> None:
+        overlay = self._overlay
+        if not up:
+            overlay.drop(origin, DropReason.UNREACHABLE)
+            return
+        given = tuple(overlay.passive.sample(overlay.rng, len(offered) + 1, origin))
+        overlay.send(origin, ShuffleReply(given))
+        self._exchange((origin, *offered), given)
+        overlay.release(origin)
+
+    def on_reply(self, sender: PeerId, message: ShuffleReply) -> None:
+        """SHUFFLEREPLY: take in no more than was offered, in its place."""
+        if self._offered is None:
+            self._overlay.drop(sender, DropReason.UNSOLICITED)
+            return
+        offered, self._offered = self._offered, None
+        self._exchange(message.peers[: len(offered) + 1], offered)
+
+    def _exchange(self, incoming: tuple[PeerId, ...], given: tuple[PeerId, ...]) -> None:
+        overlay = self._overlay
+        overlay.passive.exchange(
+            (peer for peer in incoming if peer != overlay.me and peer not in overlay.active),
+            given,
+            overlay.rng,
+        )
+
+    def stop(self) -> None:
+        self._offered = None
+        self.deadline = NEVER

@@ -1,0 +1,92 @@
+"""What was received: payloads for a while, ids for longer (E41)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.types import MessageId, PeerId, Time
+
+
+class Stored:
+    """One message: its id is known as long as this stands, its payload until it is cleared."""
+
+    __slots__ = ("at", "cached", "hops", "id", "payload", "served", "size")
+
+    def __init__(self, id: MessageId, hops: int, payload: object, size: int, now: Time) -> None:
+        self.id = id
+        self.hops = hops
+        """Links that it took to reach us; 0 for our own."""
+        self.payload = payload
+        self.size = size
+        self.at = now
+        self.cached = True
+        self.served: dict[PeerId, int] | None = None
+        """How often a GRAFT was answered with it, by peer."""
+
+
+class MessageStore:
+    """Bounded by time and by size: payloads by count and bytes, ids by count."""
+
+    __slots__ = ("_by_id", "_bytes", "_cached", "_params", "_seen")
+
+    def __init__(self, params: BroadcastParams) -> None:
+        self._params = params
+        self._by_id: dict[MessageId, Stored] = {}
+        self._seen: deque[Stored] = deque()
+        self._cached: deque[Stored] = deque()
+        self._bytes = 0
+
+    def __contains__(self, id: MessageId) -> bool:
+        return id in self._by_id
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def cached_messages(self) -> int:
+        return len(self._cached)
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._bytes
+
+    def get(self, id: MessageId) -> Stored | None:
+        """The message, if its payload is still cached."""
+        stored = self._by_id.get(id)
+        return stored if stored is not None and stored.cached else None
+
+    def add(self, id: MessageId, hops: int, payload: object, size: int, now: Time) -> None:
+        """Store a new message, and let go of what is too old or too much."""
+        stored = Stored(id, hops, payload, size, now)
+        self._by_id[id] = stored
+        self._seen.append(stored)
+        self._cached.append(stored)
+        self._bytes += size
+        self.expire(now)
+
+    def recent(self, since: Time) -> Iterator[Stored]:
+        """Cached messages not older than `since`, newest first."""
+        for stored in reversed(self._cached):
+            if stored.at < since:
+                return
+            yield stored
+
+    def expire(self, now: Time) -> None:
+        params = self._params
+        cached = self._cached
+        oldest = now - params.cache_ttl
+        while cached and (
+            cached[0].at < oldest
+            or len(cached) > params.cache_messages
+            or self._bytes > params.cache_bytes
+        ):
+            stored = cached.popleft()
+            self._bytes -= stored.size
+            stored.payload = stored.served = None
+            stored.cached = False
+        seen = self._seen
+        oldest = now - params.seen_ttl
+        while seen and (seen[0].at < oldest or len(seen) > params.seen_messages):
+            del self._by_id[seen.popleft().id]

@@ -1,0 +1,81 @@
+"""One topic of one node: membership and broadcast, joined.
+
+This is what a driver drives. It hands each event to the machine that it belongs to, and
+tells broadcast of the neighbours that membership gains and loses.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.broadcast import Broadcast
+from episub_router.protocol.effects import Dropped, DropReason, Effect, NeighborDown, NeighborUp
+from episub_router.protocol.membership import Membership
+from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
+from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.types import PeerId, Time
+
+_BROADCAST_EVENTS = (ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadDropped, ev.Publish)
+_TREE_MESSAGES = (Gossip, IHave, Prune, Graft)
+
+
+class Topic:
+    """The state machine of node `me` in the topic `name`.
+
+    `handle` and `handle_timer` return effects in order; `next_deadline` says when
+    `handle_timer` is next due. `rng` is the only source of randomness.
+    """
+
+    def __init__(self, me: PeerId, name: str, params: EpisubParams, rng: Random) -> None:
+        self.me = me
+        self.name = name
+        self.membership = Membership(me, name, params.membership, rng)
+        self.broadcast = Broadcast(params.broadcast)
+
+    def handle(self, event: ev.Event, now: Time) -> list[Effect]:
+        """Act on `event` at time `now`."""
+        if isinstance(event, ev.Received):
+            message = event.message
+            if isinstance(message, _TREE_MESSAGES):
+                return self._on_tree_message(event.peer, message, now)
+        elif isinstance(event, _BROADCAST_EVENTS):
+            return self._on_broadcast_event(event, now)
+        elif isinstance(event, ev.LeaveOverlay):
+            # First, or each link that ends would have the rest of the tree repaired.
+            self.broadcast.clear()
+        return self._tell_broadcast(self.membership.handle(event, now), now)
+
+    def next_deadline(self) -> Time:
+        """When `handle_timer` is next due; infinity while nothing is waited for."""
+        return min(self.membership.next_deadline(), self.broadcast.next_deadline())
+
+    def handle_timer(self, now: Time) -> list[Effect]:
+        """Do what is due at `now`; calling it early or late does no harm."""
+        effects: list[Effect] = []
+        if self.membership.next_deadline() <= now:
+            effects = self._tell_broadcast(self.membership.handle_timer(now), now)
+        effects += self.broadcast.handle_timer(now)
+        return effects
+
+    def _on_tree_message(self, peer: PeerId, message: BroadcastMessage, now: Time) -> list[Effect]:
+        if not self.membership.joined:
+            return [Dropped(peer, DropReason.NOT_JOINED)]
+        effects = self.broadcast.receive(peer, message, now)
+        if not self.membership.heard(peer, now):
+            effects += self.membership.stranger(peer, now)
+        return effects
+
+    def _on_broadcast_event(self, event: ev.Event, now: Time) -> list[Effect]:
+        effects = self.broadcast.handle(event, now)
+        if type(event) is ev.PayloadArrived and not self.membership.heard(event.peer, now):
+            effects += self.membership.stranger(event.peer, now)
+        return effects
+
+    def _tell_broadcast(self, effects: list[Effect], now: Time) -> list[Effect]:
+        """Hand link changes to broadcast; its answers follow what membership wants."""
+        answers: list[Effect] = []
+        for effect in effects:
+            if type(effect) is NeighborUp or type(effect) is NeighborDown:
+                answers += self.broadcast.handle(effect, now)
+        return effects + answers if answers else effects

@@ -1,0 +1,72 @@
+"""The eager and lazy sets of one broadcast tree.
+
+An object of its own, so that a source can be given a tree of its own: the machine around it
+says what happens, this says along which links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from episub_router.protocol.types import PeerId
+
+
+class Tree:
+    """Every neighbour is in exactly one of the two sets."""
+
+    __slots__ = ("_eager", "_lazy")
+
+    def __init__(self) -> None:
+        self._eager: dict[PeerId, None] = {}
+        self._lazy: dict[PeerId, None] = {}
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._eager or peer in self._lazy
+
+    @property
+    def eager(self) -> Iterable[PeerId]:
+        """Peers that messages are pushed to."""
+        return self._eager
+
+    @property
+    def lazy(self) -> Iterable[PeerId]:
+        """Peers that are told of messages."""
+        return self._lazy
+
+    def is_eager(self, peer: PeerId) -> bool:
+        return peer in self._eager
+
+    def is_lazy(self, peer: PeerId) -> bool:
+        return peer in self._lazy
+
+    def add(self, peer: PeerId) -> None:
+        """A new neighbour starts eager (E39)."""
+        if peer not in self._lazy:
+            self._eager[peer] = None
+
+    def remove(self, peer: PeerId) -> bool:
+        """Forget `peer`; True if it was eager."""
+        was_eager = peer in self._eager
+        self._eager.pop(peer, None)
+        self._lazy.pop(peer, None)
+        return was_eager
+
+    def clear(self) -> None:
+        self._eager.clear()
+        self._lazy.clear()
+
+    def promote(self, peer: PeerId) -> bool:
+        """From lazy to eager; False if `peer` wasn't lazy."""
+        if peer not in self._lazy:
+            return False
+        del self._lazy[peer]
+        self._eager[peer] = None
+        return True
+
+    def demote(self, peer: PeerId) -> bool:
+        """From eager to lazy; False if `peer` wasn't eager."""
+        if peer not in self._eager:
+            return False
+        del self._eager[peer]
+        self._lazy[peer] = None
+        return True

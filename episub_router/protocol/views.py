@@ -1,0 +1,135 @@
+"""The two lists of peers that membership keeps, and nothing about how they are used.
+
+Both are insertion-ordered, so that a run depends on its seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from random import Random
+
+from episub_router.protocol.messages import LinkKind
+from episub_router.protocol.types import PeerId, Time
+
+
+class Link:
+    """One entry of the active view."""
+
+    __slots__ = ("heard", "kind", "links", "peers", "rtt", "since")
+
+    def __init__(self, kind: LinkKind, links: int, now: Time) -> None:
+        self.kind = kind
+        self.links = links
+        """Active links that the peer last said it has (E10)."""
+        self.since = now
+        self.heard = now
+        """When the peer last sent something that only a neighbour sends (E12)."""
+        self.rtt: float | None = None
+        """Last measured round trip in seconds."""
+        self.peers: tuple[PeerId, ...] = ()
+        """The peer's active view as it last told us (E11)."""
+
+
+class ActiveView:
+    """Peers with a broadcast link, by id. Who adds decides about the bound (E06, E13)."""
+
+    __slots__ = ("_links",)
+
+    def __init__(self) -> None:
+        self._links: dict[PeerId, Link] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._links
+
+    def __iter__(self) -> Iterator[PeerId]:
+        return iter(self._links)
+
+    def get(self, peer: PeerId) -> Link | None:
+        return self._links.get(peer)
+
+    def items(self) -> Iterable[tuple[PeerId, Link]]:
+        return self._links.items()
+
+    def add(self, peer: PeerId, link: Link) -> None:
+        self._links[peer] = link
+
+    def remove(self, peer: PeerId) -> Link | None:
+        return self._links.pop(peer, None)
+
+    def count(self, kind: LinkKind) -> int:
+        return sum(link.kind is kind for link in self._links.values())
+
+    def pick(self, rng: Random, *but: PeerId) -> PeerId | None:
+        """A random peer that isn't one of `but`; None if there is none."""
+        peers = [peer for peer in self._links if peer not in but]
+        return rng.choice(peers) if peers else None
+
+    def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
+        """At most `size` random peers that aren't among `but`."""
+        return pick_some(rng, [peer for peer in self._links if peer not in but], size)
+
+
+class PassiveView:
+    """Peers believed to be in the overlay, at most `size` of them, with their last RTT."""
+
+    __slots__ = ("_rtts", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._rtts: dict[PeerId, float | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._rtts)
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._rtts
+
+    def __iter__(self) -> Iterator[PeerId]:
+        return iter(self._rtts)
+
+    def rtt(self, peer: PeerId) -> float | None:
+        return self._rtts.get(peer)
+
+    def set_rtt(self, peer: PeerId, rtt: float) -> None:
+        if peer in self._rtts:
+            self._rtts[peer] = rtt
+
+    def remove(self, peer: PeerId) -> bool:
+        """Forget `peer`; True if it was there."""
+        if peer not in self._rtts:
+            return False
+        del self._rtts[peer]
+        return True
+
+    def add(self, peer: PeerId, rng: Random, rtt: float | None = None) -> None:
+        """Remember `peer`; a full view forgets one random other peer for it."""
+        if peer in self._rtts:
+            return
+        if len(self._rtts) >= self.size:
+            del self._rtts[rng.choice(list(self._rtts))]
+        self._rtts[peer] = rtt
+
+    def exchange(self, incoming: Iterable[PeerId], given: Iterable[PeerId], rng: Random) -> None:
+        """Take `incoming` in; a full view forgets the `given` first, then random ones (E19)."""
+        spare = [peer for peer in given if peer in self._rtts]
+        for peer in incoming:
+            if peer in self._rtts:
+                continue
+            while len(self._rtts) >= self.size and spare:
+                self.remove(spare.pop())
+            self.add(peer, rng)
+
+    def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
+        """At most `size` random peers that aren't among `but`."""
+        return pick_some(rng, [peer for peer in self._rtts if peer not in but], size)
+
+    def clear(self) -> None:
+        self._rtts.clear()
+
+
+def pick_some(rng: Random, peers: list[PeerId], size: int) -> list[PeerId]:
+    """`size` random ones of `peers`, or all of them in random order where there are fewer."""
+    return rng.sample(peers, min(size, len(peers)))

@@ -1,0 +1,193 @@
+"""A plain test loop: nodes of the core, links with a fixed delay, a heap of what is to come.
+
+Nodes are small ints. Every pair can connect; a dial takes three link delays. Deliveries,
+payload copies and drops are recorded for the tests to look at.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import count
+from random import Random
+
+from episub_router.protocol import effects as ef
+from episub_router.protocol import events as ev
+from episub_router.protocol.messages import Gossip, Message
+from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.topic import Topic
+
+
+class Network:
+    """`size` nodes, not joined yet; `delay` is seconds per link, or a function of the pair."""
+
+    def __init__(
+        self,
+        size: int,
+        params: EpisubParams | None = None,
+        seed: int = 0,
+        delay: float | Callable[[int, int], float] = 0.02,
+    ) -> None:
+        self.params = params or EpisubParams()
+        self.rng = Random(seed)
+        self.delay = delay if callable(delay) else lambda a, b: delay
+        self.now = 0.0
+        self.topics: dict[int, Topic] = {}
+        self.dead: set[int] = set()
+        self.unreachable: set[int] = set()
+        """Nodes that can dial and can't be dialled."""
+        self.cut: Callable[[int, int], bool] = lambda a, b: False
+        """Whether messages between two nodes are silently lost."""
+        self.connections: set[frozenset[int]] = set()
+        self.delivered: dict[object, Counter[int]] = {}
+        self.copies: Counter[object] = Counter()
+        self.sent: Counter[str] = Counter()
+        self.drops: Counter[ef.DropReason] = Counter()
+        self._order = count()
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._timers: dict[int, float] = {}
+        for node in range(size):
+            self.add(node)
+
+    def add(self, node: int) -> None:
+        self.topics[node] = Topic(node, "t", self.params, Random(self.rng.random()))
+
+    @property
+    def live(self) -> list[int]:
+        return [node for node in self.topics if node not in self.dead]
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (time, next(self._order), action))
+
+    def run(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        end = self.now + seconds
+        while self._queue and self._queue[0][0] <= end:
+            self.now, _, action = heapq.heappop(self._queue)
+            action()
+        self.now = end
+
+    def feed(self, node: int, event: ev.Event) -> list[ef.Effect]:
+        if node in self.dead:
+            return []
+        effects = self.topics[node].handle(event, self.now)
+        self._act(node, effects)
+        return effects
+
+    def join(self, node: int, *contacts: int) -> None:
+        self.feed(node, ev.JoinOverlay(tuple(contacts)))
+
+    def join_all(self, spread: float = 2.0, contact: int = 0) -> None:
+        """Everybody joins through one contact, within `spread` seconds."""
+        self.join(contact)
+        for node in self.live:
+            if node != contact:
+                self.at(
+                    self.now + self.rng.uniform(0, spread), lambda n=node: self.join(n, contact)
+                )
+
+    def publish(self, node: int, id: object, size: int = 100) -> None:
+        self.feed(node, ev.Publish(id, f"payload {id}", size))
+
+    def leave(self, node: int, proof: bytes = b"") -> None:
+        self.feed(node, ev.LeaveOverlay(proof))
+
+    def kill(self, nodes: Iterable[int], noticed_after: float = 0.1) -> None:
+        """Crash `nodes`; whoever is connected to one is told a little later."""
+        for node in nodes:
+            self.dead.add(node)
+            for pair in [pair for pair in self.connections if node in pair]:
+                self.connections.discard(pair)
+                (other,) = pair - {node}
+                self.at(
+                    self.now + noticed_after,
+                    lambda other=other, node=node: self.feed(other, ev.PeerDown(node)) and None,
+                )
+
+    # What nodes want
+
+    def _act(self, node: int, effects: list[ef.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case ef.Send(peer, message):
+                    self._send(node, peer, message)
+                case ef.Dial(peer):
+                    self._dial(node, peer)
+                case ef.MeasureRtt(peer):
+                    rtt = 2 * self.delay(node, peer)
+                    answer = ev.RttMeasured(peer, None if peer in self.dead else rtt)
+                    self.at(self.now + rtt, lambda a=answer: self.feed(node, a) and None)
+                case ef.Deliver(id):
+                    self.delivered.setdefault(id, Counter())[node] += 1
+                case ef.Dropped(_, reason):
+                    self.drops[reason] += 1
+        self._set_timer(node)
+
+    def _send(self, node: int, peer: int, message: Message) -> None:
+        assert frozenset((node, peer)) in self.connections or peer in self.dead, (
+            f"{node} sends {message} to {peer} without a connection"
+        )
+        self.sent[type(message).__name__] += 1
+        if isinstance(message, Gossip):
+            self.copies[message.id] += 1
+        if not self.cut(node, peer):
+            event = ev.Received(node, message)
+            self.at(self.now + self.delay(node, peer), lambda: self.feed(peer, event) and None)
+
+    def _dial(self, node: int, peer: int) -> None:
+        def outcome() -> None:
+            if peer in self.dead or peer in self.unreachable or self.cut(node, peer):
+                self.feed(node, ev.DialFailed(peer))
+            elif node not in self.dead:
+                self.connections.add(frozenset((node, peer)))
+                self.feed(peer, ev.Connected(node))
+                self.feed(node, ev.Connected(peer))
+
+        self.at(self.now + 3 * self.delay(node, peer), outcome)
+
+    def _set_timer(self, node: int) -> None:
+        deadline = self.topics[node].next_deadline()
+        if deadline < self._timers.get(node, float("inf")):
+            self._timers[node] = deadline
+            self.at(deadline, lambda: self._on_timer(node))
+
+    def _on_timer(self, node: int) -> None:
+        if self._timers.get(node) != self.now or node in self.dead:
+            return
+        del self._timers[node]
+        self._act(node, self.topics[node].handle_timer(self.now))
+
+    # What tests look at
+
+    def neighbors(self, node: int) -> set[int]:
+        return set(self.topics[node].membership.active)
+
+    def one_sided(self) -> list[tuple[int, int]]:
+        """Links that only one side believes in."""
+        return [
+            (node, peer)
+            for node in self.live
+            for peer in self.neighbors(node)
+            if peer in self.dead or node not in self.neighbors(peer)
+        ]
+
+    def components(self) -> int:
+        """Connected components of the live overlay."""
+        unseen, found = set(self.live), 0
+        while unseen:
+            found += 1
+            reached = {unseen.pop()}
+            while reached:
+                reached = {p for n in reached for p in self.neighbors(n)} & unseen
+                unseen -= reached
+        return found
+
+    def missed(self, id: object) -> set[int]:
+        """Live nodes that have not delivered `id` exactly once."""
+        got = self.delivered.get(id, Counter())
+        return {node for node in self.live if got[node] != 1}
+
+    def rmr(self, id: object) -> float:
+        """Relative message redundancy: m/(n-1) - 1 (Plumtree, section 4)."""
+        return self.copies[id] / (len(self.delivered[id]) - 1) - 1
