@@ -27,7 +27,7 @@ _HOUSEKEEPING = frozenset(
 
 
 class Connections:
-    """Closes released connections after a grace period."""
+    """Closes connections that were released, or that nobody has used for a while."""
 
     def __init__(
         self,
@@ -35,61 +35,58 @@ class Connections:
         own_protocols: Iterable[TProtocol],
         params: RouterParams,
         counters: Counters,
-        in_use: Callable[[bytes], bool],
+        needed: Callable[[bytes], bool],
     ) -> None:
+        """`needed` tells whether a peer is a neighbour or has something under way."""
         self._host = host
         self._ignored = _HOUSEKEEPING | frozenset(own_protocols)
         self._params = params
         self._counters = counters
-        self._in_use = in_use
-        self._owned: dict[bytes, None] = {}
+        self._needed = needed
         self._due: dict[bytes, float] = {}
-        """When each released peer is to be looked at, in this order."""
+        """Peers that the router dialled, and when each is to be looked at."""
         self._wake = trio.Event()
 
     def owns(self, peer: bytes) -> bool:
         """Whether the router opened the connection to `peer`."""
-        return peer in self._owned
+        return peer in self._due
 
     def opened(self, peer: bytes) -> None:
         """The router has dialled `peer`."""
-        self._owned[peer] = None
+        self._look_at(peer, self._params.idle_timeout)
 
     def closed(self, peer: bytes) -> None:
         """`peer` has no connection any more."""
-        self._owned.pop(peer, None)
         self._due.pop(peer, None)
+
+    def used(self, peer: bytes) -> None:
+        """`peer` is of use at the moment, released or not."""
+        if peer in self._due:
+            self._due[peer] = trio.current_time() + self._params.idle_timeout
 
     def release(self, peer: bytes) -> None:
-        """Nobody needs `peer` at the moment: close it unless `keep` comes first."""
-        if peer in self._owned and peer not in self._due:
-            self._due[peer] = trio.current_time() + self._params.release_grace
-            self._wake.set()
+        """Nobody needs `peer` at the moment: close it soon, unless it is used again first."""
+        if peer in self._due:
+            self._look_at(peer, self._params.release_grace)
 
-    def keep(self, peer: bytes) -> None:
-        """`peer` is needed after all."""
-        self._due.pop(peer, None)
+    def _look_at(self, peer: bytes, delay: float) -> None:
+        self._due[peer] = trio.current_time() + delay
+        self._wake.set()
 
     async def run(self) -> None:
         """Close what is due, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake = trio.Event()
-                due = next(iter(self._due.items()), None)
-                if due is None:
+                with trio.move_on_at(min(self._due.values(), default=float("inf"))):
                     await self._wake.wait()
-                    continue
-                peer, when = due
-                await trio.sleep_until(when)
-                if self._due.get(peer) != when:
-                    continue
-                del self._due[peer]
-                if self._in_use(peer):
-                    continue
-                if self._used_by_others(peer):
-                    self.release(peer)
-                else:
-                    nursery.start_soon(self._close, peer)
+                now = trio.current_time()
+                for peer in [peer for peer, due in self._due.items() if due <= now]:
+                    if self._needed(peer) or self._used_by_others(peer):
+                        self.used(peer)
+                    else:
+                        del self._due[peer]
+                        nursery.start_soon(self._close, peer)
 
     def _used_by_others(self, peer: bytes) -> bool:
         network = self._host.get_network()
@@ -104,7 +101,6 @@ class Connections:
         )
 
     async def _close(self, peer: bytes) -> None:
-        self._owned.pop(peer, None)
         try:
             with trio.move_on_after(_CLOSE_TIMEOUT):
                 await self._host.disconnect(ID(peer))

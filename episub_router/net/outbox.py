@@ -26,10 +26,6 @@ Encode: TypeAlias = Callable[[bytes, str, tuple[Message, ...]], rpc_pb2.RPC]
 """Peer, topic and messages to the RPC that carries them."""
 OnDropped: TypeAlias = Callable[[bytes, str, Gossip], None]
 
-_CONTROL_SIZE = 512
-"""Bytes that a control frame counts for in a backlog; one record takes about 220."""
-
-
 @dataclass(slots=True)
 class _Parcel:
     """One frame, encoded only when there is room for it in Pubsub's queue."""
@@ -44,8 +40,9 @@ class _Parcel:
 
     @property
     def size(self) -> int:
+        """Payload bytes; control frames are bounded by their number."""
         gossip = self.gossip
-        return gossip.size if gossip is not None else _CONTROL_SIZE
+        return 0 if gossip is None else gossip.size
 
 
 @dataclass(slots=True)
@@ -87,11 +84,11 @@ class Outbox:
         """Whether frames wait for `peer`."""
         return peer in self._backlogs
 
-    def send(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
+    def send(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> bool:
         """Queue one frame: control messages, or a single Gossip.
 
-        Frames of one kind keep their order. To a peer that isn't writable (yet), the frame is
-        held until `flush` or `discard`.
+        Frames of one kind keep their order. False if the peer isn't writable (yet): the frame
+        is held until `flush` or `discard`.
         """
         parcel = _Parcel(topic, messages)
         backlog = self._backlogs.get(peer)
@@ -99,8 +96,12 @@ class Outbox:
         if queue is not None:
             lane = backlog and (backlog.control if parcel.gossip is None else backlog.payloads)
             if not lane and self._push(peer, queue, parcel):
-                return
-        self._keep(peer, parcel, queue is not None)
+                return True
+        self._keep(peer, parcel)
+        if queue is None:
+            return False
+        self._stalled.set()
+        return True
 
     def flush(self, peer: bytes) -> None:
         """Move what waits for `peer` into its queue, as far as there is room."""
@@ -131,7 +132,7 @@ class Outbox:
                 kept = [p for p in lane if p.topic != topic or _is_goodbye(p)]
                 lane.clear()
                 lane.extend(kept)
-            backlog.size = sum(p.size for lane in (backlog.control, backlog.payloads) for p in lane)
+            backlog.size = sum(parcel.size for parcel in backlog.payloads)
             if not backlog:
                 del self._backlogs[peer]
 
@@ -154,7 +155,12 @@ class Outbox:
 
     def _push(self, peer: bytes, queue: RpcQueue, parcel: _Parcel) -> bool:
         """False if the queue is full; a frame that can never go counts as gone."""
-        rpc = self._encode(peer, parcel.topic, parcel.messages)
+        try:
+            rpc = self._encode(peer, parcel.topic, parcel.messages)
+        except (TypeError, ValueError):
+            # Ids that aren't bytes, or a topic that is too long for a frame.
+            self._counters.add(Reason.UNENCODABLE)
+            return True
         if rpc.ByteSize() > queue.max_message_size:
             # Announcing it instead would only make others ask for what can't be sent.
             self._counters.add(Reason.OVERSIZE)
@@ -167,8 +173,8 @@ class Outbox:
             self._counters.add(Reason.PAYLOADS_SENT)
         return True
 
-    def _keep(self, peer: bytes, parcel: _Parcel, stalled: bool) -> None:
-        backlog = self._backlogs.setdefault(peer, _Backlog())
+    def _keep(self, peer: bytes, parcel: _Parcel) -> None:
+        backlog = self._backlogs.get(peer) or _Backlog()
         gossip = parcel.gossip
         lane = backlog.control if gossip is None else backlog.payloads
         if (
@@ -181,8 +187,7 @@ class Outbox:
         else:
             lane.append(parcel)
             backlog.size += parcel.size
-        if stalled:
-            self._stalled.set()
+            self._backlogs[peer] = backlog
 
 
 def _is_goodbye(parcel: _Parcel) -> bool:

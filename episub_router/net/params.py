@@ -33,6 +33,10 @@ class RouterParams:
         3.0, "s", "ours: time for queued frames to leave, and for a second thought"
     )
 
+    idle_timeout: float = param(
+        30.0, "s", "ours: two link checks; what the router dialled and nobody needs is closed"
+    )
+
     backlog_frames: int = param(
         256, "frames", "ours: eight of Pubsub's queues of 32, per peer and kind of frame"
     )
@@ -51,6 +55,11 @@ class RouterParams:
         10.0, "s", "ours: a dial and a pubsub stream together take at most this"
     )
     replay_messages: int = param(32, "messages", "gossipsub: a late subscriber is handed 32")
+
+    leave_max_age: float = param(
+        300.0, "s", "ours: how far the clocks of a leaving node and ours may differ"
+    )
+    leave_memory: int = param(4096, "leaves", "ours: bound of the table that stops repetition")
 
     left_topics: int = param(8, "topics", "ours: seen ids kept for topics that may be joined again")
 
