@@ -97,7 +97,12 @@ class EpisubRouter(IPubsubRouter, Service):
             counters=engine.counts(),
         )
 
-    async def wait_for_mesh(self, peer_id: ID, topic_id: str, timeout: float = 5.0) -> None:
+    async def wait_for_mesh(
+        self,
+        peer_id: ID,
+        topic_id: str,
+        timeout: float = 5.0,  # noqa: ASYNC109 (Pubsub passes it)
+    ) -> None:
         """Wait until `peer_id` is a neighbour in `topic_id`; trio.TooSlowError after `timeout`."""
         with trio.fail_after(timeout):
             await self._attached().mesh.wait(topic_id, peer_id)

@@ -7,6 +7,7 @@ over once that is so, or has failed; every request ends in one of the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import trio
 from libp2p.abc import IHost
@@ -136,11 +137,9 @@ class Dialer:
             peerstore.clear_addrs(target)
             if isinstance(network, Swarm):
                 network.unblock_peer(target)
-            try:
-                with trio.move_on_after(share):
-                    await self._host.connect(PeerInfo(target, [address]))
-            except Exception:  # noqa: S112 (whatever it was, there is the next address)
-                pass
+            # Whatever goes wrong here, there is the next address.
+            with suppress(Exception), trio.move_on_after(share):
+                await self._host.connect(PeerInfo(target, [address]))
             if self._is_connected(target):
                 self._opened(peer)
                 return None
@@ -150,10 +149,8 @@ class Dialer:
     def _known_addresses(self, peer: bytes, target: ID) -> list[Multiaddr]:
         """Ours first, then those that the host has from elsewhere, without repetition."""
         known = dict.fromkeys(self._addresses(peer))
-        try:
+        with suppress(PeerStoreError):
             known.update(dict.fromkeys(self._host.get_peerstore().addrs(target)))
-        except PeerStoreError:
-            pass
         return list(known)[: self._params.dial_addresses]
 
     def _is_connected(self, target: ID) -> bool:

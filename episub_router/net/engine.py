@@ -79,9 +79,7 @@ class Engine:
             pubsub.host, protocols, router_params, counters, self._needed
         )
         self._pinger = Pinger(pubsub.host, router_params, counters, self.driver.measured)
-        self._inbound = Inbound(
-            pubsub, router_params, counters, book, self.driver, self._answer
-        )
+        self._inbound = Inbound(pubsub, router_params, counters, book, self.driver, self._answer)
 
     def counts(self) -> Mapping[str, int]:
         """Every counter by name."""

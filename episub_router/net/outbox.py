@@ -26,6 +26,7 @@ Encode: TypeAlias = Callable[[bytes, str, tuple[Message, ...]], rpc_pb2.RPC]
 """Peer, topic and messages to the RPC that carries them."""
 OnDropped: TypeAlias = Callable[[bytes, str, Gossip], None]
 
+
 @dataclass(slots=True)
 class _Parcel:
     """One frame, encoded only when there is room for it in Pubsub's queue."""

@@ -17,7 +17,9 @@ class RouterParams:
     )
 
     dial_timeout: float = param(
-        5.0, "s", "ours: py-libp2p's floor is 0.25 s, its three retries take 0.7 s, then a slow link"
+        5.0,
+        "s",
+        "ours: py-libp2p's floor is 0.25 s, its three retries take 0.7 s, then a slow link",
     )
     dial_concurrency: int = param(8, "dials", "ours: a join dials at most 7 peers at once")
     dial_addresses: int = param(3, "addresses", "ours: tried in turn within one dial_timeout")
@@ -46,7 +48,9 @@ class RouterParams:
     )
 
     ping_timeout: float = param(2.0, "s", "ours: above any RTT that is worth knowing")
-    ping_concurrency: int = param(4, "streams", "ours: RTTs measured side by side disturb each other")
+    ping_concurrency: int = param(
+        4, "streams", "ours: RTTs measured side by side disturb each other"
+    )
 
     fanout_degree: int = param(4, "peers", "spec: C_rand = 4, which is what a joining node gets")
     fanout_ttl: float = param(60.0, "s", "gossipsub: fanout_ttl 60 s")
