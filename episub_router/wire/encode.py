@@ -38,9 +38,10 @@ def encode_frame(
 ) -> rpc_pb2.RPC:
     """The RPC that carries `frame`, with the Gossip's payload in `publish`.
 
-    Raises ValueError for a frame that no receiver would use: a topic or a number of messages
-    beyond `limits`, a sequence id out of range, or a second Gossip. Raises TypeError for
-    peers or message ids that aren't bytes.
+    At most `limits.max_records` peers get their record sent along. Raises ValueError for a
+    frame that no receiver would use: a topic or a number of messages beyond `limits`, a
+    sequence id out of range, or a second Gossip. Raises TypeError for peers or message ids
+    that aren't bytes.
     """
     if not 1 <= len(frame.topic.encode()) <= limits.max_topic_bytes:
         raise ValueError(f"the topic must take 1 to {limits.max_topic_bytes} bytes")
@@ -53,6 +54,7 @@ def encode_frame(
     out = container.episub
     out.topic = frame.topic
     out.seq = frame.seq
+    records = _at_most(limits.max_records, records)
     for message in frame.messages:
         if not isinstance(message, Gossip):
             _write(out.control.add(), message, records)
@@ -123,6 +125,19 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
             out.shuffle_reply.peers.extend(_infos(peers, records))
         case _:
             raise TypeError(f"not a control message: {message!r}")
+
+
+def _at_most(bound: int, records: Records) -> Records:
+    # The receiver would drop the rest, and may know those peers anyway.
+    left = bound
+
+    def bounded(peer: bytes) -> bytes | None:
+        nonlocal left
+        record = records(peer) if left > 0 else None
+        left -= record is not None
+        return record
+
+    return bounded
 
 
 def _infos(peers: Iterable[object], records: Records) -> Iterable[pb.PeerInfo]:
