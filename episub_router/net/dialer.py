@@ -98,7 +98,7 @@ class Dialer:
         self._failed(peer)
 
     async def _make_writable(self, peer: bytes, writable: trio.Event) -> Reason:
-        """Return when `writable` is set, or else why it isn't."""
+        """Return when `writable` is set, or why it isn't."""
         target = ID(peer)
         if not self._is_connected(target):
             if len(self._requests) > self._params.max_dials:
@@ -110,13 +110,12 @@ class Dialer:
             if reason is not None:
                 self._note_failure(peer)
                 return reason
-        with trio.move_on_after(self._params.stream_timeout):
-            await writable.wait()
-        if writable.is_set():
-            return Reason.DIALS
-        # A peer that had no pubsub yet when the connection came up is never registered by
-        # itself; one that identify says has no Episub would only fail again.
-        if self._may_speak_episub(target) and target not in self._pubsub.peers:
+        if self._may_speak_episub(target):
+            with trio.move_on_after(self._params.stream_timeout):
+                await writable.wait()
+        if self._may_speak_episub(target) and not writable.is_set():
+            # A peer that had no pubsub yet when the connection came up is never registered by
+            # itself.
             with trio.move_on_after(self._params.stream_timeout):
                 await self._pubsub.ensure_peer_stream(target, self._params.stream_timeout)
         if not writable.is_set():
@@ -160,6 +159,7 @@ class Dialer:
         )
 
     def _may_speak_episub(self, target: ID) -> bool:
+        """False if identify has told that it doesn't."""
         try:
             spoken = self._host.get_peerstore().get_protocols(target)
         except PeerStoreError:

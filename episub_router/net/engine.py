@@ -228,7 +228,6 @@ class Engine:
         self._connections.opened(peer)
 
     def _on_dial_failed(self, peer: bytes) -> None:
-        self._connections.release(peer)
         self.driver.unreachable(peer)
         if self._outbox.discard(peer):
             self.driver.down(peer)

@@ -25,7 +25,7 @@ class RouterParams:
     dial_addresses: int = param(3, "addresses", "ours: tried in turn within one dial_timeout")
     max_dials: int = param(256, "peers", "ours: four topics' worth of requests under way")
     stream_timeout: float = param(
-        3.0, "s", "ours: a pubsub stream takes milliseconds where the peer speaks Episub"
+        10.0, "s", "py-libp2p: a stream's negotiation times out after 10 s; a busy host needs them"
     )
     dial_backoff: float = param(2.0, "s", "ours: doubles with each failure in a row")
     dial_backoff_max: float = param(60.0, "s", "py-libp2p: a failed peer is blocked for 60 s")

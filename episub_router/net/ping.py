@@ -86,10 +86,10 @@ class Pinger:
         rtt = None
         target = ID(peer)
         try:
-            with trio.move_on_after(self._params.ping_timeout):
-                async with self._limiter:
-                    # new_stream would dial a peer that isn't connected.
-                    if self._host.get_network().get_connections(target):
+            async with self._limiter:
+                # new_stream would dial a peer that isn't connected.
+                if self._host.get_network().get_connections(target):
+                    with trio.move_on_after(self._params.ping_timeout):
                         rtt = await measure_rtt(self._host, target)
         except Exception:
             rtt = None

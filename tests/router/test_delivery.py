@@ -12,7 +12,7 @@ from tests.router.overlays import (
     TOPIC,
     count,
     crash,
-    is_joined,
+    joined,
     neighbors,
     overlay_of,
     reading,
@@ -64,7 +64,7 @@ async def test_the_tree_is_repaired_when_hosts_die() -> None:
             for message in during:
                 await nodes[0].pubsub.publish(TOPIC, message)
             await readers.all_have(before + during)
-            await eventually(lambda: is_joined(survivors))
+            await joined(survivors)
             dead = {node.id for node in nodes[8:]}
             assert not any(dead & router(node).mesh[TOPIC] for node in survivors)
             for message in after:
@@ -95,7 +95,7 @@ async def test_who_leaves_gets_nothing_and_can_come_back() -> None:
         assert count(leaver, Reason.PAYLOADS_RECEIVED) == received
 
         again = await leaver.pubsub.subscribe(TOPIC)
-        await eventually(lambda: is_joined(nodes))
+        await joined(nodes)
         await nodes[0].pubsub.publish(TOPIC, b"back again")
         got = [m.data for m in await receive(again)]
         # What was published moments before may be announced to a new neighbour, too.
