@@ -53,8 +53,11 @@ class Network:
             self.add(node)
 
     def add(self, node: int) -> None:
+        """A new node, or an old one started afresh without its memory."""
         self.topics[node] = Topic(node, "t", self.params, Random(self.rng.random()))
         self._timers.pop(node, None)
+        for counts in self.delivered.values():
+            del counts[node]
 
     @property
     def live(self) -> list[int]:
