@@ -87,7 +87,12 @@ class EpisubRouter(IPubsubRouter, Service):
         return Overlay(
             topic=topic,
             active=tuple(
-                Neighbor(_id(peer), link.kind, link.rtt, broadcast.tree.is_eager(peer))
+                Neighbor(
+                    _id(peer),
+                    link.kind,
+                    None if link.rtt is None else link.rtt.mean,
+                    broadcast.tree.is_eager(peer),
+                )
                 for peer, link in machine.membership.active.items()
             ),
             passive=tuple(_id(peer) for peer in machine.membership.passive),

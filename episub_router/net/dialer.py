@@ -144,8 +144,7 @@ class Dialer:
             if self._is_connected(target):
                 # The other side may have dialled at the same time, and been faster.
                 if any(
-                    isinstance(connection, SwarmConn)
-                    and connection.direction is Direction.OUTBOUND
+                    isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
                     for connection in network.get_connections(target)
                 ):
                     self._opened(peer)
