@@ -141,7 +141,7 @@ class EpisubRouter(IPubsubRouter, Service):
             engine.peer_removed(peer_id)
 
     async def flush_pending_messages(self, peer_id: ID) -> None:
-        if peer_id in self.peer_protocol:
+        if self.peer_protocol.get(peer_id) == PROTOCOL_ID:
             with self._guard("flush_pending_messages") as engine:
                 await engine.peer_writable(peer_id)
 

@@ -10,8 +10,8 @@ from libp2p.tools.anyio_service import background_trio_service
 
 from episub_router import PROTOCOL_ID, EpisubRouter, ResilientPubsub, RouterParams
 from episub_router.net.counters import Reason
-from tests.hosts import eventually, receive, running_nodes
-from tests.router.overlays import TOPIC, count, engine, overlay_of, router
+from tests.hosts import connect, eventually, receive, running_nodes
+from tests.router.overlays import TOPIC, count, engine, joined, overlay_of, router
 
 pytestmark = pytest.mark.hosts
 
@@ -44,6 +44,34 @@ async def test_peers_that_only_speak_meshsub_are_left_alone() -> None:
             assert [m.data for m in await receive(subscription)] == [b"among us"]
         assert count(nodes, Reason.ERROR) == 0
         assert nodes[0].host.get_network().get_connections(stranger.id)
+
+
+class Prefers(EpisubRouter):
+    """Offers two protocols, in its own order, as a router with a fallback does."""
+
+    def __init__(self, *protocols: TProtocol) -> None:
+        super().__init__()
+        self.protocols = list(protocols)
+
+    def get_protocols(self) -> list[TProtocol]:
+        return self.protocols
+
+
+async def test_peers_that_prefer_different_protocols_settle_on_episub() -> None:
+    meshsub = TProtocol("/meshsub/1.1.0")
+    async with (
+        running_nodes(1, router=lambda: Prefers(PROTOCOL_ID, meshsub)) as [one],
+        running_nodes(1, router=lambda: Prefers(meshsub, PROTOCOL_ID), seed=1) as [other],
+    ):
+        await connect(one, other)
+        assert one.router.peer_protocol == {other.id: PROTOCOL_ID}
+        assert other.router.peer_protocol == {one.id: meshsub}
+        subscriptions = [await node.pubsub.subscribe(TOPIC) for node in (one, other)]
+        await joined([one, other])
+        await one.pubsub.publish(TOPIC, b"one")
+        await other.pubsub.publish(TOPIC, b"other")
+        for subscription in subscriptions:
+            assert {m.data for m in await receive(subscription, 2)} == {b"one", b"other"}
 
 
 async def test_what_py_libp2p_expects_of_a_router() -> None:
