@@ -16,7 +16,7 @@ import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
-from libp2p.pubsub.rpc_queue import RpcQueue
+from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
@@ -156,6 +156,9 @@ class Outbox:
 
     def _push(self, peer: bytes, queue: RpcQueue, parcel: _Parcel) -> bool:
         """False if the queue is full; a frame that can never go counts as gone."""
+        if len(queue) >= OutBoundQueueSize:
+            # Before encoding, which takes a sequence id: those of one peer must not run ahead.
+            return False
         try:
             rpc = self._encode(peer, parcel.topic, parcel.messages)
         except (TypeError, ValueError):
