@@ -35,9 +35,9 @@ $(VENV)/.installed-dev: WHAT := .[dev]
 $(VENV)/.installed-dev: NAME := episub-router, what it needs and the tools for its tests
 
 $(VENV)/.installed $(VENV)/.installed-dev: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo >&2 "episub-router needs Python 3.11 or later, and '$(PYTHON)' is" \
-	    "$$($(PYTHON) --version 2>&1 || true)."; \
+	    "$$($(PYTHON) --version 2>/dev/null || echo 'not there')."; \
 	  echo >&2 "Name another one, for example: make PYTHON=python3.12 $(MAKECMDGOALS)"; \
 	  exit 1; }
 	@test -x $(BIN)/pip || { echo "Making $(VENV) ..."; $(PYTHON) -m venv --clear $(VENV); }

@@ -8,6 +8,7 @@ from episub_router.protocol.params import (
     EpisubParams,
     MembershipParams,
 )
+from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
 from episub_router.router import PROTOCOL_ID, EpisubRouter
 
 __all__ = [
@@ -19,5 +20,8 @@ __all__ = [
     "MembershipParams",
     "Neighbor",
     "Overlay",
+    "PubsubDrop",
+    "PubsubParams",
+    "ResilientPubsub",
     "RouterParams",
 ]

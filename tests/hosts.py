@@ -96,9 +96,11 @@ async def running_nodes(
     pubsub_options: Mapping[str, Any] | None = None,
     muxer: Muxer = "YAMUX",
     auto_connect: bool = False,
+    seed: int = 0,
 ) -> AsyncIterator[list[Node]]:
-    """Run `count` unconnected nodes with Ed25519 keys that are the same in every run.
+    """Run `count` unconnected nodes, with Ed25519 keys that are the same in every run.
 
+    Two calls with different `seed`s run side by side, for nodes of two kinds in one network.
     `auto_connect=False` stops py-libp2p's auto-connector, which otherwise dials every peer it
     hears of and undoes disconnections after a minute.
     """
@@ -108,7 +110,9 @@ async def running_nodes(
         try:
             for index in range(count):
                 host = new_host(
-                    key_pair=create_new_key_pair(index.to_bytes(32, "big")),
+                    key_pair=create_new_key_pair(
+                        seed.to_bytes(16, "big") + index.to_bytes(16, "big")
+                    ),
                     muxer_preference=muxer,
                 )
                 own_router = router()

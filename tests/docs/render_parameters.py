@@ -6,11 +6,12 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
+from episub_router import PubsubParams
 from episub_router.protocol.params import BroadcastParams, MembershipParams
 from tests.docs.snippets import ROOT
 
 PATH = ROOT / "docs" / "parameters.md"
-PARAMS: list[type[Any]] = [MembershipParams, BroadcastParams]
+PARAMS: list[type[Any]] = [MembershipParams, BroadcastParams, PubsubParams]
 
 _INTRODUCTION = """\
 # Parameters
