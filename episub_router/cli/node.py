@@ -1,0 +1,7 @@
+"""x"""
+
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    pass
