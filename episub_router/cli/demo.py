@@ -114,8 +114,8 @@ def _config(arguments: argparse.Namespace) -> DemoConfig:
     spared = max(sources, 2)
     if victims > hosts - spared:
         arguments.refuse(
-            f"argument --kill: {arguments.kill:g} of {hosts} hosts is {victims}, but the "
-            f"{sources} sources and at least 2 hosts must live: at most {hosts - spared} can crash"
+            f"argument --kill: {arguments.kill:g} of {hosts} hosts is {victims}, but at most "
+            f"{hosts - spared} can crash: all sources and at least 2 hosts live on"
         )
     return DemoConfig(
         hosts=hosts,

@@ -121,7 +121,8 @@ class _Demo:
         await self._broadcast()
         await self._last_deliveries()
         arrived = [at for trace in self._recorder.traces for at in trace.arrivals.values()]
-        overlays = [self.hosts[number].router.overlay(TOPIC) for number in self._live]
+        running = [h for h in (self.hosts[n] for n in self._live) if not h.stopped.is_set()]
+        overlays = [host.router.overlay(TOPIC) for host in running]
         return DemoOutcome(
             config=self._config,
             killed=tuple(self._killed),
@@ -183,7 +184,13 @@ class _Demo:
             await self._reach(self._finished, count - _MAX_UNFINISHED)
 
     async def _last_deliveries(self) -> None:
-        await self._reach(self._finished, self._config.messages)
+        total = self._config.messages
+
+        def finished() -> int:
+            self._progress("Last deliveries", self._finished(), total, self._remark())
+            return self._finished()
+
+        await self._reach(finished, total)
         await self._quiet(_QUIET)
 
     def _remark(self) -> str:

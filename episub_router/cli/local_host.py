@@ -16,6 +16,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from episub_router import EpisubRouter, ResilientPubsub
+from episub_router.cli.addresses import dialable, is_wildcard
 
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
 
@@ -30,7 +31,11 @@ class LocalHost:
     def __init__(
         self, key_pair: KeyPair, router: EpisubRouter, listen: Sequence[Multiaddr] = (LOOPBACK,)
     ) -> None:
-        self.host = new_host(key_pair=key_pair, muxer_preference="YAMUX")
+        self.host = new_host(
+            key_pair=key_pair,
+            muxer_preference="YAMUX",
+            addrs_factory=dialable() if any(map(is_wildcard, listen)) else None,
+        )
         self.router = router
         self.pubsub = ResilientPubsub(self.host, router)
         self.failure: Exception | None = None

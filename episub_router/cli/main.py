@@ -29,11 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except BaseException as error:
-        return _status(_single(error))
+        known = _status(_single(error))
+        if known is None:
+            raise
+        return known
     return status
 
 
-def _status(error: BaseException) -> int:
+def _status(error: BaseException) -> int | None:
+    """The exit status for `error`, reported; None for a bug."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     if isinstance(error, CommandError):
@@ -43,7 +47,7 @@ def _status(error: BaseException) -> int:
         # The reader of our output went away; Python would complain again while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    raise error
+    return None
 
 
 def _single(error: BaseException) -> BaseException:
