@@ -17,7 +17,7 @@ class Neighbor:
     peer: ID
     kind: LinkKind
     rtt: float | None
-    """Seconds; None until it was measured."""
+    """Smoothed round trip in seconds; None until it was measured."""
     eager: bool
     """Whether payloads are pushed to it; else it is told of them."""
 

@@ -102,9 +102,8 @@ class ResilientPubsub(Pubsub):
         self.lagging: Counter[str] = Counter()
         self._validating = 0
         self._validation_turns: dict[bytes, trio.Lock] = {}
-        self._inbound: Counter[ID] = Counter()  # live inbound pubsub streams
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
-        self._resuming: dict[ID, list[str]] = {}  # topics to tell the router of, once writable
+        self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
         super().__init__(host, router, **options)
 
     # Inbound streams and frames
@@ -112,7 +111,6 @@ class ResilientPubsub(Pubsub):
     async def stream_handler(self, stream: INetStream) -> None:
         """Read a peer's stream to its end. Never raises: the swarm would die of it."""
         peer = stream.muxed_conn.peer_id
-        self._inbound[peer] += 1
         try:
             if peer in self._greeted:
                 self._announce_again(peer)
@@ -129,7 +127,8 @@ class ResilientPubsub(Pubsub):
         except Exception as error:
             self._drop(PubsubDrop.STREAM_FAILED, peer, error)
         finally:
-            self._forget_inbound(peer)
+            if not self._peer_is_connected(peer):
+                self._greeted.discard(peer)
         with suppress(Exception):
             await stream.reset()
 
@@ -274,34 +273,30 @@ class ResilientPubsub(Pubsub):
     # Streams that die while the connection lives
 
     def _handle_dead_peer(self, peer_id: ID) -> None:
-        """As in `Pubsub`, but what the peer subscribed to outlives our stream to it.
+        """As in `Pubsub`, but what a connected peer subscribed to outlives our stream to it.
 
         The peer told us over its own stream and won't tell us again while that one lives.
         """
-        connected = self._peer_is_connected(peer_id)
-        kept = (
-            [topic for topic, peers in self.peer_topics.items() if peer_id in peers]
-            if connected and self._inbound[peer_id]
-            else []
-        )
+        topics = self._topics_of(peer_id)
         super()._handle_dead_peer(peer_id)
-        for topic in kept:
-            self.peer_topics.setdefault(topic, set()).add(peer_id)
-        if kept:
-            self._peer_subscription_count[peer_id] = len(kept)
-            self._resuming[peer_id] = kept
-        else:
-            self._resuming.pop(peer_id, None)
-        if not connected:
+        if not self._peer_is_connected(peer_id):
             self._greeted.discard(peer_id)
+            self._resuming.discard(peer_id)
+        elif topics:
+            for topic in topics:
+                self.peer_topics.setdefault(topic, set()).add(peer_id)
+            self._peer_subscription_count[peer_id] = len(topics)
+            self._resuming.add(peer_id)
 
     async def _handle_new_peer(self, peer_id: ID) -> None:
         await super()._handle_new_peer(peer_id)
-        if peer_id not in self.peers:
-            return
-        for topic in self._resuming.pop(peer_id, ()):
-            if peer_id in self.peer_topics.get(topic, ()):
+        if peer_id in self._resuming and peer_id in self.peers:
+            self._resuming.discard(peer_id)
+            for topic in self._topics_of(peer_id):
                 await self.router.on_peer_subscribed(peer_id, topic)
+
+    def _topics_of(self, peer: ID) -> list[str]:
+        return [topic for topic, peers in self.peer_topics.items() if peer in peers]
 
     def _announce_again(self, peer: ID) -> None:
         """Tell a peer that reopened its stream to us what we subscribe to.
@@ -315,13 +310,6 @@ class ResilientPubsub(Pubsub):
         if not queue.push(self.get_hello_packet()):
             for topic in self.topic_ids:
                 self._schedule_announce_retry(peer, RPC.SubOpts(subscribe=True, topicid=topic))
-
-    def _forget_inbound(self, peer: ID) -> None:
-        self._inbound[peer] -= 1
-        if not self._inbound[peer]:
-            del self._inbound[peer]
-            if not self._peer_is_connected(peer):
-                self._greeted.discard(peer)
 
     def _drop(self, reason: PubsubDrop, peer: ID, detail: object) -> None:
         self.drops[reason] += 1

@@ -87,7 +87,12 @@ class EpisubRouter(IPubsubRouter, Service):
         return Overlay(
             topic=topic,
             active=tuple(
-                Neighbor(_id(peer), link.kind, link.rtt, broadcast.tree.is_eager(peer))
+                Neighbor(
+                    _id(peer),
+                    link.kind,
+                    None if link.rtt is None else link.rtt.mean,
+                    broadcast.tree.is_eager(peer),
+                )
                 for peer, link in machine.membership.active.items()
             ),
             passive=tuple(_id(peer) for peer in machine.membership.passive),
@@ -140,7 +145,7 @@ class EpisubRouter(IPubsubRouter, Service):
             engine.peer_removed(peer_id)
 
     async def flush_pending_messages(self, peer_id: ID) -> None:
-        if peer_id in self.peer_protocol:
+        if self.peer_protocol.get(peer_id) == PROTOCOL_ID:
             with self._guard("flush_pending_messages") as engine:
                 await engine.peer_writable(peer_id)
 

@@ -12,11 +12,13 @@ from contextlib import suppress
 import trio
 from libp2p.abc import IHost
 from libp2p.custom_types import TProtocol
+from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
 from libp2p.peer.peerstore import PeerStoreError
 from libp2p.pubsub.pubsub import Pubsub
+from libp2p.rcmgr import Direction
 from multiaddr import Multiaddr
 
 from episub_router.net.counters import Counters, Reason
@@ -140,7 +142,12 @@ class Dialer:
             with suppress(Exception), trio.move_on_after(share):
                 await self._host.connect(PeerInfo(target, [address]))
             if self._is_connected(target):
-                self._opened(peer)
+                # The other side may have dialled at the same time, and been faster.
+                if any(
+                    isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
+                    for connection in network.get_connections(target)
+                ):
+                    self._opened(peer)
                 return None
         peerstore.add_addrs(target, addresses, _ADDRESS_TTL)
         return Reason.DIAL_FAILED

@@ -97,6 +97,10 @@ class Driver:
         """The machine of a topic that this node is in."""
         return None if topic in self._left else self._topics.get(topic)
 
+    def is_writable(self, peer: bytes) -> bool:
+        """Whether `writable` was the last that was said of `peer`."""
+        return peer in self._writable
+
     def hops(self, topic: str) -> Mapping[int, int]:
         """How many messages of `topic` were delivered after how many hops."""
         return dict(self._hops.get(topic, {}))
@@ -133,8 +137,6 @@ class Driver:
 
     def writable(self, peer: bytes) -> None:
         """Frames can be queued to `peer` now."""
-        if peer in self._writable:
-            return
         self._writable[peer] = None
         self._dialling.pop(peer, None)
         self._feed_all(ev.Connected(peer))

@@ -79,7 +79,9 @@ class Engine:
             pubsub.host, protocols, router_params, counters, self._needed
         )
         self._pinger = Pinger(pubsub.host, router_params, counters, self.driver.measured)
-        self._inbound = Inbound(pubsub, router_params, counters, book, self.driver, self._answer)
+        self._inbound = Inbound(
+            pubsub, router_params, counters, book, self.driver, self._open, self._answer
+        )
 
     def counts(self) -> Mapping[str, int]:
         """Every counter by name."""
@@ -113,15 +115,18 @@ class Engine:
 
     async def peer_writable(self, peer: ID) -> None:
         """Pubsub has a queue for `peer` now, or heard of a new subscription of its."""
-        key = peer.to_bytes()
-        if not self._outbox.is_writable(key):
-            return
         # Again, since the host may have been started after the router.
         await self._stop_auto_connector()
-        self._framer.record(key)
-        self._dialer.writable(key)
-        self.driver.writable(key)
-        self._outbox.flush(key)
+        self._open(peer.to_bytes())
+
+    def _open(self, peer: bytes) -> None:
+        """`peer` speaks Episub: use it, if it is writable, and hasn't been in use already."""
+        if self.driver.is_writable(peer) or not self._outbox.is_writable(peer):
+            return
+        self._framer.record(peer)
+        self._dialer.writable(peer)
+        self.driver.writable(peer)
+        self._outbox.flush(peer)
 
     def peer_removed(self, peer: ID) -> None:
         """Pubsub's stream to `peer` is gone, perhaps with the connection."""

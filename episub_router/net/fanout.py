@@ -38,7 +38,8 @@ class Fanout:
         for stale in [name for name, until in self._until.items() if until <= now]:
             self.leave(stale)
         there = sorted(subscribers, key=ID.to_bytes)
-        chosen = [peer for peer in there if peer in self.peers.pop(topic, ())]
+        before = self.peers.pop(topic, set())
+        chosen = [peer for peer in there if peer in before]
         others = [peer for peer in there if peer not in chosen]
         missing = max(0, self._params.fanout_degree - len(chosen))
         chosen += self._rng.sample(others, min(missing, len(others)))

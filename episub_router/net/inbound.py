@@ -66,13 +66,16 @@ class Inbound:
         counters: Counters,
         book: AddressBook,
         driver: Driver,
+        speaks_episub: Callable[[bytes], None],
         answer: Answer,
     ) -> None:
-        """`answer` sends a frame to a peer that is writable, and drops it otherwise."""
+        """`speaks_episub` is told of the sender of each frame. `answer` sends a frame to a peer
+        that is writable, and drops it otherwise."""
         self._pubsub = pubsub
         self._counters = counters
         self._book = book
         self._driver = driver
+        self._speaks_episub = speaks_episub
         self._answer = answer
         self._leaves = LeaveGate(params)
         self._replays = ReplayGuard()
@@ -97,6 +100,9 @@ class Inbound:
         if not self._replays.fresh(peer, frame.seq):
             self._counters.add(Reason.REPLAYED)
             return
+        # Each direction negotiates by itself: a peer that may have chosen another protocol for
+        # its stream from us shows here what it speaks.
+        self._speaks_episub(peer)
         if self._driver.joined(frame.topic) is None:
             self._answer_stranger(peer, frame)
             return

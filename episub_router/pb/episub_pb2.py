@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65pisub_router/pb/episub.proto\x12\tepisub.pb\"6\n\tEpisubRpc\x12)\n\x06\x65pisub\x18\xf5\x92\xaa\x07 \x01(\x0b\x32\x16.episub.pb.EpisubFrame\"q\n\x0b\x45pisubFrame\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x04\x12!\n\x06gossip\x18\x03 \x01(\x0b\x32\x11.episub.pb.Gossip\x12#\n\x07\x63ontrol\x18\x04 \x03(\x0b\x32\x12.episub.pb.Control\"\xbe\x04\n\x07\x43ontrol\x12(\n\tget_nodes\x18\x01 \x01(\x0b\x32\x13.episub.pb.GetNodesH\x00\x12!\n\x05nodes\x18\x02 \x01(\x0b\x32\x10.episub.pb.NodesH\x00\x12*\n\nget_topics\x18\x03 \x01(\x0b\x32\x14.episub.pb.GetTopicsH\x00\x12#\n\x06topics\x18\x04 \x01(\x0b\x32\x11.episub.pb.TopicsH\x00\x12\x1f\n\x04join\x18\x05 \x01(\x0b\x32\x0f.episub.pb.JoinH\x00\x12.\n\x0c\x66orward_join\x18\x06 \x01(\x0b\x32\x16.episub.pb.ForwardJoinH\x00\x12\'\n\x08neighbor\x18\x07 \x01(\x0b\x32\x13.episub.pb.NeighborH\x00\x12+\n\ndisconnect\x18\x08 \x01(\x0b\x32\x15.episub.pb.DisconnectH\x00\x12!\n\x05leave\x18\t \x01(\x0b\x32\x10.episub.pb.LeaveH\x00\x12%\n\x07shuffle\x18\n \x01(\x0b\x32\x12.episub.pb.ShuffleH\x00\x12\x30\n\rshuffle_reply\x18\x0b \x01(\x0b\x32\x17.episub.pb.ShuffleReplyH\x00\x12!\n\x05ihave\x18\x0c \x01(\x0b\x32\x10.episub.pb.IHaveH\x00\x12!\n\x05prune\x18\r \x01(\x0b\x32\x10.episub.pb.PruneH\x00\x12!\n\x05graft\x18\x0e \x01(\x0b\x32\x10.episub.pb.GraftH\x00\x42\t\n\x07message\"4\n\x08PeerInfo\x12\x0e\n\x06peerID\x18\x01 \x01(\x0c\x12\x18\n\x10signedPeerRecord\x18\x02 \x01(\x0c\"\x16\n\x06Gossip\x12\x0c\n\x04hops\x18\x01 \x01(\r\"\n\n\x08GetNodes\"8\n\x05Nodes\x12\"\n\x05peers\x18\x01 \x03(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x02 \x01(\r\"\x0b\n\tGetTopics\"\x18\n\x06Topics\x12\x0e\n\x06topics\x18\x01 \x03(\t\"6\n\x04Join\x12!\n\x04peer\x18\x01 \x01(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x02 \x01(\r\"=\n\x0b\x46orwardJoin\x12!\n\x04peer\x18\x01 \x01(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x02 \x01(\r\"\xe1\x01\n\x08Neighbor\x12&\n\x04role\x18\x01 \x01(\x0e\x32\x18.episub.pb.Neighbor.Role\x12\r\n\x05links\x18\x02 \x01(\r\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.episub.pb.Neighbor.Kind\x12\"\n\x05peers\x18\x04 \x03(\x0b\x32\x13.episub.pb.PeerInfo\"4\n\x04Role\x12\x0b\n\x07REQUEST\x10\x00\x12\n\n\x06\x41\x43\x43\x45PT\x10\x01\x12\t\n\x05QUERY\x10\x02\x12\x08\n\x04LIST\x10\x03\"\x1c\n\x04Kind\x12\n\n\x06RANDOM\x10\x00\x12\x08\n\x04NEAR\x10\x01\"!\n\nDisconnect\x12\x13\n\x05\x61live\x18\x01 \x01(\x08:\x04true\"3\n\x05Leave\x12\x0e\n\x06source\x18\x01 \x01(\x0c\x12\x0b\n\x03ttl\x18\x02 \x01(\r\x12\r\n\x05proof\x18\x03 \x01(\x0c\")\n\x0bLeaveRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x04\"]\n\x07Shuffle\x12!\n\x04peer\x18\x01 \x01(\x0b\x32\x13.episub.pb.PeerInfo\x12\"\n\x05peers\x18\x02 \x03(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x03 \x01(\r\"2\n\x0cShuffleReply\x12\"\n\x05peers\x18\x01 \x03(\x0b\x32\x13.episub.pb.PeerInfo\"3\n\x05IHave\x12*\n\x07summary\x18\x01 \x03(\x0b\x32\x19.episub.pb.MessageSummary\"*\n\x0eMessageSummary\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0c\n\x04hops\x18\x02 \x01(\r\"\x07\n\x05Prune\"\x14\n\x05Graft\x12\x0b\n\x03ids\x18\x01 \x03(\x0c')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65pisub_router/pb/episub.proto\x12\tepisub.pb\"6\n\tEpisubRpc\x12)\n\x06\x65pisub\x18\xf5\x92\xaa\x07 \x01(\x0b\x32\x16.episub.pb.EpisubFrame\"q\n\x0b\x45pisubFrame\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x04\x12!\n\x06gossip\x18\x03 \x01(\x0b\x32\x11.episub.pb.Gossip\x12#\n\x07\x63ontrol\x18\x04 \x03(\x0b\x32\x12.episub.pb.Control\"\xbe\x04\n\x07\x43ontrol\x12(\n\tget_nodes\x18\x01 \x01(\x0b\x32\x13.episub.pb.GetNodesH\x00\x12!\n\x05nodes\x18\x02 \x01(\x0b\x32\x10.episub.pb.NodesH\x00\x12*\n\nget_topics\x18\x03 \x01(\x0b\x32\x14.episub.pb.GetTopicsH\x00\x12#\n\x06topics\x18\x04 \x01(\x0b\x32\x11.episub.pb.TopicsH\x00\x12\x1f\n\x04join\x18\x05 \x01(\x0b\x32\x0f.episub.pb.JoinH\x00\x12.\n\x0c\x66orward_join\x18\x06 \x01(\x0b\x32\x16.episub.pb.ForwardJoinH\x00\x12\'\n\x08neighbor\x18\x07 \x01(\x0b\x32\x13.episub.pb.NeighborH\x00\x12+\n\ndisconnect\x18\x08 \x01(\x0b\x32\x15.episub.pb.DisconnectH\x00\x12!\n\x05leave\x18\t \x01(\x0b\x32\x10.episub.pb.LeaveH\x00\x12%\n\x07shuffle\x18\n \x01(\x0b\x32\x12.episub.pb.ShuffleH\x00\x12\x30\n\rshuffle_reply\x18\x0b \x01(\x0b\x32\x17.episub.pb.ShuffleReplyH\x00\x12!\n\x05ihave\x18\x0c \x01(\x0b\x32\x10.episub.pb.IHaveH\x00\x12!\n\x05prune\x18\r \x01(\x0b\x32\x10.episub.pb.PruneH\x00\x12!\n\x05graft\x18\x0e \x01(\x0b\x32\x10.episub.pb.GraftH\x00\x42\t\n\x07message\"4\n\x08PeerInfo\x12\x0e\n\x06peerID\x18\x01 \x01(\x0c\x12\x18\n\x10signedPeerRecord\x18\x02 \x01(\x0c\"\x16\n\x06Gossip\x12\x0c\n\x04hops\x18\x01 \x01(\r\"\n\n\x08GetNodes\"8\n\x05Nodes\x12\"\n\x05peers\x18\x01 \x03(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x02 \x01(\r\"\x0b\n\tGetTopics\"\x18\n\x06Topics\x12\x0e\n\x06topics\x18\x01 \x03(\t\"6\n\x04Join\x12!\n\x04peer\x18\x01 \x01(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x02 \x01(\r\"=\n\x0b\x46orwardJoin\x12!\n\x04peer\x18\x01 \x01(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x02 \x01(\r\"\xf7\x01\n\x08Neighbor\x12&\n\x04role\x18\x01 \x01(\x0e\x32\x18.episub.pb.Neighbor.Role\x12\r\n\x05links\x18\x02 \x01(\r\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.episub.pb.Neighbor.Kind\x12\"\n\x05peers\x18\x04 \x03(\x0b\x32\x13.episub.pb.PeerInfo\x12\x14\n\x0crandom_links\x18\x05 \x01(\r\"4\n\x04Role\x12\x0b\n\x07REQUEST\x10\x00\x12\n\n\x06\x41\x43\x43\x45PT\x10\x01\x12\t\n\x05QUERY\x10\x02\x12\x08\n\x04LIST\x10\x03\"\x1c\n\x04Kind\x12\n\n\x06RANDOM\x10\x00\x12\x08\n\x04NEAR\x10\x01\"!\n\nDisconnect\x12\x13\n\x05\x61live\x18\x01 \x01(\x08:\x04true\"3\n\x05Leave\x12\x0e\n\x06source\x18\x01 \x01(\x0c\x12\x0b\n\x03ttl\x18\x02 \x01(\r\x12\r\n\x05proof\x18\x03 \x01(\x0c\")\n\x0bLeaveRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x04\"]\n\x07Shuffle\x12!\n\x04peer\x18\x01 \x01(\x0b\x32\x13.episub.pb.PeerInfo\x12\"\n\x05peers\x18\x02 \x03(\x0b\x32\x13.episub.pb.PeerInfo\x12\x0b\n\x03ttl\x18\x03 \x01(\r\"2\n\x0cShuffleReply\x12\"\n\x05peers\x18\x01 \x03(\x0b\x32\x13.episub.pb.PeerInfo\"3\n\x05IHave\x12*\n\x07summary\x18\x01 \x03(\x0b\x32\x19.episub.pb.MessageSummary\"*\n\x0eMessageSummary\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0c\n\x04hops\x18\x02 \x01(\r\"\x07\n\x05Prune\"\x14\n\x05Graft\x12\x0b\n\x03ids\x18\x01 \x03(\x0c')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,27 +54,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FORWARDJOIN']._serialized_start=1035
   _globals['_FORWARDJOIN']._serialized_end=1096
   _globals['_NEIGHBOR']._serialized_start=1099
-  _globals['_NEIGHBOR']._serialized_end=1324
-  _globals['_NEIGHBOR_ROLE']._serialized_start=1242
-  _globals['_NEIGHBOR_ROLE']._serialized_end=1294
-  _globals['_NEIGHBOR_KIND']._serialized_start=1296
-  _globals['_NEIGHBOR_KIND']._serialized_end=1324
-  _globals['_DISCONNECT']._serialized_start=1326
-  _globals['_DISCONNECT']._serialized_end=1359
-  _globals['_LEAVE']._serialized_start=1361
-  _globals['_LEAVE']._serialized_end=1412
-  _globals['_LEAVERECORD']._serialized_start=1414
-  _globals['_LEAVERECORD']._serialized_end=1455
-  _globals['_SHUFFLE']._serialized_start=1457
-  _globals['_SHUFFLE']._serialized_end=1550
-  _globals['_SHUFFLEREPLY']._serialized_start=1552
-  _globals['_SHUFFLEREPLY']._serialized_end=1602
-  _globals['_IHAVE']._serialized_start=1604
-  _globals['_IHAVE']._serialized_end=1655
-  _globals['_MESSAGESUMMARY']._serialized_start=1657
-  _globals['_MESSAGESUMMARY']._serialized_end=1699
-  _globals['_PRUNE']._serialized_start=1701
-  _globals['_PRUNE']._serialized_end=1708
-  _globals['_GRAFT']._serialized_start=1710
-  _globals['_GRAFT']._serialized_end=1730
+  _globals['_NEIGHBOR']._serialized_end=1346
+  _globals['_NEIGHBOR_ROLE']._serialized_start=1264
+  _globals['_NEIGHBOR_ROLE']._serialized_end=1316
+  _globals['_NEIGHBOR_KIND']._serialized_start=1318
+  _globals['_NEIGHBOR_KIND']._serialized_end=1346
+  _globals['_DISCONNECT']._serialized_start=1348
+  _globals['_DISCONNECT']._serialized_end=1381
+  _globals['_LEAVE']._serialized_start=1383
+  _globals['_LEAVE']._serialized_end=1434
+  _globals['_LEAVERECORD']._serialized_start=1436
+  _globals['_LEAVERECORD']._serialized_end=1477
+  _globals['_SHUFFLE']._serialized_start=1479
+  _globals['_SHUFFLE']._serialized_end=1572
+  _globals['_SHUFFLEREPLY']._serialized_start=1574
+  _globals['_SHUFFLEREPLY']._serialized_end=1624
+  _globals['_IHAVE']._serialized_start=1626
+  _globals['_IHAVE']._serialized_end=1677
+  _globals['_MESSAGESUMMARY']._serialized_start=1679
+  _globals['_MESSAGESUMMARY']._serialized_end=1721
+  _globals['_PRUNE']._serialized_start=1723
+  _globals['_PRUNE']._serialized_end=1730
+  _globals['_GRAFT']._serialized_start=1732
+  _globals['_GRAFT']._serialized_end=1752
 # @@protoc_insertion_point(module_scope)

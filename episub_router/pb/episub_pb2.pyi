@@ -342,7 +342,7 @@ Global___ForwardJoin: _TypeAlias = ForwardJoin  # noqa: Y015
 
 @_typing.final
 class Neighbor(_message.Message):
-    """Clause E09, E10, E11, E12."""
+    """Clause E09, E10, E11, E12, E16."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -380,10 +380,13 @@ class Neighbor(_message.Message):
     LINKS_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     PEERS_FIELD_NUMBER: _builtins.int
+    RANDOM_LINKS_FIELD_NUMBER: _builtins.int
     role: Global___Neighbor.Role.ValueType
     links: _builtins.int
     """Active links that the sender has."""
     kind: Global___Neighbor.Kind.ValueType
+    random_links: _builtins.int
+    """How many of the sender's active links are random."""
     @_builtins.property
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerInfo]:
         """The sender's active view, with LIST."""
@@ -395,10 +398,11 @@ class Neighbor(_message.Message):
         links: _builtins.int | None = ...,
         kind: Global___Neighbor.Kind.ValueType | None = ...,
         peers: _abc.Iterable[Global___PeerInfo] | None = ...,
+        random_links: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "role", b"role"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "peers", b"peers", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

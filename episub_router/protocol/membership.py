@@ -17,11 +17,15 @@ from episub_router.protocol.joining import Doorman, Joining
 from episub_router.protocol.leaving import Leaving
 from episub_router.protocol.linkcheck import LinkCheck
 from episub_router.protocol.neighboring import Asking, Granting
+from episub_router.protocol.optimizing import Optimizing
 from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.recontacting import Recontacting
 from episub_router.protocol.shuffling import Shuffling
+from episub_router.protocol.sizing import Sizing
 from episub_router.protocol.stabilizing import Stabilizing
 from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.upkeep import Upkeep
 from episub_router.protocol.views import ActiveView, PassiveView
 
 
@@ -32,15 +36,18 @@ class Membership:
     """
 
     def __init__(self, me: PeerId, name: str, params: MembershipParams, rng: Random) -> None:
-        self._name = name
         self._overlay = overlay = Overlay(me, params, rng)
         self._joining = Joining(overlay)
         self._doorman = Doorman(overlay)
         self._asking = Asking(overlay)
         self._granting = Granting(overlay)
-        self._shuffling = Shuffling(overlay)
+        self._sizing = Sizing(overlay)
+        self._shuffling = Shuffling(overlay, self._sizing.saw)
         self._links = LinkCheck(overlay)
         self._stabilizing = Stabilizing(overlay)
+        self._optimizing = Optimizing(overlay)
+        self._upkeep = Upkeep(overlay, name)
+        self._recontacting = Recontacting(overlay)
         self._leaving = Leaving(overlay)
         self._deadline: Time = NEVER
         self.joined = False
@@ -56,9 +63,9 @@ class Membership:
         }
         self._on_message: dict[type, Callable[[PeerId, Any, Time], None]] = {
             msg.GetNodes: lambda peer, _, now: self._doorman.on_get_nodes(peer),
-            msg.Nodes: self._joining.on_nodes,
+            msg.Nodes: self._on_nodes,
             msg.GetTopics: lambda peer, _, now: overlay.send(peer, msg.Topics((name,))),
-            msg.Topics: self._on_topics,
+            msg.Topics: lambda peer, m, now: self._upkeep.on_topics(peer, m),
             msg.Join: self._on_join,
             msg.ForwardJoin: lambda peer, m, now: self._doorman.on_forward_join(peer, m),
             msg.Neighbor: self._on_neighbor,
@@ -77,6 +84,12 @@ class Membership:
     def passive(self) -> PassiveView:
         """The passive view, to look at."""
         return self._overlay.passive
+
+    @property
+    def estimated_size(self) -> float | None:
+        """Nodes in the overlay as far as can be told; None with dynamic sizing off, or as long
+        as too little was seen."""
+        return self._sizing.estimate
 
     @property
     def joining(self) -> bool:
@@ -110,13 +123,25 @@ class Membership:
         """Do what is due at `now`; calling it early or late does no harm."""
         if self._joining.deadline <= now:
             self._joining.fire(now)
-        if self._links.deadline <= now and self._links.fire(now):
-            self._replace_links(now)
+        if self._links.deadline <= now:
+            failed = self._links.fire(now)
+            for peer in failed:
+                self._recontacting.on_lost(peer)
+            if failed:
+                self._replace_links(now)
         if self._asking.deadline <= now:
             self._asking.fire(now)
             self._rejoin_if_alone(now)
         if self._stabilizing.deadline <= now:
             self._stabilizing.fire(now)
+        if self._optimizing.deadline <= now:
+            self._optimizing.fire(now)
+        if self._upkeep.deadline <= now:
+            self._upkeep.fire(now)
+        if self._recontacting.deadline <= now:
+            self._recontacting.fire(now, self._joining.contacts)
+        if self._sizing.deadline <= now:
+            self._sizing.fire(now)
         if self._shuffling.deadline <= now:
             self._shuffling.fire(now)
         return self._finish()
@@ -136,6 +161,10 @@ class Membership:
             self._shuffling.deadline,
             self._links.deadline,
             self._stabilizing.deadline,
+            self._optimizing.deadline,
+            self._upkeep.deadline,
+            self._recontacting.deadline,
+            self._sizing.deadline,
         )
         return self._overlay.take_effects()
 
@@ -149,6 +178,10 @@ class Membership:
             self._shuffling.start(now)
             self._links.start(now)
             self._stabilizing.start(now)
+            self._optimizing.start(now)
+            self._upkeep.start(now)
+            self._recontacting.start(now)
+            self._sizing.start(now)
         self._joining.start(now)
 
     def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
@@ -170,6 +203,10 @@ class Membership:
         self._shuffling.stop()
         self._links.stop()
         self._stabilizing.stop()
+        self._optimizing.stop()
+        self._upkeep.stop()
+        self._recontacting.stop()
+        self._sizing.stop()
         self._leaving.stop()
         self._joining.forget()
         self._overlay.forget()
@@ -178,8 +215,11 @@ class Membership:
         self._overlay.connected(event.peer, now)
 
     def _on_dial_failed(self, event: ev.DialFailed, now: Time) -> None:
+        if self._overlay.is_connected(event.peer):
+            return  # It dialled us in the meantime.
+        self._overlay.passive.remove(event.peer)
         self._overlay.disconnected(event.peer, now)
-        if self.joined:
+        if self.joined and not self._joining.under_way:
             self._asking.grow(now)
 
     def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
@@ -187,17 +227,20 @@ class Membership:
         overlay = self._overlay
         overlay.disconnected(event.peer, now)
         self._granting.on_peer_down(event.peer)
+        self._optimizing.on_refusal(event.peer)
         self._asking.on_refusal(event.peer, now)
         if event.peer in overlay.active:
             overlay.drop_link(event.peer, DownReason.FAILED, tell=False, remember=False)
+            self._recontacting.on_lost(event.peer)
             self._replace_links(now)
 
     def _on_rtt(self, event: ev.RttMeasured, now: Time) -> None:
         if event.rtt is not None:
             link = self._overlay.active.get(event.peer)
             if link is not None:
-                link.rtt = event.rtt
-            self._overlay.passive.set_rtt(event.peer, event.rtt)
+                link.measured(event.rtt)
+            self._overlay.passive.update_rtt(event.peer, event.rtt)
+        self._upkeep.on_rtt(event.peer)
         self._granting.on_rtt(event.peer, event.rtt, now)
 
     # Messages
@@ -210,14 +253,15 @@ class Membership:
             return
         self._on_message[type(event.message)](event.peer, event.message, now)
 
-    def _on_topics(self, sender: PeerId, message: msg.Topics, now: Time) -> None:
-        if self._name not in message.topics:
-            self._overlay.passive.remove(sender)
+    def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
+        if not self._recontacting.on_nodes(sender, nodes):
+            self._joining.on_nodes(sender, nodes, now)
 
     def _on_join(self, sender: PeerId, join: msg.Join, now: Time) -> None:
         self._doorman.on_join(sender, join, now)
         if join.peer in self._overlay.active:
             self._asking.on_link(join.peer)
+            self._recontacting.on_link(join.peer)
 
     def _on_neighbor(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
         overlay = self._overlay
@@ -230,8 +274,11 @@ class Membership:
             self._links.on_query(sender, message, now)
         else:
             self._links.on_list(sender, message, now)
-        if len(overlay.active) > size:
+        if sender in overlay.active:
             self._asking.on_link(sender)
+            self._optimizing.on_link(sender)
+            self._recontacting.on_link(sender)
+        if len(overlay.active) > size:
             self._joining.on_link()
             if not self._joining.under_way:
                 # E09: once the first links stand, grow to A.
@@ -242,7 +289,12 @@ class Membership:
         overlay = self._overlay
         link = overlay.active.get(sender)
         size = len(overlay.active)
-        wanted = self._asking.asked(sender) or self._joining.walking
+        wanted = (
+            self._asking.asked(sender)
+            or self._optimizing.asked(sender)
+            or self._recontacting.rejoined(sender)
+            or self._joining.walking
+        )
         if link is not None:
             link.update(message, now)
         elif size < overlay.params.active_size or (wanted and size < overlay.params.active_bound):
@@ -256,12 +308,16 @@ class Membership:
         overlay = self._overlay
         if not message.alive:
             overlay.passive.remove(sender)
+            self._recontacting.on_left(sender)
         if sender in overlay.active:
             overlay.drop_link(sender, DownReason.ENDED, tell=False, remember=message.alive)
+            self._asking.back_off(sender, now)
             self._replace_links(now)
         else:
+            self._optimizing.on_refusal(sender)
             self._asking.on_refusal(sender, now)
 
     def _on_leave(self, sender: PeerId, message: msg.Leave, now: Time) -> None:
+        self._recontacting.on_left(message.source)
         if self._leaving.on_leave(sender, message):
             self._replace_links(now)

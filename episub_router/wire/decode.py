@@ -192,10 +192,14 @@ class _Reader:
         # A value that a closed enum lacks looks as if the field were missing.
         if not body.HasField("role") or not body.HasField("kind"):
             raise _Drop(WireFault.UNKNOWN_ENUM)
-        if body.links > self.limits.max_links:
+        if body.links > self.limits.max_links or body.random_links > body.links:
             raise _Drop(WireFault.LINKS_RANGE)
         return Neighbor(
-            NeighborRole(body.role), body.links, LinkKind(body.kind), self.peers(body.peers)
+            NeighborRole(body.role),
+            body.links,
+            LinkKind(body.kind),
+            self.peers(body.peers),
+            body.random_links,
         )
 
     def leave(self, body: pb.Leave) -> Leave:

@@ -104,12 +104,13 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
         case ForwardJoin(peer, ttl):
             out.forward_join.ttl = ttl
             out.forward_join.peer.CopyFrom(_info(peer, records))
-        case Neighbor(role, links, kind, peers):
+        case Neighbor(role, links, kind, peers, random_links):
             # The enums of the core have the numbers of those on the wire.
             out.neighbor.role = pb.Neighbor.Role.ValueType(role)
             out.neighbor.links = links
             out.neighbor.kind = pb.Neighbor.Kind.ValueType(kind)
             out.neighbor.peers.extend(_infos(peers, records))
+            out.neighbor.random_links = random_links
         case Disconnect(alive):
             out.disconnect.alive = alive
         case Leave(source, ttl, proof):

@@ -247,6 +247,20 @@ async def test_a_refused_copy_with_the_same_id_does_not_hide_the_true_one(
         assert delivered == expected
 
 
+@pytest.mark.parametrize(("pubsub_class", "deliveries"), [(Pubsub, 2), (ResilientPubsub, 1)])
+async def test_one_of_two_valid_messages_with_the_same_id_is_delivered(
+    pubsub_class: type[Pubsub], deliveries: int
+) -> None:
+    async with running_nodes(
+        2, router=flood, pubsub_class=pubsub_class, pubsub_options={"strict_signing": False}
+    ) as nodes:
+        msg, gate = unsigned(nodes[0].id, 1, b"data"), Gate()
+        copies = [(0, msg), (0, altered(msg, falsify))]
+        delivered = await delivered_of_copies(pubsub_class, gate, copies, nodes)
+        assert len(delivered) == deliveries
+        assert gate.calls == 3  # neither waited for the other
+
+
 @pytest.mark.parametrize(
     ("pubsub_class", "one_by_one", "expected"),
     [

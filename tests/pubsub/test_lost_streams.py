@@ -88,6 +88,7 @@ async def test_one_resilient_end_mends_it(
             await lose_stream(a, b, loss)
             await settle(a, b)
             assert b.id in a.pubsub.peer_topics[TOPIC]
+            assert a.pubsub._peer_subscription_count[b.id] == 2
         at_a, at_b = (node.pubsub.subscribed_topics_receive[TOPIC] for node in (a, b))
         for sender, subscription in ((a, at_b), (b, at_a)):
             await sender.pubsub.publish(TOPIC, b"after")
@@ -129,18 +130,23 @@ async def test_an_unsubscription_is_not_undone_by_a_new_stream() -> None:
         assert b.id in a.pubsub.peer_topics["u"]
 
 
-async def test_a_peer_that_disconnects_is_forgotten() -> None:
+@pytest.mark.parametrize("own_stream_first", [False, True])
+async def test_a_peer_that_disconnects_is_forgotten(own_stream_first: bool) -> None:
     async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (a, b):
         await connect_all([(a, b)])
         await subscribe([a, b], TOPIC)
-        await lose_stream(a, b)
         pubsub = a.pubsub
         assert isinstance(pubsub, ResilientPubsub)
+        if own_stream_first:
+            [connection] = a.host.get_network().get_connections(b.id)
+            before = len(connection.get_streams())
+            await b.pubsub.peers[a.id].reset()
+            await eventually(lambda: len(connection.get_streams()) < before)
         await b.kill()
-        await eventually(lambda: b.id not in pubsub.peers and not pubsub._inbound)
+        await eventually(lambda: b.id not in pubsub.peers)
         await eventually(lambda: b.id not in pubsub.peer_topics.get(TOPIC, ()))
         assert pubsub._greeted == set()
-        assert pubsub._resuming == {}
+        assert pubsub._resuming == set()
 
 
 class RecordingFlood(FloodSub):

@@ -65,12 +65,15 @@ control_messages = st.one_of(
     st.builds(m.Topics, st.lists(topics, max_size=5).map(tuple)),
     st.builds(m.Join, peer_ids, ttls),
     st.builds(m.ForwardJoin, peer_ids, ttls),
-    st.builds(
-        m.Neighbor,
-        st.sampled_from(m.NeighborRole),
-        st.integers(0, LIMITS.max_links),
-        st.sampled_from(m.LinkKind),
-        peer_tuples,
+    st.integers(0, LIMITS.max_links).flatmap(
+        lambda links: st.builds(
+            m.Neighbor,
+            st.sampled_from(m.NeighborRole),
+            st.just(links),
+            st.sampled_from(m.LinkKind),
+            peer_tuples,
+            st.integers(0, links),
+        )
     ),
     st.builds(m.Disconnect, st.booleans()),
     st.builds(m.Leave, peer_ids, ttls, st.binary(min_size=1, max_size=200)),

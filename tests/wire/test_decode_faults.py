@@ -74,6 +74,15 @@ BAD_MESSAGES = [
         id="links",
     ),
     pytest.param(
+        pb.Control(
+            neighbor=pb.Neighbor(
+                role=pb.Neighbor.LIST, kind=pb.Neighbor.NEAR, links=3, random_links=4
+            )
+        ),
+        F.LINKS_RANGE,
+        id="more random links than links",
+    ),
+    pytest.param(
         pb.Control(leave=pb.Leave(source=b"\x12\x20", ttl=1, proof=b"p")),
         F.BAD_PEER_ID,
         id="leave source",

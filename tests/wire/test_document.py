@@ -81,7 +81,7 @@ def test_limits_are_described() -> None:
 
 CONTROL = (
     m.IHave((m.MessageSummary(b"\x01\x02", 2),)),
-    m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM),
+    m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM, (), 2),
     m.Prune(),
 )
 
