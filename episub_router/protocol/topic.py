@@ -38,7 +38,7 @@ class Topic:
         self.me = me
         self.name = name
         self.membership = Membership(me, name, params.membership, rng)
-        self.broadcast = Broadcast(params.broadcast)
+        self.broadcast = Broadcast(params.broadcast, rng)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""
