@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
 
@@ -24,8 +25,8 @@ _PACE = 1.0
 """Seconds after which the next message follows although the last is still on its way."""
 _MAX_UNFINISHED = 8
 """Messages on their way at once: a machine that can't keep up shall not build up a backlog."""
-_JOIN_AT_ONCE = 4
-"""Hosts that join at once: they share one core, and a dial takes 40 ms of it."""
+_JOINING = 4
+"""Hosts that join at once: a host in a process of its own would get more of the machine."""
 _SETTLED = 1.0
 """Seconds without a change after which the overlay is at rest."""
 _SETTLING = 5.0
@@ -153,26 +154,28 @@ class _Demo:
             contact = contact or [str(address) for address in host.addresses]
 
     async def _join(self, nursery: trio.Nursery) -> None:
-        total = self._config.hosts
+        wanted, total = self._config.wanted_neighbors, self._config.hosts
 
-        def joined() -> int:
+        def joined(enough: int) -> int:
             meshes = [host.router.mesh.get(TOPIC, ()) for host in self.hosts]
-            count = sum(len(mesh) >= wanted for mesh in meshes)
-            self._progress("Joining the overlay", count, total, f"hosts with {wanted} neighbours")
-            return count
+            self._progress(
+                "Joining the overlay",
+                sum(len(mesh) >= wanted for mesh in meshes),
+                total,
+                f"hosts with {wanted} neighbours",
+            )
+            return sum(len(mesh) >= enough for mesh in meshes)
 
         for number, host in enumerate(self.hosts, 1):
             subscription = await host.pubsub.subscribe(TOPIC)
             nursery.start_soon(self._read, number - 1, subscription)
             nursery.start_soon(self._watch_mesh, host)
-            if number % _JOIN_AT_ONCE and number < total:
-                continue
-            wanted = min(self._config.wanted_neighbors, number - 1)
-            if not await self._reach(joined, number):
-                raise CommandError(
-                    f"only {joined()} of {number} hosts found {wanted} neighbours, with no "
-                    f"progress for {self._config.patience:g} s"
-                )
+            await self._reach(partial(joined, 1), number - _JOINING)
+        if not await self._reach(partial(joined, wanted), total):
+            raise CommandError(
+                f"only {joined(wanted)} of {total} hosts found {wanted} neighbours, with no "
+                f"progress for {self._config.patience:g} s"
+            )
 
     async def _broadcast(self) -> None:
         messages = self._config.messages
