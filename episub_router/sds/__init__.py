@@ -1,0 +1,1 @@
+"""SDS: causal order and end-to-end reliability over a pubsub topic."""
