@@ -89,6 +89,10 @@ class SdsParams:
     pull_batch: int = param(50, "ids", "ours: half a page of /sds/store/1.0.0")
     heads_delay: float = param(1.0, "s", "ours: spread of the questions after a peer appears")
     heads_on_join: int = param(3, "peers", "ours: three, so that one stale peer can't mislead")
+    segment_size: int = param(16, "messages", "ours: the newest segment of a comparison")
+    segment_span: int = param(65_536, "messages", "ours: how far back logs are compared")
+    page_items: int = param(100, "messages", "Waku store: pages of at most 100")
+    page_bytes: int = param(2**20, "bytes", "ours: one message of the largest size")
     heads_interval: float = param(60.0, "s", "go-ds-crdt: heads are told every minute")
     peers_limit: int = param(256, "peers", "ours: more direct peers than a router keeps")
 
@@ -108,6 +112,9 @@ class SdsParams:
     repair_max: float = param(60.0, "s", "ours: half of js, in proportion to repair_min")
     repair_requests: int = param(3, "ids", "spec SDS-R: per message")
     repair_honoured: int = param(16, "ids", "ours: of one message; more are ignored")
+    repair_rate: float = param(
+        10.0, "messages/s", "ours: what one member repairs for others, whoever asks how often"
+    )
     repair_limit: int = param(1000, "ids", "js: buffer of 1,000")
     group_members: int = param(128, "members", "spec SDS-R: participants per response group")
 
