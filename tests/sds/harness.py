@@ -234,9 +234,7 @@ class Group:
     def _publish(self, name: str, raw: bytes, purpose: str) -> None:
         message = self.codec.decode(raw)
         if purpose == "content":
-            self.history[message.message_id] = tuple(
-                e.message_id for e in message.causal_history
-            )
+            self.history[message.message_id] = tuple(e.message_id for e in message.causal_history)
         self.published[purpose] += 1
         for other in self.members:
             if other == name:
@@ -247,7 +245,9 @@ class Group:
                 if self.rng.random() >= self.links.loss:
                     self._later(self._delay(), self._arrival(name, other, message, raw))
 
-    def _arrival(self, source: str, target: str, message: Message, raw: bytes) -> Callable[[], None]:
+    def _arrival(
+        self, source: str, target: str, message: Message, raw: bytes
+    ) -> Callable[[], None]:
         life = self.members[target].life
 
         def arrive() -> None:
@@ -319,6 +319,4 @@ class Group:
         ids = tuple(item.key for item in stored) if ask.ids_only else ()
         self.bytes["pull"] += 75 * len(ids)
         following = stored[-1].key if more else None
-        self._carry_out(
-            member, participant.range_answered(ask.peer, ids, following, self.now)
-        )
+        self._carry_out(member, participant.range_answered(ask.peer, ids, following, self.now))

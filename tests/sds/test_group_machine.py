@@ -86,9 +86,7 @@ class GroupMachine(RuleBasedStateMachine):
             if member.participant is not None:
                 assert member.participant.clock.value >= self.clocks[name]
                 log = member.participant.log
-                self.clocks[name] = max(
-                    (log.key(i)[0] for i in member.sent if i in log), default=0
-                )
+                self.clocks[name] = max((log.key(i)[0] for i in member.sent if i in log), default=0)
 
     def teardown(self) -> None:
         if not hasattr(self, "group"):

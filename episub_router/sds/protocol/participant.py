@@ -10,10 +10,11 @@ from episub_router.protocol.types import Time
 from episub_router.sds.bloom import FilterCodec
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.catchup import Catchup, HeadsAnswer
-from episub_router.sds.protocol.clock import LamportClock, unwrap_int32
+from episub_router.sds.protocol.clock import LamportClock
+from episub_router.sds.protocol.delivery import Delivery
 from episub_router.sds.protocol.effects import DropReason, Effect, PeerRef, Purpose
 from episub_router.sds.protocol.frontier import Frontier
-from episub_router.sds.protocol.incoming import Incoming, Waiting
+from episub_router.sds.protocol.incoming import Waiting
 from episub_router.sds.protocol.log import Entry, Key, Log
 from episub_router.sds.protocol.members import Members
 from episub_router.sds.protocol.message import (
@@ -25,7 +26,7 @@ from episub_router.sds.protocol.message import (
     message_id,
 )
 from episub_router.sds.protocol.outgoing import Outgoing
-from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
+from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import Peers
 from episub_router.sds.protocol.received import Received, Way
 from episub_router.sds.protocol.responses import Responses
@@ -64,15 +65,14 @@ class Participant:
         self.log = Log()
         self.peers = Peers(params)
         self.outgoing = Outgoing(params, rng, filters.base_hash)
-        self.incoming = Incoming(params)
         self.wants = Wants(me, params, rng, self.peers)
         self.members = Members(params)
         self._responses = Responses(me, params)
         self._sync = SyncTimer(params, rng)
         self._frontier = Frontier(self.log, filters, params, rng)
+        self._delivery = Delivery(params, self.clock, self.log, self._frontier, self.wants)
+        self.incoming = self._delivery.incoming
         self._catchup = Catchup(params, rng, self.peers, self.log)
-        self._position = 0
-        self._tombstones: dict[MessageId, None] = {}
         self._ephemeral: dict[MessageId, None] = {}
         if restored is not None:
             self._restore(restored, now)
@@ -113,7 +113,7 @@ class Participant:
             fx.Publish(new_id, raw, Purpose.CONTENT),
         ]
         effects += self.outgoing.add(new_id, raw, now)
-        effects += self._evict()
+        effects += self._delivery.evict()
         self._sync.sent(now, self.members.count(now))
         return new_id, effects
 
@@ -207,7 +207,7 @@ class Participant:
         """`peer` has answered `AskRange`; `ids` where only ids were asked for."""
         effects: list[Effect] = []
         for key in ids:
-            if not self._known(key[1]) and not self.log.below_floor(key):
+            if not self._delivery.known(key[1]) and not self.log.below_floor(key):
                 entry = HistoryEntry(key[1])
                 blamed = f"peer:{peer}"
                 if not self.wants.add(entry, blamed, peer, now, pull_after=0.0, vouched=False):
@@ -237,7 +237,8 @@ class Participant:
         """The periodic sweeps, as far as they are due (S11-S13)."""
         effects = self.outgoing.poll(now)
         effects += self.wants.poll(now)
-        self._give_up(self.wants.ended(now) + self.incoming.overdue(now), now, effects)
+        given_up = self.wants.ended(now) + self.incoming.overdue(now)
+        self._delivery.give_up(given_up, self._wall(now), effects)
         effects += self._responses.poll(now)
         effects += self._catchup.poll(now)
         if self.wants.overdue:
@@ -269,12 +270,12 @@ class Participant:
         if received.way is Way.RELAYED and not self._vouched_for(message):
             effects.append(fx.Dropped(sender, DropReason.NOT_VOUCHED))
             return
-        lamport = self._lamport(message)
+        lamport = self._delivery.lamport(message)
         if self.log.below_floor((lamport, new_id)):
             effects.append(fx.Dropped(sender, DropReason.TOO_OLD))
-            self._settle(new_id, now, effects, lost=False)
+            self._delivery.go_on_without(new_id, self._wall(now), effects, lost=False)
             return
-        unmet = {i: None for i in history if not self._met(i)}
+        unmet = {i: None for i in history if not self._delivery.met(i)}
         if unmet and not self.incoming.room(sender, len(received.raw)):
             effects.append(fx.Dropped(sender, DropReason.INCOMING_FULL))
             return
@@ -283,7 +284,9 @@ class Participant:
         if want is not None:
             effects.append(fx.Found(new_id, now - want.since))
         if not unmet:
-            self._deliver(Waiting(message, received.raw, received.origin, unmet, []), now, effects)
+            waiting = Waiting(message, received.raw, received.origin, unmet, [])
+            self._delivery.deliver(waiting, self._wall(now), effects)
+            self._sync.start(now)
             return
         self.incoming.add(message, received.raw, received.origin, unmet, now)
         effects.append(fx.Buffered(new_id, received.raw, received.origin))
@@ -306,7 +309,7 @@ class Participant:
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
     ) -> None:
-        effects += self.outgoing.review_history(message.sender_id, self._own_seen(history))
+        effects += self.outgoing.review_history(message.sender_id, self._delivery.own_seen(history))
         if message.bloom_filter and len(self.outgoing):
             usable = self._filters.load(message.bloom_filter)
             if usable is None:
@@ -332,72 +335,15 @@ class Participant:
     ) -> None:
         full = False
         for entry in message.causal_history:
-            if not self._known(entry.message_id) and entry.message_id != message.message_id:
+            if (
+                not self._delivery.known(entry.message_id)
+                and entry.message_id != message.message_id
+            ):
                 full |= not self.wants.add(
                     entry, message.sender_id, source, now, pull_after=self.params.pull_delay
                 )
         if full:
             effects.append(fx.Dropped(message.sender_id, DropReason.WANTED_FULL))
-
-    def _deliver(self, first: Waiting, now: Time, effects: list[Effect]) -> None:
-        """Deliver a message and whatever waited for it alone (S09)."""
-        ready = [first]
-        while ready:
-            waiting = ready.pop(0)
-            message = waiting.message
-            lamport = self._lamport(message)
-            if not self.clock.merge(lamport, self._wall(now)):
-                effects.append(fx.Dropped(message.sender_id, DropReason.CLOCK_AHEAD))
-            history = [e.message_id for e in message.causal_history]
-            entry = Entry(
-                lamport, message.sender_id, crc32(message.content or b""), self._own_seen(history)
-            )
-            # One that was given up before has been referred to already: it is no head.
-            head = message.message_id not in self._tombstones
-            covered = self.log.add(message.message_id, entry, history, head=head)
-            self._frontier.delivered(message.message_id)
-            self._position += 1
-            lost = tuple(waiting.lost)
-            effects.append(
-                fx.Logged(
-                    message.message_id,
-                    entry,
-                    waiting.raw,
-                    waiting.origin,
-                    self._position,
-                    lost,
-                    tuple(covered),
-                    head,
-                    outgoing=False,
-                )
-            )
-            effects.append(fx.Deliver(message, self._position, lost))
-            ready += self.incoming.met(message.message_id)
-        effects += self._evict()
-        self._sync.start(now)
-
-    def _give_up(self, ids: list[MessageId], now: Time, effects: list[Effect]) -> None:
-        """Dependencies whose time is over (S11)."""
-        if self.params.on_lost is LostPolicy.HOLD:
-            return
-        for lost_id in ids:
-            if self._met(lost_id):
-                continue
-            effects.append(fx.Lost(lost_id))
-            if self.incoming.needs(lost_id):
-                self._tombstones[lost_id] = None
-                effects.append(fx.Tombstone(lost_id))
-                if len(self._tombstones) > self.params.tombstone_limit:
-                    del self._tombstones[next(iter(self._tombstones))]
-            self._settle(lost_id, now, effects, lost=True)
-
-    def _settle(
-        self, dependency: MessageId, now: Time, effects: list[Effect], *, lost: bool
-    ) -> None:
-        """`dependency` will not come, or needn't: go on without it."""
-        self.wants.found(dependency)
-        for waiting in self.incoming.met(dependency, lost=lost):
-            self._deliver(waiting, now, effects)
 
     def _send_sync(self, now: Time) -> list[Effect]:
         requests = self.wants.take_requests(now)
@@ -423,15 +369,6 @@ class Participant:
     def _wall(self, now: Time) -> int:
         return int((now + self.wall_offset) * 1000)
 
-    def _lamport(self, message: Message) -> int:
-        lamport = message.lamport or 0
-        if self.params.wire is WireFormat.SEED:
-            return unwrap_int32(lamport, self.clock.value)
-        return lamport
-
-    def _met(self, dependency: MessageId) -> bool:
-        return dependency in self.log or dependency in self._tombstones
-
     def _vouched_for(self, message: Message) -> bool:
         """Whether we miss this id because of a message of proven origin, and it is its hash."""
         own_form = message_id(
@@ -439,35 +376,16 @@ class Participant:
         )
         return message.message_id == own_form and self.wants.vouched(message.message_id)
 
-    def _known(self, other: MessageId) -> bool:
-        return self._met(other) or other in self.incoming
-
-    def _own_seen(self, history: list[MessageId]) -> int:
-        own_seen = 0
-        for other in history:
-            entry = self.log.get(other)
-            if entry is not None and entry.own_seen > own_seen:
-                own_seen = entry.own_seen
-        return own_seen
-
-    def _evict(self) -> list[Effect]:
-        effects: list[Effect] = []
-        while len(self.log) > self.params.log_limit:
-            oldest = self.log.evict_oldest()
-            if self.log.floor is not None:
-                effects.append(fx.Evicted(oldest, self.log.floor))
-        return effects
-
     def _restore(self, restored: Restored, now: Time) -> None:
         self.clock.value = max(self.clock.value, restored.clock)
-        self._position = restored.position
+        self._delivery.position = restored.position
         self.log.floor = restored.floor
         for old_id, entry, head in restored.log:
             self.log.add(old_id, entry, (), head=head)
             if entry.sender_id == self.me and entry.own_seen > self.outgoing.sequence:
                 self.outgoing.sequence = entry.own_seen
                 self._frontier.last_own = old_id
-        self._tombstones = dict.fromkeys(restored.tombstones)
+        self._delivery.tombstones = dict.fromkeys(restored.tombstones)
         for old_id, raw in restored.outgoing:
             own = self.log.get(old_id)
             if own is not None:
@@ -479,7 +397,9 @@ class Participant:
         for received in restored.incoming:
             message = received.message
             history = [e.message_id for e in message.causal_history]
-            unmet = {i: None for i in history if not self._met(i) and i != message.message_id}
+            unmet = {
+                i: None for i in history if not self._delivery.met(i) and i != message.message_id
+            }
             self.incoming.add(message, received.raw, received.origin, unmet, now)
         for received in restored.incoming:
             self._want_unknown(received.message, None, now, [])
