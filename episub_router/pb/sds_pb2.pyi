@@ -52,16 +52,18 @@ class NimBloomFilter(_message.Message):
     def __init__(self, words: _Optional[bytes] = ..., capacity: _Optional[int] = ..., error_rate_ppm: _Optional[int] = ..., hashes: _Optional[int] = ..., bits: _Optional[int] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
-    __slots__ = ("channel_id", "get", "range", "heads")
+    __slots__ = ("topic", "channel_id", "get", "range", "heads")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_ID_FIELD_NUMBER: _ClassVar[int]
     GET_FIELD_NUMBER: _ClassVar[int]
     RANGE_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
     channel_id: str
     get: Get
     range: Range
     heads: Heads
-    def __init__(self, channel_id: _Optional[str] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., heads: _Optional[_Union[Heads, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., channel_id: _Optional[str] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., heads: _Optional[_Union[Heads, _Mapping]] = ...) -> None: ...
 
 class Get(_message.Message):
     __slots__ = ("message_ids", "hashes")

@@ -165,7 +165,7 @@ class Group:
         return None
 
     def converged(self) -> bool:
-        logs = [m.participant.log.keys() for m in self.members.values() if m.participant]
+        logs = [m.participant.log.places() for m in self.members.values() if m.participant]
         return all(log == logs[0] for log in logs) and len(logs[0]) == len(self.sent_at)
 
     def check(self) -> None:

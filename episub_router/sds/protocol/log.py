@@ -100,7 +100,7 @@ class Log:
         """The last `count` ids of the order, ascending."""
         return [key[1] for key in self._keys[-count:]] if count > 0 else []
 
-    def keys(self, after: Key | None = None, until: Key | None = None) -> list[Key]:
+    def places(self, after: Key | None = None, until: Key | None = None) -> list[Key]:
         """The places with after < key <= until, ascending."""
         low, high = self._bounds(after, until)
         return self._keys[low:high]

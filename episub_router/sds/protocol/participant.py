@@ -38,7 +38,8 @@ from episub_router.sds.protocol.wants import Wants
 class Participant:
     """Events and `now` (seconds, monotonic) in, effects out; see `effects` for their order.
 
-    `wall_offset` is Unix time minus `now`; the driver may move it as its clock is set.
+    `prove` gives the origin that is kept with a message of our own. `wall_offset` is Unix time
+    minus `now`; the driver may move it as its clock is set.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Participant:
         params: SdsParams,
         *,
         encode: Callable[[Message], bytes],
+        prove: Callable[[bytes], bytes] = lambda raw: b"",
         filters: FilterCodec,
         rng: random.Random,
         now: Time,
@@ -59,6 +61,7 @@ class Participant:
         self.params = params
         self.wall_offset = wall_offset
         self._encode = encode
+        self._prove = prove
         self._rng = rng
         self._filters = filters
         self.clock = LamportClock(self._wall(now), int(params.max_clock_lead * 1000))
@@ -109,7 +112,17 @@ class Participant:
         self._frontier.last_own = new_id
         effects: list[Effect] = [
             fx.ClockSet(lamport),
-            fx.Logged(new_id, entry, raw, b"", 0, (), tuple(covered), head=True, outgoing=True),
+            fx.Logged(
+                new_id,
+                entry,
+                raw,
+                self._prove(raw),
+                0,
+                (),
+                tuple(covered),
+                head=True,
+                outgoing=True,
+            ),
             fx.Publish(new_id, raw, Purpose.CONTENT),
         ]
         effects += self.outgoing.add(new_id, raw, now)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from episub_router.sds.protocol.effects import Change
 from episub_router.sds.protocol.log import Entry, Key
-from episub_router.sds.protocol.message import Message, MessageId
+from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.received import Received, Way
 from episub_router.sds.protocol.restored import Restored
 
@@ -24,6 +24,7 @@ class Stored:
     key: Key
     raw: bytes
     origin: bytes
+    sender_id: SenderId = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Delivery:
     position: int
     raw: bytes
     missing: tuple[MessageId, ...]
+    sender_id: SenderId
 
 
 @dataclass(frozen=True, slots=True)

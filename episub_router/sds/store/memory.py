@@ -92,8 +92,9 @@ class MemoryStore(Store):
         channel = self._channels[channel_id]
         start = bisect_right(channel.positions, (after, "\U0010ffff"))
         return [
-            Delivery(position, channel.rows[i].raw, channel.rows[i].missing)
+            Delivery(position, row.raw, row.missing, row.entry.sender_id)
             for position, i in channel.positions[start : start + limit]
+            for row in [channel.rows[i]]
         ]
 
     def consumed(self, channel_id: str) -> int:
@@ -144,4 +145,4 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
 
 
 def _stored(row: fx.Logged) -> Stored:
-    return Stored((row.entry.lamport, row.message_id), row.raw, row.origin)
+    return Stored((row.entry.lamport, row.message_id), row.raw, row.origin, row.entry.sender_id)

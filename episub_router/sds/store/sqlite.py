@@ -213,11 +213,11 @@ class SqliteStore(Store):
 
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[Delivery]:
         rows = self._db.execute(
-            "SELECT position, raw, missing FROM message "
+            "SELECT position, raw, missing, sender FROM message "
             "WHERE channel = ? AND position > ? AND position > 0 ORDER BY position LIMIT ?",
             (channel_id, after, limit),
         )
-        return [Delivery(position, raw, tuple(json.loads(m))) for position, raw, m in rows]
+        return [Delivery(n, raw, tuple(json.loads(missing)), by) for n, raw, missing, by in rows]
 
     def consumed(self, channel_id: str) -> int:
         return self._number("SELECT consumed FROM channel WHERE id = ?", channel_id)
@@ -321,9 +321,9 @@ class SqliteStore(Store):
 
     def _stored(self, where: str, values: Sequence[Any]) -> list[Stored]:
         rows = self._db.execute(
-            f"SELECT lamport, id, raw, origin FROM message WHERE {where}", values
+            f"SELECT lamport, id, raw, origin, sender FROM message WHERE {where}", values
         )
-        return [Stored((lamport + _SIGN, i), raw, origin) for lamport, i, raw, origin in rows]
+        return [Stored((n + _SIGN, i), raw, origin, by) for n, i, raw, origin, by in rows]
 
     def _number(self, query: str, channel_id: str) -> int:
         row = self._db.execute(query, (channel_id,)).fetchone()

@@ -117,6 +117,14 @@ class Codec:
             raise WireError("bad-id", f"{field} must have 1 to {self._params.max_id} bytes", sender)
 
 
+def peek_channel(data: bytes) -> str | None:
+    """The channel that a message belongs to; None for bytes that are no message."""
+    try:
+        return sds_pb2.SdsMessage.FromString(data).channel_id
+    except DecodeError:
+        return None
+
+
 def _parse_entry(data: bytes) -> HistoryEntry | None:
     """The entry, if the bytes are completely one. Only ids that start with a newline are both."""
     if not data or data[0] != 0x0A or not _only_entry_fields(data):
