@@ -1,1 +1,1 @@
-"""Generated code: see proto/."""
+"""Code generated from proto/ by proto/generate.sh."""

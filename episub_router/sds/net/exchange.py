@@ -13,7 +13,6 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
-from episub_router.pb import sds_pb2
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.protocol.catchup import HeadsAnswer
 from episub_router.sds.protocol.params import SdsParams
@@ -28,6 +27,7 @@ from episub_router.sds.wire.exchange import (
     RangeAsk,
     Request,
     Response,
+    Status,
     decode_request,
     decode_response,
     encode_request,
@@ -40,7 +40,6 @@ _RATE = 20.0
 _BURST = 60.0
 _MAX_BUCKETS = 4096
 _SERVE_TIMEOUT = 20.0
-_OK = sds_pb2.StoreResponse.OK
 
 
 class ExchangeError(Exception):
@@ -90,7 +89,7 @@ class ExchangeServer:
             with trio.move_on_after(_SERVE_TIMEOUT) as scope:
                 data = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
                 response = await self._answer(stream.muxed_conn.peer_id, data)
-                self.counts[sds_pb2.StoreResponse.Status.Name(response.status)] += 1
+                self.counts[response.status.name] += 1
                 await stream.write(encode_varint_prefixed(encode_response(response)))
                 await stream.close()
             if scope.cancelled_caught:
@@ -103,17 +102,15 @@ class ExchangeServer:
 
     async def _answer(self, peer: ID, data: bytes) -> Response:
         if not self._allowed(peer):
-            return Response(
-                sds_pb2.StoreResponse.TOO_MANY_REQUESTS, f"at most {_RATE:g} requests per second"
-            )
+            return Response(Status.TOO_MANY_REQUESTS, f"at most {_RATE:g} requests per second")
         try:
             request = decode_request(data)
         except WireError as error:
-            return Response(sds_pb2.StoreResponse.BAD_REQUEST, str(error))
+            return Response(Status.BAD_REQUEST, str(error))
         channel = self._channels.get((request.topic, request.channel_id))
         if channel is None:
             return Response(
-                sds_pb2.StoreResponse.UNKNOWN_CHANNEL,
+                Status.UNKNOWN_CHANNEL,
                 f"no channel {request.channel_id!r} of topic {request.topic!r} here",
             )
         return await _look_up(channel, request.ask)
@@ -181,9 +178,8 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
         response = decode_response(data)
     except WireError as error:
         raise ExchangeError(f"{peer}: {error}") from error
-    if response.status != _OK:
-        name = sds_pb2.StoreResponse.Status.Name(response.status)
-        raise ExchangeError(f"{peer}: {name}: {response.reason}")
+    if response.status is not Status.OK:
+        raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}")
     return response
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -20,7 +21,16 @@ MAX_GET = 100
 _MAX_SEGMENTS = 64
 _MAX_HEADS = 10_000
 
-Status = sds_pb2.StoreResponse.Status
+
+class Status(IntEnum):
+    """How a request went; the numbers are those of the wire."""
+
+    UNSPECIFIED = 0
+    OK = 1
+    BAD_REQUEST = 2
+    UNKNOWN_CHANNEL = 3
+    TOO_MANY_REQUESTS = 4
+    UNAVAILABLE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class Request:
 class Response:
     """`items` have empty bytes where only ids were asked for. `next`: go on after this key."""
 
-    status: Status = sds_pb2.StoreResponse.OK
+    status: Status = Status.OK
     reason: str = ""
     items: tuple[Stored, ...] = ()
     unknown_ids: tuple[MessageId, ...] = ()
@@ -117,7 +127,7 @@ def decode_request(data: bytes) -> Request:
 
 def encode_response(response: Response) -> bytes:
     pb = sds_pb2.StoreResponse(
-        status=response.status,
+        status=sds_pb2.StoreResponse.Status.ValueType(response.status),
         reason=response.reason,
         unknown_ids=response.unknown_ids,
         unknown_hashes=response.unknown_hashes,
@@ -165,7 +175,7 @@ def decode_response(data: bytes) -> Response:
             ),
         )
     return Response(
-        status=pb.status,
+        status=Status(pb.status) if pb.status in iter(Status) else Status.UNSPECIFIED,
         reason=pb.reason,
         items=tuple(
             Stored(
