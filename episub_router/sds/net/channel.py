@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from types import TracebackType
 
 import trio
@@ -110,7 +109,7 @@ class SdsChannel:
             filters=filters or js_filter(params.bloom_capacity, params.bloom_error_rate),
             bind_sender=signed if bind_sender is None else bind_sender,
         )
-        self._stack = AsyncExitStack()
+        self._manager = trio.open_nursery()
         self._reading = trio.Lock()
         self._in_hand: int | None = None
 
@@ -124,13 +123,12 @@ class SdsChannel:
 
     async def __aenter__(self) -> SdsChannel:
         _refuse_content_ids(self._engine.pubsub)
-        nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._stack.callback(nursery.cancel_scope.cancel)
+        nursery = await self._manager.__aenter__()
         try:
-            await nursery.start(self._engine.run)
-        except BaseException:
-            await self._stack.aclose()
-            raise
+            await self._engine.start(nursery)
+        except BaseException as error:
+            if not await self.__aexit__(type(error), error, error.__traceback__):
+                raise
         return self
 
     async def __aexit__(
@@ -139,7 +137,13 @@ class SdsChannel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, trace)
+        self._engine.nursery.cancel_scope.cancel()
+        await self._engine.stop()
+        if isinstance(error, Exception):
+            # The nursery would wrap the error of the block in a group.
+            await self._manager.__aexit__(None, None, None)
+            return False
+        return await self._manager.__aexit__(kind, error, trace)
 
     async def send(self, content: bytes) -> Receipt:
         """Send to the group. When this returns the message survives a crash of this process.

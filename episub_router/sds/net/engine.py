@@ -6,7 +6,6 @@ import random
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, replace
-from typing import Any
 
 import trio
 from libp2p.peer.id import ID
@@ -18,7 +17,7 @@ from episub_router.sds.net import exchange
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher, sign
-from episub_router.sds.net.topic import join
+from episub_router.sds.net.topic import Topic, join
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.catchup import HeadsAnswer
 from episub_router.sds.protocol.effects import Effect
@@ -84,6 +83,7 @@ class Engine(Served):
         self.nursery: trio.Nursery
         self._filters = filters
         self._bind_sender = bind_sender
+        self._topic: Topic | None = None
         self._lock = trio.Lock()
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
@@ -92,8 +92,9 @@ class Engine(Served):
         self._watchers: dict[trio.MemorySendChannel[ChannelEvent], None] = {}
         self._limiter = trio.CapacityLimiter(_ASKS)
 
-    async def run(self, *, task_status: Any) -> None:
-        """Load the state, join the topic, and work until cancelled."""
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Load the state, join the topic, and work in `nursery` until it is cancelled."""
+        self.nursery = nursery
         store, channel_id = self.access.store, self.channel_id
         limit = self.params.log_limit
         saved = await self.access.run(lambda: store.load(channel_id, self.sender_id, limit))
@@ -112,24 +113,22 @@ class Engine(Served):
         # py-libp2p numbers messages from the second of its start: after a quick restart
         # numbers repeat, and others drop the messages as seen.
         self.pubsub.counter = max(self.pubsub.counter, time.time_ns())
-        server = ExchangeServer.of(self.pubsub.host)
-        async with trio.open_nursery() as nursery:
-            self.nursery = nursery
-            topic = await join(self.pubsub, self.topic_name, self)
-            server.add(self)
-            try:
-                nursery.start_soon(self._work)
-                nursery.start_soon(self._publish)
-                nursery.start_soon(self._watch_peers)
-                task_status.started()
-                await trio.sleep_forever()
-            finally:
-                server.remove(self)
-                self.changed.set()
-                for watcher in self._watchers:
-                    watcher.close()
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
-                    await topic.leave(self)
+        self._topic = await join(self.pubsub, self.topic_name, self)
+        ExchangeServer.of(self.pubsub.host).add(self)
+        nursery.start_soon(self._work)
+        nursery.start_soon(self._publish)
+        nursery.start_soon(self._watch_peers)
+
+    async def stop(self) -> None:
+        """Leave the topic and wake up who waits. The nursery has been cancelled."""
+        if self._topic is None:
+            return
+        ExchangeServer.of(self.pubsub.host).remove(self)
+        self.changed.set()
+        for watcher in self._watchers:
+            watcher.close()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
+            await self._topic.leave(self)
 
     # Sending
 

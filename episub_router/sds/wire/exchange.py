@@ -175,7 +175,7 @@ def decode_response(data: bytes) -> Response:
             ),
         )
     return Response(
-        status=Status(pb.status) if pb.status in iter(Status) else Status.UNSPECIFIED,
+        status=_status(pb.status),
         reason=pb.reason,
         items=tuple(
             Stored(
@@ -198,3 +198,10 @@ def _key_to_pb(key: Key) -> sds_pb2.Key:
 
 def _key_from_pb(pb: sds_pb2.Key) -> Key:
     return (pb.lamport, pb.message_id)
+
+
+def _status(number: int) -> Status:
+    try:
+        return Status(number)
+    except ValueError:
+        return Status.UNSPECIFIED
