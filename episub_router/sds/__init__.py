@@ -6,6 +6,7 @@
 from episub_router.sds.net.channel import Receipt, SdsChannel
 from episub_router.sds.net.engine import ChannelEvent, Rejected
 from episub_router.sds.net.messages import ChannelMessage, LogItem
+from episub_router.sds.net.node import StoreNode
 from episub_router.sds.protocol.outgoing import Status
 from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
 from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
@@ -25,5 +26,6 @@ __all__ = [
     "Status",
     "Store",
     "StoreError",
+    "StoreNode",
     "WireFormat",
 ]

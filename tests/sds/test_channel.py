@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
 import trio.lowlevel
+from libp2p.custom_types import TProtocol
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from libp2p.pubsub.pubsub import get_content_addressed_msg_id
 
@@ -16,13 +19,17 @@ from episub_router.pb import sds_pb2
 from episub_router.sds import (
     ChannelMessage,
     Rejected,
+    Retention,
     SdsChannel,
     SdsParams,
     SqliteStore,
     Status,
     StoreError,
+    StoreNode,
 )
+from episub_router.sds.net.exchange import ExchangeError, ask
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 
 pytestmark = pytest.mark.hosts
@@ -197,7 +204,7 @@ async def test_state_survives_and_what_was_done_with_does_not_come_again(tmp_pat
             again.close()
             with pytest.raises(StoreError, match="belongs to"):
                 async with SdsChannel(
-                    nodes[0].pubsub, "other", store=SqliteStore(tmp_path / "two.db")
+                    nodes[0].pubsub, TOPIC, store=SqliteStore(tmp_path / "two.db")
                 ):
                     pass
 
@@ -298,3 +305,71 @@ async def test_closing_wakes_those_who_wait() -> None:
                 await trio.lowlevel.checkpoint()
         assert sorted(closed) == ["iteration", "receipt"]
         assert receipt.status is Status.UNACKNOWLEDGED
+
+
+async def test_a_store_node_keeps_what_members_no_longer_can_tell(tmp_path: Path) -> None:
+    async with running_nodes(3, router=flood) as nodes:
+        a, b, keeper = nodes
+        await connect_all([(a, keeper), (b, keeper)])
+        path = tmp_path / "keeper.db"
+        store = SqliteStore(path, Retention())
+        small = replace(QUICK, log_limit=10)  # most of the history is on disk only
+        async with (
+            StoreNode(keeper.host, keeper.pubsub, store, topics=[TOPIC], params=small) as node,
+            channels([a], channel_id="x") as (one,),
+        ):
+            await subscribed(a, keeper)
+            sent = [await one.send(b"%d" % n) for n in range(130)]
+            with trio.fail_after(PATIENCE):
+                await sent[-1].acknowledged()
+            await eventually(lambda: node.channels.get((TOPIC, "x")) == 10)
+        store.close()
+        store = SqliteStore(path, Retention())
+        assert store.count('["room", "x"]') == 130
+        async with (
+            StoreNode(keeper.host, keeper.pubsub, store, topics=[TOPIC], params=small),
+            channels([b], channel_id="x") as (two,),
+        ):
+            got = [await next_of(two) for _ in sent]
+            assert [m.id for m in got] == [r.id for r in sent]
+            digests = [
+                hashlib.sha256(s.raw).digest() for s in store.get('["room", "x"]', [sent[3].id])
+            ]
+            response = await ask(
+                b.host,
+                keeper.id,
+                Request(TOPIC, "x", GetAsk((sent[0].id, "none"), (digests[0], b"none"))),
+                within=PATIENCE,
+                max_size=2**20,
+            )
+            assert [i.key[1] for i in response.items] == [sent[0].id, sent[3].id]
+            assert (response.unknown_ids, response.unknown_hashes) == (("none",), (b"none",))
+            with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL: no channel 'y'"):
+                await ask(
+                    b.host, keeper.id, Request(TOPIC, "y", HeadsAsk()), within=5, max_size=2**20
+                )
+            with pytest.raises(ExchangeError, match="TOO_MANY_REQUESTS"):
+                for _ in range(200):
+                    await ask(
+                        b.host, keeper.id, Request(TOPIC, "x", HeadsAsk()), within=5, max_size=2**20
+                    )
+        store.close()
+
+
+async def test_hostile_streams_hurt_nobody_else(tmp_path: Path) -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        a, b = nodes
+        await connect_all([(a, b)])
+        async with channels([a]) as (one,):
+            await one.send(b"x")
+            for data in (b"\xff" * 20, b"\x05\xff\xff\xff\xff\xff", b"\x02\x0a", b"\x00"):
+                stream = await b.host.new_stream(a.id, [TProtocol("/sds/store/1.0.0")])
+                await stream.write(data)
+                await stream.close_write()
+                with trio.move_on_after(1.0):
+                    await stream.read(100)
+                await stream.reset()
+            response = await ask(
+                b.host, a.id, Request(TOPIC, "0", RangeAsk()), within=PATIENCE, max_size=2**20
+            )
+            assert len(response.items) == 1

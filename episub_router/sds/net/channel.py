@@ -170,12 +170,12 @@ class SdsChannel:
         application.
         """
         async with self._reading:
-            access, channel_id = self._engine.access, self.id
+            access, key = self._engine.access, self._engine.store_key
             store = access.store
             if self._in_hand is not None:
                 done, self._in_hand = self._in_hand, None
-                await access.run(lambda: store.set_consumed(channel_id, done))
-            after = await access.run(lambda: store.consumed(channel_id))
+                await access.run(lambda: store.set_consumed(key, done))
+            after = await access.run(lambda: store.consumed(key))
             message = await self._next(after)
             if message.position:
                 self._in_hand = message.position
@@ -213,12 +213,10 @@ class SdsChannel:
         self, after: LogItem | None = None, limit: int = _PAGE
     ) -> list[ChannelMessage]:
         """Messages of the log with their content, in total order, at most `limit`."""
-        access, channel_id, codec = self._engine.access, self.id, self._engine.codec
+        access, key, codec = self._engine.access, self._engine.store_key, self._engine.codec
         start: Key | None = (after.clock, after.id) if after is not None else None
         size = limit * self._engine.params.max_message
-        stored, _ = await access.run(
-            lambda: access.store.page(channel_id, start, None, limit, size)
-        )
+        stored, _ = await access.run(lambda: access.store.page(key, start, None, limit, size))
         return [from_stored(codec.decode(s.raw), s) for s in stored]
 
     @property
@@ -228,14 +226,14 @@ class SdsChannel:
 
     async def _next(self, after: int, *, ephemeral: bool = True) -> ChannelMessage:
         engine = self._engine
-        access, channel_id = engine.access, self.id
+        access, key = engine.access, engine.store_key
         while True:
             if engine.nursery.cancel_scope.cancel_called:
                 raise trio.ClosedResourceError("the channel was closed")
             changed = engine.changed
             if ephemeral and engine.ephemeral:
                 return from_ephemeral(engine.ephemeral.popleft())
-            found = await access.run(lambda: access.store.deliveries(channel_id, after, 1))
+            found = await access.run(lambda: access.store.deliveries(key, after, 1))
             if found:
                 return from_delivery(engine.codec.decode(found[0].raw), found[0])
             await changed.wait()

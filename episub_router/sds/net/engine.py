@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter, deque
@@ -71,6 +72,7 @@ class Engine(Served):
         self.topic_name = topic_name
         self.channel_id = channel_id
         self.listens_to = channel_id
+        self.store_key = store_key(topic_name, channel_id)
         self.sender_id = sender_id
         self.params = params
         self.access = StoreAccess.of(store)
@@ -95,12 +97,12 @@ class Engine(Served):
     async def start(self, nursery: trio.Nursery) -> None:
         """Load the state, join the topic, and work in `nursery` until it is cancelled."""
         self.nursery = nursery
-        store, channel_id = self.access.store, self.channel_id
+        store, key = self.access.store, self.store_key
         limit = self.params.log_limit
-        saved = await self.access.run(lambda: store.load(channel_id, self.sender_id, limit))
+        saved = await self.access.run(lambda: store.load(key, self.sender_id, limit))
         self.participant = Participant(
             self.sender_id,
-            channel_id,
+            self.channel_id,
             self.params,
             encode=self.codec.encode,
             prove=self._prove,
@@ -118,6 +120,11 @@ class Engine(Served):
         nursery.start_soon(self._work)
         nursery.start_soon(self._publish)
         nursery.start_soon(self._watch_peers)
+
+    @property
+    def running(self) -> bool:
+        """Whether the state is loaded and the topic joined."""
+        return self._topic is not None
 
     async def stop(self) -> None:
         """Leave the topic and wake up who waits. The nursery has been cancelled."""
@@ -145,7 +152,7 @@ class Engine(Served):
 
     # What comes in
 
-    def take(self, message: rpc_pb2.Message, channel_id: str) -> None:
+    def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
         """A pubsub message of this channel, or of no channel at all. Never blocks."""
         if len(self._inbox) >= _INBOX:
             self.counts["inbox-full"] += 1  # as if the network had lost it: it is repaired
@@ -204,9 +211,9 @@ class Engine(Served):
         with trio.CancelScope(shield=True):
             changes = [e for e in effects if isinstance(e, fx.Change)]
             if changes:
-                store, channel_id = self.access.store, self.channel_id
+                store, key = self.access.store, self.store_key
                 try:
-                    await self.access.run(lambda: store.commit(channel_id, changes))
+                    await self.access.run(lambda: store.commit(key, changes))
                 except BaseException:
                     # The participant is ahead of its store: it must not go on.
                     self.nursery.cancel_scope.cancel()
@@ -275,8 +282,8 @@ class Engine(Served):
                 self.counts["publish-failed"] += 1
 
     async def _republish(self, message_id: MessageId) -> None:
-        store, channel_id = self.access.store, self.channel_id
-        for stored in await self.access.run(lambda: store.get(channel_id, [message_id])):
+        store, key = self.access.store, self.store_key
+        for stored in await self.access.run(lambda: store.get(key, [message_id])):
             self._post(stored.raw, fx.Purpose.REPAIR)
 
     # Direct streams
@@ -375,6 +382,11 @@ class Engine(Served):
         now = trio.current_time()
         self.participant.wall_offset = time.time() - now
         return now
+
+
+def store_key(topic_name: str, channel_id: str) -> str:
+    """A channel's name in a store, which may hold channels of many topics."""
+    return json.dumps([topic_name, channel_id])
 
 
 def _ask_of(effect: AskEffect) -> GetAsk | HeadsAsk | RangeAsk:

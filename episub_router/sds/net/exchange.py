@@ -51,6 +51,7 @@ class Served(ABC):
 
     topic_name: str
     channel_id: str
+    store_key: str
     access: StoreAccess
     params: SdsParams
 
@@ -126,24 +127,24 @@ class ExchangeServer:
 
 
 async def _look_up(channel: Served, ask: Ask) -> Response:
-    store, channel_id = channel.access.store, channel.channel_id
+    store, key = channel.access.store, channel.store_key
     params = channel.params
     match ask:
         case HeadsAsk():
-            count = await channel.access.run(lambda: store.count(channel_id))
+            count = await channel.access.run(lambda: store.count(key))
             return Response(heads=channel.heads(count))
         case RangeAsk(after=after, until=until, limit=limit, ids_only=ids_only):
             items = min(limit, params.page_items)
             found, more = await channel.access.run(
-                lambda: store.page(channel_id, after, until, items, params.page_bytes)
+                lambda: store.page(key, after, until, items, params.page_bytes)
             )
             last = found[-1].key if more else None
             if ids_only:
                 found = [Stored(s.key, b"", b"") for s in found]
             return Response(items=tuple(found), next=last)
         case GetAsk(ids=ids, hashes=hashes):
-            by_id = await channel.access.run(lambda: store.get(channel_id, ids))
-            by_hash = await channel.access.run(lambda: store.get_hashes(channel_id, hashes))
+            by_id = await channel.access.run(lambda: store.get(key, ids))
+            by_hash = await channel.access.run(lambda: store.get_hashes(key, hashes))
             had = {s.key[1] for s in by_id}
             fitting: list[Stored] = []
             size = 0

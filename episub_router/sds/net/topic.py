@@ -25,7 +25,8 @@ class TopicUser(Protocol):
     @property
     def nursery(self) -> trio.Nursery: ...
 
-    def take(self, message: rpc_pb2.Message, channel_id: str) -> None: ...
+    def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
+        """`channel_id` None: the bytes are no message, and somebody has to count them."""
 
 
 class Topic:
@@ -54,12 +55,10 @@ class Topic:
     def _dispatch(self, message: rpc_pb2.Message) -> None:
         channel_id = peek_channel(message.data)
         user = self._users.get(channel_id) or self._users.get(None)
-        if user is not None and channel_id is not None:
+        if user is None and channel_id is None:
+            user = next(iter(self._users.values()), None)
+        if user is not None:
             user.take(message, channel_id)
-        elif channel_id is None:
-            for anyone in self._users.values():  # nobody's in particular: one counts it
-                anyone.take(message, "")
-                break
 
     def _let_read(self, user: TopicUser) -> None:
         self._scope = trio.CancelScope()

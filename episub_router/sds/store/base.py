@@ -77,6 +77,10 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def channels(self) -> list[str]:
+        """The channels that have been loaded at some time."""
+
+    @abstractmethod
     def commit(self, channel_id: str, changes: Sequence[Change]) -> None:
         """Apply all changes or, if the process dies, none."""
 

@@ -57,6 +57,9 @@ class MemoryStore(Store):
             tombstones=list(channel.tombstones),
         )
 
+    def channels(self) -> list[str]:
+        return list(self._channels)
+
     def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
         channel = self._channels[channel_id]
         for change in changes:

@@ -169,6 +169,9 @@ class SqliteStore(Store):
                 ],
             )
 
+    def channels(self) -> list[str]:
+        return [r[0] for r in self._db.execute("SELECT id FROM channel ORDER BY rowid")]
+
     def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
         now = time.time()
         with self._transaction() as db:
