@@ -44,8 +44,8 @@ class Frontier:
     def filter_bytes(self) -> bytes:
         return self._filter.dump()
 
-    def history(self, limit: int) -> list[HistoryEntry]:
-        """Heads first, then our last message, then the newest.
+    def history(self, limit: int, recents: int) -> list[HistoryEntry]:
+        """Heads first, then our last message, at most `limit`; then the newest, up to `recents`.
 
         Where there are more heads than room it's a random choice, so that over time all are
         named. Our last message always has a place: so ours form a chain, and who has one has
@@ -62,7 +62,7 @@ class Frontier:
         if own is not None:
             chosen[own] = None
         for recent in reversed(self._delivered):
-            if len(chosen) >= limit:
+            if len(chosen) >= min(limit, recents):
                 break
             if recent in self._log:
                 chosen[recent] = None

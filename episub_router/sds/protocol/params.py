@@ -99,6 +99,9 @@ class SdsParams:
     # sync messages
     sync_interval: float = param(30.0, "s", "js: up to 30 s")
     sync_soon: float = param(5.0, "s", "ours: after hearing someone who lacks a head of ours")
+    confirm_delay: float = param(
+        2.0, "s", "ours: one member confirms a message before its author resends it"
+    )
     sync_gap: float = param(1.0, "s", "ours: between two sync messages of one participant")
     sync_history: int = param(32, "ids", "ours: more heads than a content message may carry")
     sync_spread: float = param(

@@ -87,7 +87,7 @@ class Participant:
         if not content:
             raise ValueError("a message needs content; an empty one would be a sync message")
         lamport = self.clock.tick(self._wall(now))
-        history = self._frontier.history(self.params.causal_history)
+        history = self._frontier.history(self.params.causal_history, self.params.causal_history)
         new_id = message_id(self.channel_id, self.me, lamport, content)
         message = Message(
             sender_id=self.me,
@@ -127,7 +127,7 @@ class Participant:
         ]
         effects += self.outgoing.add(new_id, raw, now)
         effects += self._delivery.evict()
-        self._sync.sent(now, self.members.count(now))
+        self._sync.sent(self.members.count(now), now)
         return new_id, effects
 
     def send_ephemeral(self, content: bytes) -> list[Effect]:
@@ -175,7 +175,8 @@ class Participant:
             self._want_unknown(message, received.source, now, effects)
         if current:
             named = [message.message_id, *history]
-            self._sync.heard(named, self.log.heads, self.members.count(now), now)
+            members = self.members.count(now)
+            self._sync.heard(named, sender, self.log.heads, members, now)
         return effects
 
     # Direct streams
@@ -293,6 +294,8 @@ class Participant:
             effects.append(fx.Dropped(sender, DropReason.INCOMING_FULL))
             return
         self._frontier.received(new_id)
+        if received.way is Way.BROADCAST and sender != self.me:
+            self._sync.received(new_id, sender, self.members.count(now), now)
         want = self.wants.found(new_id)
         if want is not None:
             effects.append(fx.Found(new_id, now - want.since))
@@ -361,16 +364,17 @@ class Participant:
     def _send_sync(self, now: Time) -> list[Effect]:
         requests = self.wants.take_requests(now)
         members = self.members.count(now)
-        self._sync.sent(now, members)
+        self._sync.sent(members, now)
         if not self.log.heads and not requests:
             return []
         lamport = self.clock.tick(self._wall(now))
+        history = self._frontier.history(self.params.sync_history, self.params.causal_history)
         message = Message(
             sender_id=self.me,
             message_id=message_id(self.channel_id, self.me, lamport, b""),
             channel_id=self.channel_id,
             lamport=lamport,
-            causal_history=tuple(self._frontier.history(self.params.sync_history)),
+            causal_history=tuple(history),
             bloom_filter=self._frontier.filter_bytes(),
             repair_request=requests,
         )

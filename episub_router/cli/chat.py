@@ -1,0 +1,121 @@
+"""`episub chat`: a room in which nobody misses a word, killed and restarted or not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import trio
+
+from episub_router.cli.host import add_host_arguments, running_host
+from episub_router.sds import (
+    Acknowledged,
+    ChannelMessage,
+    MemoryStore,
+    SdsChannel,
+    SqliteStore,
+    StoreError,
+)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "chat",
+        help="a chat room over SDS",
+        description="Type a line to send it. /who tells who has your last line, /log shows the "
+        "room in the order that all members agree on, /quit leaves. With --db and --key the "
+        "room survives being killed.",
+    )
+    parser.add_argument("--room", default="lobby", help="topic (default: %(default)s)")
+    parser.add_argument("--name", default="anonymous", help="shown to others")
+    parser.add_argument("--db", help="file that keeps the room")
+    add_host_arguments(parser)
+    parser.set_defaults(handler=lambda args: trio.run(run, args))
+
+
+async def run(args: argparse.Namespace) -> int:
+    """The command."""
+    if args.db and not args.key:
+        print("chat: --db needs --key: the room belongs to one identity", file=sys.stderr)
+        return 2
+    try:
+        store = SqliteStore(args.db) if args.db else MemoryStore()
+    except StoreError as error:
+        print(f"chat: {error}", file=sys.stderr)
+        return 1
+    try:
+        async with running_host(args) as node:
+            for address in node.host.get_addrs():
+                print(f"* others join with --connect {address}", flush=True)
+            async with (
+                SdsChannel(node.pubsub, args.room, store=store) as channel,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(_show, channel)
+                nursery.start_soon(_confirm, channel)
+                await _read(channel, args.name)
+                nursery.cancel_scope.cancel()
+    except StoreError as error:
+        print(f"chat: {error}", file=sys.stderr)
+        return 1
+    finally:
+        store.close()
+    return 0
+
+
+async def _show(channel: SdsChannel) -> None:
+    async for message in channel:
+        print(_line(message), flush=True)
+
+
+async def _confirm(channel: SdsChannel) -> None:
+    last = ""
+    async for event in channel.events():
+        if isinstance(event, Acknowledged) and event.message_id != last:
+            last = event.message_id
+            print(f"* received, first by ...{event.by[-6:]}", flush=True)
+
+
+async def _read(channel: SdsChannel, name: str) -> None:
+    receipt = None
+    while True:
+        line = await trio.to_thread.run_sync(  # type: ignore[call-arg]
+            sys.stdin.readline, abandon_on_cancel=True
+        )
+        text = line.strip()
+        if not line or text == "/quit":
+            return
+        if text == "/log":
+            for message in await channel.history(limit=1000):
+                print(f"  {_line(message)}", flush=True)
+        elif text == "/who":
+            known = "nothing sent yet" if receipt is None else f"{len(receipt.acked_by)} members"
+            print(f"* {known}", flush=True)
+        elif text:
+            receipt = await channel.send(json.dumps({"name": name, "text": text}).encode())
+
+
+def _line(message: ChannelMessage) -> str:
+    try:
+        said = json.loads(message.content)
+        name, text = str(said["name"]), str(said["text"])
+    except (ValueError, TypeError, KeyError):
+        name, text = "?", repr(message.content)
+    # What others send must not drive this terminal.
+    line = "".join(c if c.isprintable() else "�" for c in f"{name}: {text}")
+    return f"{line}  [{len(message.missing)} lost before this]" if message.missing else line
+
+
+def main() -> int:
+    """`python -m episub_router.cli.chat`."""
+    parser = argparse.ArgumentParser(prog="episub")
+    add_parser(parser.add_subparsers(required=True))
+    args = parser.parse_args(["chat", *sys.argv[1:]])
+    return int(args.handler(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
