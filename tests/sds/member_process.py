@@ -1,0 +1,95 @@
+"""One member of the twenty: a host of its own process, driven over pipes.
+
+Reads commands from standard input, one per line (`dial ADDRESS`, `send TEXT`, `log`), and
+writes events to standard output, one JSON object per line. Everything delivered is appended
+to a file before the next message is asked for, as an application would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import trio
+from libp2p.peer.peerinfo import info_from_p2p_addr
+from multiaddr import Multiaddr
+
+from episub_router.cli.host import add_host_arguments, running_host
+from episub_router.sds import SdsChannel, SdsParams, SqliteStore
+
+PARAMS = SdsParams(
+    resend_interval=2.0,
+    pull_delay=0.2,
+    heads_interval=10.0,
+    sync_interval=5.0,
+    sync_soon=1.0,
+    confirm_delay=1.0,
+)
+
+
+def say(**event: object) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def last_position(path: Path) -> int:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return int(json.loads(lines[-1])["position"]) if lines else 0
+
+
+async def deliver(channel: SdsChannel, path: Path) -> None:
+    with path.open("a") as file:
+        async for message in channel.deliveries(after=last_position(path)):
+            record = {
+                "id": message.id,
+                "position": message.position,
+                "missing": message.missing,
+                "after": json.loads(message.content)["after"],
+            }
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+
+async def obey(channel: SdsChannel, host: object, own: list[str]) -> None:
+    buffer = b""
+    stdin = trio.lowlevel.FdStream(0)
+    async for data in stdin:
+        *lines, buffer = (buffer + data).split(b"\n")
+        for line in lines:
+            command, _, argument = line.decode().partition(" ")
+            if command == "dial":
+                with trio.move_on_after(10):
+                    await host.connect(info_from_p2p_addr(Multiaddr(argument)))  # type: ignore[attr-defined]
+                say(event="dialled")
+            elif command == "send":
+                seen = [item.id for item in channel.log]
+                content = json.dumps({"text": argument, "after": seen[-5:]})
+                receipt = await channel.send(content.encode())
+                own.append(receipt.id)
+                say(event="sent", id=receipt.id)
+            elif command == "log":
+                say(event="log", ids=[item.id for item in channel.log], stats=channel.stats)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    add_host_arguments(parser)
+    parser.add_argument("--dir", type=Path, required=True)
+    args = parser.parse_args()
+    args.key = args.dir / "key"
+    store = SqliteStore(args.dir / "state.db")
+    async with (
+        running_host(args) as node,
+        SdsChannel(node.pubsub, "twenty", store=store, params=PARAMS) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        (address,) = node.host.get_addrs()
+        say(event="ready", address=str(address), id=str(node.host.get_id()))
+        nursery.start_soon(deliver, channel, args.dir / "delivered.jsonl")
+        await obey(channel, node.host, [])
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    sys.exit(trio.run(main))
