@@ -320,3 +320,21 @@ class Group:
         self.bytes["pull"] += 75 * len(ids)
         following = stored[-1].key if more else None
         self._carry_out(member, participant.range_answered(ask.peer, ids, following, self.now))
+
+
+def converge(
+    size: int, messages: int, loss: float, *, streams: bool, seed: int, skew: float = 600.0
+) -> tuple[Group, float]:
+    """Let a group talk, and wait until it's quiet: the group, and how long that took (s).
+
+    A message per second and 10 members. Raises AssertionError where a guarantee doesn't hold.
+    """
+    group = Group(size, seed=seed, links=Links(loss=loss, streams=streams), skew=skew)
+    names = sorted(group.members)
+    for _ in range(messages):
+        group.send(group.rng.choice(names), group.rng.randbytes(50))
+        group.run(group.rng.expovariate(size / 10))
+    settled = group.settle(1800.0)
+    assert settled is not None, "not converged after 30 minutes"
+    group.check()
+    return group, settled

@@ -73,7 +73,7 @@ class Log:
             index = bisect_left(self._keys, key)
             self._keys.insert(index, key)
             self._prints.insert(index, fingerprint)
-        covered = [h for h in history if h in self.heads]
+        covered = [h for h in dict.fromkeys(history) if h in self.heads]
         for old in covered:
             del self.heads[old]
         if head:
