@@ -12,6 +12,7 @@ from pathlib import Path
 from libp2p import new_host
 from libp2p.abc import IHost
 from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
@@ -49,15 +50,20 @@ def add_host_arguments(parser: ArgumentParser) -> None:
 
 
 @asynccontextmanager
-async def running_host(args: Namespace) -> AsyncIterator[RunningHost]:
-    """Run a host as the arguments say, joining topics through its `--connect` peers."""
+async def running_host(
+    args: Namespace, router: GossipSub | None = None
+) -> AsyncIterator[RunningHost]:
+    """Run a host as the arguments say, joining topics through its `--connect` peers.
+
+    `router` replaces EpisubRouter; `--connect` is then up to the caller.
+    """
     host = new_host(key_pair=create_new_key_pair(_seed(args.key)))
-    router = EpisubRouter(bootstrap=args.connect)
-    pubsub = ResilientPubsub(host, router)
+    service = router or EpisubRouter(bootstrap=args.connect)
+    pubsub = ResilientPubsub(host, service)
     async with (
         host.run([args.listen]),
         background_trio_service(pubsub),
-        background_trio_service(router),
+        background_trio_service(service),
     ):
         await pubsub.wait_until_ready()
         yield RunningHost(host, pubsub)

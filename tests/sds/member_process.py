@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 
 import trio
+from libp2p.custom_types import TProtocol
 from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.pubsub.gossipsub import GossipSub
 from multiaddr import Multiaddr
 
 from episub_router.cli.host import add_host_arguments, running_host
@@ -27,6 +29,21 @@ PARAMS = SdsParams(
     sync_soon=1.0,
     confirm_delay=1.0,
 )
+
+
+def stock_router() -> GossipSub:
+    """GossipSub in the configuration in which its mesh keeps between D_low and D_high."""
+    router = GossipSub(
+        protocols=[TProtocol("/meshsub/1.1.0")],
+        degree=6,
+        degree_low=4,
+        degree_high=12,
+        heartbeat_interval=1,
+        adaptive_gossip_enabled=False,
+        spam_protection_enabled=False,
+    )
+    router.scorer = None  # type: ignore[assignment]
+    return router
 
 
 def say(**event: object) -> None:
@@ -80,7 +97,7 @@ async def main() -> None:
     args.key = args.dir / "key"
     store = SqliteStore(args.dir / "state.db")
     async with (
-        running_host(args) as node,
+        running_host(args, stock_router()) as node,
         SdsChannel(node.pubsub, "twenty", store=store, params=PARAMS) as channel,
         trio.open_nursery() as nursery,
     ):
