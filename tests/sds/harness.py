@@ -61,6 +61,7 @@ class Group:
         params: SdsParams | None = None,
         links: Links | None = None,
         skew: float = 0.0,
+        store: Callable[[], Store] = MemoryStore,
     ) -> None:
         self.now = 1000.0
         self.rng = random.Random(seed)
@@ -80,7 +81,7 @@ class Group:
         for i in range(size):
             name = f"member-{i:02}"
             offset = 1_760_000_000.0 + self.rng.uniform(-skew, skew)
-            self.members[name] = Member(name, MemoryStore(), offset)
+            self.members[name] = Member(name, store(), offset)
             self.islands[name] = 0
             self.start(name)
 

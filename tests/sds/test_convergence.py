@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sds.harness import Group, converge
+from episub_router.sds.store import SqliteStore
+from tests.sds.harness import Group, Links, converge
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -30,6 +31,20 @@ def test_a_quiet_group_says_little() -> None:
         before = group.published["sync"]
         group.run(3000.0)
         assert 60 <= group.published["sync"] - before <= 200
+
+
+def test_members_crash_and_come_back_from_their_files() -> None:
+    group = Group(4, seed=3, links=Links(loss=0.3), store=lambda: SqliteStore(":memory:"))
+    names = sorted(group.members)
+    for n in range(80):
+        group.send(group.rng.choice(names), b"%d" % n)
+        group.run(0.3)
+        if n % 10 == 5:
+            group.crash(names[n // 10 % 4])
+        if n % 10 == 9:
+            group.start(names[n // 10 % 4])
+    assert group.settle(600.0) is not None
+    group.check()
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
