@@ -9,20 +9,20 @@ from typing import Any
 
 import trio
 
-from episub_router.cli.host import add_host_arguments, running_host
+from episub_router.cli.host import add_host_arguments, episub, running_pubsub, told
 from episub_router.sds import (
     Acknowledged,
     ChannelMessage,
     MemoryStore,
     SdsChannel,
     SqliteStore,
-    StoreError,
+    Store,
 )
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
+def add_parser(commands: Any) -> None:
+    """Add `chat` to the commands of an argument parser."""
+    parser = commands.add_parser(
         "chat",
         help="a chat room over SDS",
         description="Type a line to send it. /who tells who has your last line, /log shows the "
@@ -33,37 +33,33 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--name", default="anonymous", help="shown to others")
     parser.add_argument("--db", help="file that keeps the room")
     add_host_arguments(parser)
-    parser.set_defaults(handler=lambda args: trio.run(run, args))
+    parser.set_defaults(run=_run, refuse=parser.error)
 
 
-async def run(args: argparse.Namespace) -> int:
-    """The command."""
+def _run(args: argparse.Namespace) -> int:
     if args.db and not args.key:
-        print("chat: --db needs --key: the room belongs to one identity", file=sys.stderr)
-        return 2
-    try:
+        args.refuse("--db needs --key: the room belongs to one identity")
+    with told():
         store = SqliteStore(args.db) if args.db else MemoryStore()
-    except StoreError as error:
-        print(f"chat: {error}", file=sys.stderr)
-        return 1
-    try:
-        async with running_host(args) as node:
-            for address in node.host.get_addrs():
-                print(f"* others join with --connect {address}", flush=True)
-            async with (
-                SdsChannel(node.pubsub, args.room, store=store) as channel,
-                trio.open_nursery() as nursery,
-            ):
-                nursery.start_soon(_show, channel)
-                nursery.start_soon(_confirm, channel)
-                await _read(channel, args.name)
-                nursery.cancel_scope.cancel()
-    except StoreError as error:
-        print(f"chat: {error}", file=sys.stderr)
-        return 1
-    finally:
-        store.close()
+        try:
+            trio.run(_chat, args, store)
+        finally:
+            store.close()
     return 0
+
+
+async def _chat(args: argparse.Namespace, store: Store) -> None:
+    async with running_pubsub(args, episub(args)) as pubsub:
+        for address in pubsub.host.get_addrs():
+            print(f"* others join with --bootstrap {address}", flush=True)
+        async with (
+            SdsChannel(pubsub, args.room, store=store) as channel,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(_show, channel)
+            nursery.start_soon(_confirm, channel)
+            await _read(channel, args.name)
+            nursery.cancel_scope.cancel()
 
 
 async def _show(channel: SdsChannel) -> None:
@@ -107,15 +103,3 @@ def _line(message: ChannelMessage) -> str:
     # What others send must not drive this terminal.
     line = "".join(c if c.isprintable() else "�" for c in f"{name}: {text}")
     return f"{line}  [{len(message.missing)} lost before this]" if message.missing else line
-
-
-def main() -> int:
-    """`python -m episub_router.cli.chat`."""
-    parser = argparse.ArgumentParser(prog="episub")
-    add_parser(parser.add_subparsers(required=True))
-    args = parser.parse_args(["chat", *sys.argv[1:]])
-    return int(args.handler(args))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

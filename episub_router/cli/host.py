@@ -1,82 +1,93 @@
-"""A py-libp2p host with EpisubRouter for the commands, its key in a file."""
+"""What the commands with channels have in common: a host, and a store that can be opened."""
 
 from __future__ import annotations
 
-import os
-from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from libp2p import new_host
-from libp2p.abc import IHost
+from libp2p.abc import IPubsubRouter
 from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pubsub import Pubsub
-from libp2p.tools.anyio_service import background_trio_service
+from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
+from multiaddr.exceptions import Error as MultiaddrError
 
-from episub_router.pubsub import ResilientPubsub
-from episub_router.router import EpisubRouter
-
-
-@dataclass(frozen=True, slots=True)
-class RunningHost:
-    """What a command works with."""
-
-    host: IHost
-    pubsub: Pubsub
+from episub_router import EpisubRouter, ResilientPubsub
+from episub_router.cli.arguments import CommandError
+from episub_router.cli.keys import load_or_create
+from episub_router.sds import StoreError
 
 
 def add_host_arguments(parser: ArgumentParser) -> None:
-    """`--listen`, `--connect` and `--key`."""
+    """`--listen`, `--bootstrap` and `--key`."""
     parser.add_argument(
         "--listen",
-        type=Multiaddr,
+        type=_address,
         default=Multiaddr("/ip4/127.0.0.1/tcp/0"),
-        metavar="ADDRESS",
-        help="multiaddress to listen on (default: %(default)s)",
+        metavar="MULTIADDR",
+        help="where to listen (default: %(default)s, this machine only)",
     )
     parser.add_argument(
-        "--connect",
-        type=Multiaddr,
-        action="append",
+        "--bootstrap",
+        nargs="+",
+        action="extend",
         default=[],
-        metavar="ADDRESS",
-        help="multiaddress, with /p2p/<id>, of a peer to join through; may be repeated",
+        type=_address,
+        metavar="MULTIADDR",
+        help="full addresses, with /p2p/, of nodes to join through",
     )
-    parser.add_argument("--key", type=Path, help="file with this node's key; made if there is none")
+    parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="identity key; made if there is no such file (default: a new key for each run)",
+    )
 
 
 @asynccontextmanager
-async def running_host(
-    args: Namespace, router: GossipSub | None = None
-) -> AsyncIterator[RunningHost]:
-    """Run a host as the arguments say, joining topics through its `--connect` peers.
-
-    `router` replaces EpisubRouter; `--connect` is then up to the caller.
-    """
-    host = new_host(key_pair=create_new_key_pair(_seed(args.key)))
-    service = router or EpisubRouter(bootstrap=args.connect)
-    pubsub = ResilientPubsub(host, service)
+async def running_pubsub(args: Namespace, router: IPubsubRouter) -> AsyncIterator[Pubsub]:
+    """Run a host as the arguments say, with `router`."""
+    host = new_host(key_pair=load_or_create(args.key) if args.key else create_new_key_pair())
+    pubsub = ResilientPubsub(host, router)
+    assert isinstance(router, Service)
     async with (
         host.run([args.listen]),
         background_trio_service(pubsub),
-        background_trio_service(service),
+        background_trio_service(router),
     ):
         await pubsub.wait_until_ready()
-        yield RunningHost(host, pubsub)
+        yield pubsub
 
 
-def _seed(path: Path | None) -> bytes:
-    """The 32 bytes that the key is made of. Raises SystemExit for a file that isn't one."""
-    if path is None:
-        return os.urandom(32)
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_bytes(os.urandom(32))
-    seed = path.read_bytes()
-    if len(seed) != 32:
-        raise SystemExit(f"{path} is no key file: it has {len(seed)} bytes instead of 32")
-    return seed
+def episub(args: Namespace) -> EpisubRouter:
+    """The router that joins through `--bootstrap`. Raises CommandError for bad addresses."""
+    try:
+        return EpisubRouter(bootstrap=args.bootstrap)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn what is wrong with a store or an address into one line."""
+    try:
+        yield
+    except* (StoreError, OSError) as group:
+        errors = _flat(group)
+        raise CommandError("; ".join(str(e) for e in errors)) from errors[0]
+
+
+def _flat(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _flat(part)]
+    return [error]
+
+
+def _address(text: str) -> Multiaddr:
+    try:
+        return Multiaddr(text)
+    except (MultiaddrError, ValueError) as error:
+        raise ArgumentTypeError(f"{text!r} is no multiaddress") from error

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 import trio
 
-from episub_router.cli.host import add_host_arguments, running_host
-from episub_router.sds import Retention, SqliteStore, StoreError, StoreNode
+from episub_router.cli.host import add_host_arguments, episub, running_pubsub, told
+from episub_router.sds import Retention, SqliteStore, StoreNode
 
 _REPORT_INTERVAL = 60.0
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
+def add_parser(commands: Any) -> None:
+    """Add `store` to the commands of an argument parser."""
+    parser = commands.add_parser(
         "store",
         help="keep and serve the history of topics",
         description="Keeps every message of every channel of the topics, and serves them over "
@@ -35,45 +34,27 @@ def add_parser(subparsers: Any) -> None:
         "--max-size", type=int, default=defaults.max_bytes, help="bytes (default: %(default)d)"
     )
     add_host_arguments(parser)
-    parser.set_defaults(handler=lambda args: trio.run(run, args))
+    parser.set_defaults(run=_run, refuse=parser.error)
 
 
-async def run(args: argparse.Namespace) -> int:
-    """The command. Ends with SIGINT."""
+def _run(args: argparse.Namespace) -> int:
     if not args.key:
-        print("store: --key is needed: the file belongs to one identity", file=sys.stderr)
-        return 2
-    try:
+        args.refuse("--key is needed: the file belongs to one identity")
+    with told():
         store = SqliteStore(args.db, Retention(args.max_age * 86_400, args.max_size))
-    except StoreError as error:
-        print(f"store: {error}", file=sys.stderr)
-        return 1
-    try:
-        async with running_host(args) as node:
-            for address in node.host.get_addrs():
-                print(f"* listening on {address}", flush=True)
-            async with StoreNode(node.host, node.pubsub, store, topics=args.topic) as keeper:
-                while True:
-                    for (topic, channel), count in keeper.channels.items():
-                        print(f"* {topic}/{channel}: {count} messages in the index", flush=True)
-                    await trio.sleep(_REPORT_INTERVAL)
-    except StoreError as error:
-        print(f"store: {error}", file=sys.stderr)
-        return 1
-    finally:
-        store.close()
+        try:
+            trio.run(_keep, args, store)
+        finally:
+            store.close()
+    return 0
 
 
-def main() -> int:
-    """`python -m episub_router.cli.store`."""
-    parser = argparse.ArgumentParser(prog="episub")
-    add_parser(parser.add_subparsers(required=True))
-    args = parser.parse_args(["store", *sys.argv[1:]])
-    try:
-        return int(args.handler(args))
-    except KeyboardInterrupt:
-        return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+async def _keep(args: argparse.Namespace, store: SqliteStore) -> None:
+    async with running_pubsub(args, episub(args)) as pubsub:
+        for address in pubsub.host.get_addrs():
+            print(f"* listening on {address}", flush=True)
+        async with StoreNode(pubsub.host, pubsub, store, topics=args.topic) as keeper:
+            while True:
+                for (topic, channel), count in keeper.channels.items():
+                    print(f"* {topic}/{channel}: {count} messages in the index", flush=True)
+                await trio.sleep(_REPORT_INTERVAL)

@@ -118,8 +118,9 @@ class Broadcast:
         return self._take_effects()
 
     def clear(self) -> None:
-        """We left the topic: nothing is waited for any more. Seen ids and cache stay, so
-        that a message isn't delivered twice to one who comes back soon."""
+        """We left the topic: nothing is waited for, or kept for others, any more. Seen ids stay,
+        so that a message isn't delivered twice to one who comes back soon."""
+        self._store.drop_payloads()
         self._tree.clear()
         self._missing.clear()
         self._missing_deadline = NEVER

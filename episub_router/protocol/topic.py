@@ -74,6 +74,8 @@ class Topic:
         return effects
 
     def _on_broadcast_event(self, event: ev.Event, now: Time) -> list[Effect]:
+        if not self.membership.joined:
+            return []
         effects = self.broadcast.handle(event, now)
         if type(event) is ev.PayloadArrived and not self.membership.heard(event.peer, now):
             effects += self.membership.stranger(event.peer, now)

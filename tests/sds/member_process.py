@@ -18,7 +18,7 @@ from libp2p.peer.peerinfo import info_from_p2p_addr
 from libp2p.pubsub.gossipsub import GossipSub
 from multiaddr import Multiaddr
 
-from episub_router.cli.host import add_host_arguments, running_host
+from episub_router.cli.host import add_host_arguments, running_pubsub
 from episub_router.sds import SdsChannel, SdsParams, SqliteStore
 
 PARAMS = SdsParams(
@@ -97,14 +97,14 @@ async def main() -> None:
     args.key = args.dir / "key"
     store = SqliteStore(args.dir / "state.db")
     async with (
-        running_host(args, stock_router()) as node,
-        SdsChannel(node.pubsub, "twenty", store=store, params=PARAMS) as channel,
+        running_pubsub(args, stock_router()) as pubsub,
+        SdsChannel(pubsub, "twenty", store=store, params=PARAMS) as channel,
         trio.open_nursery() as nursery,
     ):
-        (address,) = node.host.get_addrs()
-        say(event="ready", address=str(address), id=str(node.host.get_id()))
+        (address,) = pubsub.host.get_addrs()
+        say(event="ready", address=str(address), id=str(pubsub.host.get_id()))
         nursery.start_soon(deliver, channel, args.dir / "delivered.jsonl")
-        await obey(channel, node.host, [])
+        await obey(channel, pubsub.host, [])
         nursery.cancel_scope.cancel()
 
 

@@ -45,7 +45,7 @@ class Terminal:
 @asynccontextmanager
 async def terminal(command: str, *arguments: str) -> AsyncIterator[Terminal]:
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", f"episub_router.cli.{command}", *arguments],
+        [sys.executable, "-m", "episub_router", command, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -67,7 +67,7 @@ async def test_a_room_survives_kill_9(tmp_path: Path) -> None:
     ann = ["--name", "ann", "--room", "r"]
     bob = ["--name", "bob", "--room", "r", "--db", f"{tmp_path}/bob.db", "--key", f"{tmp_path}/bob"]
     async with terminal("chat", *ann) as first:
-        bob += ["--connect", await address_of(first)]
+        bob += ["--bootstrap", await address_of(first)]
         async with terminal("chat", *bob) as second:
             await second.type("hello from bob")
             await first.wait_for("bob: hello from bob")
@@ -94,24 +94,28 @@ async def test_a_store_node_bridges_members_that_never_meet(tmp_path: Path) -> N
     keeper = ["r", "--db", f"{tmp_path}/keeper.db", "--key", f"{tmp_path}/keeper"]
     async with terminal("store", *keeper) as store:
         address = await address_of(store)
-        async with terminal("chat", "--name", "ann", "--room", "r", "--connect", address) as first:
+        async with terminal(
+            "chat", "--name", "ann", "--room", "r", "--bootstrap", address
+        ) as first:
             await first.type("is anybody there?")
             await first.wait_for("* received, first by")
-        async with terminal("chat", "--name", "bob", "--room", "r", "--connect", address) as second:
+        async with terminal(
+            "chat", "--name", "bob", "--room", "r", "--bootstrap", address
+        ) as second:
             await second.wait_for("ann: is anybody there?")
 
 
 async def test_what_cannot_work_is_said(tmp_path: Path) -> None:
     (tmp_path / "broken.db").write_bytes(b"no database at all" * 99)
     (tmp_path / "broken").write_bytes(b"short")
+    chat = "chat"
 
     async def say(*arguments: str) -> tuple[int, str]:
         result = await trio.run_process(
-            [sys.executable, "-m", *arguments], capture_stderr=True, check=False
+            [sys.executable, "-m", "episub_router", *arguments], capture_stderr=True, check=False
         )
         return result.returncode, result.stderr.decode()
 
-    chat = "episub_router.cli.chat"
     code, text = await say(chat, "--db", str(tmp_path / "x.db"))
     assert code == 2
     assert "--db needs --key" in text
@@ -120,4 +124,4 @@ async def test_what_cannot_work_is_said(tmp_path: Path) -> None:
     assert "damaged or no SQLite file" in text
     code, text = await say(chat, "--key", str(tmp_path / "broken"))
     assert code == 1
-    assert "is no key file: it has 5 bytes instead of 32" in text
+    assert "holds no libp2p private key" in text
