@@ -33,6 +33,7 @@ _COLUMNS = {
     "frames": ("frames_per_delivery", "{:.2f}"),
     "bytes": ("bytes_per_delivery", "{:.0f}"),
     "CPU ms": ("cpu_ms_per_delivery", "{:.2f}"),
+    "net CPU ms": ("net_cpu_ms_per_delivery", "{:.2f}"),
     "p50 ms": ("latency_p50_ms", "{:.0f}"),
     "p99 ms": ("latency_p99_ms", "{:.0f}"),
     "delivered": ("delivery_ratio", "{:.2%}"),
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 rate=arguments.rate or _RATES.get(hosts, 75 / hosts),
                 size=arguments.size,
                 sources=arguments.sources,
+                settle=arguments.settle,
                 idle=arguments.idle,
                 muxer=muxer,
                 seed=arguments.seed,
@@ -89,6 +91,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--rate", type=float, help="messages per second (default: 5 at 20 hosts, 1.5 at 50)")
     add("--size", type=int, default=256, help="bytes of a message (default: 256)")
     add("--sources", type=int, default=1, help="hosts that publish, in turn (default: 1)")
+    add("--settle", type=float, default=20.0, help="seconds before the warm-up (default: 20)")
     add("--idle", type=float, default=15.0, help="seconds without messages (default: 15)")
     add("--muxer", nargs="+", choices=["YAMUX", "MPLEX"], default=["YAMUX"])
     add("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
@@ -123,9 +126,11 @@ def _report(document: dict[str, Any]) -> str:
         "All figures are per delivery (a message at a host that isn't its source): *copies* are",
         "payloads received, 1 being the least; *frames* and *bytes* are all that Pubsub sent,",
         "control messages included; *CPU* is the process's time from the first message after the",
-        "warm-up to the last delivery, background work included. *Idle CPU* is the share of a core",
-        "that all hosts together take without messages, *load* the machine's load average, over",
-        "1 where other processes ran as well.",
+        "warm-up to the last delivery, background work included; *net CPU* is without what the",
+        "hosts take when idle. *Idle CPU* is that: the share of a core that all hosts together take",
+        "without messages. *Load* is the machine's load average, over 1 where other processes ran",
+        "as well. *Mesh* has the neighbours of a host in the topic (least, mean, most), *links* the",
+        "connections of all hosts, with those that the routers dialled.",
         "",
     ]
     lines += [f"- **{name}**: {text}." for name, text in document["contenders"].items()]
@@ -140,8 +145,8 @@ def _report(document: dict[str, Any]) -> str:
             f"## {hosts} hosts over {muxer.lower()}",
             "",
             f"{first['messages']} messages of {first['size']} bytes, {first['rate']:g} per second, "
-            f"{first['sources']} source(s), after {first['warm_up']} to warm up; "
-            f"{first['idle']:g} s idle. Medians of {max(map(len, group.values()))} run(s).",
+            f"{first['sources']} source(s), after {first['settle']:g} s to settle and "
+            f"{first['warm_up']} messages to warm up; {first['idle']:g} s idle. Medians of {max(map(len, group.values()))} run(s).",
             "",
             "| | " + " | ".join(_COLUMNS) + " | mesh | links |",
             "|---|" + "--:|" * (len(_COLUMNS) + 2),
@@ -152,6 +157,9 @@ def _report(document: dict[str, Any]) -> str:
 
 
 def _row(name: str, runs: list[dict[str, Any]]) -> str:
+    failed = [run["error"] for run in runs if "error" in run]
+    if failed:
+        return f"| {name} | {failed[0]} |" + " |" * (len(_COLUMNS) + 1)
     cells = [form.format(_value(runs, key)) for key, form in _COLUMNS.values()]
     mesh = runs[0]["mesh"]
     links = round(median(run["connections"] for run in runs))
@@ -165,7 +173,11 @@ def _value(runs: list[dict[str, Any]], key: str) -> float:
 
 def _ratios(group: dict[str, list[dict[str, Any]]]) -> list[str]:
     """CPU per delivery against GossipSub's."""
-    cpu = {name: _value(runs, "cpu_ms_per_delivery") for name, runs in group.items()}
+    cpu = {
+        name: _value(runs, "cpu_ms_per_delivery")
+        for name, runs in group.items()
+        if not any("error" in run for run in runs)
+    }
     return [
         f"CPU of {name}: {cpu[name] / cpu[_DEFAULTS]:.2f} of GossipSub's defaults, "
         f"{cpu[name] / cpu[_BOUNDED]:.2f} of its bounded configuration.  "
