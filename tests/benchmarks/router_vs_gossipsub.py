@@ -127,10 +127,10 @@ def _report(document: dict[str, Any]) -> str:
         "payloads received, 1 being the least; *frames* and *bytes* are all that Pubsub sent,",
         "control messages included; *CPU* is the process's time from the first message after the",
         "warm-up to the last delivery, background work included; *net CPU* is without what the",
-        "hosts take when idle. *Idle CPU* is that: the share of a core that all hosts together take",
-        "without messages. *Load* is the machine's load average, over 1 where other processes ran",
-        "as well. *Mesh* has the neighbours of a host in the topic (least, mean, most), *links* the",
-        "connections of all hosts, with those that the routers dialled.",
+        "hosts take when idle. *Idle CPU* is that: the share of a core that all hosts together",
+        "take without messages. *Load* is the machine's load average, over 1 where other processes",
+        "ran as well. *Mesh* has the neighbours of a host in the topic (least, mean, most), *links*",
+        "the connections of all hosts, with those that the routers dialled.",
         "",
     ]
     lines += [f"- **{name}**: {text}." for name, text in document["contenders"].items()]
@@ -146,7 +146,8 @@ def _report(document: dict[str, Any]) -> str:
             "",
             f"{first['messages']} messages of {first['size']} bytes, {first['rate']:g} per second, "
             f"{first['sources']} source(s), after {first['settle']:g} s to settle and "
-            f"{first['warm_up']} messages to warm up; {first['idle']:g} s idle. Medians of {max(map(len, group.values()))} run(s).",
+            f"{first['warm_up']} messages to warm up; {first['idle']:g} s idle. "
+            f"Medians of {max(map(len, group.values()))} run(s).",
             "",
             "| | " + " | ".join(_COLUMNS) + " | mesh | links |",
             "|---|" + "--:|" * (len(_COLUMNS) + 2),
