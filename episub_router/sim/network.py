@@ -7,6 +7,7 @@ end one delay later, a crashed or unreachable host `crash_notice` seconds later.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -127,14 +128,22 @@ class Network:
             node.dial_failed(peer)
 
     def close(self, node: Node, peer: int) -> None:
-        """Close a connection. What was sent over it before still arrives."""
+        """Close a connection; both ends are told. What was sent over it before still arrives."""
         link = node.links.pop(peer, None)
+        if link is None:
+            return
         node.outbound.pop(peer, None)
+        self.loop.at(self.loop.now, self._closed_here, (node, peer))
         other = self.nodes.get(peer)
-        if link is None or other is None or node.id not in other.links:
+        if other is None or node.id not in other.links:
             return
         arrival = max(self.loop.now + link.delay, link.free_at)
         self.loop.at(arrival, self._closed, (other, node.id, other.links[node.id]))
+
+    def _closed_here(self, end: tuple[Node, int]) -> None:
+        node, peer = end
+        if node.live and peer not in node.links:
+            node.disconnected(peer)
 
     def _closed(self, end: tuple[Node, int, Link]) -> None:
         node, peer, link = end
@@ -145,15 +154,19 @@ class Network:
 
     # Traffic.
 
-    def send(self, node: Node, peer: int, parcel: Any, size: int) -> None:
-        """Put `parcel`, `size` bytes long, on the link from `node` to `peer`."""
-        link = node.links.get(peer)
-        if link is None:
-            self.records.dropped("not-connected")
-        elif self._ideal:
-            self.loop.at(self.loop.now + link.delay, link.sink, parcel)
-        else:
-            self._send_over(link, node, peer, parcel, size)
+    def send(self, node: Node, peers: Iterable[int], parcel: Any, size: int) -> None:
+        """Put `parcel`, `size` bytes long, on the links from `node` to each of `peers`."""
+        links = node.links
+        at = self.loop.at
+        now = self.loop.now
+        for peer in peers:
+            link = links.get(peer)
+            if link is None:
+                self.records.dropped("not-connected")
+            elif self._ideal:
+                at(now + link.delay, link.sink, parcel)
+            else:
+                self._send_over(link, node, peer, parcel, size)
 
     def _send_over(self, link: Link, node: Node, peer: int, parcel: Any, size: int) -> None:
         config = self._config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from episub_router.protocol.effects import (
     Deliver,
@@ -28,7 +28,7 @@ from episub_router.protocol.events import (
     Received,
     RttMeasured,
 )
-from episub_router.protocol.messages import Gossip, IHave
+from episub_router.protocol.messages import BroadcastMessage, Gossip, IHave, MembershipMessage
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
 from episub_router.sim.network import Network
@@ -36,6 +36,8 @@ from episub_router.sim.node import Node
 from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 
 TOPIC_NAME = "simulated"
+
+_NAMES = {kind: kind.__name__.upper() for kind in (*get_args(MembershipMessage), *get_args(BroadcastMessage))}
 
 
 class EpisubNode(Node):
@@ -63,9 +65,16 @@ class EpisubNode(Node):
     # From the network and the script.
 
     def receive(self, parcel: Received) -> None:
-        # The connection may have ended while this was on its way.
+        # The hot path: `_handle` again, without a call. The connection may have ended while
+        # this was on its way.
         if parcel.peer in self.links:
-            self._handle(parcel)
+            topic = self.topic
+            effects = topic.handle(parcel, self.loop.now)
+            if effects:
+                self._apply(effects)
+            deadline = topic.next_deadline()
+            if deadline < self._wake:
+                self.wake_at(deadline)
 
     def start(self, contacts: tuple[int, ...]) -> None:
         self._handle(JoinOverlay(contacts))
@@ -120,32 +129,35 @@ class EpisubNode(Node):
             self.wake_at(deadline)
 
     def _apply(self, effects: list[Effect]) -> None:
-        send = self.network.send
-        message = parcel = None
-        count = size = 0
+        """Carry out `effects` in order; a message that goes to several peers in a row is one
+        parcel."""
+        message: Any = None
+        peers: list[Any] = []
         for effect in effects:
-            if type(effect) is not Send:
-                self._on_effect[type(effect)](effect)
+            if type(effect) is Send:
+                if effect.message is not message:
+                    if peers:
+                        self._send(message, peers)
+                    message, peers = effect.message, []
+                peers.append(effect.peer)
                 continue
-            if effect.message is not message:
-                if count:
-                    self._account(message, count, size)
-                message = effect.message
-                parcel = Received(self.id, message)
-                size = episub_control(message)
-                count = 0
-            count += 1
-            send(self, effect.peer, parcel, size)  # type: ignore[arg-type]
-        if count:
-            self._account(message, count, size)
+            if peers:
+                self._send(message, peers)
+                message, peers = None, []
+            self._on_effect[type(effect)](effect)
+        if peers:
+            self._send(message, peers)
 
-    def _account(self, message: Any, count: int, size: int) -> None:
+    def _send(self, message: Any, peers: list[int]) -> None:
         records = self.records
         kind = type(message)
-        records.sent(kind.__name__.upper(), count, size)
+        size = episub_control(message)
+        records.sent(_NAMES[kind], len(peers), size)
         if kind is Gossip:
-            records.messages[message.id].payloads += count
-            records.sent("payload", count, SIGNED_PAYLOAD + message.size)
+            records.messages[message.id].payloads += len(peers)
+            records.sent("payload", len(peers), SIGNED_PAYLOAD + message.size)
+            size += SIGNED_PAYLOAD + message.size
+        self.network.send(self, peers, Received(self.id, message), size)
 
     def _on_deliver(self, effect: Any) -> None:
         parent = -1 if effect.peer is None else effect.peer

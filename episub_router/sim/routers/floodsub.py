@@ -73,5 +73,4 @@ class FloodsubNode(Node):
         self.records.sent("publish", len(peers), 0)
         self.records.sent("payload", len(peers), SIGNED_PAYLOAD + record.size)
         parcel = (self.id, message, hops + 1)
-        for peer in peers:
-            self.network.send(self, peer, parcel, SIGNED_PAYLOAD + record.size)
+        self.network.send(self, peers, parcel, SIGNED_PAYLOAD + record.size)

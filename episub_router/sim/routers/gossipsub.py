@@ -206,8 +206,7 @@ class GossipsubNode(Node):
         self.records.sent("payload", len(peers), SIGNED_PAYLOAD + record.size)
         parcel = (self.id, PUBLISH, (message, hops))
         size = SIGNED_PAYLOAD + record.size
-        for peer in peers:
-            self.network.send(self, peer, parcel, size)
+        self.network.send(self, peers, parcel, size)
 
     def _on_iwant(self, sender: int, wanted: tuple[int, ...]) -> None:
         """v1.0, IWANT: send what is in the cache."""
@@ -257,7 +256,7 @@ class GossipsubNode(Node):
 
     def _send(self, peer: int, kind: str, body: Any, size: int) -> None:
         self.records.sent(kind, 1, size)
-        self.network.send(self, peer, (self.id, kind, body), size)
+        self.network.send(self, (peer,), (self.id, kind, body), size)
 
     # Heartbeat.
 
