@@ -112,6 +112,15 @@ class Node(ABC):
             self._wake = NEVER
             self.timer()
 
+    def trace_send(
+        self, kind: str, peers: Iterable[int], message: int = -1, hops: int = 0, size: int = 0
+    ) -> None:
+        """Note in the trace, if there is one, what goes to `peers`."""
+        trace = self.records.trace
+        if trace is not None:
+            for peer in peers:
+                trace.add(self.loop.now, "send", self.id, peer, message, hops, size, kind)
+
     def gained_neighbor(self) -> None:
         """Note that this node has a neighbour, perhaps its first or its first again."""
         session = self.session

@@ -132,7 +132,9 @@ class Simulation:
         candidates: Any = range(total) if together else self.network.nodes
         if joining.via == "first" and isinstance(router, EpisubRouter):
             candidates = range(min(count, total))
-        candidates = [other for other in candidates if other != node]
+        # Contacts are nodes that can be dialled, as bootstrap nodes are.
+        dialable = self.network.dialable
+        candidates = [other for other in candidates if other != node and dialable(other)]
         return tuple(self.rng.sample(candidates, min(count, len(candidates))))
 
     # Traffic.

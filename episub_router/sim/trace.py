@@ -1,8 +1,8 @@
 """The event trace of a run, as Parquet, written in batches of bounded size (G03).
 
-Columns: `time` (seconds), `event` (publish, deliver, send, drop, up, down, crash, leave),
+Columns: `time` (seconds), `event` (start, publish, send, deliver, up, down, crash, leave),
 `node` (whose event it is), `peer` (the other one, -1: none), `message` (number, -1: none),
-`hops`, `size` (bytes), `kind` (of the message sent, or the reason of a drop).
+`hops`, `size` (bytes), `kind` (of the message sent, or why a link went down).
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ class Reason(Enum):
     """The source had no neighbour to send it to."""
     ISOLATED = "isolated"
     """It had no neighbour for some of the time in which the message spread."""
+    UNREACHABLE = "unreachable"
+    """There was no path to it over the overlay when the message's phase began or ended."""
     LOST_IN_TRANSIT = "lost-in-transit"
     """The network lost a copy or an announcement on its way to it."""
     GIVEN_UP = "given-up"
@@ -41,6 +43,18 @@ class Cut:
     side: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Islands:
+    """The overlay's components at one time: a label for each live node."""
+
+    time: float
+    label: dict[int, int]
+
+    def apart(self, a: int, b: int) -> bool:
+        """Whether two nodes that were live were in different components."""
+        return self.label.get(a, -1) != self.label.get(b, -1) and a in self.label and b in self.label
+
+
 @dataclass(slots=True)
 class Verdict:
     """One message's balance: `live` = `delivered` + the missing whose reason isn't absence."""
@@ -53,9 +67,12 @@ class Verdict:
 class Accountant:
     """Settles the books of a run; `patience` is the time that a message is given."""
 
-    def __init__(self, records: Records, cuts: list[Cut], patience: float) -> None:
+    def __init__(
+        self, records: Records, cuts: list[Cut], islands: list[Islands], patience: float
+    ) -> None:
         self._records = records
         self._cuts = cuts
+        self._islands = islands
         self._patience = patience
         self._given_up = {id(session): session.given_up for session in records.sessions}
         self._by_node: dict[int, list[Session]] = {}
@@ -100,6 +117,10 @@ class Accountant:
                 return Reason.PARTITIONED
         if any(start < deadline and time < end for start, end in session.alone):
             return Reason.ISOLATED
+        around = [islands for islands in self._islands if islands.time <= time][-1:]
+        around += [islands for islands in self._islands if islands.time > time][:1]
+        if any(islands.apart(node, record.source) for islands in around):
+            return Reason.UNREACHABLE
         if (message, node) in self._records.lost_on_the_way:
             return Reason.LOST_IN_TRANSIT
         if self._given_up[id(session)] > 0:

@@ -77,12 +77,16 @@ def eccentricity(hops: NDArray[np.float64]) -> int:
     return int(reached.max()) if len(reached) else 0
 
 
-def component_sizes(overlay: csr_array) -> list[int]:
-    """Sizes of the connected components of the undirected graph, largest first."""
+def components(overlay: csr_array) -> list[int]:
+    """For each node, the label of its connected component in the undirected graph."""
     if not overlay.shape[0]:
         return []
-    _, label = connected_components(overlay, directed=False)
-    return sorted(np.bincount(label).tolist(), reverse=True)
+    return connected_components(overlay, directed=False)[1].tolist()  # type: ignore[no-any-return]
+
+
+def component_sizes(overlay: csr_array) -> list[int]:
+    """Sizes of the connected components of the undirected graph, largest first."""
+    return sorted(np.bincount(components(overlay)).tolist(), reverse=True)
 
 
 def flood_reach(overlay: csr_array) -> float:

@@ -157,6 +157,11 @@ class EpisubNode(Node):
             records.messages[message.id].payloads += len(peers)
             records.sent("payload", len(peers), SIGNED_PAYLOAD + message.size)
             size += SIGNED_PAYLOAD + message.size
+        if records.trace is not None:
+            if kind is Gossip:
+                self.trace_send("GOSSIP", peers, message.id, message.hops, size)
+            else:
+                self.trace_send(_NAMES[kind], peers, size=size)
         self.network.send(self, peers, Received(self.id, message), size)
 
     def _on_deliver(self, effect: Any) -> None:
@@ -176,10 +181,15 @@ class EpisubNode(Node):
 
     def _on_neighbor_up(self, effect: Any) -> None:
         self._links_up[effect.peer] = None
+        if self.records.trace is not None:
+            self.records.trace.add(self.loop.now, "up", self.id, effect.peer)
         self.gained_neighbor()
 
     def _on_neighbor_down(self, effect: Any) -> None:
         self._links_up.pop(effect.peer, None)
+        if self.records.trace is not None:
+            reason = effect.reason.value
+            self.records.trace.add(self.loop.now, "down", self.id, effect.peer, kind=reason)
         if not self._links_up:
             self.lost_all_neighbors()
 

@@ -206,6 +206,7 @@ class GossipsubNode(Node):
         self.records.sent("payload", len(peers), SIGNED_PAYLOAD + record.size)
         parcel = (self.id, PUBLISH, (message, hops))
         size = SIGNED_PAYLOAD + record.size
+        self.trace_send(PUBLISH, peers, message, hops, size)
         self.network.send(self, peers, parcel, size)
 
     def _on_iwant(self, sender: int, wanted: tuple[int, ...]) -> None:
@@ -256,6 +257,7 @@ class GossipsubNode(Node):
 
     def _send(self, peer: int, kind: str, body: Any, size: int) -> None:
         self.records.sent(kind, 1, size)
+        self.trace_send(kind, (peer,), size=size)
         self.network.send(self, (peer,), (self.id, kind, body), size)
 
     # Heartbeat.
