@@ -15,7 +15,6 @@ from episub_router.protocol.messages import (
     GetNodes,
     Join,
     LinkKind,
-    Neighbor,
     NeighborRole,
     Nodes,
 )
@@ -171,7 +170,7 @@ class Doorman:
             self._forward(sender, joiner, ttl)
         elif (link := overlay.active.get(joiner)) is not None:
             if not self._forward(sender, joiner, ttl):
-                self._grant(joiner, link.kind)
+                overlay.tell(joiner, NeighborRole.ACCEPT, link.kind)
         elif len(overlay.active) < overlay.params.active_size or ttl == 0:
             overlay.when_connected(joiner, partial(self._admit, sender, joiner, ttl), now)
         elif not self._forward(sender, joiner, ttl):
@@ -189,14 +188,11 @@ class Doorman:
             overlay.send(joiner, Disconnect())
             overlay.release(joiner)
         else:
-            overlay.add_link(joiner, LinkKind.RANDOM, 0, now)
-            self._grant(joiner, LinkKind.RANDOM)
+            overlay.add_link(joiner, LinkKind.RANDOM, now)
+            overlay.tell(joiner, NeighborRole.ACCEPT, LinkKind.RANDOM)
             walker = overlay.active.pick(overlay.rng, joiner)
             if walker is not None:
                 overlay.send(walker, ForwardJoin(joiner, overlay.params.join_ttl))
-
-    def _grant(self, joiner: PeerId, kind: LinkKind) -> None:
-        self._overlay.send(joiner, Neighbor(NeighborRole.ACCEPT, len(self._overlay.active), kind))
 
     def _forward(self, sender: PeerId, joiner: PeerId, ttl: int) -> bool:
         """Pass the JOIN on to one random neighbour; False where the walk ends here."""

@@ -46,7 +46,7 @@ class LinkCheck:
             if silence >= _SILENT_CHECKS * interval:
                 failed.append(peer)
             elif silence >= interval / 2:
-                overlay.send(peer, Neighbor(NeighborRole.QUERY, len(overlay.active), link.kind))
+                overlay.tell(peer, NeighborRole.QUERY, link.kind)
         for peer in failed:
             overlay.drop_link(peer, DownReason.FAILED, tell=True, remember=False)
         return failed
@@ -60,13 +60,12 @@ class LinkCheck:
         overlay = self._overlay
         link = overlay.active.get(sender)
         if link is not None:
-            link.heard = now
-            link.links = query.links
-            peers = tuple(peer for peer in overlay.active if peer != sender)
-            overlay.send(sender, Neighbor(NeighborRole.LIST, len(overlay.active), link.kind, peers))
+            link.update(query, now)
+            peers = [peer for peer in overlay.active if peer != sender]
+            overlay.tell(sender, NeighborRole.LIST, link.kind, *peers)
         elif len(overlay.active) < overlay.params.active_size:
-            overlay.add_link(sender, query.kind, query.links, now)
-            overlay.send(sender, Neighbor(NeighborRole.ACCEPT, len(overlay.active), query.kind))
+            overlay.add_link(sender, query.kind, now, query)
+            overlay.tell(sender, NeighborRole.ACCEPT, query.kind)
             return True
         else:
             overlay.drop(sender, DropReason.NOT_NEIGHBOR)
@@ -80,8 +79,7 @@ class LinkCheck:
         if link is None:
             overlay.drop(sender, DropReason.UNSOLICITED)
             return
-        link.heard = now
-        link.links = answer.links
+        link.update(answer, now)
         link.peers = answer.peers[: overlay.params.active_bound]
         for peer in link.peers:
             if len(overlay.passive) < overlay.passive.size:

@@ -20,6 +20,7 @@ from episub_router.protocol.neighboring import Asking, Granting
 from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.shuffling import Shuffling
+from episub_router.protocol.stabilizing import Stabilizing
 from episub_router.protocol.types import NEVER, PeerId, Time
 from episub_router.protocol.views import ActiveView, PassiveView
 
@@ -39,6 +40,7 @@ class Membership:
         self._granting = Granting(overlay)
         self._shuffling = Shuffling(overlay)
         self._links = LinkCheck(overlay)
+        self._stabilizing = Stabilizing(overlay)
         self._leaving = Leaving(overlay)
         self._deadline: Time = NEVER
         self.joined = False
@@ -113,6 +115,8 @@ class Membership:
         if self._asking.deadline <= now:
             self._asking.fire(now)
             self._rejoin_if_alone(now)
+        if self._stabilizing.deadline <= now:
+            self._stabilizing.fire(now)
         if self._shuffling.deadline <= now:
             self._shuffling.fire(now)
         return self._finish()
@@ -131,6 +135,7 @@ class Membership:
             self._asking.deadline,
             self._shuffling.deadline,
             self._links.deadline,
+            self._stabilizing.deadline,
         )
         return self._overlay.take_effects()
 
@@ -143,6 +148,7 @@ class Membership:
             self._asking.start(now)
             self._shuffling.start(now)
             self._links.start(now)
+            self._stabilizing.start(now)
         self._joining.start(now)
 
     def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
@@ -159,8 +165,11 @@ class Membership:
     def _on_leave_overlay(self, event: ev.LeaveOverlay, now: Time) -> None:
         self.joined = False
         self._leaving.leave(event.proof)
-        for procedure in (self._asking, self._granting, self._shuffling, self._links):
-            procedure.stop()
+        self._asking.stop()
+        self._granting.stop()
+        self._shuffling.stop()
+        self._links.stop()
+        self._stabilizing.stop()
         self._leaving.stop()
         self._joining.forget()
         self._overlay.forget()
@@ -235,10 +244,9 @@ class Membership:
         size = len(overlay.active)
         wanted = self._asking.asked(sender) or self._joining.walking
         if link is not None:
-            link.heard = now
-            link.links = message.links
+            link.update(message, now)
         elif size < overlay.params.active_size or (wanted and size < overlay.params.active_bound):
-            overlay.add_link(sender, message.kind, message.links, now)
+            overlay.add_link(sender, message.kind, now, message)
         else:
             overlay.drop(sender, DropReason.UNSOLICITED)
             overlay.send(sender, msg.Disconnect())

@@ -88,14 +88,16 @@ class ForwardJoin:
 class Neighbor:
     """NEIGHBOR: asks for, grants, checks or describes an active link (E09-E12).
 
-    `links` is how many active links the sender has, which E10 needs. `peers` is the sender's
-    active view, sent with LIST. `kind` is what the link is to be for on both ends.
+    `links` is how many active links the sender has (E10), `random_links` how many of them are
+    random (E16, E18). `peers` is the sender's active view, sent with LIST. `kind` is what the
+    link is for, on both ends.
     """
 
     role: NeighborRole
     links: int
     kind: LinkKind = LinkKind.RANDOM
     peers: tuple[PeerId, ...] = ()
+    random_links: int = 0
 
 
 @dataclass(frozen=True, slots=True)

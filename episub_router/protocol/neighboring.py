@@ -20,7 +20,7 @@ _MOST_BACKOFF = 8
 class Asking:
     """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
 
-    __slots__ = ("_overlay", "_refused", "_requests", "_stretch", "deadline")
+    __slots__ = ("_overlay", "_refusals", "_refused", "_requests", "_stretch", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -28,6 +28,8 @@ class Asking:
         """Requests under way, with the time at which each counts as refused."""
         self._refused: dict[PeerId, Time] = {}
         """Until when a peer that refused is not asked again."""
+        self._refusals = 0
+        """Refusals in this period."""
         self._stretch = 1
         self.deadline = NEVER
 
@@ -75,21 +77,32 @@ class Asking:
             del self._requests[peer]
             overlay.passive.remove(peer)
             return
-        random_missing = overlay.active.count(LinkKind.RANDOM) < overlay.params.random_links
-        kind = LinkKind.RANDOM if random_missing else LinkKind.NEAR
-        overlay.send(peer, Neighbor(NeighborRole.REQUEST, len(overlay.active), kind))
+        overlay.tell(peer, NeighborRole.REQUEST, self._kind_missing())
         self._requests[peer] = now + overlay.params.neighbor_timeout
         self.deadline = min(self.deadline, self._requests[peer])
 
+    def _kind_missing(self) -> LinkKind:
+        params = self._overlay.params
+        near = params.near_links and (
+            self._overlay.active.count(LinkKind.RANDOM) >= params.random_links
+        )
+        return LinkKind.NEAR if near else LinkKind.RANDOM
+
     def on_refusal(self, peer: PeerId, now: Time) -> None:
-        """DISCONNECT to a request of ours, or no answer in time: ask the next."""
+        """DISCONNECT to a request of ours, or no answer in time: ask the next.
+
+        A node that has its C_rand links takes its time: A refusals are enough for one period.
+        """
         if self._requests.pop(peer, None) is None:
             return
         self._refused[peer] = now + self._overlay.params.refused_backoff
         while len(self._refused) > self._overlay.params.max_waiting:
             del self._refused[next(iter(self._refused))]
         self._overlay.release(peer)
-        self.grow(now)
+        self._refusals += 1
+        params = self._overlay.params
+        if len(self._overlay.active) < params.random_links or self._refusals < params.active_size:
+            self.grow(now)
 
     def on_link(self, peer: PeerId) -> None:
         """`peer` is a neighbour now, whoever asked."""
@@ -103,6 +116,7 @@ class Asking:
         self._schedule(now)
 
     def fire(self, now: Time) -> None:
+        self._refusals = 0
         for peer in [peer for peer, until in self._requests.items() if until <= now]:
             self.on_refusal(peer, now)
         self.grow(now)
@@ -130,8 +144,8 @@ class Granting:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._measuring: dict[PeerId, int] = {}
-        """Peers whose request waits for an RTT, with the links that they said to have."""
+        self._measuring: dict[PeerId, Neighbor] = {}
+        """Requests that wait for an RTT."""
 
     def on_request(self, sender: PeerId, request: Neighbor, now: Time) -> None:
         """NEIGHBOR: room, need or nearness decide, in this order (E10)."""
@@ -140,30 +154,29 @@ class Granting:
         size = len(overlay.active)
         link = overlay.active.get(sender)
         if link is not None:
-            link.links = request.links
-            link.heard = now
-            self._accept(sender, link.kind)
+            link.update(request, now)
+            overlay.tell(sender, NeighborRole.ACCEPT, link.kind)
         elif size < params.active_size:
-            self._admit(sender, request.kind, request.links, now)
+            self._admit(sender, request.kind, request, now)
         elif request.links < params.random_links and size < params.active_bound:
-            self._admit(sender, LinkKind.RANDOM, request.links, now)
+            self._admit(sender, LinkKind.RANDOM, request, now)
         elif overlay.active.count(LinkKind.NEAR) and len(self._measuring) < params.max_waiting:
-            self._measuring[sender] = request.links
+            self._measuring[sender] = request
             overlay.emit(MeasureRtt(sender))
         else:
             self._reject(sender)
 
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
-        links = self._measuring.pop(peer, None)
-        if links is None or peer in self._overlay.active:
+        request = self._measuring.pop(peer, None)
+        if request is None or peer in self._overlay.active:
             return
         victim = None if rtt is None else self.farther_neighbor(rtt)
         if victim is None:
             self._reject(peer)
         else:
             self._overlay.drop_link(victim, DownReason.EVICTED, tell=True, remember=True)
-            self._admit(peer, LinkKind.NEAR, links, now)
+            self._admit(peer, LinkKind.NEAR, request, now)
 
     def farther_neighbor(self, rtt: float) -> PeerId | None:
         """The farthest near neighbour that a peer at `rtt` may replace, if any (E10, E18).
@@ -189,12 +202,9 @@ class Granting:
         ]
         return max(farther, key=lambda entry: entry[0])[1] if farther else None
 
-    def _admit(self, peer: PeerId, kind: LinkKind, links: int, now: Time) -> None:
-        self._overlay.add_link(peer, kind, links, now)
-        self._accept(peer, kind)
-
-    def _accept(self, peer: PeerId, kind: LinkKind) -> None:
-        self._overlay.send(peer, Neighbor(NeighborRole.ACCEPT, len(self._overlay.active), kind))
+    def _admit(self, peer: PeerId, kind: LinkKind, request: Neighbor, now: Time) -> None:
+        self._overlay.add_link(peer, kind, now, request)
+        self._overlay.tell(peer, NeighborRole.ACCEPT, kind)
 
     def _reject(self, peer: PeerId) -> None:
         self._overlay.drop(peer, DropReason.VIEW_FULL)

@@ -22,7 +22,13 @@ from episub_router.protocol.effects import (
     Release,
     Send,
 )
-from episub_router.protocol.messages import Disconnect, LinkKind, Message
+from episub_router.protocol.messages import (
+    Disconnect,
+    LinkKind,
+    Message,
+    Neighbor,
+    NeighborRole,
+)
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.types import PeerId, Time
 from episub_router.protocol.views import ActiveView, Link, PassiveView
@@ -68,10 +74,21 @@ class Overlay:
 
     # Links
 
-    def add_link(self, peer: PeerId, kind: LinkKind, links: int, now: Time) -> None:
-        """Put `peer` into the active view; the caller has checked the bound."""
+    def tell(self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId) -> None:
+        """Send `peer` a NEIGHBOR with our own numbers of links."""
+        random_links = self.active.count(LinkKind.RANDOM)
+        self.send(peer, Neighbor(role, len(self.active), kind, peers, random_links))
+
+    def add_link(
+        self, peer: PeerId, kind: LinkKind, now: Time, told: Neighbor | None = None
+    ) -> None:
+        """Put `peer` into the active view, with what it `told` about itself; the caller has
+        checked the bound."""
         self.passive.remove(peer)
-        self.active.add(peer, Link(kind, links, now))
+        link = Link(kind, now)
+        if told is not None:
+            link.update(told, now)
+        self.active.add(peer, link)
         self.emit(NeighborUp(peer, kind))
         if self.params.near_links:
             self.emit(MeasureRtt(peer))

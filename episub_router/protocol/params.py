@@ -56,6 +56,10 @@ class MembershipParams:
     shuffle_active: int = param(3, "peers", "HyParView: ka 3")
     shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
     shuffle_ttl: int = param(6, "hops", "HyParView: shuffle TTL 6")
+    stabilize_interval: float = param(
+        10.0, "s", "ours: a join storm is over by then, and a view too large costs only bandwidth"
+    )
+    list_timeout: float = param(1.0, "s", "ours: a round trip of 300 ms, with room")
     leave_ttl: int = param(3, "hops", "ours: reaches the leaver's neighbours' neighbours")
     leave_memory: int = param(512, "leaves", "ours: bound of the table that stops LEAVE loops")
     link_check_interval: float = param(
@@ -70,10 +74,10 @@ class MembershipParams:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        if self.active_size != self.random_links + self.near_links:
+        if self.active_size < self.random_links + self.near_links:
             raise ValueError(
-                f"active_size must be random_links + near_links: "
-                f"{self.active_size} != {self.random_links} + {self.near_links}"
+                f"active_size must hold random_links + near_links: "
+                f"{self.active_size} < {self.random_links} + {self.near_links}"
             )
         if not 0 <= self.timer_jitter < 1:
             raise ValueError(f"timer_jitter must be in [0, 1): {self.timer_jitter}")
@@ -87,14 +91,14 @@ class MembershipParams:
     def for_size(cls, nodes: int, *, c: int = 1, k: int = 6, near: int = 3) -> MembershipParams:
         """Parameters for an overlay of about `nodes` nodes (E01).
 
-        C_rand = log10(N) and P = k·A, as the specification's example values have it
-        (N = 10,000: C_rand = 4, A = 7, P = 42). With `near=0`, A = log10(N) + c, which is
-        HyParView's own active view.
+        C_rand = log10(N), A = C_rand + C_near and P = k·A, as the specification's example
+        has it (N = 10,000: C_rand = 4, A = 7, P = 42). With `near=0`, A = log10(N) + c, which
+        is HyParView's own active view (N = 10,000: A = 5, P = 30).
         """
         if nodes < 2:
             raise ValueError(f"nodes must be at least 2: {nodes}")
-        random_links = max(1, round(math.log10(nodes)) + (c if near == 0 else 0))
-        active = random_links + near
+        random_links = max(1, round(math.log10(nodes)))
+        active = random_links + (near or c)
         return cls(
             active_size=active,
             random_links=random_links,

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from episub_router.protocol.messages import LinkKind
+from episub_router.protocol.messages import LinkKind, Neighbor
 from episub_router.protocol.types import PeerId, Time
 
 
 class Link:
     """One entry of the active view."""
 
-    __slots__ = ("heard", "kind", "links", "peers", "rtt", "since")
+    __slots__ = ("heard", "kind", "links", "peers", "random_links", "rtt", "since")
 
-    def __init__(self, kind: LinkKind, links: int, now: Time) -> None:
+    def __init__(self, kind: LinkKind, now: Time) -> None:
         self.kind = kind
-        self.links = links
+        self.links = 0
         """Active links that the peer last said it has (E10)."""
+        self.random_links = 0
+        """How many of them it said are random (E16)."""
         self.since = now
         self.heard = now
         """When the peer last sent something that only a neighbour sends (E12)."""
@@ -28,6 +30,12 @@ class Link:
         """Last measured round trip in seconds."""
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last told us (E11)."""
+
+    def update(self, told: Neighbor, now: Time) -> None:
+        """The peer told us about itself."""
+        self.heard = now
+        self.links = told.links
+        self.random_links = told.random_links
 
 
 class ActiveView:

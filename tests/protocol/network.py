@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -39,25 +40,30 @@ class Network:
         """Nodes that can dial and can't be dialled."""
         self.cut: Callable[[int, int], bool] = lambda a, b: False
         """Whether messages between two nodes are silently lost."""
-        self.connections: set[frozenset[int]] = set()
+        self.connections: dict[frozenset[int], int] = {}
+        """Open connections, each with a number: what is in flight ends with its connection."""
         self.delivered: dict[object, Counter[int]] = {}
         self.copies: Counter[object] = Counter()
         self.sent: Counter[str] = Counter()
         self.drops: Counter[ef.DropReason] = Counter()
         self._order = count()
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._queue: list[tuple[float, int, Callable[[], object]]] = []
         self._timers: dict[int, float] = {}
         for node in range(size):
             self.add(node)
 
     def add(self, node: int) -> None:
+        """A new node, or an old one started afresh without its memory."""
         self.topics[node] = Topic(node, "t", self.params, Random(self.rng.random()))
+        self._timers.pop(node, None)
+        for counts in self.delivered.values():
+            del counts[node]
 
     @property
     def live(self) -> list[int]:
         return [node for node in self.topics if node not in self.dead]
 
-    def at(self, time: float, action: Callable[[], None]) -> None:
+    def at(self, time: float, action: Callable[[], object]) -> None:
         heapq.heappush(self._queue, (time, next(self._order), action))
 
     def run(self, seconds: float) -> None:
@@ -93,16 +99,22 @@ class Network:
     def leave(self, node: int, proof: bytes = b"") -> None:
         self.feed(node, ev.LeaveOverlay(proof))
 
+    def disconnect(self, a: int, b: int) -> None:
+        """End the connection between two live nodes."""
+        del self.connections[frozenset((a, b))]
+        self.feed(a, ev.PeerDown(b))
+        self.feed(b, ev.PeerDown(a))
+
     def kill(self, nodes: Iterable[int], noticed_after: float = 0.1) -> None:
         """Crash `nodes`; whoever is connected to one is told a little later."""
         for node in nodes:
             self.dead.add(node)
             for pair in [pair for pair in self.connections if node in pair]:
-                self.connections.discard(pair)
+                del self.connections[pair]
                 (other,) = pair - {node}
                 self.at(
                     self.now + noticed_after,
-                    lambda other=other, node=node: self.feed(other, ev.PeerDown(node)) and None,
+                    partial(self.feed, other, ev.PeerDown(node)),
                 )
 
     # What nodes want
@@ -117,7 +129,7 @@ class Network:
                 case ef.MeasureRtt(peer):
                     rtt = 2 * self.delay(node, peer)
                     answer = ev.RttMeasured(peer, None if peer in self.dead else rtt)
-                    self.at(self.now + rtt, lambda a=answer: self.feed(node, a) and None)
+                    self.at(self.now + rtt, partial(self.feed, node, answer))
                 case ef.Deliver(id):
                     self.delivered.setdefault(id, Counter())[node] += 1
                 case ef.Dropped(_, reason):
@@ -125,7 +137,9 @@ class Network:
         self._set_timer(node)
 
     def _send(self, node: int, peer: int, message: Message) -> None:
-        assert frozenset((node, peer)) in self.connections or peer in self.dead, (
+        pair = frozenset((node, peer))
+        connection = self.connections.get(pair)
+        assert connection is not None or peer in self.dead, (
             f"{node} sends {message} to {peer} without a connection"
         )
         self.sent[type(message).__name__] += 1
@@ -133,14 +147,19 @@ class Network:
             self.copies[message.id] += 1
         if not self.cut(node, peer):
             event = ev.Received(node, message)
-            self.at(self.now + self.delay(node, peer), lambda: self.feed(peer, event) and None)
+
+            def arrive() -> None:
+                if self.connections.get(pair) == connection:
+                    self.feed(peer, event)
+
+            self.at(self.now + self.delay(node, peer), arrive)
 
     def _dial(self, node: int, peer: int) -> None:
         def outcome() -> None:
             if peer in self.dead or peer in self.unreachable or self.cut(node, peer):
                 self.feed(node, ev.DialFailed(peer))
             elif node not in self.dead:
-                self.connections.add(frozenset((node, peer)))
+                self.connections.setdefault(frozenset((node, peer)), next(self._order))
                 self.feed(peer, ev.Connected(node))
                 self.feed(node, ev.Connected(peer))
 
@@ -153,7 +172,7 @@ class Network:
             self.at(deadline, lambda: self._on_timer(node))
 
     def _on_timer(self, node: int) -> None:
-        if self._timers.get(node) != self.now or node in self.dead:
+        if node in self.dead or self._timers.get(node) != self.now:
             return
         del self._timers[node]
         self._act(node, self.topics[node].handle_timer(self.now))

@@ -1,0 +1,1 @@
+"""Code generated from proto/episub.proto by proto/generate.sh."""

@@ -1,0 +1,18 @@
+"""The Episub frame inside gossipsub's RPC (clause E42). docs/wire.md describes every byte."""
+
+from episub_router.wire.decode import decode_frame
+from episub_router.wire.encode import check_size, encode_frame
+from episub_router.wire.frame import Decoded, Frame, WireError, WireFault
+from episub_router.wire.limits import WireLimits, check_params
+
+__all__ = [
+    "Decoded",
+    "Frame",
+    "WireError",
+    "WireFault",
+    "WireLimits",
+    "check_params",
+    "check_size",
+    "decode_frame",
+    "encode_frame",
+]

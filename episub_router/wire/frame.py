@@ -1,0 +1,71 @@
+"""Frames as the router sees them, and what can be wrong with one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from episub_router.protocol.messages import Message
+
+
+class WireError(Exception):
+    """A frame of which nothing can be used. The text names what was wrong."""
+
+
+class WireFault(Enum):
+    """Why a part of a frame was dropped. The value is the counter's name.
+
+    Everything beyond a list's bound counts as one fault.
+    """
+
+    UNKNOWN_MESSAGE = "unknown-message"
+    """A control message of a kind that this version doesn't know, or of none."""
+    UNKNOWN_ENUM = "unknown-enum"
+    BAD_PEER_ID = "bad-peer-id"
+    BAD_MESSAGE_ID = "bad-message-id"
+    BAD_TOPIC = "bad-topic"
+    BAD_PROOF = "bad-proof"
+    RECORD_TOO_LARGE = "record-too-large"
+    TTL_RANGE = "ttl-range"
+    HOPS_RANGE = "hops-range"
+    LINKS_RANGE = "links-range"
+    TOO_MANY_MESSAGES = "too-many-messages"
+    TOO_MANY_PEERS = "too-many-peers"
+    TOO_MANY_RECORDS = "too-many-records"
+    TOO_MANY_IDS = "too-many-ids"
+    TOO_MANY_TOPICS = "too-many-topics"
+    NO_PAYLOAD = "no-payload"
+    """A gossip header without a payload."""
+    SEVERAL_PAYLOADS = "several-payloads"
+    """A gossip header that could belong to any of several payloads."""
+    PAYLOAD_TOPIC = "payload-topic"
+    """A gossip header beside a payload of another topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What to send to one peer: messages of one topic, at most one of them a Gossip.
+
+    Peers are the bytes of libp2p peer ids, and a Gossip's payload is the `rpc_pb2.Message`.
+    `seq` is the next of the sequence ids that the receiving peer gets from us (1 to 2^64-1).
+    """
+
+    topic: str
+    seq: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A frame from a peer: `messages` in the sender's order, without the Gossip.
+
+    `hops` belongs to the RPC's one payload; None when there is no usable gossip header.
+    `records` are unverified pairs of a peer id and a signed peer record (envelope bytes).
+    """
+
+    topic: str
+    seq: int
+    messages: tuple[Message, ...]
+    hops: int | None
+    records: tuple[tuple[bytes, bytes], ...]
+    faults: tuple[WireFault, ...]

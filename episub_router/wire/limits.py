@@ -1,0 +1,71 @@
+"""What a frame may hold at most. Both ends apply the same limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize
+
+from episub_router.protocol.params import EpisubParams, param
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireLimits:
+    """Bounds on everything in a frame that a remote peer chooses.
+
+    They keep the work and the memory that one frame can cost within bounds. What the core
+    does with values inside them is the core's own policy (`EpisubParams`).
+    """
+
+    max_rpc_bytes: int = param(DefaultMaxMessageSize, "bytes", "py-libp2p: DefaultMaxMessageSize")
+    max_topic_bytes: int = param(1024, "bytes of UTF-8", "ours: pubsub itself has no bound")
+    max_message_id_bytes: int = param(
+        256, "bytes", "ours: from + seqno takes at most 50, custom id functions get room"
+    )
+    max_messages: int = param(64, "messages", "ours: a peer is sent a few messages at a time")
+    max_peers: int = param(64, "peers", "ours: four NODES answers of gossipsub's PX size, 16")
+    max_records: int = param(
+        32, "records", "ours: their signatures take 2 ms (Ed25519) to 20 ms (RSA-4096) to check"
+    )
+    max_record_bytes: int = param(
+        4096, "bytes", "ours: an RSA-4096 key, its signature and some 40 addresses"
+    )
+    max_proof_bytes: int = param(
+        2560, "bytes", "ours: an RSA-4096 key, its signature and the longest topic"
+    )
+    max_ids: int = param(
+        1000, "ids", "ours: ten times what the core sends; at most 10 ms of work per message"
+    )
+    max_topics: int = param(128, "topics", "ours: topics that one asker may know of")
+    max_ttl: int = param(16, "hops", "ours: over twice HyParView's longest walk, 6")
+    max_hops: int = param(64, "hops", "ours: as BroadcastParams.max_hops")
+    max_links: int = param(255, "links", "ours: far above any active view")
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            if getattr(self, spec.name) < 1:
+                raise ValueError(f"{spec.name} must be at least 1: {getattr(self, spec.name)}")
+
+
+DEFAULT_LIMITS = WireLimits()
+
+
+def check_params(params: EpisubParams, limits: WireLimits = DEFAULT_LIMITS) -> None:
+    """Make sure that a node with `params` sends nothing that other nodes would drop.
+
+    Raises ValueError that names the first parameter above its limit.
+    """
+    membership, broadcast = params.membership, params.broadcast
+    shuffled = membership.shuffle_active + membership.shuffle_passive
+    for name, value, limit in (
+        ("join_ttl", membership.join_ttl, limits.max_ttl),
+        ("shuffle_ttl", membership.shuffle_ttl, limits.max_ttl),
+        ("leave_ttl", membership.leave_ttl, limits.max_ttl),
+        ("nodes_size", membership.nodes_size, limits.max_peers),
+        ("shuffle_active + shuffle_passive", shuffled, limits.max_peers),
+        ("active_bound", membership.active_bound, min(limits.max_peers, limits.max_links)),
+        ("max_ids", broadcast.max_ids, limits.max_ids),
+        ("max_hops", broadcast.max_hops, limits.max_hops),
+    ):
+        if value > limit:
+            raise ValueError(f"{name} must be at most {limit}, the bound on the wire: {value}")

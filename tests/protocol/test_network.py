@@ -1,0 +1,251 @@
+"""Small seeded networks of the core: the properties that only many nodes together have."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.params import (
+    BroadcastParams,
+    EagerRepair,
+    EpisubParams,
+    MembershipParams,
+)
+from tests.protocol.network import Network
+
+# Three grow intervals at their longest: what joining leaves undone has been done by then.
+AT_REST = 120.0
+
+
+def joined(size: int, seed: int, params: EpisubParams | None = None) -> Network:
+    network = Network(size, params, seed)
+    network.join_all()
+    network.run(AT_REST)
+    return network
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 20, 60, 200])
+def test_overlay_at_rest(size: int, seed: int) -> None:
+    """E04, E06, E09, E12, E13, E17: joined through one contact, the overlay is connected,
+    symmetric and within its bounds, and everybody has the links that the size allows."""
+    network = joined(size, seed)
+    params = network.params.membership
+    assert network.components() == 1
+    assert network.one_sided() == []
+    for node in network.live:
+        membership = network.topics[node].membership
+        active, passive = set(membership.active), set(membership.passive)
+        assert min(params.random_links, size - 1) <= len(active) <= params.active_bound
+        assert len(passive) <= params.passive_size
+        assert node not in active | passive
+        assert not active & passive
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [2, 5, 20, 200])
+def test_every_message_is_delivered_exactly_once(size: int, seed: int) -> None:
+    """E30, E32: whoever publishes, every live node delivers once."""
+    network = joined(size, seed)
+    rng = Random(seed)
+    for id in range(10):
+        network.publish(rng.choice(network.live), id)
+        network.run(0.3)
+    network.run(10)
+    assert [network.missed(id) for id in range(10)] == [set()] * 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
+    """E31: RMR of the first message is d-2, as a flood's; then next to nothing.
+
+    A flood sends over every link but the one that a node received from: n·d - (n-1) copies
+    for n·d/2 links of degree d, so m/(n-1) - 1 is about d - 2.
+    """
+    network = joined(200, seed)
+    degree = sum(len(network.neighbors(node)) for node in network.live) / 200
+    for id in range(5):
+        network.publish(0, id)
+        network.run(3)
+    assert network.rmr(0) == pytest.approx(degree - 2, rel=0.03)
+    assert [network.rmr(id) for id in range(2, 5)] == pytest.approx([0, 0, 0], abs=0.01)
+    tree_links = sum(
+        network.topics[node].broadcast.tree.is_eager(peer)
+        for node in network.live
+        for peer in network.neighbors(node)
+    )
+    # A link that has just come is eager until its first duplicate.
+    assert 2 * 199 <= tree_links <= 2 * 199 * 1.02
+
+
+@pytest.mark.parametrize("repair", list(EagerRepair))
+@pytest.mark.parametrize("seed", range(3))
+def test_tree_is_repaired_after_a_crash(seed: int, repair: EagerRepair) -> None:
+    """E15, E17, E34-E37, E40: 30 % of the nodes crash while a message is under way; both
+    ways of repair get it to all who live, and the tree is lean again soon after."""
+    network = joined(100, seed, EpisubParams(broadcast=BroadcastParams(repair=repair)))
+    for id in range(5):
+        network.publish(0, id)
+        network.run(2)
+    victims = Random(seed).sample([node for node in network.live if node != 0], 30)
+    network.publish(0, "during")
+    network.run(0.03)
+    network.kill(victims)
+    network.run(15)
+    network.publish(0, "after")
+    network.run(15)
+    assert network.missed("during") == set()
+    assert network.missed("after") == set()
+    network.run(AT_REST)
+    for id in "xyz":
+        network.publish(0, id)
+        network.run(5)
+    assert [network.missed(id) for id in "xyz"] == [set()] * 3
+    assert network.rmr("z") < 0.02
+    assert network.components() == 1
+    assert network.one_sided() == []
+
+
+def test_silently_lost_messages_are_pulled() -> None:
+    """E34, E35: where every fifth message of any kind is lost, announcements bring the rest."""
+    network = joined(50, 4)
+    rng = Random(4)
+    network.cut = lambda a, b: rng.random() < 0.2
+    for id in range(20):
+        network.publish(0, id)
+        network.run(1)
+    network.run(20)
+    assert [network.missed(id) for id in range(20)] == [set()] * 20
+    assert network.sent["Graft"] > 0
+
+
+def test_nobody_waits_after_a_message_is_done() -> None:
+    """E33, E34: broadcast has no timer left when a message has been everywhere."""
+    network = joined(50, 1)
+    for id in range(5):
+        network.publish(id, id)
+        network.run(5)
+    for node in network.live:
+        broadcast = network.topics[node].broadcast
+        assert broadcast.next_deadline() == float("inf")
+        assert broadcast.missing == broadcast.arriving == 0
+
+
+def test_undiallable_nodes_take_part() -> None:
+    """E05, E08: nodes that can only dial get their links all the same."""
+    network = Network(40, seed=2)
+    network.unreachable = set(range(20, 40))
+    network.join_all()
+    network.run(AT_REST)
+    assert network.components() == 1
+    network.publish(30, "m")
+    network.run(10)
+    assert network.missed("m") == set()
+    assert network.drops[DropReason.UNREACHABLE] > 0
+
+
+@pytest.mark.parametrize("proof", [b"", b"signed"])
+def test_leaving_is_noticed_at_once(proof: bytes) -> None:
+    """E14: after DISCONNECT, or LEAVE, nobody keeps a link to the one who left; after a
+    LEAVE its neighbours' neighbours have forgotten it too."""
+    network = joined(40, 3)
+    neighbors = network.neighbors(7)
+    network.leave(7, proof)
+    network.run(1)
+    assert all(7 not in network.neighbors(node) for node in network.live)
+    assert network.neighbors(7) == set()
+    knowing = {n for n in network.live if 7 in network.topics[n].membership.passive}
+    assert not knowing & neighbors
+    if proof:
+        assert knowing == set()
+    network.topics.pop(7)
+    network.publish(0, "m")
+    network.run(5)
+    assert network.missed("m") == set()
+
+
+def test_who_leaves_can_come_back() -> None:
+    network = joined(20, 5)
+    network.leave(7)
+    network.run(5)
+    network.join(7, 0)
+    network.run(30)
+    assert network.neighbors(7)
+    network.publish(0, "m")
+    network.run(5)
+    assert network.missed("m") == set()
+
+
+def test_half_open_links_end() -> None:
+    """E12, E15: a node whose messages no longer leave loses its links on both ends."""
+    network = joined(20, 6)
+    network.cut = lambda a, b: a == 3
+    network.run(4 * network.params.membership.link_check_interval)
+    assert all(3 not in network.neighbors(node) for node in network.live if node != 3)
+    network.cut = lambda a, b: False
+    network.run(4 * network.params.membership.link_check_interval)
+    assert network.neighbors(3)
+    assert network.one_sided() == []
+
+
+def test_a_peer_that_was_away_is_told_of_recent_messages() -> None:
+    """E39: a message published while nobody was connected reaches the first to come."""
+    network = Network(2)
+    network.join(0)
+    network.publish(0, "early")
+    network.join(1, 0)
+    network.run(5)
+    assert network.missed("early") == set()
+
+
+def test_hyparview_parameters() -> None:
+    """E01: without near links, sizes follow HyParView's formula, and the overlay stands."""
+    params = MembershipParams.for_size(10_000, near=0)
+    assert (params.active_size, params.passive_size) == (5, 30)
+    network = joined(100, 1, EpisubParams(membership=params))
+    assert network.components() == 1
+    assert network.one_sided() == []
+
+
+def test_memory_is_bounded_after_many_messages() -> None:
+    """E41: after 10^5 messages a node holds what its bounds allow, and nothing else grows."""
+    bounds = BroadcastParams(cache_messages=500, cache_bytes=20_000, seen_messages=2_000)
+    network = joined(3, 1, EpisubParams(broadcast=bounds))
+    for id in range(100_000):
+        network.feed(0, ev.Publish(id, None, 100))
+        network.run(0.01)
+        network.delivered.clear()
+        network.copies.clear()
+    network.run(5)
+    for node in network.live:
+        store = network.topics[node].broadcast.store
+        assert len(store) == 2_000
+        assert store.cached_messages == 200
+        assert store.cached_bytes == 20_000
+        assert network.topics[node].broadcast.missing == 0
+
+
+def test_same_seed_same_run() -> None:
+    """Determinism: two runs of one seed send the same messages in the same order."""
+
+    def trace(seed: int) -> list[str]:
+        network = Network(30, seed=seed)
+        lines: list[str] = []
+        act = network._act
+
+        def recording(node: int, effects: list) -> None:  # type: ignore[type-arg]
+            lines.extend(f"{network.now} {node} {effect}" for effect in effects)
+            act(node, effects)
+
+        network._act = recording  # type: ignore[method-assign]
+        network.join_all()
+        network.run(30)
+        network.publish(0, "m")
+        network.run(5)
+        return lines
+
+    assert trace(1) == trace(1)
+    assert trace(1) != trace(2)

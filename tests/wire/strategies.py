@@ -1,0 +1,95 @@
+"""Hypothesis strategies for frames, and helpers to build RPCs by hand."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from libp2p.pubsub.pb import rpc_pb2
+
+from episub_router.pb import episub_pb2 as pb
+from episub_router.protocol import messages as m
+from episub_router.wire import Frame, WireLimits
+
+LIMITS = WireLimits()
+
+
+def peer_id(number: int) -> bytes:
+    """A well-formed peer id: an identity multihash for even numbers, SHA2-256 for odd ones."""
+    if number % 2:
+        return b"\x12\x20" + number.to_bytes(32)
+    return b"\x00\x24\x08\x01\x12\x20" + number.to_bytes(32)
+
+
+def record_of(peer: bytes) -> bytes | None:
+    """A stand-in for a signed record; some peers have none."""
+    return b"record of " + peer if peer[-1] % 3 else None
+
+
+def payload(topic: str, data: bytes = b"data") -> rpc_pb2.Message:
+    return rpc_pb2.Message(
+        from_id=peer_id(2), seqno=b"\x00" * 8, data=data, topicIDs=[topic], signature=b"s" * 64
+    )
+
+
+def rpc_with(frame: pb.EpisubFrame | bytes, *payloads: rpc_pb2.Message) -> rpc_pb2.RPC:
+    """The RPC around a frame, as it comes out of the receiver's parser."""
+    rpc = rpc_pb2.RPC(publish=payloads)
+    rpc.control.SetInParent()
+    body = frame if isinstance(frame, bytes) else frame.SerializeToString()
+    return rpc_pb2.RPC.FromString(rpc.SerializeToString() + field(body))
+
+
+def field(body: bytes) -> bytes:
+    """`body` as the RPC's Episub field."""
+    return varint(pb.EpisubRpc.EPISUB_FIELD_NUMBER << 3 | 2) + varint(len(body)) + body
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+peer_ids = st.integers(0, 2**64).map(peer_id)
+peer_tuples = st.lists(peer_ids, max_size=12).map(tuple)
+message_ids = st.binary(min_size=1, max_size=60)
+topics = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+ttls = st.integers(0, LIMITS.max_ttl)
+hops = st.integers(1, LIMITS.max_hops)
+
+control_messages = st.one_of(
+    st.just(m.GetNodes()),
+    st.builds(m.Nodes, peer_tuples, ttls),
+    st.just(m.GetTopics()),
+    st.builds(m.Topics, st.lists(topics, max_size=5).map(tuple)),
+    st.builds(m.Join, peer_ids, ttls),
+    st.builds(m.ForwardJoin, peer_ids, ttls),
+    st.integers(0, LIMITS.max_links).flatmap(
+        lambda links: st.builds(
+            m.Neighbor,
+            st.sampled_from(m.NeighborRole),
+            st.just(links),
+            st.sampled_from(m.LinkKind),
+            peer_tuples,
+            st.integers(0, links),
+        )
+    ),
+    st.builds(m.Disconnect, st.booleans()),
+    st.builds(m.Leave, peer_ids, ttls, st.binary(min_size=1, max_size=200)),
+    st.builds(m.Shuffle, peer_ids, peer_tuples, ttls),
+    st.builds(m.ShuffleReply, peer_tuples),
+    st.builds(m.IHave, st.lists(st.builds(m.MessageSummary, message_ids, hops)).map(tuple)),
+    st.just(m.Prune()),
+    st.builds(m.Graft, st.lists(message_ids).map(tuple)),
+)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> Frame:
+    topic = draw(topics)
+    messages: list[m.Message] = draw(st.lists(control_messages, max_size=6))
+    if draw(st.booleans()):
+        gossip = m.Gossip(draw(message_ids), draw(hops), payload(topic, draw(st.binary())))
+        messages.insert(draw(st.integers(0, len(messages))), gossip)
+    return Frame(topic, draw(st.integers(1, 2**64 - 1)), tuple(messages))

@@ -1,0 +1,176 @@
+"""The address book holds verified records only, and not too many."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.keys import KeyPair
+from libp2p.crypto.rsa import create_new_key_pair as create_rsa_key_pair
+from libp2p.crypto.secp256k1 import create_new_key_pair as create_secp256k1_key_pair
+from libp2p.peer.envelope import Envelope, make_unsigned, seal_record
+from libp2p.peer.id import ID
+from libp2p.peer.pb import peer_record_pb2
+from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, PeerRecord
+from multiaddr import Multiaddr
+
+from episub_router.net import address_book
+from episub_router.net.address_book import AddressBook, RecordFault
+from episub_router.net.limits import NetLimits
+
+ADDRESS = Multiaddr("/ip4/10.0.0.1/tcp/4001")
+ALICE = create_new_key_pair(b"a" * 32)
+BOB = create_new_key_pair(b"b" * 32)
+
+
+def id_of(keys: KeyPair) -> bytes:
+    return ID.from_pubkey(keys.public_key).to_bytes()
+
+
+def sealed(
+    keys: KeyPair, *addresses: Multiaddr, seq: int = 1, about: KeyPair | None = None
+) -> bytes:
+    peer = ID(id_of(about or keys))
+    return seal_record(PeerRecord(peer, list(addresses), seq), keys.private_key).marshal_envelope()
+
+
+@pytest.mark.parametrize(
+    "keys", [ALICE, create_secp256k1_key_pair(b"s" * 32), create_rsa_key_pair(2048)]
+)
+def test_a_good_record_is_kept(keys: KeyPair) -> None:
+    book = AddressBook()
+    envelope = sealed(keys, ADDRESS)
+    assert book.learn(id_of(keys), envelope)
+    assert book.record(id_of(keys)) == envelope
+    assert book.addresses(id_of(keys)) == (ADDRESS,)
+    assert not book.refused
+
+
+def test_an_unknown_peer_has_nothing() -> None:
+    book = AddressBook()
+    assert book.record(b"nobody") is None
+    assert book.addresses(b"nobody") == ()
+
+
+def test_a_known_record_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    book = AddressBook()
+    envelope = sealed(ALICE, ADDRESS)
+    assert book.learn(id_of(ALICE), envelope)
+    monkeypatch.setattr(address_book, "consume_envelope", None)
+    assert book.learn(id_of(ALICE), envelope)
+    assert not book.refused
+
+
+def test_a_newer_record_replaces_an_older_one_and_not_the_other_way_round() -> None:
+    book = AddressBook()
+    old, new = sealed(ALICE, ADDRESS, seq=1), sealed(ALICE, ADDRESS, ADDRESS, seq=2)
+    same_seq = sealed(ALICE, Multiaddr("/ip4/10.0.0.2/tcp/1"), seq=2)
+    assert book.learn(id_of(ALICE), old)
+    assert book.learn(id_of(ALICE), new)
+    assert not book.learn(id_of(ALICE), old)
+    assert not book.learn(id_of(ALICE), same_seq)
+    assert book.record(id_of(ALICE)) == new
+    assert book.refused == {RecordFault.STALE: 2}
+
+
+def test_a_record_of_another_peer_is_refused() -> None:
+    book = AddressBook()
+    assert not book.learn(id_of(BOB), sealed(ALICE, ADDRESS))
+    assert book.refused == {RecordFault.WRONG_PEER: 1}
+
+
+def test_a_record_signed_by_another_peer_is_refused() -> None:
+    """libp2p verifies the signature, and leaves open whose key it is."""
+    book = AddressBook()
+    assert not book.learn(id_of(BOB), sealed(ALICE, ADDRESS, about=BOB))
+    assert book.refused == {RecordFault.WRONG_PEER: 1}
+
+
+def test_a_signature_from_another_domain_is_refused() -> None:
+    payload = PeerRecord(ID(id_of(ALICE)), [ADDRESS], 1).marshal_record()
+    unsigned = make_unsigned("another domain", PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, payload)
+    envelope = Envelope(
+        ALICE.public_key,
+        PEER_RECORD_ENVELOPE_PAYLOAD_TYPE,
+        payload,
+        ALICE.private_key.sign(unsigned),
+    )
+    book = AddressBook()
+    assert not book.learn(id_of(ALICE), envelope.marshal_envelope())
+    assert book.refused == {RecordFault.MALFORMED: 1}
+
+
+def test_one_changed_byte_anywhere_is_refused() -> None:
+    book = AddressBook()
+    envelope = sealed(ALICE, ADDRESS)
+    for at in range(len(envelope)):
+        changed = bytearray(envelope)
+        changed[at] ^= 0x01
+        assert not book.learn(id_of(ALICE), bytes(changed))
+    assert len(book) == 0
+    assert sum(book.refused.values()) == len(envelope)
+
+
+def test_a_record_needs_addresses_but_not_too_many() -> None:
+    book = AddressBook(NetLimits(max_addresses=2))
+    assert not book.learn(id_of(ALICE), sealed(ALICE))
+    assert not book.learn(id_of(ALICE), sealed(ALICE, *[ADDRESS] * 3))
+    assert book.learn(id_of(ALICE), sealed(ALICE, *[ADDRESS] * 2))
+    assert book.refused == {RecordFault.NO_ADDRESSES: 1, RecordFault.TOO_MANY_ADDRESSES: 1}
+
+
+def test_unreadable_addresses_are_left_out() -> None:
+    """Multiaddr takes any bytes and raises when they are looked into."""
+    unreadable = [Multiaddr(b"\x99\x99"), Multiaddr(b"\x36\x02\xff\xfe"), Multiaddr(b"")]
+    book = AddressBook()
+    assert not book.learn(id_of(ALICE), sealed(ALICE, *unreadable))
+    assert book.learn(id_of(BOB), sealed(BOB, unreadable[0], ADDRESS, unreadable[1]))
+    assert book.addresses(id_of(BOB)) == (ADDRESS,)
+    assert book.refused == {RecordFault.NO_ADDRESSES: 1}
+
+
+def test_a_record_larger_than_the_wire_allows_is_refused() -> None:
+    book = AddressBook()
+    long = Multiaddr("/dns4/" + ".".join(["x" * 60] * 4) + "/tcp/1")
+    assert not book.learn(id_of(ALICE), sealed(ALICE, *[long] * 20))
+    assert book.refused == {RecordFault.TOO_LARGE: 1}
+
+
+def test_the_least_recently_used_peers_are_forgotten() -> None:
+    book = AddressBook(NetLimits(book_peers=3))
+    pairs = [create_new_key_pair(bytes([n]) * 32) for n in range(1, 6)]
+    for keys in pairs[:3]:
+        assert book.learn(id_of(keys), sealed(keys, ADDRESS))
+    assert book.record(id_of(pairs[0])) is not None
+    for keys in pairs[3:]:
+        assert book.learn(id_of(keys), sealed(keys, ADDRESS))
+    assert len(book) == 3
+    assert [book.addresses(id_of(keys)) != () for keys in pairs] == [True, False, False, True, True]
+
+
+@given(st.binary(max_size=300), st.binary(max_size=50))
+def test_any_bytes_are_refused(envelope: bytes, peer: bytes) -> None:
+    book = AddressBook()
+    assert not book.learn(peer, envelope)
+    assert sum(book.refused.values()) == 1
+
+
+@given(st.binary(max_size=100), st.binary(max_size=100), st.binary(max_size=70))
+def test_any_bytes_in_a_well_formed_envelope_are_refused(
+    key: bytes, address: bytes, signature: bytes
+) -> None:
+    record = peer_record_pb2.PeerRecord(peer_id=id_of(ALICE), seq=1)
+    record.addresses.add(multiaddr=address)
+    book = AddressBook()
+    for key_type in range(5):
+        envelope = address_book.envelope_pb2.Envelope(
+            payload_type=PEER_RECORD_ENVELOPE_PAYLOAD_TYPE,
+            payload=record.SerializeToString(),
+            signature=signature,
+        )
+        envelope.public_key.MergeFromString(
+            bytes([0x08, key_type, 0x12, len(key)]) + key,
+        )
+        assert not book.learn(id_of(ALICE), envelope.SerializeToString())
+    assert book.refused == {RecordFault.MALFORMED: 5}

@@ -1,0 +1,308 @@
+"""Whatever is wrong inside a frame is dropped and named; the rest of the frame is used."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from libp2p.pubsub.pb import rpc_pb2
+
+from episub_router.pb import episub_pb2 as pb
+from episub_router.protocol import messages as m
+from episub_router.wire import Decoded, WireError, WireFault, WireLimits, decode_frame
+from tests.wire.strategies import field, payload, peer_id, rpc_with, varint
+
+P1, P2, P3 = peer_id(1), peer_id(2), peer_id(3)
+BEFORE, AFTER = m.Prune(), m.Graft((b"id",))
+
+
+def info(peer: bytes, record: bytes | None = None) -> pb.PeerInfo:
+    return pb.PeerInfo(peerID=peer, signedPeerRecord=record)
+
+
+def infos(*peers: bytes) -> list[pb.PeerInfo]:
+    return [info(peer) for peer in peers]
+
+
+def line(id: bytes, hops: int = 1) -> pb.MessageSummary:
+    return pb.MessageSummary(id=id, hops=hops)
+
+
+def decode(*controls: pb.Control | bytes, limits: WireLimits | None = None) -> Decoded:
+    """Decodes a frame with `controls` between two good messages."""
+    before, after = pb.Control(prune=pb.Prune()), pb.Control(graft=pb.Graft(ids=[b"id"]))
+    body = pb.EpisubFrame(topic="t", seq=1).SerializeToString()
+    for control in (before, *controls, after):
+        raw = control if isinstance(control, bytes) else control.SerializeToString()
+        body += b"\x22" + varint(len(raw)) + raw
+    result = decode_frame(rpc_with(body), limits or WireLimits())
+    assert result is not None
+    return result
+
+
+F = WireFault
+BAD_MESSAGES = [
+    pytest.param(pb.Control(), F.UNKNOWN_MESSAGE, id="no message"),
+    pytest.param(b"\xfa\x01\x00", F.UNKNOWN_MESSAGE, id="a message of a later version"),
+    pytest.param(pb.Control(join=pb.Join()), F.BAD_PEER_ID, id="join without a peer"),
+    pytest.param(pb.Control(join=pb.Join(peer=info(P1), ttl=17)), F.TTL_RANGE, id="join ttl"),
+    pytest.param(
+        pb.Control(forward_join=pb.ForwardJoin(peer=info(P1), ttl=2**32 - 1)),
+        F.TTL_RANGE,
+        id="forward join ttl",
+    ),
+    pytest.param(pb.Control(nodes=pb.Nodes(ttl=17)), F.TTL_RANGE, id="nodes ttl"),
+    pytest.param(
+        pb.Control(shuffle=pb.Shuffle(peer=info(P1), ttl=17)), F.TTL_RANGE, id="shuffle ttl"
+    ),
+    pytest.param(
+        pb.Control(shuffle=pb.Shuffle(peer=info(b"\x00"), peers=infos(P1))),
+        F.BAD_PEER_ID,
+        id="shuffle origin",
+    ),
+    pytest.param(
+        pb.Control(neighbor=pb.Neighbor(kind=pb.Neighbor.NEAR)), F.UNKNOWN_ENUM, id="no role"
+    ),
+    pytest.param(
+        pb.Control(neighbor=pb.Neighbor(role=pb.Neighbor.QUERY)), F.UNKNOWN_ENUM, id="no kind"
+    ),
+    pytest.param(b"\x3a\x04\x08\x04\x18\x00", F.UNKNOWN_ENUM, id="a role of a later version"),
+    pytest.param(b"\x3a\x04\x08\x00\x18\x02", F.UNKNOWN_ENUM, id="a kind of a later version"),
+    pytest.param(
+        pb.Control(neighbor=pb.Neighbor(role=pb.Neighbor.LIST, kind=pb.Neighbor.NEAR, links=256)),
+        F.LINKS_RANGE,
+        id="links",
+    ),
+    pytest.param(
+        pb.Control(
+            neighbor=pb.Neighbor(
+                role=pb.Neighbor.LIST, kind=pb.Neighbor.NEAR, links=3, random_links=4
+            )
+        ),
+        F.LINKS_RANGE,
+        id="more random links than links",
+    ),
+    pytest.param(
+        pb.Control(leave=pb.Leave(source=b"\x12\x20", ttl=1, proof=b"p")),
+        F.BAD_PEER_ID,
+        id="leave source",
+    ),
+    pytest.param(
+        pb.Control(leave=pb.Leave(source=P1, ttl=17, proof=b"p")), F.TTL_RANGE, id="leave ttl"
+    ),
+    pytest.param(
+        pb.Control(leave=pb.Leave(source=P1, ttl=1)), F.BAD_PROOF, id="leave without proof"
+    ),
+    pytest.param(
+        pb.Control(leave=pb.Leave(source=P1, ttl=1, proof=b"p" * 2561)),
+        F.BAD_PROOF,
+        id="leave with a huge proof",
+    ),
+]
+
+
+@pytest.mark.parametrize(("control", "fault"), BAD_MESSAGES)
+def test_a_bad_message_is_dropped_alone(control: pb.Control | bytes, fault: WireFault) -> None:
+    result = decode(control)
+    assert result.messages == (BEFORE, AFTER)
+    assert result.faults == (fault,)
+
+
+PARTLY_BAD = [
+    pytest.param(
+        pb.Control(shuffle_reply=pb.ShuffleReply(peers=infos(P1, b"", P2, b"\x12\x20", P3))),
+        m.ShuffleReply((P1, P2, P3)),
+        {F.BAD_PEER_ID: 2},
+        id="peers",
+    ),
+    pytest.param(
+        pb.Control(nodes=pb.Nodes(peers=infos(*map(peer_id, range(70))))),
+        m.Nodes(tuple(map(peer_id, range(64))), 0),
+        {F.TOO_MANY_PEERS: 1},
+        id="too many peers",
+    ),
+    pytest.param(
+        pb.Control(ihave=pb.IHave(summary=[line(b"i"), line(b""), line(b"j", 0), line(b"k", 65)])),
+        m.IHave((m.MessageSummary(b"i", 1),)),
+        {F.BAD_MESSAGE_ID: 1, F.HOPS_RANGE: 2},
+        id="ihave",
+    ),
+    pytest.param(
+        pb.Control(ihave=pb.IHave(summary=[line(b"i")] * 1001)),
+        m.IHave((m.MessageSummary(b"i", 1),) * 1000),
+        {F.TOO_MANY_IDS: 1},
+        id="too many announced ids",
+    ),
+    pytest.param(
+        pb.Control(graft=pb.Graft(ids=[b"i"] * 5000)),
+        m.Graft((b"i",) * 1000),
+        {F.TOO_MANY_IDS: 1},
+        id="too many grafted ids",
+    ),
+    pytest.param(
+        b"\x22\x09\x0a\x01a\x0a\x02\xff\xfe\x0a\x00",
+        m.Topics(("a",)),
+        {F.BAD_TOPIC: 2},
+        id="topics that are no text or empty",
+    ),
+    pytest.param(
+        pb.Control(topics=pb.Topics(topics=["x" * 1025, "ü" * 512])),
+        m.Topics(("ü" * 512,)),
+        {F.BAD_TOPIC: 1},
+        id="topic too long",
+    ),
+    pytest.param(
+        pb.Control(topics=pb.Topics(topics=["x"] * 129)),
+        m.Topics(("x",) * 128),
+        {F.TOO_MANY_TOPICS: 1},
+        id="too many topics",
+    ),
+    pytest.param(
+        pb.Control(join=pb.Join(peer=info(P1, b"r" * 4097), ttl=1)),
+        m.Join(P1, 1),
+        {F.RECORD_TOO_LARGE: 1},
+        id="a huge record",
+    ),
+]
+
+
+@pytest.mark.parametrize(("control", "message", "faults"), PARTLY_BAD)
+def test_bad_entries_are_dropped_alone(
+    control: pb.Control | bytes, message: m.Message, faults: dict[WireFault, int]
+) -> None:
+    result = decode(control)
+    assert result.messages == (BEFORE, message, AFTER)
+    assert Counter(result.faults) == faults
+    assert result.records == ()
+
+
+def test_records_are_bounded_per_frame_and_their_peers_are_kept() -> None:
+    many = [info(peer_id(n), b"r") for n in range(20)]
+    result = decode(*[pb.Control(shuffle_reply=pb.ShuffleReply(peers=many))] * 3)
+    assert len(result.records) == 32
+    assert result.faults == (F.TOO_MANY_RECORDS,)
+    assert [len(reply.peers) for reply in result.messages[1:-1]] == [20, 20, 20]
+
+
+def test_messages_are_bounded_per_frame() -> None:
+    result = decode(*[pb.Control(get_nodes=pb.GetNodes())] * 100)
+    assert result.messages == (BEFORE, *[m.GetNodes()] * 63)
+    assert result.faults == (F.TOO_MANY_MESSAGES,)
+
+
+def test_limits_can_be_set() -> None:
+    control = pb.Control(graft=pb.Graft(ids=[b"a", b"b", b"c"]))
+    result = decode(control, limits=WireLimits(max_ids=2))
+    assert result.messages == (BEFORE, m.Graft((b"a", b"b")), AFTER)
+
+
+@pytest.mark.parametrize("length", range(16))
+def test_short_ids_do_no_harm(length: int) -> None:
+    """The first implementation of Episub cut ids to 16 bytes, and died of shorter ones."""
+    id = b"i" * length
+    result = decode(
+        pb.Control(ihave=pb.IHave(summary=[line(id), line(b"good")])),
+        pb.Control(graft=pb.Graft(ids=[id, b"good"])),
+    )
+    kept = (id, b"good") if id else (b"good",)
+    announced = m.IHave(tuple(m.MessageSummary(id, 1) for id in kept))
+    assert result.messages == (BEFORE, announced, m.Graft(kept), AFTER)
+    assert result.faults == (() if id else (F.BAD_MESSAGE_ID, F.BAD_MESSAGE_ID))
+
+
+def test_long_message_ids_are_dropped() -> None:
+    result = decode(pb.Control(graft=pb.Graft(ids=[b"i" * 256, b"i" * 257])))
+    assert result.messages[1] == m.Graft((b"i" * 256,))
+    assert result.faults == (F.BAD_MESSAGE_ID,)
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        b"",
+        b"\x00",
+        b"\x00\x00",
+        b"\x00\x2b" + b"k" * 43,
+        b"\x00\x24" + b"k" * 35,
+        b"\x12\x20" + b"k" * 31,
+        b"\x12\x20" + b"k" * 33,
+        b"\x12\x10" + b"k" * 16,
+        b"\x13\x40" + b"k" * 64,
+        b"\x11\x14" + b"k" * 20,
+        b"QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N",
+        b"\x00" * 10_000,
+    ],
+)
+def test_bytes_that_are_no_peer_id(peer: bytes) -> None:
+    result = decode(pb.Control(join=pb.Join(peer=info(peer))))
+    assert result.messages == (BEFORE, AFTER)
+    assert result.faults == (F.BAD_PEER_ID,)
+
+
+@pytest.mark.parametrize(
+    ("hops", "payloads", "expected", "fault"),
+    [
+        (1, [payload("t")], 1, None),
+        (64, [payload("t")], 64, None),
+        (0, [payload("t")], None, F.HOPS_RANGE),
+        (65, [payload("t")], None, F.HOPS_RANGE),
+        (None, [payload("t")], None, F.HOPS_RANGE),
+        (1, [], None, F.NO_PAYLOAD),
+        (1, [payload("t"), payload("t")], None, F.SEVERAL_PAYLOADS),
+        (1, [payload("u")], None, F.PAYLOAD_TOPIC),
+        (1, [rpc_pb2.Message(topicIDs=["t", "u"])], None, F.PAYLOAD_TOPIC),
+        (1, [rpc_pb2.Message()], None, F.PAYLOAD_TOPIC),
+        (1, [rpc_pb2.Message.FromString(b"\x22\x02\xff\xfe")], None, F.PAYLOAD_TOPIC),
+    ],
+)
+def test_gossip_headers(
+    hops: int | None,
+    payloads: list[rpc_pb2.Message],
+    expected: int | None,
+    fault: WireFault | None,
+) -> None:
+    frame = pb.EpisubFrame(
+        topic="t", seq=1, gossip=pb.Gossip(hops=hops), control=[pb.Control(prune=pb.Prune())]
+    )
+    result = decode_frame(rpc_with(frame, *payloads))
+    assert result is not None
+    assert (result.hops, result.messages) == (expected, (m.Prune(),))
+    assert result.faults == ((fault,) if fault else ())
+
+
+def test_a_payload_without_a_header_has_no_hops() -> None:
+    result = decode_frame(rpc_with(pb.EpisubFrame(topic="t", seq=1), payload("t")))
+    assert result == Decoded("t", 1, (), None, (), ())
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        (b"", "topic must be 1 to 1024 bytes of UTF-8"),
+        (pb.EpisubFrame(seq=1), "topic"),
+        (pb.EpisubFrame(topic="", seq=1), "topic"),
+        (pb.EpisubFrame(topic="x" * 1025, seq=1), "topic"),
+        (b"\x0a\x02\xff\xfe\x10\x01", "topic"),
+        (pb.EpisubFrame(topic="t"), "sequence id"),
+        (pb.EpisubFrame(topic="t", seq=0), "sequence id"),
+        (b"\x0a", "can't be parsed"),
+        (b"\x0a\x01t\x10\x01\x22\x05\x2a", "can't be parsed"),
+    ],
+)
+def test_frames_of_which_nothing_can_be_used(frame: pb.EpisubFrame | bytes, text: str) -> None:
+    with pytest.raises(WireError, match=text):
+        decode_frame(rpc_with(frame))
+
+
+def test_a_field_of_another_wire_type_is_no_frame() -> None:
+    raw = varint(pb.EpisubRpc.EPISUB_FIELD_NUMBER << 3) + b"\x05"
+    assert decode_frame(rpc_pb2.RPC.FromString(raw)) is None
+
+
+def test_a_field_given_twice_is_merged_as_protobuf_does() -> None:
+    first = pb.EpisubFrame(topic="t", control=[pb.Control(prune=pb.Prune())])
+    second = pb.EpisubFrame(seq=2, control=[pb.Control(get_nodes=pb.GetNodes())])
+    raw = field(first.SerializeToString()) + field(second.SerializeToString())
+    result = decode_frame(rpc_pb2.RPC.FromString(raw))
+    assert result is not None
+    assert (result.seq, result.messages) == (2, (m.Prune(), m.GetNodes()))

@@ -1,0 +1,113 @@
+"""docs/wire.md says what the schema, the limits and the codec say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+
+from episub_router.net.leave_proof import sign_leave, verify_leave
+from episub_router.net.limits import NetLimits
+from episub_router.pb import episub_pb2 as pb
+from episub_router.protocol import messages as m
+from episub_router.wire import Decoded, Frame, WireLimits, decode_frame, encode_frame
+
+TEXT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
+VECTORS = [
+    bytes.fromhex(block.replace("\n", ""))
+    for block in re.findall(r"^```text\n([0-9a-f\n]+)```$", TEXT, re.MULTILINE)
+]
+ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\w+(?: \w+)?) \|", re.MULTILINE)
+BUT_THE_CONTAINER = [
+    descriptor
+    for descriptor in pb.DESCRIPTOR.message_types_by_name.values()
+    if descriptor.name != "EpisubRpc"
+]
+
+
+def section(name: str) -> str:
+    found = re.search(rf"^### `{name}`\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/wire.md has no section about {name}"
+    return found[1]
+
+
+def type_of(field: FieldDescriptor) -> str:
+    names = {
+        FieldDescriptor.TYPE_BYTES: "bytes",
+        FieldDescriptor.TYPE_STRING: "string",
+        FieldDescriptor.TYPE_UINT32: "uint32",
+        FieldDescriptor.TYPE_UINT64: "uint64",
+        FieldDescriptor.TYPE_BOOL: "bool",
+    }
+    referred = field.message_type or field.enum_type
+    name = referred.name if referred else names[field.type]
+    return f"repeated {name}" if field.is_repeated else name
+
+
+@pytest.mark.parametrize("message", BUT_THE_CONTAINER, ids=lambda message: message.name)
+def test_each_message_is_described(message: Descriptor) -> None:
+    fields_alone, *_enums = section(message.name).split("| value |")
+    described = {(int(number), name, kind) for number, name, kind in ROW.findall(fields_alone)}
+    assert described == {(field.number, field.name, type_of(field)) for field in message.fields}
+
+
+def test_the_field_number_is_described() -> None:
+    number = pb.EpisubRpc.EPISUB_FIELD_NUMBER
+    assert f"| {number} | episub | EpisubFrame |" in TEXT
+    tag = pb.EpisubRpc(episub=pb.EpisubFrame()).SerializeToString()[:4]
+    assert f"`{tag.hex(' ')}`" in TEXT
+
+
+@pytest.mark.parametrize("enum", [pb.Neighbor.Role, pb.Neighbor.Kind])
+def test_enums_are_described(enum: EnumTypeWrapper) -> None:
+    for name, value in enum.items():
+        assert f"| {value} | {name} |" in section("Neighbor")
+
+
+def test_limits_are_described() -> None:
+    limits = WireLimits()
+    for spec in fields(limits):
+        assert f"| {spec.name} | {getattr(limits, spec.name):,} |" in TEXT
+    assert f"the\n{NetLimits().sequence_window} ids ending there" in TEXT
+    assert f"1 to {NetLimits().max_addresses} addresses" in TEXT
+
+
+CONTROL = (
+    m.IHave((m.MessageSummary(b"\x01\x02", 2),)),
+    m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM, (), 2),
+    m.Prune(),
+)
+
+
+def test_vectors_of_frames() -> None:
+    control, gossip, _, _ = VECTORS
+    payload = rpc_pb2.Message(data=b"hi", topicIDs=["blocks"])
+
+    assert decode_frame(rpc_pb2.RPC.FromString(control)) == Decoded(
+        "blocks", 2**60, CONTROL, None, (), ()
+    )
+    rpc = rpc_pb2.RPC.FromString(gossip)
+    assert decode_frame(rpc) == Decoded("blocks", 2**60, (), 1, (), ())
+    assert list(rpc.publish) == [payload]
+
+    def encoded(*messages: m.Message) -> bytes:
+        frame = Frame("blocks", 2**60, messages)
+        return encode_frame(frame, lambda _: None).SerializeToString()
+
+    assert encoded(*CONTROL) == control
+    assert encoded(m.Gossip(b"", 1, payload)) == gossip
+
+
+def test_vectors_of_a_leave() -> None:
+    _, _, proof, peer_id = VECTORS
+    keys = create_new_key_pair(b"\x61" * 32)
+    assert ID.from_pubkey(keys.public_key).to_bytes() == peer_id
+    assert sign_leave(keys.private_key, "blocks", 2**60) == proof
+    assert verify_leave(peer_id, "blocks", proof)

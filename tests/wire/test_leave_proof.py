@@ -1,0 +1,116 @@
+"""Nobody can make others forget a peer but that peer itself (E14)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.keys import KeyPair
+from libp2p.crypto.rsa import create_new_key_pair as create_rsa_key_pair
+from libp2p.crypto.secp256k1 import create_new_key_pair as create_secp256k1_key_pair
+from libp2p.peer.envelope import Envelope, make_unsigned, seal_record
+from libp2p.peer.id import ID
+from libp2p.peer.peer_record import PeerRecord
+from multiaddr import Multiaddr
+
+from episub_router.net.leave_proof import leave_seq, sign_leave, verify_leave
+from episub_router.pb import episub_pb2 as pb
+from episub_router.wire import WireLimits
+
+ALICE = create_new_key_pair(b"a" * 32)
+BOB = create_new_key_pair(b"b" * 32)
+RSA = create_rsa_key_pair(2048)
+SEQ = 1_790_000_000_000_000_000
+
+
+def id_of(keys: KeyPair) -> bytes:
+    return ID.from_pubkey(keys.public_key).to_bytes()
+
+
+def envelope_of(
+    keys: KeyPair,
+    payload: bytes,
+    domain: str = "episub-leave",
+    payload_type: bytes = b"/episub/leave",
+) -> bytes:
+    signature = keys.private_key.sign(make_unsigned(domain, payload_type, payload))
+    return Envelope(keys.public_key, payload_type, payload, signature).marshal_envelope()
+
+
+@pytest.mark.parametrize("keys", [ALICE, create_secp256k1_key_pair(b"s" * 32), RSA])
+def test_a_proof_holds_for_its_source_and_topic_alone(keys: KeyPair) -> None:
+    proof = sign_leave(keys.private_key, "blocks", SEQ)
+    assert verify_leave(id_of(keys), "blocks", proof)
+    assert not verify_leave(id_of(keys), "block", proof)
+    assert not verify_leave(id_of(keys), "", proof)
+    assert not verify_leave(id_of(BOB), "blocks", proof)
+    assert leave_seq(proof) == SEQ
+
+
+def test_the_longest_topic_and_the_largest_key_fit_the_wire() -> None:
+    topic = "x" * WireLimits().max_topic_bytes
+    # RSA-4096 has 256 bytes more than RSA-2048 in key and signature each, and longer prefixes.
+    largest = len(sign_leave(RSA.private_key, topic, SEQ)) + 512 + 8
+    assert largest <= WireLimits().max_proof_bytes
+
+
+def test_two_leaves_can_be_told_apart() -> None:
+    first, second = (sign_leave(ALICE.private_key, "t", SEQ + n) for n in (0, 1))
+    assert leave_seq(first) != leave_seq(second)
+
+
+def test_one_changed_bit_anywhere_is_refused() -> None:
+    proof = sign_leave(ALICE.private_key, "t", SEQ)
+    for bit in range(8 * len(proof)):
+        changed = bytearray(proof)
+        changed[bit // 8] ^= 1 << bit % 8
+        assert not verify_leave(id_of(ALICE), "t", bytes(changed))
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        b"",
+        envelope_of(ALICE, pb.LeaveRecord(topic="t").SerializeToString()),
+        envelope_of(ALICE, pb.LeaveRecord(seq=SEQ).SerializeToString()),
+        envelope_of(ALICE, b"\x0a\x02\xff\xfe\x10\x01"),
+        envelope_of(ALICE, b"garbage"),
+        envelope_of(ALICE, pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString(), domain="x"),
+        envelope_of(
+            ALICE, pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString(), payload_type=b"x"
+        ),
+        seal_record(
+            PeerRecord(ID(id_of(ALICE)), [Multiaddr("/ip4/10.0.0.1/tcp/1")], SEQ),
+            ALICE.private_key,
+        ).marshal_envelope(),
+    ],
+    ids=[
+        "empty",
+        "no seq",
+        "no topic",
+        "topic is no text",
+        "no record",
+        "another domain",
+        "another payload type",
+        "a peer record",
+    ],
+)
+def test_other_things_that_the_source_signed_are_refused(proof: bytes) -> None:
+    assert not verify_leave(id_of(ALICE), "t", proof)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=50))
+def test_any_bytes_are_refused(proof: bytes, source: bytes) -> None:
+    assert not verify_leave(source, "t", proof)
+    assert not verify_leave(id_of(ALICE), "t", proof)
+
+
+@given(st.binary(max_size=100), st.binary(max_size=70), st.integers(0, 5))
+def test_any_key_and_signature_are_refused(key: bytes, signature: bytes, kind: int) -> None:
+    payload = pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString()
+    public_key = bytes([0x08, kind, 0x12, len(key)]) + key
+    proof = b"\x0a%c" % len(public_key) + public_key + b"\x12\x0d/episub/leave"
+    proof += b"\x1a%c" % len(payload) + payload + b"\x2a%c" % len(signature) + signature
+    assert leave_seq(proof) == SEQ
+    assert not verify_leave(id_of(ALICE), "t", proof)

@@ -1,0 +1,197 @@
+"""What one node encodes is what another decodes (E42)."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize, RpcQueue
+
+from episub_router.pb import episub_pb2 as pb
+from episub_router.protocol import messages as m
+from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
+from episub_router.wire import (
+    Decoded,
+    Frame,
+    WireLimits,
+    check_params,
+    check_size,
+    decode_frame,
+    encode_frame,
+)
+from tests.wire.strategies import frames, payload, peer_id, record_of
+
+PEERS = (peer_id(1), peer_id(2), peer_id(4))
+
+ONE_OF_EACH: tuple[m.Message, ...] = (
+    m.GetNodes(),
+    m.Nodes(PEERS, 6),
+    m.GetTopics(),
+    m.Topics(("blocks", "Blöcke")),
+    m.Join(PEERS[0], 0),
+    m.Join(PEERS[0], 16),
+    m.ForwardJoin(PEERS[1], 3),
+    m.Neighbor(m.NeighborRole.REQUEST, 0),
+    m.Neighbor(m.NeighborRole.QUERY, 255, m.LinkKind.NEAR),
+    m.Neighbor(m.NeighborRole.LIST, 7, m.LinkKind.NEAR, PEERS),
+    m.Disconnect(alive=False),
+    m.Leave(PEERS[0], 3, b"proof"),
+    m.Shuffle(PEERS[0], PEERS, 6),
+    m.ShuffleReply(()),
+    m.Gossip(b"id", 3, payload("blocks")),
+    m.IHave((m.MessageSummary(b"i", 1), m.MessageSummary(b"j" * 47, 64))),
+    m.Prune(),
+    m.Graft(),
+    m.Graft((b"i", b"j")),
+)
+
+
+def over_the_wire(rpc: rpc_pb2.RPC) -> rpc_pb2.RPC:
+    return rpc_pb2.RPC.FromString(rpc.SerializeToString())
+
+
+def decoded(frame: Frame) -> tuple[Decoded, rpc_pb2.RPC]:
+    rpc = over_the_wire(encode_frame(frame, record_of))
+    result = decode_frame(rpc)
+    assert result is not None
+    return result, rpc
+
+
+def test_every_message_of_the_vocabulary() -> None:
+    assert {type(message) for message in ONE_OF_EACH} == set(
+        get_args(m.MembershipMessage) + get_args(m.BroadcastMessage)
+    )
+    for message in ONE_OF_EACH:
+        result, rpc = decoded(Frame("blocks", 7, (message,)))
+        assert result.faults == ()
+        if isinstance(message, m.Gossip):
+            assert (result.messages, result.hops) == ((), message.hops)
+            assert list(rpc.publish) == [message.payload]
+        else:
+            assert (result.messages, result.hops) == ((message,), None)
+
+
+@given(frames())
+def test_any_frame(frame: Frame) -> None:
+    gossip = [message for message in frame.messages if isinstance(message, m.Gossip)]
+    control = tuple(message for message in frame.messages if not isinstance(message, m.Gossip))
+
+    result, rpc = decoded(frame)
+
+    assert (result.topic, result.seq) == (frame.topic, frame.seq)
+    assert result.messages == control
+    assert result.hops == (gossip[0].hops if gossip else None)
+    assert list(rpc.publish) == [message.payload for message in gossip]
+    assert result.faults == ()
+    assert all(envelope == record_of(peer) for peer, envelope in result.records)
+    assert rpc.HasField("control"), "Pubsub hides an RPC without control from its router"
+
+
+def test_records_ride_beside_their_peers() -> None:
+    shuffle = m.Shuffle(peer_id(1), (peer_id(2), peer_id(3)), 6)
+    held = {peer_id(1): b"one", peer_id(2): b"two"}
+
+    rpc = over_the_wire(encode_frame(Frame("t", 1, (shuffle,)), held.get))
+
+    result = decode_frame(rpc)
+    assert result is not None
+    assert result.records == ((peer_id(1), b"one"), (peer_id(2), b"two"))
+
+
+def test_no_more_records_are_sent_than_a_receiver_takes() -> None:
+    peers = tuple(peer_id(n) for n in range(60))
+    result, _ = decoded(Frame("t", 1, (m.ShuffleReply(peers),)))
+    assert result.messages == (m.ShuffleReply(peers),)
+    assert len(result.records) == 32
+    assert result.faults == ()
+
+
+def test_a_stock_rpc_has_no_frame() -> None:
+    rpc = rpc_pb2.RPC(publish=[payload("t")], senderRecord=b"record")
+    rpc.subscriptions.add(subscribe=True, topicid="t")
+    rpc.control.graft.add(topicID="t")
+    assert decode_frame(over_the_wire(rpc)) is None
+    assert decode_frame(rpc_pb2.RPC()) is None
+
+
+async def test_the_frame_survives_the_send_queue() -> None:
+    frame = Frame("t", 1, (m.Prune(), m.Gossip(b"id", 2, payload("t"))))
+    queue = RpcQueue()
+    assert queue.push(encode_frame(frame, record_of), priority=True)
+
+    rpc = await queue.pop()
+
+    assert rpc is not None
+    result = decode_frame(over_the_wire(rpc))
+    assert result is not None
+    assert (result.messages, result.hops) == ((m.Prune(),), 2)
+
+
+def test_the_field_number_is_experimental_and_free() -> None:
+    number = pb.EpisubRpc.EPISUB_FIELD_NUMBER
+    assert 0x200000 < number < 2**25, "a tag of four bytes"
+    assert number not in rpc_pb2.RPC.DESCRIPTOR.fields_by_number
+
+
+def test_peer_infos_are_those_of_gossipsubs_peer_exchange() -> None:
+    theirs, ours = rpc_pb2.PeerInfo.DESCRIPTOR.fields, pb.PeerInfo.DESCRIPTOR.fields
+    assert [(f.name, f.number, f.type) for f in ours] == [
+        (f.name, f.number, f.type) for f in theirs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "text"),
+    [
+        (Frame("", 1, ()), ValueError, "topic"),
+        (Frame("ü" * 513, 1, ()), ValueError, "topic must take 1 to 1024 bytes"),
+        (Frame("t", 0, ()), ValueError, "sequence id"),
+        (Frame("t", 2**64, ()), ValueError, "sequence id"),
+        (Frame("t", 1, (m.Prune(),) * 65), ValueError, "at most 64"),
+        (Frame("t", 1, (m.Gossip(b"i", 1, payload("t")),) * 2), ValueError, "one Gossip"),
+        (Frame("t", 1, (m.Gossip(b"i", 1, b"raw"),)), TypeError, "pubsub Message"),
+        (Frame("t", 1, (m.Join(7, 1),)), TypeError, "ids on the wire are bytes"),
+        (Frame("t", 1, (m.Graft(("i",)),)), TypeError, "ids on the wire are bytes"),
+    ],
+)
+def test_frames_that_nobody_could_use_are_refused(
+    frame: Frame, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        encode_frame(frame, record_of)
+
+
+def test_check_size_is_the_receivers_bound() -> None:
+    def rpc(data: int) -> rpc_pb2.RPC:
+        gossip = m.Gossip(b"id", 1, payload("t", b"x" * data))
+        return encode_frame(Frame("t", 1, (gossip,)), record_of)
+
+    overhead = rpc(2**20).ByteSize() - 2**20
+    assert check_size(rpc(DefaultMaxMessageSize - overhead))
+    assert not check_size(rpc(DefaultMaxMessageSize - overhead + 1))
+
+
+def test_the_cores_defaults_fit_the_wire() -> None:
+    check_params(EpisubParams())
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        (EpisubParams(membership=MembershipParams(join_ttl=17)), "join_ttl"),
+        (EpisubParams(membership=MembershipParams(shuffle_passive=62)), "shuffle_passive"),
+        (EpisubParams(membership=MembershipParams(active_slack=60)), "active_bound"),
+        (EpisubParams(broadcast=BroadcastParams(max_ids=1001)), "max_ids"),
+        (EpisubParams(broadcast=BroadcastParams(max_hops=65)), "max_hops"),
+    ],
+)
+def test_params_beyond_the_wire_are_refused(params: EpisubParams, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be at most \d+"):
+        check_params(params)
+
+
+def test_limits_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="max_ids must be at least 1: 0"):
+        WireLimits(max_ids=0)
