@@ -86,7 +86,9 @@ class Accountant:
         time, deadline = record.published, record.published + self._patience
         source_isolated = self._source_isolated(record)
         for session in self._records.sessions:
-            if not session.joined <= time < session.ended:
+            # Who has been up for long enough is to be served even if it has found nobody.
+            expected = min(session.joined, session.started + self._patience)
+            if not expected <= time < session.ended:
                 continue
             if record.delivered[session.node] != NEVER_DELIVERED:
                 verdict.live += 1
@@ -115,7 +117,8 @@ class Accountant:
                 and cut.side.get(node, 0) != cut.side.get(record.source, 0)
             ):
                 return Reason.PARTITIONED
-        if any(start < deadline and time < end for start, end in session.alone):
+        alone = any(start < deadline and time < end for start, end in session.alone)
+        if alone or session.joined > time:
             return Reason.ISOLATED
         around = [islands for islands in self._islands if islands.time <= time][-1:]
         around += [islands for islands in self._islands if islands.time > time][:1]
