@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-Action: TypeAlias = Callable[[Any], None]
+Action: TypeAlias = Callable[[Any], object]
 """What happens, called with the one argument that was queued beside it."""
 
 BUCKETS_PER_SECOND = 1000.0

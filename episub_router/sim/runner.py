@@ -79,6 +79,4 @@ def _run_job(job: Job) -> Result:
 
 def jobs_for(scenarios: dict[str, Scenario], seeds: Iterable[int]) -> list[Job]:
     """Every scenario with every seed."""
-    return [
-        Job(label, scenario, seed) for label, scenario in scenarios.items() for seed in seeds
-    ]
+    return [Job(label, scenario, seed) for label, scenario in scenarios.items() for seed in seeds]

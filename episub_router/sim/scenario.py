@@ -6,7 +6,7 @@ seconds of virtual time since the start of the run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from episub_router.protocol.params import EpisubParams
@@ -77,7 +77,7 @@ class EpisubRouter:
     """The core, with its own parameters (`protocol.params`)."""
 
     kind: ClassVar[str] = "episub"
-    params: EpisubParams = setting(EpisubParams())
+    params: EpisubParams = field(default_factory=EpisubParams)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class GossipsubRouter:
 
     kind: ClassVar[str] = "gossipsub"
     preset: Literal["v1.1", "v1.0", "simsub-2018"] = "v1.1"
-    params: dict[str, Any] = setting({})
+    params: dict[str, Any] = field(default_factory=dict)
 
     def merged(self) -> dict[str, Any]:
         """The preset's values with this scenario's on top."""
@@ -98,7 +98,7 @@ class FloodsubRouter:
     """floodsub."""
 
     kind: ClassVar[str] = "floodsub"
-    params: FloodsubParams = setting(FloodsubParams())
+    params: FloodsubParams = field(default_factory=FloodsubParams)
 
 
 Router: TypeAlias = EpisubRouter | GossipsubRouter | FloodsubRouter
@@ -214,7 +214,7 @@ class Variant:
     """A run of the same scenario with some settings, given by dotted keys, changed."""
 
     name: str
-    set: dict[str, Any] = setting({})
+    set: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,11 +223,11 @@ class Scenario:
 
     name: str
     about: str = ""
-    network: NetworkConfig = setting(NetworkConfig())
-    latency: Latency = setting(UniformLatency())
-    router: Router = setting(EpisubRouter())
-    join: Joining = setting(Joining())
-    traffic: TrafficConfig = setting(TrafficConfig())
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    latency: Latency = field(default_factory=UniformLatency)
+    router: Router = field(default_factory=EpisubRouter)
+    join: Joining = field(default_factory=Joining)
+    traffic: TrafficConfig = field(default_factory=TrafficConfig)
     faults: tuple[Fault, ...] = ()
     phases: tuple[Phase, ...] = ()
 

@@ -199,8 +199,7 @@ class Simulation:
                 ids=ids,
                 connections=sum(len(node.links) for node in nodes.values()) // 2,
                 traffic={
-                    kind: (entry.sends, entry.size)
-                    for kind, entry in self.records.traffic.items()
+                    kind: (entry.sends, entry.size) for kind, entry in self.records.traffic.items()
                 },
             )
         )

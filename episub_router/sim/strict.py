@@ -23,8 +23,6 @@ def setting(default: Any = dataclasses.MISSING, *, least: float | None = None,
             most: float | None = None, above: float | None = None) -> Any:  # fmt: skip
     """A dataclass field with bounds: `least` and `most` are allowed, `above` isn't."""
     bounds = {"least": least, "most": most, "above": above}
-    if isinstance(default, dict | list) or dataclasses.is_dataclass(default):
-        return dataclasses.field(default_factory=lambda: default, metadata=bounds)
     return dataclasses.field(default=default, metadata=bounds)
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from episub_router.sim.hashing import generator
 from episub_router.sim.metrics import dissemination, overlay, trees
@@ -51,7 +52,9 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
         "missing": missing,
         "unexplained": missing.get(Reason.UNEXPLAINED.value, 0),
         "repeated_deliveries": records.repeated_deliveries,
-        "faults": [_fault(simulation, index, rows) for index in range(len(simulation.script.struck))],
+        "faults": [
+            _fault(simulation, index, rows) for index in range(len(simulation.script.struck))
+        ],
         "drops": dict(sorted(records.drops.items())),
         "traffic": {
             kind: {"sends": entry.sends, "bytes": entry.size}
@@ -60,12 +63,13 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def _latencies(record: MessageRecord) -> np.ndarray[Any, np.dtype[np.float64]]:
-    delivered = np.frombuffer(record.delivered, dtype=np.float64)
+def _latencies(record: MessageRecord) -> NDArray[np.float64]:
+    delivered: NDArray[np.float64] = np.frombuffer(record.delivered, dtype=np.float64)
     got = delivered != NEVER_DELIVERED
     if record.source >= 0:
         got[record.source] = False
-    return delivered[got] - record.published
+    latencies: NDArray[np.float64] = delivered[got] - record.published
+    return latencies
 
 
 def _message_row(record: MessageRecord, verdict: Verdict) -> dict[str, Any]:
@@ -215,9 +219,7 @@ def _overlay(simulation: Simulation, snapshot: Snapshot) -> dict[str, Any]:
     return figures
 
 
-def _fault(
-    simulation: Simulation, index: int, rows: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _fault(simulation: Simulation, index: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What a fault took, what was left without repair, and how long repair took.
 
     Repaired is when messages reach again what they reached before the fault, or 99.9 %.

@@ -52,7 +52,9 @@ class Islands:
 
     def apart(self, a: int, b: int) -> bool:
         """Whether two nodes that were live were in different components."""
-        return self.label.get(a, -1) != self.label.get(b, -1) and a in self.label and b in self.label
+        return (
+            self.label.get(a, -1) != self.label.get(b, -1) and a in self.label and b in self.label
+        )
 
 
 @dataclass(slots=True)

@@ -53,7 +53,9 @@ def latency_summary(latencies: NDArray[np.float64]) -> dict[str, float]:
     ordered = np.sort(latencies)
     summary = {"mean": float(ordered.mean())}
     for name, share in LATENCY_QUANTILES.items():
-        summary[name] = float(ordered[min(len(ordered) - 1, int(np.ceil(share * len(ordered))) - 1)])
+        summary[name] = float(
+            ordered[min(len(ordered) - 1, int(np.ceil(share * len(ordered))) - 1)]
+        )
     summary["max"] = float(ordered[-1])
     return summary
 

@@ -37,7 +37,10 @@ from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 
 TOPIC_NAME = "simulated"
 
-_NAMES = {kind: kind.__name__.upper() for kind in (*get_args(MembershipMessage), *get_args(BroadcastMessage))}
+_NAMES = {
+    kind: kind.__name__.upper()
+    for kind in (*get_args(MembershipMessage), *get_args(BroadcastMessage))
+}
 
 
 class EpisubNode(Node):

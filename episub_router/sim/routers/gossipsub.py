@@ -36,7 +36,9 @@ class GossipsubParams:
     history_gossip: int = param(3, "heartbeats", "v1.0, Parameters: mcache_gossip")
     gossip_factor: float = param(0.25, "share", "v1.1, Adaptive Gossip Dissemination")
     gossip_to_any: bool = param(
-        False, "switch", "simsub 2018: the peers to gossip to are drawn before mesh peers are left out"
+        False,
+        "switch",
+        "simsub 2018: the peers to gossip to are drawn before mesh peers are left out",
     )
     flood_publish: bool = param(True, "switch", "v1.1, Flood Publishing")
     prune_peers: int = param(16, "peers", "v1.1, PRUNE Backoff and Peer Exchange; go: 16")
