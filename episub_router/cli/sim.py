@@ -12,10 +12,11 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -153,10 +154,13 @@ def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
         for job in jobs:
             label = f"{job.label or job.scenario.name} seed {job.seed}"
             task = bar.add_task(label, total=job.scenario.end, rate="")
+            started = perf_counter()
 
-            def progress(now: float, events: int, task: Any = task) -> None:
-                elapsed = bar.tasks[task].elapsed or 1e-9
-                rate = f"{now:,.0f} s simulated, {events / elapsed:,.0f} events/s"
+            def progress(
+                now: float, events: int, task: TaskID = task, started: float = started
+            ) -> None:
+                speed = events / (perf_counter() - started)
+                rate = f"{now:,.0f} s simulated, {speed:,.0f} events/s"
                 bar.update(task, completed=now, rate=rate)
 
             trace = None
