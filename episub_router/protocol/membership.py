@@ -17,11 +17,13 @@ from episub_router.protocol.joining import Doorman, Joining
 from episub_router.protocol.leaving import Leaving
 from episub_router.protocol.linkcheck import LinkCheck
 from episub_router.protocol.neighboring import Asking, Granting
+from episub_router.protocol.optimizing import Optimizing
 from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.shuffling import Shuffling
 from episub_router.protocol.stabilizing import Stabilizing
 from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.upkeep import Upkeep
 from episub_router.protocol.views import ActiveView, PassiveView
 
 
@@ -32,7 +34,6 @@ class Membership:
     """
 
     def __init__(self, me: PeerId, name: str, params: MembershipParams, rng: Random) -> None:
-        self._name = name
         self._overlay = overlay = Overlay(me, params, rng)
         self._joining = Joining(overlay)
         self._doorman = Doorman(overlay)
@@ -41,6 +42,8 @@ class Membership:
         self._shuffling = Shuffling(overlay)
         self._links = LinkCheck(overlay)
         self._stabilizing = Stabilizing(overlay)
+        self._optimizing = Optimizing(overlay)
+        self._upkeep = Upkeep(overlay, name)
         self._leaving = Leaving(overlay)
         self._deadline: Time = NEVER
         self.joined = False
@@ -58,7 +61,7 @@ class Membership:
             msg.GetNodes: lambda peer, _, now: self._doorman.on_get_nodes(peer),
             msg.Nodes: self._joining.on_nodes,
             msg.GetTopics: lambda peer, _, now: overlay.send(peer, msg.Topics((name,))),
-            msg.Topics: self._on_topics,
+            msg.Topics: lambda peer, m, now: self._upkeep.on_topics(peer, m),
             msg.Join: self._on_join,
             msg.ForwardJoin: lambda peer, m, now: self._doorman.on_forward_join(peer, m),
             msg.Neighbor: self._on_neighbor,
@@ -117,6 +120,10 @@ class Membership:
             self._rejoin_if_alone(now)
         if self._stabilizing.deadline <= now:
             self._stabilizing.fire(now)
+        if self._optimizing.deadline <= now:
+            self._optimizing.fire(now)
+        if self._upkeep.deadline <= now:
+            self._upkeep.fire(now)
         if self._shuffling.deadline <= now:
             self._shuffling.fire(now)
         return self._finish()
@@ -136,6 +143,8 @@ class Membership:
             self._shuffling.deadline,
             self._links.deadline,
             self._stabilizing.deadline,
+            self._optimizing.deadline,
+            self._upkeep.deadline,
         )
         return self._overlay.take_effects()
 
@@ -149,6 +158,8 @@ class Membership:
             self._shuffling.start(now)
             self._links.start(now)
             self._stabilizing.start(now)
+            self._optimizing.start(now)
+            self._upkeep.start(now)
         self._joining.start(now)
 
     def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
@@ -170,6 +181,8 @@ class Membership:
         self._shuffling.stop()
         self._links.stop()
         self._stabilizing.stop()
+        self._optimizing.stop()
+        self._upkeep.stop()
         self._leaving.stop()
         self._joining.forget()
         self._overlay.forget()
@@ -187,6 +200,7 @@ class Membership:
         overlay = self._overlay
         overlay.disconnected(event.peer, now)
         self._granting.on_peer_down(event.peer)
+        self._optimizing.on_refusal(event.peer)
         self._asking.on_refusal(event.peer, now)
         if event.peer in overlay.active:
             overlay.drop_link(event.peer, DownReason.FAILED, tell=False, remember=False)
@@ -196,8 +210,9 @@ class Membership:
         if event.rtt is not None:
             link = self._overlay.active.get(event.peer)
             if link is not None:
-                link.rtt = event.rtt
-            self._overlay.passive.set_rtt(event.peer, event.rtt)
+                link.measured(event.rtt)
+            self._overlay.passive.update_rtt(event.peer, event.rtt)
+        self._upkeep.on_rtt(event.peer)
         self._granting.on_rtt(event.peer, event.rtt, now)
 
     # Messages
@@ -209,10 +224,6 @@ class Membership:
             self._overlay.drop(event.peer, DropReason.NOT_JOINED)
             return
         self._on_message[type(event.message)](event.peer, event.message, now)
-
-    def _on_topics(self, sender: PeerId, message: msg.Topics, now: Time) -> None:
-        if self._name not in message.topics:
-            self._overlay.passive.remove(sender)
 
     def _on_join(self, sender: PeerId, join: msg.Join, now: Time) -> None:
         self._doorman.on_join(sender, join, now)
@@ -232,6 +243,7 @@ class Membership:
             self._links.on_list(sender, message, now)
         if len(overlay.active) > size:
             self._asking.on_link(sender)
+            self._optimizing.on_link(sender)
             self._joining.on_link()
             if not self._joining.under_way:
                 # E09: once the first links stand, grow to A.
@@ -242,7 +254,9 @@ class Membership:
         overlay = self._overlay
         link = overlay.active.get(sender)
         size = len(overlay.active)
-        wanted = self._asking.asked(sender) or self._joining.walking
+        wanted = (
+            self._asking.asked(sender) or self._optimizing.asked(sender) or self._joining.walking
+        )
         if link is not None:
             link.update(message, now)
         elif size < overlay.params.active_size or (wanted and size < overlay.params.active_bound):
@@ -260,6 +274,7 @@ class Membership:
             overlay.drop_link(sender, DownReason.ENDED, tell=False, remember=message.alive)
             self._replace_links(now)
         else:
+            self._optimizing.on_refusal(sender)
             self._asking.on_refusal(sender, now)
 
     def _on_leave(self, sender: PeerId, message: msg.Leave, now: Time) -> None:

@@ -9,9 +9,9 @@ from functools import partial
 
 from episub_router.protocol.effects import DownReason, DropReason, MeasureRtt
 from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
+from episub_router.protocol.optimizing import farther_neighbor
 from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.types import NEVER, PeerId, Time
-from episub_router.protocol.views import Link
 
 _MOST_BACKOFF = 8
 """Grow intervals that a fruitless search is stretched to, once the C_rand links stand."""
@@ -44,17 +44,21 @@ class Asking:
         return peer in self._requests
 
     def grow(self, now: Time) -> None:
-        """Ask as many passive peers as links are missing (E09, E17)."""
+        """Ask as many passive peers as links, or random links, are missing (E09, E17)."""
         overlay = self._overlay
-        missing = overlay.params.active_size - len(overlay.active) - len(self._requests)
+        missing = max(
+            overlay.params.active_size - len(overlay.active),
+            overlay.params.random_links - overlay.active.count(LinkKind.RANDOM),
+        ) - len(self._requests)
         if missing <= 0:
             return
         self._refused = {peer: until for peer, until in self._refused.items() if until > now}
-        for peer in self._candidates()[:missing]:
+        for peer in self._candidates(self._kind_missing())[:missing]:
             self._requests[peer] = NEVER
             overlay.when_connected(peer, partial(self._request, peer), now)
 
-    def _candidates(self) -> list[PeerId]:
+    def _candidates(self, kind: LinkKind) -> list[PeerId]:
+        """Passive peers to ask: for a near link the nearest first, else in random order."""
         overlay = self._overlay
         peers = [
             peer
@@ -62,10 +66,12 @@ class Asking:
             if peer not in self._requests and peer not in self._refused
         ]
         overlay.rng.shuffle(peers)
+        if kind is LinkKind.RANDOM:
+            return peers
 
         def distance(peer: PeerId) -> float:
             rtt = overlay.passive.rtt(peer)
-            return float("inf") if rtt is None else rtt
+            return NEVER if rtt is None else rtt.mean
 
         return sorted(peers, key=distance)
 
@@ -157,50 +163,36 @@ class Granting:
             link.update(request, now)
             overlay.tell(sender, NeighborRole.ACCEPT, link.kind)
         elif size < params.active_size:
-            self._admit(sender, request.kind, request, now)
-        elif request.links < params.random_links and size < params.active_bound:
+            # Room that our random links need is not given to a near one.
+            short = overlay.active.count(LinkKind.RANDOM) < params.random_links
+            full = overlay.active.count(LinkKind.NEAR) >= params.near_links
+            self._admit(sender, LinkKind.RANDOM if short and full else request.kind, request, now)
+        elif self._in_need(request) and size < params.active_bound:
             self._admit(sender, LinkKind.RANDOM, request, now)
-        elif overlay.active.count(LinkKind.NEAR) and len(self._measuring) < params.max_waiting:
+        elif params.near_links and len(self._measuring) < params.max_waiting:
             self._measuring[sender] = request
             overlay.emit(MeasureRtt(sender))
         else:
             self._reject(sender)
+
+    def _in_need(self, request: Neighbor) -> bool:
+        """Whether the asker lacks links, or the random ones among them."""
+        least = self._overlay.params.random_links
+        return request.links < least or (
+            request.kind is LinkKind.RANDOM and request.random_links < least
+        )
 
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
         request = self._measuring.pop(peer, None)
         if request is None or peer in self._overlay.active:
             return
-        victim = None if rtt is None else self.farther_neighbor(rtt)
+        victim = None if rtt is None else farther_neighbor(self._overlay, rtt)
         if victim is None:
             self._reject(peer)
         else:
             self._overlay.drop_link(victim, DownReason.EVICTED, tell=True, remember=True)
             self._admit(peer, LinkKind.NEAR, request, now)
-
-    def farther_neighbor(self, rtt: float) -> PeerId | None:
-        """The farthest near neighbour that a peer at `rtt` may replace, if any (E10, E18).
-
-        It must be farther by the factor alpha and by the least gain that counts, and must
-        have enough links of its own to lose one.
-        """
-        params = self._overlay.params
-
-        def replaceable(link: Link) -> bool:
-            return (
-                link.kind is LinkKind.NEAR
-                and link.rtt is not None
-                and link.rtt > params.rtt_advantage * rtt
-                and link.rtt - rtt >= params.rtt_min_gain
-                and link.links > params.random_links
-            )
-
-        farther = [
-            (link.rtt or 0.0, peer)
-            for peer, link in self._overlay.active.items()
-            if replaceable(link)
-        ]
-        return max(farther, key=lambda entry: entry[0])[1] if farther else None
 
     def _admit(self, peer: PeerId, kind: LinkKind, request: Neighbor, now: Time) -> None:
         self._overlay.add_link(peer, kind, now, request)

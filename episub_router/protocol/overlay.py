@@ -84,8 +84,9 @@ class Overlay:
     ) -> None:
         """Put `peer` into the active view, with what it `told` about itself; the caller has
         checked the bound."""
-        self.passive.remove(peer)
         link = Link(kind, now)
+        link.rtt = self.passive.rtt(peer)
+        self.passive.remove(peer)
         if told is not None:
             link.update(told, now)
         self.active.add(peer, link)

@@ -53,6 +53,9 @@ class MembershipParams:
     shuffle_interval: float = param(
         30.0, "s", "ours: between Partisan (10 s) and iroh-gossip (60 s)"
     )
+    shuffle_timeout: float = param(
+        5.0, "s", "ours: a walk of six hops, a dial that takes its time, and the reply"
+    )
     shuffle_active: int = param(3, "peers", "HyParView: ka 3")
     shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
     shuffle_ttl: int = param(6, "hops", "HyParView: shuffle TTL 6")
@@ -64,6 +67,14 @@ class MembershipParams:
     leave_memory: int = param(512, "leaves", "ours: bound of the table that stops LEAVE loops")
     link_check_interval: float = param(
         15.0, "s", "ours: a silent half-open link lives for at most three of these"
+    )
+    optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
+    rtt_samples: int = param(
+        2, "peers", "ours: neighbours pinged in one optimize_interval, so each within about 35 s"
+    )
+    upkeep_interval: float = param(10.0, "s", "ours: as stabilize_interval")
+    upkeep_peers: int = param(
+        2, "peers", "ours: passive peers dialled in one upkeep_interval; a dial costs 20 ms of CPU"
     )
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     rtt_min_gain: float = param(
@@ -167,7 +178,7 @@ class EpisubParams:
 
 _MAY_BE_ZERO = frozenset(
     {"near_links", "active_slack", "rtt_min_gain", "timer_jitter", "leave_ttl", "join_ttl",
-     "shuffle_active", "shuffle_passive", "shuffle_ttl", "announce_window",
+     "shuffle_active", "shuffle_passive", "shuffle_ttl", "announce_window", "upkeep_peers",
      "optimization_threshold"}
 )  # fmt: skip
 

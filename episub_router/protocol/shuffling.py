@@ -1,4 +1,4 @@
-"""Shuffling passive views along random walks (E19)."""
+"""Shuffling passive views along random walks (E19, E20)."""
 
 from __future__ import annotations
 
@@ -13,29 +13,46 @@ from episub_router.protocol.types import NEVER, PeerId, Time
 class Shuffling:
     """Starts a shuffle now and then, passes others' on, and answers those that end here."""
 
-    __slots__ = ("_offered", "_overlay", "deadline")
+    __slots__ = ("_offered", "_overlay", "_period_ends", "_ttl", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._offered: tuple[PeerId, ...] | None = None
         """What our shuffle under way offered; None when no reply is awaited."""
+        self._ttl = 0
+        self._period_ends = NEVER
         self.deadline = NEVER
 
     def start(self, now: Time) -> None:
         # Anywhere in the first period, so that nodes that started together don't shuffle together.
-        self.deadline = now + self._overlay.rng.random() * self._overlay.params.shuffle_interval
+        interval = self._overlay.params.shuffle_interval
+        self.deadline = self._period_ends = now + self._overlay.rng.random() * interval
 
     def fire(self, now: Time) -> None:
+        """A new shuffle, or the last one again with a lower TTL: a walk's end that can't reach
+        us doesn't answer, and at TTL zero the neighbour itself does (E20)."""
         overlay = self._overlay
         params = overlay.params
-        self.deadline = now + overlay.jittered(params.shuffle_interval)
+        if now >= self._period_ends:
+            self._ttl = params.shuffle_ttl
+            self._period_ends = now + overlay.jittered(params.shuffle_interval)
+        else:
+            self._ttl //= 2
+        self._offer(now)
+
+    def _offer(self, now: Time) -> None:
+        overlay = self._overlay
+        params = overlay.params
+        self.deadline = self._period_ends
         walker = overlay.active.pick(overlay.rng)
         if walker is None:
             return
         offered = overlay.active.sample(overlay.rng, params.shuffle_active, walker)
         offered += overlay.passive.sample(overlay.rng, params.shuffle_passive)
         self._offered = tuple(offered)
-        overlay.send(walker, Shuffle(overlay.me, self._offered, params.shuffle_ttl))
+        overlay.send(walker, Shuffle(overlay.me, self._offered, self._ttl))
+        if self._ttl > 0:
+            self.deadline = min(self.deadline, now + params.shuffle_timeout)
 
     def on_shuffle(self, sender: PeerId, message: Shuffle, now: Time) -> None:
         """SHUFFLE: walk on, or answer the origin if it can be reached."""
@@ -72,6 +89,7 @@ class Shuffling:
             self._overlay.drop(sender, DropReason.UNSOLICITED)
             return
         offered, self._offered = self._offered, None
+        self.deadline = self._period_ends
         self._exchange(message.peers[: len(offered) + 1], offered)
 
     def _exchange(self, incoming: tuple[PeerId, ...], given: tuple[PeerId, ...]) -> None:
@@ -84,4 +102,4 @@ class Shuffling:
 
     def stop(self) -> None:
         self._offered = None
-        self.deadline = NEVER
+        self._period_ends = self.deadline = NEVER

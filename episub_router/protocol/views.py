@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from episub_router.protocol.messages import LinkKind, Neighbor
+from episub_router.protocol.rtt import Rtt
 from episub_router.protocol.types import PeerId, Time
 
 
@@ -26,10 +27,17 @@ class Link:
         self.since = now
         self.heard = now
         """When the peer last sent something that only a neighbour sends (E12)."""
-        self.rtt: float | None = None
-        """Last measured round trip in seconds."""
+        self.rtt: Rtt | None = None
+        """None until it was measured."""
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last told us (E11)."""
+
+    def measured(self, sample: float) -> None:
+        """A round trip took `sample` seconds."""
+        if self.rtt is None:
+            self.rtt = Rtt(sample)
+        else:
+            self.rtt.update(sample)
 
     def update(self, told: Neighbor, now: Time) -> None:
         """The peer told us about itself."""
@@ -87,7 +95,7 @@ class PassiveView:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._rtts: dict[PeerId, float | None] = {}
+        self._rtts: dict[PeerId, Rtt | None] = {}
 
     def __len__(self) -> int:
         return len(self._rtts)
@@ -98,12 +106,26 @@ class PassiveView:
     def __iter__(self) -> Iterator[PeerId]:
         return iter(self._rtts)
 
-    def rtt(self, peer: PeerId) -> float | None:
+    def rtt(self, peer: PeerId) -> Rtt | None:
         return self._rtts.get(peer)
 
-    def set_rtt(self, peer: PeerId, rtt: float) -> None:
+    def measured(self) -> Iterator[tuple[PeerId, Rtt]]:
+        """The peers whose RTT is known."""
+        return ((peer, rtt) for peer, rtt in self._rtts.items() if rtt is not None)
+
+    def update_rtt(self, peer: PeerId, sample: float) -> None:
+        """A round trip to `peer` took `sample` seconds."""
+        if peer not in self._rtts:
+            return
+        known = self._rtts[peer]
+        if known is None:
+            self._rtts[peer] = Rtt(sample)
+        else:
+            known.update(sample)
+
+    def forget_rtt(self, peer: PeerId) -> None:
         if peer in self._rtts:
-            self._rtts[peer] = rtt
+            self._rtts[peer] = None
 
     def remove(self, peer: PeerId) -> bool:
         """Forget `peer`; True if it was there."""
@@ -112,7 +134,7 @@ class PassiveView:
         del self._rtts[peer]
         return True
 
-    def add(self, peer: PeerId, rng: Random, rtt: float | None = None) -> None:
+    def add(self, peer: PeerId, rng: Random, rtt: Rtt | None = None) -> None:
         """Remember `peer`; a full view forgets one random other peer for it."""
         if peer in self._rtts:
             return

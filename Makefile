@@ -1,0 +1,47 @@
+# Everything runs in .venv, which is made on first use and again when pyproject.toml changes.
+# Another interpreter: make PYTHON=python3.12 test. Arguments for a command: make demo ARGS="--hosts 50".
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint proto bench clean
+
+demo: $(VENV)/.installed
+	@$(BIN)/episub demo $(ARGS)
+
+test: lint
+	$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+proto: $(VENV)/.installed-dev
+	PYTHON=$(BIN)/python sh proto/generate.sh
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(VENV)/.installed: WHAT := .
+$(VENV)/.installed: NAME := episub-router and what it needs
+$(VENV)/.installed-dev: WHAT := .[dev]
+$(VENV)/.installed-dev: NAME := episub-router, what it needs and the tools for its tests
+
+$(VENV)/.installed $(VENV)/.installed-dev: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo >&2 "episub-router needs Python 3.11 or later, and '$(PYTHON)' is" \
+	    "$$($(PYTHON) --version 2>/dev/null || echo 'not there')."; \
+	  echo >&2 "Name another one, for example: make PYTHON=python3.12 $(MAKECMDGOALS)"; \
+	  exit 1; }
+	@test -x $(BIN)/pip || { echo "Making $(VENV) ..."; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "Installing $(NAME) into $(VENV); the first time this takes a minute or two ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(WHAT)'
+	@touch $(VENV)/.installed $@
+	@echo "Installed."

@@ -1,0 +1,20 @@
+"""A smoothed round-trip time (E18: "a smoothed running average")."""
+
+from __future__ import annotations
+
+_MEAN_GAIN = 1 / 8
+_SPREAD_GAIN = 1 / 4
+
+
+class Rtt:
+    """Mean and spread in seconds, smoothed as TCP does it (RFC 6298, section 2)."""
+
+    __slots__ = ("mean", "spread")
+
+    def __init__(self, sample: float) -> None:
+        self.mean = sample
+        self.spread = sample / 2
+
+    def update(self, sample: float) -> None:
+        self.spread += _SPREAD_GAIN * (abs(sample - self.mean) - self.spread)
+        self.mean += _MEAN_GAIN * (sample - self.mean)

@@ -1,0 +1,92 @@
+"""Upkeep of the passive view: is the peer there, in the topic, and how far (E21)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from episub_router.protocol.effects import MeasureRtt
+from episub_router.protocol.messages import GetTopics, LinkKind, NeighborRole, Topics
+from episub_router.protocol.overlay import Overlay
+from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.views import pick_some
+
+
+class Upkeep:
+    """Checks a few passive peers each period, those first that were never measured.
+
+    A near neighbour's own neighbours are likely to be near: one near neighbour is asked for
+    its list each period, and what is new in it is among those checked next.
+    """
+
+    __slots__ = ("_checking", "_name", "_overlay", "deadline")
+
+    def __init__(self, overlay: Overlay, name: str) -> None:
+        self._overlay = overlay
+        self._name = name
+        self._checking: dict[PeerId, bool] = {}
+        """Peers checked in this period; True once they have said that they are in the topic."""
+        self.deadline = NEVER
+
+    def start(self, now: Time) -> None:
+        self._schedule(now)
+
+    def _schedule(self, now: Time) -> None:
+        self.deadline = now + self._overlay.jittered(self._overlay.params.upkeep_interval)
+
+    def fire(self, now: Time) -> None:
+        overlay = self._overlay
+        for peer, answered in self._checking.items():
+            if not answered:
+                overlay.passive.remove(peer)
+        self._checking.clear()
+        self._schedule(now)
+        for peer in self._chosen():
+            self._checking[peer] = False
+        for peer in list(self._checking):
+            overlay.when_connected(peer, partial(self._ask, peer), now)
+        near = [peer for peer, link in overlay.active.items() if link.kind is LinkKind.NEAR]
+        for peer in pick_some(overlay.rng, near, 1):
+            overlay.tell(peer, NeighborRole.QUERY, LinkKind.NEAR)
+
+    def _chosen(self) -> list[PeerId]:
+        """Neighbours of near neighbours, then peers never measured, then any."""
+        overlay = self._overlay
+        count = overlay.params.upkeep_peers
+        near: dict[PeerId, None] = {}
+        for _, link in overlay.active.items():
+            if link.kind is LinkKind.NEAR:
+                near.update(dict.fromkeys(link.peers))
+        near.pop(overlay.me, None)
+        new = [p for p in near if p not in overlay.active and overlay.passive.rtt(p) is None]
+        chosen = pick_some(overlay.rng, new, (count + 1) // 2)
+        for peer in chosen:
+            overlay.remember(peer)
+        others = [peer for peer in overlay.passive if peer not in chosen]
+        unmeasured = [peer for peer in others if overlay.passive.rtt(peer) is None]
+        return chosen + pick_some(overlay.rng, unmeasured or others, count - len(chosen))
+
+    def _ask(self, peer: PeerId, up: bool, now: Time) -> None:
+        if up:
+            self._overlay.send(peer, GetTopics())
+        else:
+            self._overlay.passive.remove(peer)
+            self._checking.pop(peer, None)
+
+    def on_topics(self, sender: PeerId, message: Topics) -> None:
+        """TOPICS: measure who is still in the topic, forget who isn't."""
+        overlay = self._overlay
+        if self._name not in message.topics:
+            overlay.passive.remove(sender)
+            overlay.release(sender)
+        elif sender in self._checking:
+            self._checking[sender] = True
+            overlay.emit(MeasureRtt(sender))
+
+    def on_rtt(self, peer: PeerId) -> None:
+        """The measurement has ended, one way or the other."""
+        if self._checking.pop(peer, False):
+            self._overlay.release(peer)
+
+    def stop(self) -> None:
+        self._checking.clear()
+        self.deadline = NEVER

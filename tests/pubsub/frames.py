@@ -1,0 +1,78 @@
+"""Raw frames on a pubsub stream, for tests that need what no honest node sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from libp2p.abc import INetStream
+from libp2p.peer.id import ID
+from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
+from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
+from libp2p.utils import encode_varint_prefixed
+
+from tests.hosts import PATIENCE, Node
+
+TOPIC = "t"
+GARBAGE = b"\x04\xff\xff\xff\xff"
+"""A frame of five bytes that is no protobuf."""
+
+
+def flood() -> FloodSub:
+    return FloodSub([PROTOCOL_ID])
+
+
+async def open_raw(sender: Node, receiver: Node) -> INetStream:
+    """One more pubsub stream from `sender`, beside the one that its Pubsub has."""
+    return await sender.host.new_stream(receiver.id, sender.router.get_protocols())
+
+
+async def send(stream: INetStream, *rpcs: RPC) -> None:
+    for rpc in rpcs:
+        await stream.write(encode_varint_prefixed(rpc.SerializeToString()))
+
+
+class Marks:
+    """Frames that tell when the receiver has taken in all the frames before them."""
+
+    def __init__(self, stream: INetStream, sender: Node, receiver: Node) -> None:
+        self._stream = stream
+        self._sender = sender
+        self._receiver = receiver
+        self._count = 0
+
+    async def passed(self) -> None:
+        """Send a mark and wait until it was read."""
+        self._count += 1
+        topic = f"mark {self._count}"
+        mark = RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid=topic)])
+        await send(self._stream, mark)
+        await self._receiver.pubsub.wait_for_subscription(self._sender.id, topic, PATIENCE)
+
+
+def signed(author: Node, seqno: int, data: bytes) -> Message:
+    """A message as `author` would publish it."""
+    msg = unsigned(author.id, seqno, data)
+    key = author.host.get_private_key()
+    msg.signature = key.sign(PUBSUB_SIGNING_PREFIX.encode() + msg.SerializeToString())
+    msg.key = key.get_public_key().serialize()
+    return msg
+
+
+def unsigned(author: ID, seqno: int, data: bytes) -> Message:
+    """A message with a sequence number that only tests use."""
+    return Message(
+        from_id=author.to_bytes(), seqno=seqno.to_bytes(8, "big"), data=data, topicIDs=[TOPIC]
+    )
+
+
+def publishing(*messages: Message) -> RPC:
+    return RPC(publish=messages)
+
+
+def altered(msg: Message, change: Callable[[Message], None]) -> Message:
+    """A changed copy of `msg`."""
+    copy = Message()
+    copy.CopyFrom(msg)
+    change(copy)
+    return copy

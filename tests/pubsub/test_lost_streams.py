@@ -1,0 +1,180 @@
+"""A pubsub stream dies while its connection lives.
+
+`a` loses its stream to `b`. The stock class then forgets what `b` subscribed to and never
+hears of it again, because `b`'s own stream, over which it told, is still whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from libp2p.abc import IPubsubRouter
+from libp2p.custom_types import TProtocol
+from libp2p.network.stream.net_stream import NetStream
+from libp2p.peer.id import ID
+from libp2p.pubsub.floodsub import FloodSub
+from libp2p.pubsub.pubsub import Pubsub
+from libp2p.stream_muxer.yamux.yamux import YamuxStream
+
+from episub_router import PubsubDrop, ResilientPubsub
+from tests.hosts import Node, connect, connect_all, eventually, receive, running_nodes
+from tests.hosts import subscribe_all as subscribe
+from tests.pubsub.frames import GARBAGE, TOPIC, flood
+
+pytestmark = pytest.mark.hosts
+
+
+@asynccontextmanager
+async def two_nodes(
+    class_of_a: type[Pubsub],
+    class_of_b: type[Pubsub],
+    router: Callable[[], IPubsubRouter] = flood,
+) -> AsyncIterator[tuple[Node, Node]]:
+    async with (
+        running_nodes(1, router=router, pubsub_class=class_of_a) as [a],
+        running_nodes(1, router=router, pubsub_class=class_of_b, seed=1) as [b],
+    ):
+        await connect(a, b)
+        await subscribe([a, b], TOPIC)
+        yield a, b
+
+
+Loss = Callable[[Any], Awaitable[None]]
+LOSSES = pytest.mark.parametrize("loss", [NetStream.reset, NetStream.close], ids=["reset", "close"])
+
+
+async def lose_stream(a: Node, b: Node, loss: Loss = NetStream.reset) -> None:
+    """End `a`'s stream to `b`, have `a` notice by writing, and wait until it has a new one."""
+    old = a.pubsub.peers[b.id]
+    await loss(old)
+    await a.pubsub.publish(TOPIC, b"lost")
+    await eventually(lambda: a.pubsub.peers.get(b.id, old) is not old)
+
+
+async def settle(a: Node, b: Node) -> None:
+    """Let all that `a` and `b` have to tell each other because of the new stream arrive.
+
+    First `b` has taken in `a`'s hello, then `a` whatever `b` said because of it.
+    """
+    await a.pubsub.subscribe("settling")
+    await b.pubsub.wait_for_subscription(a.id, "settling")
+    await b.pubsub.subscribe("settled")
+    await a.pubsub.wait_for_subscription(b.id, "settled")
+
+
+@LOSSES
+async def test_stock_partitions(loss: Loss) -> None:
+    async with two_nodes(Pubsub, Pubsub) as (a, b):
+        await lose_stream(a, b, loss)
+        await settle(a, b)
+        assert b.id not in a.pubsub.peer_topics.get(TOPIC, ())
+
+
+@LOSSES
+@pytest.mark.parametrize(
+    ("class_of_a", "class_of_b"),
+    [(ResilientPubsub, Pubsub), (Pubsub, ResilientPubsub), (ResilientPubsub, ResilientPubsub)],
+)
+async def test_one_resilient_end_mends_it(
+    loss: Loss,
+    class_of_a: type[Pubsub],
+    class_of_b: type[Pubsub],
+) -> None:
+    async with two_nodes(class_of_a, class_of_b) as (a, b):
+        for _ in range(2):
+            await lose_stream(a, b, loss)
+            await settle(a, b)
+            assert b.id in a.pubsub.peer_topics[TOPIC]
+            assert a.pubsub._peer_subscription_count[b.id] == 2
+        at_a, at_b = (node.pubsub.subscribed_topics_receive[TOPIC] for node in (a, b))
+        for sender, subscription in ((a, at_b), (b, at_a)):
+            await sender.pubsub.publish(TOPIC, b"after")
+            while (await receive(subscription))[0].data != b"after":
+                pass
+
+
+async def test_a_stream_reset_for_garbage_opens_again() -> None:
+    async with two_nodes(Pubsub, ResilientPubsub) as (a, b):
+        old = a.pubsub.peers[b.id]
+        await old.write(GARBAGE)
+        assert isinstance(b.pubsub, ResilientPubsub)
+        pubsub = b.pubsub
+        await eventually(lambda: pubsub.drops == {PubsubDrop.FRAME_MALFORMED: 1})
+        assert isinstance(old, NetStream)
+        muxed = old.muxed_stream
+        assert isinstance(muxed, YamuxStream)
+        await eventually(lambda: muxed.reset_received)
+        await a.pubsub.publish(TOPIC, b"lost")
+        await eventually(lambda: a.pubsub.peers.get(b.id, old) is not old)
+        await settle(a, b)
+        await a.pubsub.publish(TOPIC, b"after")
+        [msg] = await receive(b.pubsub.subscribed_topics_receive[TOPIC])
+        assert msg.data == b"after"
+
+
+async def test_an_unsubscription_is_not_undone_by_a_new_stream() -> None:
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
+        await b.pubsub.unsubscribe(TOPIC)
+        await eventually(lambda: b.id not in a.pubsub.peer_topics.get(TOPIC, ()))
+        await b.pubsub.subscribe("u")
+        await a.pubsub.wait_for_subscription(b.id, "u")
+        old = a.pubsub.peers[b.id]
+        await old.reset()
+        await a.pubsub.publish("u", b"lost")
+        await eventually(lambda: a.pubsub.peers.get(b.id, old) is not old)
+        await settle(a, b)
+        assert b.id not in a.pubsub.peer_topics.get(TOPIC, ())
+        assert b.id in a.pubsub.peer_topics["u"]
+
+
+@pytest.mark.parametrize("own_stream_first", [False, True])
+async def test_a_peer_that_disconnects_is_forgotten(own_stream_first: bool) -> None:
+    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (a, b):
+        await connect_all([(a, b)])
+        await subscribe([a, b], TOPIC)
+        pubsub = a.pubsub
+        assert isinstance(pubsub, ResilientPubsub)
+        if own_stream_first:
+            [connection] = a.host.get_network().get_connections(b.id)
+            before = len(connection.get_streams())
+            await b.pubsub.peers[a.id].reset()
+            await eventually(lambda: len(connection.get_streams()) < before)
+        await b.kill()
+        await eventually(lambda: b.id not in pubsub.peers)
+        await eventually(lambda: b.id not in pubsub.peer_topics.get(TOPIC, ()))
+        assert pubsub._greeted == set()
+        assert pubsub._resuming == set()
+
+
+class RecordingFlood(FloodSub):
+    """A router that notes what it is told of a peer."""
+
+    def __init__(self) -> None:
+        super().__init__(flood().get_protocols())
+        self.told: list[str] = []
+
+    def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
+        super().add_peer(peer_id, protocol_id)
+        self.told.append("added")
+
+    def remove_peer(self, peer_id: ID) -> None:
+        super().remove_peer(peer_id)
+        self.told.append("removed")
+
+    async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
+        await super().on_peer_subscribed(peer_id, topic)
+        self.told.append(f"subscribed to {topic}")
+
+
+async def test_the_router_is_told_again_of_the_subscriptions() -> None:
+    async with two_nodes(ResilientPubsub, Pubsub, RecordingFlood) as (a, b):
+        assert isinstance(a.router, RecordingFlood)
+        told = a.router.told
+        await eventually(lambda: len(told) == 2)
+        told.clear()
+        await lose_stream(a, b)
+        await settle(a, b)
+        assert told[:3] == ["removed", "added", f"subscribed to {TOPIC}"]

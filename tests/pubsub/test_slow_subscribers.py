@@ -1,0 +1,64 @@
+"""Subscriptions that nobody reads for a while."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router import PubsubDrop, PubsubParams, ResilientPubsub
+from tests.hosts import receive, running_nodes
+from tests.pubsub.frames import TOPIC, flood
+
+pytestmark = pytest.mark.hosts
+
+
+@pytest.mark.parametrize(("pubsub_class", "kept"), [(Pubsub, 32), (ResilientPubsub, 100)])
+async def test_what_a_reader_finds_of_100_messages(pubsub_class: type[Pubsub], kept: int) -> None:
+    async with running_nodes(1, router=flood, pubsub_class=pubsub_class) as (node,):
+        subscription = await node.pubsub.subscribe(TOPIC)
+        for n in range(100):
+            await node.pubsub.publish(TOPIC, bytes([n]))
+        received = await receive(subscription, kept)
+        assert [msg.data for msg in received] == [bytes([n]) for n in range(kept)]
+        await node.pubsub.publish(TOPIC, b"next")
+        assert (await receive(subscription))[0].data == b"next"
+
+
+async def test_drops_are_counted_by_topic_and_told_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options: dict[str, Any] = {"params": PubsubParams(subscription_buffer=4, warn_every=10)}
+    async with running_nodes(
+        1, router=flood, pubsub_class=ResilientPubsub, pubsub_options=options
+    ) as (node,):
+        assert isinstance(node.pubsub, ResilientPubsub)
+        lagging, reading = [await node.pubsub.subscribe(topic) for topic in ("slow", "quick")]
+        with caplog.at_level(logging.WARNING, "episub_router"):
+            for _ in range(15):
+                await node.pubsub.publish(["slow", "quick"], b"x")
+                await receive(reading)
+        assert node.pubsub.lagging == {"slow": 11}
+        assert node.pubsub.drops == {PubsubDrop.SUBSCRIBER_SLOW: 11}
+        told = [r.getMessage() for r in caplog.records if r.name == "episub_router.pubsub"]
+        assert told == [
+            "the subscription to 'slow' doesn't keep up: 1 messages dropped so far",
+            "the subscription to 'slow' doesn't keep up: 11 messages dropped so far",
+        ]
+        await lagging.unsubscribe()
+        assert node.pubsub.lagging == {}
+        assert node.pubsub.drops == {PubsubDrop.SUBSCRIBER_SLOW: 11}
+
+
+async def test_subscribing_twice_gives_the_same_subscription() -> None:
+    async with running_nodes(1, router=flood, pubsub_class=ResilientPubsub) as (node,):
+        first = await node.pubsub.subscribe(TOPIC)
+        assert await node.pubsub.subscribe(TOPIC) is first
+
+
+@pytest.mark.parametrize("name", ["subscription_buffer", "max_validating", "warn_every"])
+def test_a_parameter_that_is_not_positive_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be 1 or more: 0"):
+        PubsubParams(**{name: 0})
