@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from episub_router.sim.scenario import NetworkConfig
 
 
+PUBLIC_NODES = 3
+"""The first nodes are never behind a NAT: somebody must be there to be joined through."""
+
+
 @dataclass(slots=True)
 class Link:
     """One direction of a connection."""
@@ -83,7 +87,8 @@ class Network:
 
     def dialable(self, node: int) -> bool:
         """Whether `node` can be dialled, i.e. is not behind a NAT."""
-        return unit(self._seed, 9, node) >= self._config.nat_share
+        share = self._config.nat_share
+        return not share or node < PUBLIC_NODES or unit(self._seed, 9, node) >= share
 
     # Connections.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from episub_router.sim import latency
@@ -129,13 +130,15 @@ class Simulation:
             count = router.params.connect
         total = self.scenario.network.nodes
         together = self.loop.now == 0 and not joining.over
-        candidates: Any = range(total) if together else self.network.nodes
+        candidates = list(range(total) if together else self.network.nodes)
         if joining.via == "first" and isinstance(router, EpisubRouter):
-            candidates = range(min(count, total))
-        # Contacts are nodes that can be dialled, as bootstrap nodes are.
-        dialable = self.network.dialable
-        candidates = [other for other in candidates if other != node and dialable(other)]
-        return tuple(self.rng.sample(candidates, min(count, len(candidates))))
+            candidates = list(range(min(count, total)))
+        # Contacts are nodes that can be dialled, as bootstrap nodes are: draw enough to have
+        # as many left.
+        drawn = 16 + int(2 * count / (1 - self.scenario.network.nat_share))
+        spare = self.rng.sample(candidates, min(drawn, len(candidates)))
+        fit = (other for other in spare if other != node and self.network.dialable(other))
+        return tuple(islice(fit, count))
 
     # Traffic.
 

@@ -55,7 +55,9 @@ def test_run_writes_summary_plots_and_trace(
 ) -> None:
     monkeypatch.setattr(trace, "BATCH", 500)
     out = tmp_path / "run"
-    assert call(*small("run", "scale", "--out", str(out), "--trace", "--json", "--plots", "png")) == 0
+    assert (
+        call(*small("run", "scale", "--out", str(out), "--trace", "--json", "--plots", "png")) == 0
+    )
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((out / "summary.json").read_text())
     assert {path.name for path in out.glob("*.png")} == {
@@ -81,7 +83,15 @@ def test_run_writes_summary_plots_and_trace(
 
 @pytest.mark.parametrize("router", ["gossipsub", "floodsub"])
 def test_other_routers_are_traced_too(router: str, tmp_path: Path) -> None:
-    options = ["--set", f"router.kind={router}", "--out", str(tmp_path), "--trace", "--plots", "none"]
+    options = [
+        "--set",
+        f"router.kind={router}",
+        "--out",
+        str(tmp_path),
+        "--trace",
+        "--plots",
+        "none",
+    ]
     assert call(*small("run", "scale", *options)) == 0
     table = pq.read_table(tmp_path / "trace-1.parquet")
     assert table.filter(pc.field("event") == "deliver").num_rows == 5 * 30
@@ -98,7 +108,14 @@ def test_plots_are_the_same_every_time(tmp_path: Path) -> None:
 
 def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for router in ("episub", "floodsub"):
-        options = ["--set", f"router.kind={router}", "--out", str(tmp_path / router), "--seeds", "2"]
+        options = [
+            "--set",
+            f"router.kind={router}",
+            "--out",
+            str(tmp_path / router),
+            "--seeds",
+            "2",
+        ]
         assert call(*small("run", "scale", *options, "--plots", "none")) == 0
     capsys.readouterr()
     assert call("compare", str(tmp_path / "episub"), str(tmp_path / "floodsub")) == 0

@@ -72,7 +72,11 @@ def test_same_bytes_in_every_process(router: str) -> None:
     for hash_seed in ("1", "2"):
         there = subprocess.run(
             [sys.executable, "-c", PROGRAM, text],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": hash_seed,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+            },
             capture_output=True,
             text=True,
             check=True,

@@ -9,9 +9,15 @@ from episub_router.sim.latency import LatencyModel, Plane, Regions, UniformPairs
 PAIRS = [(a, b) for a in range(60) for b in range(a)]
 
 
-@pytest.mark.parametrize(
-    "model", [UniformPairs(3, 0.01, 0.15), Plane(3, 0.002, 0.1), Plane(3, 0.002, 0.1, 8), Regions(3, 0.2)]
-)  # fmt: skip
+MODELS = [
+    UniformPairs(3, 0.01, 0.15),
+    Plane(3, 0.002, 0.1),
+    Plane(3, 0.002, 0.1, 8),
+    Regions(3, 0.2),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_delay_follows_from_the_pair_alone(model: LatencyModel) -> None:
     delays = {(a, b): model.delay(a, b) for a, b in PAIRS}
     assert {(a, b): model.delay(b, a) for a, b in reversed(PAIRS)} == delays

@@ -16,9 +16,7 @@ TIMES = st.lists(
 
 
 @given(plan=TIMES, stops=st.lists(st.floats(0, 0.06), max_size=4))
-def test_order_is_that_of_a_heap(
-    plan: list[tuple[float, list[float]]], stops: list[float]
-) -> None:
+def test_order_is_that_of_a_heap(plan: list[tuple[float, list[float]]], stops: list[float]) -> None:
     loop = EventLoop()
     happened: list[tuple[float, int]] = []
 

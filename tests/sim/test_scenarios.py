@@ -93,7 +93,10 @@ def test_what_does_not_fit_is_refused_with_key_value_and_what_would(
         ("name = ", "not TOML"),
         ("about = 'no name'", "name is missing"),
         ("name = 'x'\n[latency]\nlow = 0.1", "latency.kind is missing; allowed: uniform"),
-        ("name = 'x'\n[latency]\nkind = 'uniform'\nlow = 0.2", "latency.low = 0.2; must be at most"),
+        (
+            "name = 'x'\n[latency]\nkind = 'uniform'\nlow = 0.2",
+            "latency.low = 0.2; must be at most",
+        ),
         ("name = 'x'\n[[faults]]\nkind = 'crash'\nat = 1.0", "faults[0].share is missing"),
         ("name = 'x'\nfaults = [3]", "faults[0] must be a table with a kind, not 3"),
         ("name = 'x'\nvariants = 3", "variants must be a list of tables"),
