@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from episub_router.protocol.messages import IHave, MessageSummary
 from episub_router.protocol.params import BroadcastParams
@@ -16,11 +16,13 @@ class Announcing:
     `max_lazy_queue`; the oldest go first.
     """
 
-    __slots__ = ("_owed", "_params", "_queue", "deadline")
+    __slots__ = ("_owed", "_params", "_queue", "_queued_for", "deadline")
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
         self._queue: list[MessageSummary] = []
+        self._queued_for: dict[PeerId, int] = {}
+        """How much of the queue was there when a lazy peer became eager."""
         self._owed: dict[PeerId, list[MessageSummary]] = {}
         self.deadline = NEVER
 
@@ -40,18 +42,29 @@ class Announcing:
         else:
             del self._owed[peer]
 
+    def no_longer_lazy(self, peer: PeerId) -> None:
+        """`peer` was not pushed what is queued now, and is still to be told of it."""
+        if self._queue:
+            self._queued_for[peer] = len(self._queue)
+
     def forget(self, peer: PeerId) -> None:
         self._owed.pop(peer, None)
+        self._queued_for.pop(peer, None)
 
-    def flush(self, lazy: Iterable[PeerId]) -> Iterator[tuple[PeerId, IHave]]:
+    def flush(self, lazy: Collection[PeerId]) -> Iterator[tuple[PeerId, IHave]]:
         """Everything that waits, as IHAVEs of at most `max_ids` ids, and start afresh."""
         queue, self._queue = self._queue, []
         owed, self._owed = self._owed, {}
+        queued_for, self._queued_for = self._queued_for, {}
         self.deadline = NEVER
         shared = self._messages(queue)
         for peer in lazy:
             for message in shared:
                 yield peer, message
+        for peer, length in queued_for.items():
+            if peer not in lazy:
+                for message in self._messages(queue[:length]):
+                    yield peer, message
         for peer, summaries in owed.items():
             for message in self._messages(summaries):
                 yield peer, message
@@ -74,5 +87,6 @@ class Announcing:
 
     def clear(self) -> None:
         self._queue.clear()
+        self._queued_for.clear()
         self._owed.clear()
         self.deadline = NEVER

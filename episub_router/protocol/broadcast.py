@@ -158,8 +158,6 @@ class Broadcast:
             return
         hops = self._checked_hops(event.peer, copies.pop(event.peer, 1))
         self._accept(event.peer, event.id, hops, event.payload, event.size, copies, now)
-        for peer in copies:
-            self._duplicate(peer)
 
     def _checked_hops(self, peer: PeerId, hops: int) -> int:
         """`hops` brought into range: the message may be valid though its hop count is not."""
@@ -167,6 +165,10 @@ class Broadcast:
             return hops
         self._drop(peer, DropReason.HOPS_INVALID)
         return min(max(1, hops), self._params.max_hops)
+
+    def _hops_on(self, hops: int) -> int:
+        """The hop count to send on what reached us in `hops`, within what others accept."""
+        return min(hops + 1, self._params.max_hops)
 
     def _accept(
         self,
@@ -178,7 +180,7 @@ class Broadcast:
         holders: dict[PeerId, int],
         now: Time,
     ) -> None:
-        """A new message: deliver it and push it on, but not to those that have it (E30, E32)."""
+        """A new message: deliver it and push it on, but not to its `holders` (E30, E32)."""
         tree = self._tree
         effects = self._effects
         self._store.add(id, hops, payload, size, now)
@@ -187,15 +189,24 @@ class Broadcast:
         if missing is not None and not len(self._missing):
             self._missing_deadline = NEVER
         if peer is not None:
-            tree.promote(peer)
-            if missing is not None:
-                self._optimize(peer, hops, missing.announcers)
-        push = Gossip(id, hops + 1, payload, size)
+            self._promote(peer)
+        hops_on = self._hops_on(hops)
+        push = Gossip(id, hops_on, payload, size)
         for other in tree.eager:
             if other != peer and other not in holders:
                 effects.append(Send(other, push))
+        for other in holders:
+            self._duplicate(other)
+        # After the push: the new parent announced the message, and would PRUNE a copy of it.
+        if peer is not None and missing is not None:
+            self._optimize(peer, hops, missing.announcers)
         if tree.lazy:
-            self._announcing.queue(MessageSummary(id, hops + 1), now)
+            self._announcing.queue(MessageSummary(id, hops_on), now)
+
+    def _promote(self, peer: PeerId) -> None:
+        """Push to `peer` from now on; what waits to be announced it is still told of."""
+        if self._tree.promote(peer):
+            self._announcing.no_longer_lazy(peer)
 
     def _duplicate(self, peer: PeerId) -> None:
         """A copy of a message that we have: this link is not part of the tree (E31).
@@ -217,7 +228,7 @@ class Broadcast:
             default=(None, hops),
         )
         if hops - fewest > threshold:
-            self._tree.promote(better)
+            self._promote(better)
             self._tree.demote(peer)
             self._effects.append(Send(better, _GRAFT))
             self._effects.append(Send(peer, _PRUNE))
@@ -240,8 +251,11 @@ class Broadcast:
         if len(summary) > self._params.max_ids:
             self._drop(peer, DropReason.TOO_MANY_IDS)
             summary = summary[: self._params.max_ids]
-        for entry in summary:
-            if entry.id not in self._store and not self._missing.announce(peer, entry):
+        for id, announced in summary:
+            if id in self._store:
+                continue
+            hops = self._checked_hops(peer, announced)
+            if not self._missing.announce(peer, MessageSummary(id, hops)):
                 self._drop(peer, DropReason.MISSING_FULL)
         if self._missing_deadline == NEVER and len(self._missing):
             self._missing_deadline = now + self._params.missing_tick
@@ -251,7 +265,7 @@ class Broadcast:
         if peer not in self._tree:
             self._drop(peer, DropReason.NOT_NEIGHBOR)
             return
-        self._tree.promote(peer)
+        self._promote(peer)
         if len(message.ids) > self._params.max_ids:
             self._drop(peer, DropReason.TOO_MANY_IDS)
         for id in message.ids[: self._params.max_ids]:
@@ -266,7 +280,7 @@ class Broadcast:
                 continue
             served[peer] = times + 1
             self._effects.append(
-                Send(peer, Gossip(id, stored.hops + 1, stored.payload, stored.size))
+                Send(peer, Gossip(id, self._hops_on(stored.hops), stored.payload, stored.size))
             )
 
     def _tick(self, now: Time) -> None:
@@ -275,7 +289,7 @@ class Broadcast:
         for _ in lost:
             self._drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():
-            self._tree.promote(peer)
+            self._promote(peer)
             for start in range(0, len(ids), self._params.max_ids):
                 self._effects.append(
                     Send(peer, Graft(tuple(ids[start : start + self._params.max_ids])))
@@ -291,7 +305,7 @@ class Broadcast:
         recent = islice(
             self._store.recent(now - self._params.announce_window), self._params.max_ids
         )
-        newest = [MessageSummary(stored.id, stored.hops + 1) for stored in recent]
+        newest = [MessageSummary(stored.id, self._hops_on(stored.hops)) for stored in recent]
         self._announcing.owe(event.peer, reversed(newest), now)
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
@@ -300,5 +314,5 @@ class Broadcast:
         was_eager = self._tree.remove(event.peer)
         if was_eager and self._params.repair is EagerRepair.EAGER:
             for peer in list(self._tree.lazy):
-                self._tree.promote(peer)
+                self._promote(peer)
                 self._effects.append(Send(peer, _GRAFT))

@@ -26,7 +26,7 @@ from episub_router.protocol.views import pick_some
 class Joining:
     """Asks contacts for nodes, then sends JOINs until C_rand links stand or all was tried."""
 
-    __slots__ = ("_asked", "_contacts", "_overlay", "_ttl", "_walking", "deadline")
+    __slots__ = ("_asked", "_contacts", "_overlay", "_started", "_ttl", "_walking", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -35,6 +35,8 @@ class Joining:
         """Contacts asked in this round, and whether they have answered."""
         self._walking = False
         """JOINs of ours are under way."""
+        self._started: dict[PeerId, None] = {}
+        """Nodes that they started at."""
         self._ttl = 0
         self.deadline = NEVER
 
@@ -93,10 +95,12 @@ class Joining:
             self._walk(now)
 
     def _walk(self, now: Time) -> None:
-        """Send the JOINs that are still needed to random nodes of the view (E04)."""
+        """Send the JOINs that are still needed to random nodes of the view (E04), and to others
+        than before while there are any (E08)."""
         overlay = self._overlay
-        needed = overlay.params.random_links - len(overlay.active)
-        starts = overlay.passive.sample(overlay.rng, max(0, needed))
+        needed = max(0, overlay.params.random_links - len(overlay.active))
+        starts = overlay.passive.sample(overlay.rng, needed, *self._started)
+        starts += overlay.passive.sample(overlay.rng, needed - len(starts), *starts)
         if not starts:
             self.stop()
             return
@@ -104,13 +108,12 @@ class Joining:
         self.deadline = now + overlay.jittered(overlay.params.join_timeout)
         join = Join(overlay.me, self._ttl)
         for start in starts:
+            self._started[start] = None
             overlay.when_connected(start, partial(self._send_join, start, join), now)
 
     def _send_join(self, start: PeerId, join: Join, up: bool, now: Time) -> None:
         if up:
             self._overlay.send(start, join)
-        else:
-            self._overlay.passive.remove(start)
 
     def fire(self, now: Time) -> None:
         """Nobody answered, or links are still missing: go on with a lower TTL (E08)."""
@@ -130,6 +133,7 @@ class Joining:
 
     def stop(self) -> None:
         self._asked.clear()
+        self._started.clear()
         self._walking = False
         self.deadline = NEVER
 

@@ -191,8 +191,11 @@ class Membership:
         self._overlay.connected(event.peer, now)
 
     def _on_dial_failed(self, event: ev.DialFailed, now: Time) -> None:
+        if self._overlay.is_connected(event.peer):
+            return  # It dialled us in the meantime.
+        self._overlay.passive.remove(event.peer)
         self._overlay.disconnected(event.peer, now)
-        if self.joined:
+        if self.joined and not self._joining.under_way:
             self._asking.grow(now)
 
     def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
@@ -241,9 +244,10 @@ class Membership:
             self._links.on_query(sender, message, now)
         else:
             self._links.on_list(sender, message, now)
-        if len(overlay.active) > size:
+        if sender in overlay.active:
             self._asking.on_link(sender)
             self._optimizing.on_link(sender)
+        if len(overlay.active) > size:
             self._joining.on_link()
             if not self._joining.under_way:
                 # E09: once the first links stand, grow to A.
@@ -272,6 +276,7 @@ class Membership:
             overlay.passive.remove(sender)
         if sender in overlay.active:
             overlay.drop_link(sender, DownReason.ENDED, tell=False, remember=message.alive)
+            self._asking.back_off(sender, now)
             self._replace_links(now)
         else:
             self._optimizing.on_refusal(sender)

@@ -54,7 +54,11 @@ class MissingMessages:
 
     def found(self, id: MessageId) -> MissingMessage | None:
         """The message has come; returns what was known of it."""
-        return self._by_id.pop(id, None)
+        missing = self._by_id.pop(id, None)
+        if not self._by_id:
+            # No tick will do it while nothing is missing.
+            self._added.clear()
+        return missing
 
     def tick(
         self, arriving: Container[MessageId], neighbors: Container[PeerId]

@@ -79,9 +79,8 @@ class Asking:
         overlay = self._overlay
         if peer not in self._requests:
             return
-        if not up:
+        if not up or peer in overlay.active:
             del self._requests[peer]
-            overlay.passive.remove(peer)
             return
         overlay.tell(peer, NeighborRole.REQUEST, self._kind_missing())
         self._requests[peer] = now + overlay.params.neighbor_timeout
@@ -101,14 +100,18 @@ class Asking:
         """
         if self._requests.pop(peer, None) is None:
             return
-        self._refused[peer] = now + self._overlay.params.refused_backoff
-        while len(self._refused) > self._overlay.params.max_waiting:
-            del self._refused[next(iter(self._refused))]
+        self.back_off(peer, now)
         self._overlay.release(peer)
         self._refusals += 1
         params = self._overlay.params
         if len(self._overlay.active) < params.random_links or self._refusals < params.active_size:
             self.grow(now)
+
+    def back_off(self, peer: PeerId, now: Time) -> None:
+        """`peer` refused a link or ended one: ask others for a while."""
+        self._refused[peer] = now + self._overlay.params.refused_backoff
+        while len(self._refused) > self._overlay.params.max_waiting:
+            del self._refused[next(iter(self._refused))]
 
     def on_link(self, peer: PeerId) -> None:
         """`peer` is a neighbour now, whoever asked."""
@@ -169,6 +172,8 @@ class Granting:
             self._admit(sender, LinkKind.RANDOM if short and full else request.kind, request, now)
         elif self._in_need(request) and size < params.active_bound:
             self._admit(sender, LinkKind.RANDOM, request, now)
+        elif sender in self._measuring:
+            self._measuring[sender] = request
         elif params.near_links and len(self._measuring) < params.max_waiting:
             self._measuring[sender] = request
             overlay.emit(MeasureRtt(sender))
@@ -186,6 +191,9 @@ class Granting:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
         request = self._measuring.pop(peer, None)
         if request is None or peer in self._overlay.active:
+            return
+        if rtt is not None and len(self._overlay.active) < self._overlay.params.active_size:
+            self.on_request(peer, request, now)
             return
         victim = None if rtt is None else farther_neighbor(self._overlay, rtt)
         if victim is None:

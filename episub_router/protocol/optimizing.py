@@ -63,7 +63,6 @@ class Optimizing:
         if up:
             self._overlay.tell(candidate, NeighborRole.REQUEST, LinkKind.NEAR)
         else:
-            self._overlay.passive.remove(candidate)
             self._forget()
 
     def on_link(self, peer: PeerId) -> None:

@@ -10,7 +10,14 @@ from random import Random
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.broadcast import Broadcast
-from episub_router.protocol.effects import Dropped, DropReason, Effect, NeighborDown, NeighborUp
+from episub_router.protocol.effects import (
+    Dropped,
+    DropReason,
+    Effect,
+    NeighborDown,
+    NeighborUp,
+    Send,
+)
 from episub_router.protocol.membership import Membership
 from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
 from episub_router.protocol.params import EpisubParams
@@ -78,4 +85,10 @@ class Topic:
         for effect in effects:
             if type(effect) is NeighborUp or type(effect) is NeighborDown:
                 answers += self.broadcast.handle(effect, now)
-        return effects + answers if answers else effects
+        if not answers:
+            return effects
+        # Of links that ended together, the first must not be repaired over the others.
+        active = self.membership.active
+        return effects + [
+            answer for answer in answers if type(answer) is not Send or answer.peer in active
+        ]

@@ -6,7 +6,7 @@ says what happens, this says along which links.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from episub_router.protocol.types import PeerId
 
@@ -24,12 +24,12 @@ class Tree:
         return peer in self._eager or peer in self._lazy
 
     @property
-    def eager(self) -> Iterable[PeerId]:
+    def eager(self) -> Collection[PeerId]:
         """Peers that messages are pushed to."""
         return self._eager
 
     @property
-    def lazy(self) -> Iterable[PeerId]:
+    def lazy(self) -> Collection[PeerId]:
         """Peers that are told of messages."""
         return self._lazy
 

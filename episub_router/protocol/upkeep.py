@@ -69,7 +69,6 @@ class Upkeep:
         if up:
             self._overlay.send(peer, GetTopics())
         else:
-            self._overlay.passive.remove(peer)
             self._checking.pop(peer, None)
 
     def on_topics(self, sender: PeerId, message: Topics) -> None:

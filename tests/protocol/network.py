@@ -172,7 +172,8 @@ class Network:
             self.at(deadline, lambda: self._on_timer(node))
 
     def _on_timer(self, node: int) -> None:
-        if node in self.dead or self._timers.get(node) != self.now:
+        gone = node in self.dead or node not in self.topics
+        if gone or self._timers.get(node) != self.now:
             return
         del self._timers[node]
         self._act(node, self.topics[node].handle_timer(self.now))

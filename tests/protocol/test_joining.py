@@ -1,0 +1,273 @@
+"""Joining, seen from the node that joins and from those it meets (E03-E08)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DropReason, Effect
+from episub_router.protocol.messages import (
+    Disconnect,
+    ForwardJoin,
+    GetNodes,
+    Join,
+    Neighbor,
+    NeighborRole,
+    Nodes,
+)
+from tests.protocol.helpers import ME, Member, accept, dials, drops, params, sent
+
+PEERS = tuple(f"p{n}" for n in range(12))
+
+
+def asked(*contacts: str, **changed: Any) -> tuple[Member, list[Effect]]:
+    """A member that has just sent GETNODES to its contacts."""
+    member = Member(membership=params(**changed))
+    for contact in contacts:
+        member.handle(ev.Connected(contact))
+    effects = member.handle(ev.JoinOverlay(contacts))
+    assert sent(effects) == [(contact, GetNodes()) for contact, _ in sent(effects)]
+    return member, effects
+
+
+def reach_all(member: Member, effects: list[Effect]) -> list[Effect]:
+    """Let all dials succeed."""
+    return effects + [e for peer in dials(effects) for e in member.handle(ev.Connected(peer))]
+
+
+# The node that joins
+
+
+def test_a_few_random_contacts_are_asked_for_nodes() -> None:
+    """E02, E03: three contacts of many, and not always the same three."""
+    contacts = tuple(f"c{n}" for n in range(10))
+    chosen = []
+    for seed in range(5):
+        member = Member(seed=seed)
+        chosen.append(frozenset(dials(member.handle(ev.JoinOverlay(contacts)))))
+        assert len(chosen[-1]) == member.params.contacts_asked
+    assert len(set(chosen)) > 1
+
+
+def test_joins_start_when_all_contacts_have_answered() -> None:
+    """E03, E04: the passive view is fresh before the first JOIN; then C_rand JOINs go to random
+    nodes of it, with the full TTL."""
+    member, effects = asked("c1", "c2")
+    assert {peer for peer, _ in sent(effects)} == {"c1", "c2"}
+    assert member.receive("c1", Nodes(PEERS[:6], 6)) == []
+    assert member.passive == {"c1", *PEERS[:6]}
+    effects = reach_all(member, member.receive("c2", Nodes(PEERS[6:], 6)))
+    assert member.passive == {"c1", "c2", *PEERS}
+    joins = sent(effects, Join)
+    assert len({peer for peer, _ in joins}) == len(joins) == member.params.random_links
+    assert {message for _, message in joins} == {Join(ME, 6)}
+
+
+def test_silent_and_unreachable_contacts_do_not_hold_joining_up() -> None:
+    """E03: what one contact gave is enough when the others fail or stay silent."""
+    member = Member()
+    member.handle(ev.Connected("c1"))
+    member.handle(ev.Connected("c2"))
+    member.handle(ev.JoinOverlay(("c1", "c2", "c3")))
+    member.receive("c1", Nodes(PEERS, 6))
+    assert member.handle(ev.DialFailed("c3")) == []
+    effects = reach_all(member, member.wait(member.params.nodes_timeout))
+    assert len(sent(effects, Join)) == member.params.random_links
+
+
+def test_only_asked_contacts_may_answer_and_only_once() -> None:
+    """E03: NODES from others, or again, are counted and change nothing."""
+    member, _ = asked("c1", "c2")
+    assert drops(member.receive("stranger", Nodes(("x",), 6))) == [DropReason.UNSOLICITED]
+    member.receive("c1", Nodes(("a",), 6))
+    assert drops(member.receive("c1", Nodes(("y",), 6))) == [DropReason.UNSOLICITED]
+    assert member.passive == {"c1", "a"}
+
+
+def test_an_answer_is_cut_to_size_and_never_contains_us() -> None:
+    """E03: a contact can't fill the passive view alone, nor with us."""
+    member, _ = asked("c1", "c2")
+    member.receive("c1", Nodes((ME, *(f"x{n}" for n in range(1000))), 6))
+    assert len(member.passive) == member.params.nodes_size  # The contact, and all but us.
+    assert ME not in member.passive
+
+
+def test_the_suggested_ttl_only_shortens_walks() -> None:
+    """E03: NODES carries a TTL; ours is the bound."""
+    for suggested, used in [(100, 6), (2, 2), (-3, 0)]:
+        member, _ = asked("c1")
+        effects = reach_all(member, member.receive("c1", Nodes(PEERS, suggested)))
+        assert {message.ttl for _, message in sent(effects, Join)} == {used}
+
+
+def test_a_fruitless_join_goes_on_elsewhere_with_a_lower_ttl() -> None:
+    """E08: each time-out takes one off the TTL and starts at other nodes, down to TTL 0; the
+    last reuses the connection that stands. Then it rests until the overlay is needed again."""
+    member, _ = asked("c1", grow_interval=1000.0)
+    rounds = [sent(reach_all(member, member.receive("c1", Nodes(PEERS, 6))), Join)]
+    while member.machine.membership.joining:
+        rounds.append(sent(reach_all(member, member.wait(member.params.join_timeout)), Join))
+    assert rounds.pop() == []
+    assert [{message.ttl for _, message in joins} for joins in rounds] == [
+        {6}, {5}, {4}, {3}, {2}, {1}, {0},
+    ]  # fmt: skip
+    first, second, third, *_ = [{peer for peer, _ in joins} for joins in rounds]
+    assert len(first | second | third) == 3 * member.params.random_links
+
+
+def test_joining_ends_with_c_rand_links_and_growing_follows() -> None:
+    """E04, E09: JOINs bring C_rand links; the rest of A is asked for from the passive view."""
+    member, _ = asked("c1")
+    reach_all(member, member.receive("c1", Nodes(PEERS, 6)))
+    for peer in ("a", "b", "c"):
+        effects = member.receive(peer, accept())
+        assert sent(effects, Neighbor) == []
+    assert member.machine.membership.joining
+    effects = reach_all(member, member.receive("d", accept()))
+    assert not member.machine.membership.joining
+    roles = [message.role for _, message in sent(effects, Neighbor)]
+    assert roles == [NeighborRole.REQUEST] * member.params.near_links
+
+
+def test_while_joining_links_beyond_a_are_taken_up_to_the_bound() -> None:
+    """E06, E13: JOINs may be accepted at many places at once; what exceeds the bound is ended,
+    so that the other side doesn't keep half a link."""
+    member, _ = asked("c1", random_links=4, near_links=0, active_size=4, active_slack=2)
+    reach_all(member, member.receive("c1", Nodes(PEERS, 6)))
+    for n in range(3):
+        member.link(f"n{n}")
+    for peer in ("x", "y", "z", "w"):
+        effects = member.receive(peer, accept())
+    assert len(member.active) <= member.params.active_bound
+    assert "w" not in member.active
+    assert sent(effects) == [("w", Disconnect())]
+
+
+def test_a_node_that_is_alone_joins_again() -> None:
+    """E03, E17: whoever lost all links, and has nobody left to ask, asks its contacts."""
+    member, _ = asked("c1")
+    member.receive("c1", Nodes((), 6))
+    member.receive("c1", accept())
+    assert member.active == {"c1"}
+    member.handle(ev.PeerDown("c1"))
+    assert member.active == set()
+    assert "c1" in dials(member.wait(60))
+
+
+# The nodes that it meets
+
+
+def test_getnodes_is_answered_from_both_views() -> None:
+    """E03: active and passive peers, never the asker, never more than the bound."""
+    member = Member("a", "b", "c", passive=PEERS)
+    ((peer, nodes),) = sent(member.receive("p0", GetNodes()))
+    assert peer == "p0"
+    assert {"a", "b", "c"} < set(nodes.peers)
+    assert set(nodes.peers) <= {"a", "b", "c", *PEERS[1:]}
+    assert len(nodes.peers) == len(set(nodes.peers)) <= member.params.nodes_size
+    assert nodes.ttl == member.params.join_ttl
+
+
+@pytest.mark.parametrize(("neighbors", "ttl"), [(3, 5), (7, 0)])
+def test_join_is_accepted_where_there_is_room_or_the_walk_ends(neighbors: int, ttl: int) -> None:
+    """E05, E06, E07: Q connects to P, adds it, says NEIGHBOR, and tells one random neighbour."""
+    member = Member(*PEERS[:neighbors])
+    assert dials(member.receive("p0", Join("joiner", ttl))) == ["joiner"]
+    assert "joiner" not in member.active
+    effects = member.handle(ev.Connected("joiner"))
+    assert member.active == {"joiner", *PEERS[:neighbors]}
+    (granted, (walker, news)) = sent(effects)
+    assert granted[0] == "joiner"
+    assert granted[1].role is NeighborRole.ACCEPT
+    assert news == ForwardJoin("joiner", member.params.join_ttl)
+    assert walker in PEERS[:neighbors]
+
+
+def test_join_walks_on_where_the_view_is_full() -> None:
+    """E06: TTL-1 to one random neighbour that isn't the sender; nobody is kicked out, and no
+    connection is opened by those who only pass it on."""
+    walkers = set()
+    for seed in range(10):
+        member = Member(*PEERS[:7], seed=seed)
+        effects = member.receive("p0", Join("joiner", 5))
+        ((walker, message),) = sent(effects)
+        assert message == Join("joiner", 4)
+        assert dials(effects) == []
+        assert member.active == set(PEERS[:7])
+        walkers.add(walker)
+    assert "p0" not in walkers
+    assert len(walkers) > 1
+
+
+def test_join_of_a_node_that_cannot_be_dialled_walks_on() -> None:
+    """E05: TTL-1 to a random neighbour; at TTL 0 it is dropped. Both are counted."""
+    member = Member("a", "b")
+    member.receive("a", Join("joiner", 3))
+    effects = member.handle(ev.DialFailed("joiner"))
+    assert sent(effects) == [("b", Join("joiner", 2))]
+    assert drops(effects) == [DropReason.UNREACHABLE]
+    member.receive("a", Join("joiner", 0))
+    effects = member.handle(ev.DialFailed("joiner"))
+    assert sent(effects) == []
+    assert drops(effects) == [DropReason.UNREACHABLE]
+    assert member.active == {"a", "b"}
+
+
+def test_a_join_that_ends_where_it_started_uses_the_connection_it_came_by() -> None:
+    """E08: at TTL zero a node behind NAT, which can't be dialled, gets its link."""
+    member = Member(*PEERS[:7])
+    effects = member.receive("natted", Join("natted", 0))
+    assert dials(effects) == []
+    assert "natted" in member.active
+
+
+def test_join_walks_have_a_longest_length() -> None:
+    """E06: a TTL beyond ours is cut, one below zero is refused."""
+    member = Member(*PEERS[:7])
+    ((_, message),) = sent(member.receive("p0", Join("joiner", 10**6)))
+    assert message.ttl == member.params.join_ttl - 1
+    effects = member.receive("p0", Join("joiner", -1))
+    assert drops(effects) == [DropReason.TTL_INVALID]
+    assert sent(effects) == []
+
+
+def test_join_of_a_neighbour_looks_for_another_link() -> None:
+    """E06, E12: it walks on; where it can't, the neighbour is told that it is one, in case it
+    doesn't know."""
+    member = Member("a", "b")
+    assert sent(member.receive("a", Join("a", 3))) == [("b", Join("a", 2))]
+    ((peer, message),) = sent(member.receive("a", Join("a", 0)))
+    assert (peer, message.role) == ("a", NeighborRole.ACCEPT)
+    assert member.active == {"a", "b"}
+
+
+def test_our_own_join_that_comes_by_walks_on() -> None:
+    """E06: a random walk may come back to where it started; a node is never in its own view."""
+    member = Member("a", "b")
+    assert sent(member.receive("a", Join(ME, 3))) == [("b", Join(ME, 2))]
+    assert sent(member.receive("a", Join(ME, 0))) == []
+    assert member.active == {"a", "b"}
+
+
+def test_forwardjoin_walks_and_leaves_the_node_in_passive_views() -> None:
+    """E07: remembered at every node that it visits, passed on to one while TTL is left."""
+    member = Member("a", "b", "c")
+    ((walker, message),) = sent(member.receive("a", ForwardJoin("new", 2)))
+    assert walker in {"b", "c"}
+    assert message == ForwardJoin("new", 1)
+    assert member.passive == {"new"}
+    assert sent(member.receive("a", ForwardJoin("newer", 0))) == []
+    assert member.passive == {"new", "newer"}
+
+
+def test_forwardjoin_never_names_us_or_a_neighbour_passive() -> None:
+    """E07: both views stay apart, whoever is announced; TTLs are checked."""
+    member = Member("a", "b")
+    for peer in (ME, "a", "b"):
+        member.receive("a", ForwardJoin(peer, 0))
+    assert member.passive == set()
+    assert drops(member.receive("a", ForwardJoin("x", -1))) == [DropReason.TTL_INVALID]
+    ((_, message),) = sent(member.receive("a", ForwardJoin("x", 99)))
+    assert message.ttl == member.params.join_ttl - 1
