@@ -197,9 +197,9 @@ def _write(
 
 
 def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int) -> None:
-    from episub_router.sim import report
+    from episub_router.sim import published, report
 
-    console = Console()
+    console = Console(highlight=False)
     title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
     if len(means) == 1:
         (summary,) = means.values()
@@ -209,6 +209,9 @@ def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int) -> None
     for label, summary in means.items():
         for line in report.notes(summary):
             console.print(f"{label}: {line}" if label else line)
+    if name in published.PUBLISHED:
+        for summary in means.values():
+            console.print(published.comparison(summary))
 
 
 def _compare(arguments: argparse.Namespace) -> int:

@@ -92,10 +92,11 @@ def _table(title: str, names: Iterable[str], columns: Sequence[Phase]) -> Table:
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """What the table has no place for: faults, and what nobody can explain."""
-    lines = []
+    """What the table has no place for: totals, faults, and what nobody can explain."""
+    sent = (f"{kind} {entry['sends']:,.0f}" for kind, entry in summary["traffic"].items())
+    lines = [f"sent in all: {', '.join(sent)}"]
     for fault in summary["faults"]:
-        line = f"{fault['kind']} of {fault['nodes']:,} nodes at {fault['at']:g} s"
+        line = f"{fault['kind']} of {fault['nodes']:,.0f} nodes at {fault['at']:g} s"
         if fault["frozen_reach"] is not None:
             line += f"; without repair a flood would have reached {fault['frozen_reach']:.3f}"
         if fault["repaired_after"] is None:
@@ -104,10 +105,10 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
             line += f"; repaired after {fault['repaired_after']:g} s"
         lines.append(line)
     if summary["unexplained"]:
-        lines.append(f"UNEXPLAINED missing deliveries: {summary['unexplained']:,}")
+        lines.append(f"UNEXPLAINED missing deliveries: {summary['unexplained']:,.0f}")
     if summary["repeated_deliveries"]:
         lines.append(
-            f"messages delivered again after a restart: {summary['repeated_deliveries']:,}"
+            f"messages delivered again after a restart: {summary['repeated_deliveries']:,.0f}"
         )
     return lines
 

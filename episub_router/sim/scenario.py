@@ -246,6 +246,12 @@ class Scenario:
         return traffic.start + (traffic.messages - 1) * traffic.interval + traffic.settle
 
     @property
+    def measured(self) -> tuple[Phase, ...]:
+        """The phases that the run reaches; one for all messages where there are none."""
+        reached = tuple(phase for phase in self.phases if phase.start < self.end)
+        return reached or (Phase(name="all", start=self.traffic.start),)
+
+    @property
     def capacity(self) -> int:
         """Node ids that the run may come to use: the nodes, and those that churn brings."""
         newcomers = sum(

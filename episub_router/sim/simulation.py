@@ -75,12 +75,11 @@ class Simulation:
         joining = scenario.join
         for node in range(scenario.network.nodes):
             self.loop.at(joining.over * node / scenario.network.nodes, self.start, node)
-        self.loop.at(scenario.traffic.start, self._publish_next, None)
-        for phase in scenario.phases[1:]:
+        # Before what happens at the same time, so that a phase has all of it.
+        for phase in scenario.measured:
             self.loop.at(phase.start, self._take_snapshot, None)
+        self.loop.at(scenario.traffic.start, self._publish_next, None)
         self.script.arm()
-        first = scenario.phases[0].start if scenario.phases else scenario.traffic.start
-        self.loop.at(first, self._take_snapshot, None)
         was_enabled = gc.isenabled()
         gc.collect()
         gc.freeze()

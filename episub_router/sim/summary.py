@@ -106,7 +106,7 @@ def _phases(
     simulation: Simulation, rows: list[dict[str, Any]], verdicts: list[Verdict]
 ) -> list[dict[str, Any]]:
     scenario = simulation.scenario
-    names = [phase.name for phase in scenario.phases] or ["all"]
+    names = [phase.name for phase in scenario.measured]
     made = []
     # One snapshot was taken at the start of each phase and one at the end of the run.
     for name, (before, after) in zip(names, pairwise(simulation.snapshots), strict=True):
