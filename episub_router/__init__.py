@@ -1,5 +1,27 @@
 """Episub for py-libp2p: a pubsub router that builds broadcast trees over a self-healing overlay."""
 
+from episub_router.net.params import RouterParams
+from episub_router.overlay import Neighbor, Overlay
+from episub_router.protocol.params import (
+    BroadcastParams,
+    EagerRepair,
+    EpisubParams,
+    MembershipParams,
+)
 from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
+from episub_router.router import PROTOCOL_ID, EpisubRouter
 
-__all__ = ["PubsubDrop", "PubsubParams", "ResilientPubsub"]
+__all__ = [
+    "PROTOCOL_ID",
+    "BroadcastParams",
+    "EagerRepair",
+    "EpisubParams",
+    "EpisubRouter",
+    "MembershipParams",
+    "Neighbor",
+    "Overlay",
+    "PubsubDrop",
+    "PubsubParams",
+    "ResilientPubsub",
+    "RouterParams",
+]

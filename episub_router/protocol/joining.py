@@ -48,6 +48,10 @@ class Joining:
     def walking(self) -> bool:
         return self._walking
 
+    @property
+    def contacts(self) -> list[PeerId]:
+        return list(self._contacts)
+
     def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
         """Remember `contacts`, the newest at most `max_waiting` of them."""
         for contact in contacts:

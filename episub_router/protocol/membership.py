@@ -20,7 +20,9 @@ from episub_router.protocol.neighboring import Asking, Granting
 from episub_router.protocol.optimizing import Optimizing
 from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.recontacting import Recontacting
 from episub_router.protocol.shuffling import Shuffling
+from episub_router.protocol.sizing import Sizing
 from episub_router.protocol.stabilizing import Stabilizing
 from episub_router.protocol.types import NEVER, PeerId, Time
 from episub_router.protocol.upkeep import Upkeep
@@ -39,11 +41,13 @@ class Membership:
         self._doorman = Doorman(overlay)
         self._asking = Asking(overlay)
         self._granting = Granting(overlay)
-        self._shuffling = Shuffling(overlay)
+        self._sizing = Sizing(overlay)
+        self._shuffling = Shuffling(overlay, self._sizing.saw)
         self._links = LinkCheck(overlay)
         self._stabilizing = Stabilizing(overlay)
         self._optimizing = Optimizing(overlay)
         self._upkeep = Upkeep(overlay, name)
+        self._recontacting = Recontacting(overlay)
         self._leaving = Leaving(overlay)
         self._deadline: Time = NEVER
         self.joined = False
@@ -59,7 +63,7 @@ class Membership:
         }
         self._on_message: dict[type, Callable[[PeerId, Any, Time], None]] = {
             msg.GetNodes: lambda peer, _, now: self._doorman.on_get_nodes(peer),
-            msg.Nodes: self._joining.on_nodes,
+            msg.Nodes: self._on_nodes,
             msg.GetTopics: lambda peer, _, now: overlay.send(peer, msg.Topics((name,))),
             msg.Topics: lambda peer, m, now: self._upkeep.on_topics(peer, m),
             msg.Join: self._on_join,
@@ -80,6 +84,12 @@ class Membership:
     def passive(self) -> PassiveView:
         """The passive view, to look at."""
         return self._overlay.passive
+
+    @property
+    def estimated_size(self) -> float | None:
+        """Nodes in the overlay as far as can be told; None with dynamic sizing off, or as long
+        as too little was seen."""
+        return self._sizing.estimate
 
     @property
     def joining(self) -> bool:
@@ -113,8 +123,12 @@ class Membership:
         """Do what is due at `now`; calling it early or late does no harm."""
         if self._joining.deadline <= now:
             self._joining.fire(now)
-        if self._links.deadline <= now and self._links.fire(now):
-            self._replace_links(now)
+        if self._links.deadline <= now:
+            failed = self._links.fire(now)
+            for peer in failed:
+                self._recontacting.on_lost(peer)
+            if failed:
+                self._replace_links(now)
         if self._asking.deadline <= now:
             self._asking.fire(now)
             self._rejoin_if_alone(now)
@@ -124,6 +138,10 @@ class Membership:
             self._optimizing.fire(now)
         if self._upkeep.deadline <= now:
             self._upkeep.fire(now)
+        if self._recontacting.deadline <= now:
+            self._recontacting.fire(now, self._joining.contacts)
+        if self._sizing.deadline <= now:
+            self._sizing.fire(now)
         if self._shuffling.deadline <= now:
             self._shuffling.fire(now)
         return self._finish()
@@ -145,6 +163,8 @@ class Membership:
             self._stabilizing.deadline,
             self._optimizing.deadline,
             self._upkeep.deadline,
+            self._recontacting.deadline,
+            self._sizing.deadline,
         )
         return self._overlay.take_effects()
 
@@ -160,6 +180,8 @@ class Membership:
             self._stabilizing.start(now)
             self._optimizing.start(now)
             self._upkeep.start(now)
+            self._recontacting.start(now)
+            self._sizing.start(now)
         self._joining.start(now)
 
     def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
@@ -183,6 +205,8 @@ class Membership:
         self._stabilizing.stop()
         self._optimizing.stop()
         self._upkeep.stop()
+        self._recontacting.stop()
+        self._sizing.stop()
         self._leaving.stop()
         self._joining.forget()
         self._overlay.forget()
@@ -207,6 +231,7 @@ class Membership:
         self._asking.on_refusal(event.peer, now)
         if event.peer in overlay.active:
             overlay.drop_link(event.peer, DownReason.FAILED, tell=False, remember=False)
+            self._recontacting.on_lost(event.peer)
             self._replace_links(now)
 
     def _on_rtt(self, event: ev.RttMeasured, now: Time) -> None:
@@ -228,10 +253,15 @@ class Membership:
             return
         self._on_message[type(event.message)](event.peer, event.message, now)
 
+    def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
+        if not self._recontacting.on_nodes(sender, nodes):
+            self._joining.on_nodes(sender, nodes, now)
+
     def _on_join(self, sender: PeerId, join: msg.Join, now: Time) -> None:
         self._doorman.on_join(sender, join, now)
         if join.peer in self._overlay.active:
             self._asking.on_link(join.peer)
+            self._recontacting.on_link(join.peer)
 
     def _on_neighbor(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
         overlay = self._overlay
@@ -247,6 +277,7 @@ class Membership:
         if sender in overlay.active:
             self._asking.on_link(sender)
             self._optimizing.on_link(sender)
+            self._recontacting.on_link(sender)
         if len(overlay.active) > size:
             self._joining.on_link()
             if not self._joining.under_way:
@@ -259,7 +290,10 @@ class Membership:
         link = overlay.active.get(sender)
         size = len(overlay.active)
         wanted = (
-            self._asking.asked(sender) or self._optimizing.asked(sender) or self._joining.walking
+            self._asking.asked(sender)
+            or self._optimizing.asked(sender)
+            or self._recontacting.rejoined(sender)
+            or self._joining.walking
         )
         if link is not None:
             link.update(message, now)
@@ -274,6 +308,7 @@ class Membership:
         overlay = self._overlay
         if not message.alive:
             overlay.passive.remove(sender)
+            self._recontacting.on_left(sender)
         if sender in overlay.active:
             overlay.drop_link(sender, DownReason.ENDED, tell=False, remember=message.alive)
             self._asking.back_off(sender, now)
@@ -283,5 +318,6 @@ class Membership:
             self._asking.on_refusal(sender, now)
 
     def _on_leave(self, sender: PeerId, message: msg.Leave, now: Time) -> None:
+        self._recontacting.on_left(message.source)
         if self._leaving.on_leave(sender, message):
             self._replace_links(now)

@@ -76,10 +76,28 @@ class MembershipParams:
     upkeep_peers: int = param(
         2, "peers", "ours: passive peers dialled in one upkeep_interval; a dial costs 20 ms of CPU"
     )
+    recontact_interval: float = param(
+        15.0, "s", "ours: halves that were cut apart find each other within a minute"
+    )
+    lost_tried_at_once: int = param(2, "peers", "ours: lost neighbours dialled in one interval")
+    lost_tries: int = param(20, "dials", "ours: a lost neighbour is dialled for ten minutes or so")
+    lost_memory: int = param(16, "peers", "ours: more than the hard bound of the active view")
+    contact_interval: float = param(
+        300.0, "s", "ours: a bootstrap node of 10,000 gets 33 GETNODES a second"
+    )
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     rtt_min_gain: float = param(
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
     )
+    dynamic_sizing: bool = param(
+        False, "switch", "ours: sizes for 10,000 nodes serve smaller overlays well, for some bytes"
+    )
+    size_window: int = param(
+        1000, "ids", "ours: ten minutes of passing shuffles; 20 equal pairs at 25,000 nodes"
+    )
+    size_interval: float = param(60.0, "s", "ours: in no hurry")
+    least_random: int = param(3, "peers", "ours: C_rand never below, whatever the estimate")
+    most_random: int = param(6, "peers", "ours: C_rand never above, whatever the estimate")
     timer_jitter: float = param(0.2, "share", "ours: each period is drawn from ±20 %")
     max_waiting: int = param(64, "peers", "ours: bound of every table of requests under way")
 
@@ -89,6 +107,11 @@ class MembershipParams:
             raise ValueError(
                 f"active_size must hold random_links + near_links: "
                 f"{self.active_size} < {self.random_links} + {self.near_links}"
+            )
+        if self.least_random > self.most_random:
+            raise ValueError(
+                f"least_random must not be above most_random: "
+                f"{self.least_random} > {self.most_random}"
             )
         if not 0 <= self.timer_jitter < 1:
             raise ValueError(f"timer_jitter must be in [0, 1): {self.timer_jitter}")
@@ -186,7 +209,7 @@ _MAY_BE_ZERO = frozenset(
 def _check_numbers(params: MembershipParams | BroadcastParams) -> None:
     for spec in fields(params):
         value = getattr(params, spec.name)
-        if isinstance(value, Enum) or value is None:
+        if isinstance(value, Enum | bool) or value is None:
             continue
         if not math.isfinite(value) or value < 0 or (value == 0 and spec.name not in _MAY_BE_ZERO):
             least = "0 or more" if spec.name in _MAY_BE_ZERO else "more than 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
@@ -13,10 +14,12 @@ from episub_router.protocol.types import NEVER, PeerId, Time
 class Shuffling:
     """Starts a shuffle now and then, passes others' on, and answers those that end here."""
 
-    __slots__ = ("_offered", "_overlay", "_period_ends", "_ttl", "deadline")
+    __slots__ = ("_offered", "_overlay", "_period_ends", "_saw", "_ttl", "deadline")
 
-    def __init__(self, overlay: Overlay) -> None:
+    def __init__(self, overlay: Overlay, saw: Callable[[Iterable[PeerId]], None]) -> None:
+        """`saw` is told of the ids in each shuffle that passes."""
         self._overlay = overlay
+        self._saw = saw
         self._offered: tuple[PeerId, ...] | None = None
         """What our shuffle under way offered; None when no reply is awaited."""
         self._ttl = 0
@@ -66,6 +69,8 @@ class Shuffling:
             return
         ttl = min(message.ttl, params.shuffle_ttl)
         peers = message.peers[: params.shuffle_active + params.shuffle_passive]
+        if params.dynamic_sizing:
+            self._saw(peers)
         if ttl > 0 and len(overlay.active) > 1:
             walker = overlay.active.pick(overlay.rng, sender, message.peer)
             if walker is not None:

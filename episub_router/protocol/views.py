@@ -152,6 +152,12 @@ class PassiveView:
                 self.remove(spare.pop())
             self.add(peer, rng)
 
+    def resize(self, size: int, rng: Random) -> None:
+        """A new bound; what is beyond it is forgotten at random."""
+        self.size = size
+        for peer in pick_some(rng, list(self._rtts), len(self._rtts) - size):
+            del self._rtts[peer]
+
     def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
         """At most `size` random peers that aren't among `but`."""
         return pick_some(rng, [peer for peer in self._rtts if peer not in but], size)
@@ -162,4 +168,4 @@ class PassiveView:
 
 def pick_some(rng: Random, peers: list[PeerId], size: int) -> list[PeerId]:
     """`size` random ones of `peers`, or all of them in random order where there are fewer."""
-    return rng.sample(peers, min(size, len(peers)))
+    return rng.sample(peers, max(0, min(size, len(peers))))

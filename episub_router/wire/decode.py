@@ -116,8 +116,7 @@ class _Reader:
             raise _Drop(WireFault.NO_PAYLOAD)
         if len(rpc.publish) > 1:
             raise _Drop(WireFault.SEVERAL_PAYLOADS)
-        topics = rpc.publish[0].topicIDs
-        if len(topics) != 1 or topics[0] != topic:
+        if topic not in rpc.publish[0].topicIDs:
             raise _Drop(WireFault.PAYLOAD_TOPIC)
         return self.hops(header.hops)
 

@@ -6,12 +6,21 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
-from episub_router import PubsubParams
+from episub_router import PubsubParams, RouterParams
+from episub_router.net.limits import NetLimits
 from episub_router.protocol.params import BroadcastParams, MembershipParams
+from episub_router.wire import WireLimits
 from tests.docs.snippets import ROOT
 
 PATH = ROOT / "docs" / "parameters.md"
-PARAMS: list[type[Any]] = [MembershipParams, BroadcastParams, PubsubParams]
+PARAMS: list[type[Any]] = [
+    MembershipParams,
+    BroadcastParams,
+    RouterParams,
+    PubsubParams,
+    WireLimits,
+    NetLimits,
+]
 
 _INTRODUCTION = """\
 # Parameters

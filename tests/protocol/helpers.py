@@ -14,8 +14,10 @@ from episub_router.protocol.broadcast import Broadcast
 from episub_router.protocol.effects import Dial, Dropped, DropReason, Effect, NeighborUp, Send
 from episub_router.protocol.messages import (
     BroadcastMessage,
+    IHave,
     LinkKind,
     Message,
+    MessageSummary,
     Neighbor,
     NeighborRole,
     Prune,
@@ -41,6 +43,11 @@ def drops(effects: Iterable[Effect]) -> list[DropReason]:
 
 def dials(effects: Iterable[Effect]) -> list[Any]:
     return [effect.peer for effect in effects if isinstance(effect, Dial)]
+
+
+def ihave(*ids: object, hops: int = 1) -> IHave:
+    """An IHAVE of these ids, all at the same hop count."""
+    return IHave(tuple(MessageSummary(id, hops) for id in ids))
 
 
 def request(
@@ -138,7 +145,8 @@ class Branch(Clock):
         self, *eager: str, lazy: Iterable[str] = (), params: BroadcastParams | None = None
     ) -> None:
         super().__init__()
-        self.machine: Broadcast = Broadcast(params or BroadcastParams())
+        self.params = params or BroadcastParams()
+        self.machine: Broadcast = Broadcast(self.params)
         for peer in (*eager, *lazy):
             self.handle(NeighborUp(peer, LinkKind.RANDOM))
         for peer in lazy:

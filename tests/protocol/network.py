@@ -105,6 +105,20 @@ class Network:
         self.feed(a, ev.PeerDown(b))
         self.feed(b, ev.PeerDown(a))
 
+    def partition(self, *sides: set[int]) -> None:
+        """Cut all connections between nodes of different `sides`; nobody can dial across."""
+
+        def cut(a: int, b: int) -> bool:
+            return not any(a in side and b in side for side in sides)
+
+        self.cut = cut
+        for a, b in [tuple(pair) for pair in self.connections if len(pair) == 2]:
+            if cut(a, b):
+                self.disconnect(a, b)
+
+    def heal(self) -> None:
+        self.cut = lambda a, b: False
+
     def kill(self, nodes: Iterable[int], noticed_after: float = 0.1) -> None:
         """Crash `nodes`; whoever is connected to one is told a little later."""
         for node in nodes:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.effects import DownReason, NeighborDown
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DownReason, NeighborDown, NeighborUp
 from episub_router.protocol.messages import (
+    Gossip,
     Graft,
     IHave,
+    LinkKind,
     MessageSummary,
+    Prune,
 )
-from tests.protocol.helpers import Branch, sent
-
-
-def summary(*lines: tuple[object, int]) -> IHave:
-    return IHave(tuple(MessageSummary(id, hops) for id, hops in lines))
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.types import NEVER
+from tests.protocol.helpers import Branch, ihave, sent
 
 
 @pytest.mark.parametrize("why", ["grafted", "eager link lost"])
@@ -29,4 +31,80 @@ def test_peer_made_eager_is_still_told_what_it_wasn_t_pushed(why: str) -> None:
     else:
         branch.handle(NeighborDown("e", DownReason.FAILED))
     assert branch.eager >= {"l"}
-    assert sent(branch.wait(1), IHave) == [("l", summary(("m", 1)))]
+    assert sent(branch.wait(1), IHave) == [("l", ihave("m"))]
+
+
+def test_the_lazy_queue_goes_out_as_one_ihave_to_each_lazy_peer() -> None:
+    """E30, E33: what was published or received since the last flush, aggregated, with the hops
+    that a GOSSIP from here would carry; nobody else is told."""
+    branch = Branch("e", lazy=["a", "b"])
+    branch.publish("m")
+    branch.receive("e", Gossip("n", 3, "payload"))
+    assert branch.machine.next_deadline() == branch.params.lazy_interval
+    told = IHave((MessageSummary("m", 1), MessageSummary("n", 4)))
+    assert sent(branch.wait(branch.params.lazy_interval)) == [("a", told), ("b", told)]
+
+
+def test_each_message_is_announced_once_and_the_timer_rests() -> None:
+    """E33: no announcement again and again, no timer while nothing waits."""
+    branch = Branch("e", lazy=["a"])
+    branch.publish("m")
+    branch.wait(0.1)
+    assert branch.machine.next_deadline() == NEVER
+    assert branch.wait(60) == []
+    branch.publish("n")
+    assert sent(branch.wait(0.1)) == [("a", ihave("n"))]
+
+
+def test_later_messages_do_not_put_the_flush_off() -> None:
+    """E33: the timer runs from the first message that waits."""
+    branch = Branch(lazy=["a"])
+    branch.publish(0)
+    effects = []
+    for n in range(1, 9):
+        effects += branch.wait(0.03)
+        branch.publish(n)
+    assert len(sent(effects)) == 2
+
+
+def test_who_becomes_lazy_before_the_flush_is_told() -> None:
+    """E33: the lazy set of the moment of sending counts."""
+    branch = Branch("a", "b", lazy=["c"])
+    branch.publish("m")
+    branch.receive("a", Prune())
+    assert [peer for peer, _ in sent(branch.wait(0.1))] == ["c", "a"]
+
+
+def test_who_is_gone_is_not_told() -> None:
+    """E33, E40."""
+    branch = Branch("e", lazy=["a", "b"])
+    branch.publish("m")
+    branch.receive("b", Graft())
+    branch.handle(NeighborDown("a", DownReason.FAILED))
+    branch.handle(NeighborDown("b", DownReason.FAILED))
+    assert sent(branch.wait(1), IHave) == []
+
+
+def test_long_queues_are_split_and_bounded() -> None:
+    """E33: no IHAVE is longer than its receivers take, and the newest messages stay."""
+    branch = Branch(lazy=["a"], params=BroadcastParams(max_ids=4, max_lazy_queue=10))
+    for id in range(25):
+        branch.publish(id)
+    told = [message for _, message in sent(branch.wait(0.1), IHave)]
+    assert [len(message.summary) for message in told] == [4, 4, 2]
+    assert [line.id for message in told for line in message.summary] == list(range(15, 25))
+
+
+def test_what_one_peer_is_owed_is_bounded() -> None:
+    """E33: a peer whose queue is always full costs a bounded memory."""
+    branch = Branch("a", params=BroadcastParams(max_lazy_queue=10))
+    for id in range(100):
+        branch.handle(ev.PayloadDropped("a", id, 2))
+    assert sent(branch.wait(0.1)) == [("a", ihave(*range(90, 100), hops=2))]
+
+
+def test_a_new_neighbour_without_news_starts_no_timer() -> None:
+    """E33, E39."""
+    branch = Branch()
+    branch.handle(NeighborUp("a", LinkKind.RANDOM))
+    assert branch.machine.next_deadline() == NEVER

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.effects import DropReason
-from episub_router.protocol.messages import Gossip, Graft, IHave, MessageSummary, Prune
-from episub_router.protocol.params import BroadcastParams
-from tests.protocol.helpers import Branch, drops, sent
-
-
-def ihave(*ids: object, hops: int = 1) -> IHave:
-    return IHave(tuple(MessageSummary(id, hops) for id in ids))
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import (
+    Deliver,
+    DownReason,
+    DropReason,
+    NeighborDown,
+    NeighborUp,
+    Send,
+)
+from episub_router.protocol.messages import (
+    Gossip,
+    Graft,
+    LinkKind,
+    Prune,
+)
+from episub_router.protocol.params import BroadcastParams, EagerRepair
+from episub_router.protocol.types import NEVER
+from tests.protocol.helpers import Branch, drops, ihave, sent
 
 
 def test_optimised_delivery_isn_t_pushed_to_the_new_parent() -> None:
@@ -41,3 +51,168 @@ def test_impossible_hops_in_an_announcement_gain_nothing(claimed: int) -> None:
     assert drops(branch.receive("liar", ihave("m", hops=claimed))) == [DropReason.HOPS_INVALID]
     branch.receive("parent", Gossip("m", 8, "payload"))
     assert (branch.eager, branch.lazy) == ({"parent"}, {"liar"})
+
+
+def test_publishing_pushes_to_all_eager_peers() -> None:
+    """E30: hops 1 to eager peers, delivered here too, cached, and announced to lazy ones."""
+    branch = Branch("a", "b", lazy=["c"])
+    effects = branch.publish("m", 7)
+    assert effects[0] == Deliver("m", "payload m", None, 0)
+    push = Gossip("m", 1, "payload m", 7)
+    assert sent(effects) == [("a", push), ("b", push)]
+    assert sent(branch.receive("c", Graft(("m",)))) == [("c", push)]
+    assert sent(Branch(lazy=["c"]).publish("m")) == []
+
+
+def test_publishing_twice_is_publishing_once() -> None:
+    """E30, E32: an id is delivered once."""
+    branch = Branch("a")
+    branch.publish("m")
+    assert branch.publish("m") == []
+    branch.receive("a", Gossip("n", 1, "payload"))
+    assert branch.publish("n") == []
+
+
+def test_a_new_message_is_delivered_and_pushed_on() -> None:
+    """E32: to the application first, then with hops + 1 to eager peers, not back to the sender."""
+    branch = Branch("a", "b", "c", lazy=["d"])
+    effects = branch.receive("a", Gossip("m", 4, "payload", 7))
+    push = Gossip("m", 5, "payload", 7)
+    assert effects[0] == Deliver("m", "payload", "a", 4)
+    assert sent(effects) == [("b", push), ("c", push)]
+
+
+def test_who_brings_a_new_message_becomes_eager() -> None:
+    """E32: the link has proved to be the fast one."""
+    branch = Branch("a", lazy=["b"])
+    effects = branch.receive("b", Gossip("m", 1, "payload"))
+    assert (branch.eager, branch.lazy) == ({"a", "b"}, set())
+    assert sent(effects) == [("a", Gossip("m", 2, "payload"))]
+
+
+def test_a_message_seen_before_prunes_the_link() -> None:
+    """E31: PRUNE to the sender, which becomes lazy; nothing is delivered or pushed on."""
+    branch = Branch("a", "b")
+    branch.receive("a", Gossip("m", 1, "payload"))
+    effects = branch.receive("b", Gossip("m", 3, "payload"))
+    assert effects == [Send("b", Prune())]
+    assert (branch.eager, branch.lazy) == ({"a"}, {"b"})
+
+
+def test_prune_makes_the_sender_lazy_here() -> None:
+    """E31: the other end of the same link."""
+    branch = Branch("a", "b")
+    assert branch.receive("a", Prune()) == []
+    assert (branch.eager, branch.lazy) == ({"b"}, {"a"})
+    assert [peer for peer, _ in sent(branch.publish("m"))] == ["b"]
+
+
+def test_a_lazy_peer_that_pushes_a_duplicate_is_told_again() -> None:
+    """E31: it missed our PRUNE, and would go on pushing."""
+    branch = Branch("a", lazy=["b"])
+    branch.publish("m")
+    assert sent(branch.receive("b", Gossip("m", 1, "payload"))) == [("b", Prune())]
+    assert branch.lazy == {"b"}
+
+
+def test_pruned_links_carry_announcements_instead() -> None:
+    """E31, E33: a link that left the tree is told of messages, and one that is in it isn't."""
+    branch = Branch("a", "b")
+    branch.receive("b", Prune())
+    branch.publish("m")
+    assert sent(branch.wait(0.2)) == [("b", ihave("m"))]
+
+
+def test_hops_out_of_range_are_counted_and_the_message_kept() -> None:
+    """E32: the payload may be good though the hop count isn't."""
+    for hops, taken in [(0, 1), (-5, 1), (10**9, 64)]:
+        effects = Branch("a").receive("a", Gossip("m", hops, "payload"))
+        assert drops(effects) == [DropReason.HOPS_INVALID]
+        assert Deliver("m", "payload", "a", taken) in effects
+
+
+@pytest.mark.parametrize(
+    ("threshold", "announced", "pushed", "swapped"),
+    [(7, 1, 9, True), (7, 1, 8, False), (3, 5, 9, True), (3, 5, 8, False), (None, 1, 60, False)],
+)
+def test_tree_follows_the_shorter_way(
+    threshold: int | None, announced: int, pushed: int, swapped: bool
+) -> None:
+    """E38: a push that took more hops than an announcement, by more than the threshold, swaps
+    the two links: GRAFT to the one, PRUNE to the other."""
+    branch = Branch("far", lazy=["near"], params=BroadcastParams(optimization_threshold=threshold))
+    branch.receive("near", ihave("m", hops=announced))
+    effects = branch.receive("far", Gossip("m", pushed, "payload"))
+    assert ([("near", Graft()), ("far", Prune())] == sent(effects)) == swapped
+    assert branch.eager == ({"near"} if swapped else {"far"})
+
+
+def test_the_best_of_several_announcers_is_taken_in() -> None:
+    """E38: the one with the fewest hops."""
+    branch = Branch("far", lazy=["b", "c", "d"])
+    for peer, hops in [("b", 3), ("c", 2), ("d", 4)]:
+        branch.receive(peer, ihave("m", hops=hops))
+    branch.receive("far", Gossip("m", 20, "payload"))
+    assert branch.eager == {"c"}
+
+
+def test_who_is_no_neighbour_any_more_is_not_taken_in() -> None:
+    """E38: an announcer may have gone before the message came."""
+    branch = Branch("far", lazy=["near"])
+    branch.receive("near", ihave("m"))
+    branch.handle(NeighborDown("near", DownReason.FAILED))
+    branch.receive("far", Gossip("m", 20, "payload"))
+    assert (branch.eager, branch.lazy) == ({"far"}, set())
+
+
+def test_a_new_neighbour_is_eager() -> None:
+    """E39."""
+    branch = Branch("a")
+    branch.handle(NeighborUp("b", LinkKind.NEAR))
+    assert branch.eager == {"a", "b"}
+
+
+def test_a_new_neighbour_is_told_of_recent_messages() -> None:
+    """E39: it may have been cut off while they went round; what is older it isn't told."""
+    branch = Branch(params=BroadcastParams(max_ids=3))
+    branch.publish("old")
+    branch.wait(5)
+    for id in range(5):
+        branch.publish(id)
+        branch.wait(0.1)
+    branch.handle(NeighborUp("b", LinkKind.RANDOM))
+    assert sent(branch.wait(0.2)) == [("b", ihave(2, 3, 4))]
+
+
+def test_losing_a_lazy_peer_changes_nothing() -> None:
+    """E40: the tree doesn't run over it."""
+    branch = Branch("a", lazy=["b", "c"])
+    assert branch.handle(NeighborDown("b", DownReason.FAILED)) == []
+    assert (branch.eager, branch.lazy) == ({"a"}, {"c"})
+
+
+def test_losing_an_eager_peer_promotes_the_lazy_ones() -> None:
+    """E40, the default: empty GRAFTs at once; PRUNEs thin the tree again."""
+    branch = Branch("a", lazy=["b", "c"])
+    effects = branch.handle(NeighborDown("a", DownReason.FAILED))
+    assert sent(effects) == [("b", Graft()), ("c", Graft())]
+    assert (branch.eager, branch.lazy) == ({"b", "c"}, set())
+
+
+def test_losing_an_eager_peer_may_wait_for_announcements() -> None:
+    """E40, as in the Plumtree paper: nothing until an IHAVE shows that something is missing."""
+    branch = Branch("a", lazy=["b"], params=BroadcastParams(repair=EagerRepair.LAZY))
+    assert branch.handle(NeighborDown("a", DownReason.FAILED)) == []
+    branch.receive("b", ihave("m"))
+    assert sent(branch.wait(1)) == [("b", Graft(("m",)))]
+    assert branch.eager == {"b"}
+
+
+def test_payload_that_could_not_be_queued_is_announced() -> None:
+    """E33: a full queue to one peer costs a detour, not the message."""
+    branch = Branch("a", "b")
+    branch.publish("m")
+    branch.handle(ev.PayloadDropped("a", "m", 1))
+    assert sent(branch.wait(1)) == [("a", ihave("m"))]
+    branch.handle(ev.PayloadDropped("stranger", "m", 1))
+    assert branch.machine.next_deadline() == NEVER

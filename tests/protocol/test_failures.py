@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import DropReason, NeighborDown, Release
-from episub_router.protocol.messages import Gossip, Graft, Join, Prune
-from tests.protocol.helpers import Member, dials, drops, params, sent
+from episub_router.protocol.effects import DownReason, DropReason, NeighborDown, Release
+from episub_router.protocol.messages import Gossip, Graft, Join, LinkKind, Prune
+from tests.protocol.helpers import Member, dials, drops, params, request, sent
 
 
 def test_links_that_end_together_are_not_grafted() -> None:
@@ -55,3 +55,56 @@ def test_peers_that_cannot_be_dialled_leave_the_passive_view() -> None:
     (following,) = dials(member.handle(ev.DialFailed(tried[0])))
     assert following not in tried
     assert member.passive == set("abcdefghij") - {tried[0]}
+
+
+def test_lost_connection_ends_the_link_at_once() -> None:
+    """E15: the peer is in neither view any more, broadcast knows, and no one sends to it."""
+    member = Member("a", "b")
+    effects = member.handle(ev.PeerDown("a"))
+    assert NeighborDown("a", DownReason.FAILED) in effects
+    assert member.active == {"b"}
+    assert "a" not in member.passive
+    assert set(member.machine.broadcast.tree.eager) == {"b"}
+    assert [peer for peer, _ in sent(effects + member.wait(100))].count("a") == 0
+
+
+def test_lost_connection_of_a_peer_that_was_asked_counts_as_a_refusal() -> None:
+    """E15, E17: its answer is not waited for."""
+    member = Member("a", "b", "c", "d", "e", "f", passive=["p", "q"])
+    (asked,) = dials(member.wait(12))
+    member.handle(ev.Connected(asked))
+    (following,) = dials(member.handle(ev.PeerDown(asked)))
+    assert {asked, following} == {"p", "q"}
+
+
+def test_lost_connection_of_a_peer_being_measured_ends_its_request() -> None:
+    """E10, E15: it is not admitted on a round trip that ended too late."""
+    member = Member("a", "b", "c", "d")
+    for peer in "efg":
+        member.link(peer, LinkKind.NEAR, 7, 7)
+        member.handle(ev.RttMeasured(peer, 0.5))
+    member.receive("p", request(7))
+    member.handle(ev.PeerDown("p"))
+    member.handle(ev.RttMeasured("p", 0.001))
+    assert member.active == set("abcdefg")
+
+
+def test_what_waits_for_a_dial_ends_with_it() -> None:
+    """E15: dials are remembered up to a bound, and none is left over."""
+    member = Member("a", membership=params(max_waiting=4))
+    effects = [e for n in range(20) for e in member.receive("a", Join(f"x{n}", 0))]
+    assert dials(effects) == ["x0", "x1", "x2", "x3"]
+    for n in range(4):
+        member.handle(ev.DialFailed(f"x{n}"))
+    effects = [e for n in range(20, 40) for e in member.receive("a", Join(f"x{n}", 0))]
+    assert dials(effects) == ["x20", "x21", "x22", "x23"]
+
+
+def test_one_dial_serves_all_that_wait_for_it_up_to_a_bound() -> None:
+    """E15: a peer isn't dialled twice at once, and a flood of JOINs for it piles nothing up."""
+    member = Member("a", "b")
+    effects = [e for _ in range(100) for e in member.receive("a", Join("x", 0))]
+    assert dials(effects) == ["x"]
+    assert drops(effects).count(DropReason.UNREACHABLE) > 80
+    member.handle(ev.Connected("x"))
+    assert member.active == {"a", "b", "x"}

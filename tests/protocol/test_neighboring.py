@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import MeasureRtt
+from episub_router.protocol.effects import (
+    DownReason,
+    DropReason,
+    MeasureRtt,
+    NeighborDown,
+    NeighborUp,
+)
 from episub_router.protocol.messages import Disconnect, Join, LinkKind, Neighbor, NeighborRole
-from tests.protocol.helpers import Member, accept, dials, params, request, sent
+from tests.protocol.helpers import Member, accept, dials, drops, params, request, sent
 
 
 def requests(effects: list) -> list:  # type: ignore[type-arg]
@@ -72,3 +80,194 @@ def test_asking_twice_is_measured_once() -> None:
     assert member.receive("p", request(7)) == []
     effects = member.handle(ev.RttMeasured("p", 0.5))
     assert sent(effects) == [("p", Disconnect())]
+
+
+# Asking
+
+
+def test_missing_links_are_asked_for_until_there_are_enough() -> None:
+    """E09, E17: as many requests as links are missing, each with the number of links we have;
+    who refuses is followed by the next, who accepts is a neighbour."""
+    peers = [f"p{n}" for n in range(20)]
+    member = Member("n", passive=peers)
+    first = dials(member.wait(6))
+    assert len(first) == 6
+    effects = [effect for peer in first for effect in member.handle(ev.Connected(peer))]
+    assert set(requests(effects)) == set(first)
+    assert all(message.links == 1 for _, message in sent(effects, Neighbor))
+    effects = member.receive(first[0], Disconnect())
+    (following,) = dials(effects)
+    assert following not in first
+    assert first[0] in member.passive
+    for peer in first[1:]:
+        member.receive(peer, accept())
+    assert member.active == {"n", *first[1:]}
+    assert not member.active & member.passive
+
+
+def test_nearest_candidates_are_asked_first() -> None:
+    """E09: passive peers of known RTT are asked in its order, the others after them. While
+    random links are missing, chance decides: nearness would undo their purpose."""
+    peers = [f"p{n}" for n in range(20)]
+    member = Member("a", "b", "c", "d", passive=peers)
+    for n, peer in enumerate(peers[:10]):
+        member.handle(ev.RttMeasured(peer, 1 - n / 20))
+    assert dials(member.wait(12)) == ["p9", "p8", "p7"]
+    short = [Member("a", passive=peers, seed=seed) for seed in range(8)]
+    firsts = set()
+    for member in short:
+        for n, peer in enumerate(peers[:10]):
+            member.handle(ev.RttMeasured(peer, 1 - n / 20))
+        firsts.add(dials(member.wait(6))[0])
+    assert len(firsts) > 1
+
+
+def test_no_answer_counts_as_a_refusal() -> None:
+    """E09, E17: a silent peer is not waited for, nor asked again for a while."""
+    member = Member("a", "b", "c", "d", "e", "f", passive=["p"])
+    assert dials(member.wait(12)) == ["p"]
+    member.handle(ev.Connected("p"))
+    assert requests(member.wait(member.params.refused_backoff - 5)) == []
+    assert requests(member.wait(60)) != []
+
+
+def test_lost_link_is_replaced_at_once() -> None:
+    """E15, E17: without waiting for the timer."""
+    member = Member("a", "b", "c", "d", "e", "f", "g", passive=["p"])
+    assert dials(member.handle(ev.PeerDown("a"))) == ["p"]
+
+
+def test_full_view_asks_nobody() -> None:
+    """E17: growing stops at A."""
+    member = full(passive_size=42)
+    member.handle(ev.ContactsFound(("p", "q")))
+    assert dials(member.wait(20)) == []
+
+
+# Granting
+
+
+def test_room_is_given() -> None:
+    """E10: fewer than A links: accepted, of the kind that was asked for, and told so."""
+    member = Member("a", "b", "c", "d")
+    effects = member.receive("p", request(7, LinkKind.NEAR))
+    ((peer, answer),) = sent(effects)
+    assert (peer, answer.role, answer.kind) == ("p", NeighborRole.ACCEPT, LinkKind.NEAR)
+    assert answer.links == 5
+    assert NeighborUp("p", LinkKind.NEAR) in effects
+
+
+def test_need_is_met_beyond_a_and_up_to_the_bound() -> None:
+    """E10, E13: who has fewer than C_rand links gets a random one, even from a full view; a
+    bound on that keeps liars from filling it."""
+    member = full()
+    for n in range(50):
+        effects = member.receive(f"poor{n}", request(links=3))
+        assert len(member.active) <= member.params.active_bound
+    assert len(member.active) == member.params.active_bound
+    assert sent(effects, Neighbor) == []
+    poor = member.machine.membership.active.get("poor0")
+    assert poor is not None
+    assert poor.kind is LinkKind.RANDOM
+
+
+def test_no_need_no_nearness_no_link() -> None:
+    """E10: refused with DISCONNECT, and counted."""
+    member = full()
+    member.receive("p", request(4))
+    effects = member.handle(ev.RttMeasured("p", 0.09))
+    assert sent(effects) == [("p", Disconnect())]
+    assert drops(effects) == [DropReason.VIEW_FULL]
+    assert "p" not in member.active
+
+
+def test_nearness_evicts_the_farthest_near_neighbour() -> None:
+    """E10: closer by the factor alpha: that neighbour goes, is told and remembered, and the
+    nearer one comes in its place as a near link."""
+    member = full()
+    member.handle(ev.RttMeasured("n5", 0.4))
+    member.receive("p", request(7))
+    effects = member.handle(ev.RttMeasured("p", 0.04))
+    assert ("n5", Disconnect()) in sent(effects)
+    assert "n5" in member.passive
+    assert member.active == {"n0", "n1", "n2", "n3", "n4", "n6", "p"}
+    link = member.machine.membership.active.get("p")
+    assert link is not None
+    assert link.kind is LinkKind.NEAR
+    assert effects.index(NeighborDown("n5", DownReason.EVICTED)) < effects.index(
+        NeighborUp("p", LinkKind.NEAR)
+    )
+
+
+@pytest.mark.parametrize(
+    ("rtt", "near_rtt", "changed"),
+    [
+        (0.06, 0.1, {}),  # Nearer, but not by alpha.
+        (0.001, 0.004, {}),  # By alpha, but too little to count.
+        (0.001, 0.1, {"near_links": 0, "active_size": 7}),  # Nobody is here for nearness.
+        (None, 0.1, {}),  # Not measurable.
+    ],
+)
+def test_nearness_has_to_be_worth_it(rtt: Any, near_rtt: float, changed: dict[str, Any]) -> None:
+    """E10: alpha, the least gain, and the random links that proximity never costs."""
+    member = full(LinkKind.RANDOM if changed else LinkKind.NEAR, near_rtt, **changed)
+    before = member.active
+    effects = member.receive("p", request(7))
+    effects += member.handle(ev.RttMeasured("p", rtt))
+    assert member.active == before
+    assert ("p", Disconnect()) in sent(effects)
+
+
+def test_who_needs_its_links_is_not_evicted() -> None:
+    """E10: "if it has enough active links"."""
+    member = full()
+    for n in range(4, 7):
+        member.receive(f"n{n}", request(links=2))
+    before = member.active
+    member.receive("p", request(7))
+    member.handle(ev.RttMeasured("p", 0.01))
+    assert member.active == before
+
+
+def test_measurements_under_way_are_bounded() -> None:
+    """E10: a flood of requests makes no flood of measurements."""
+    member = full(max_waiting=8)
+    effects = [e for n in range(100) for e in member.receive(f"p{n}", request(7))]
+    assert sum(isinstance(effect, MeasureRtt) for effect in effects) == 8
+    assert len(sent(effects, Disconnect)) == 92
+
+
+# Both ends
+
+
+def test_a_neighbour_that_asks_again_is_granted_again() -> None:
+    """E12: it may have lost our answer; the link is one link all the same."""
+    member = Member("a")
+    effects = member.receive("a", request(2))
+    assert [message.role for _, message in sent(effects)] == [NeighborRole.ACCEPT]
+    assert not any(isinstance(effect, NeighborUp) for effect in effects)
+
+
+def test_unwanted_acceptance_is_undone() -> None:
+    """E12: who believes to be our neighbour and finds no room is told, so that no link is
+    one-sided; with room, it is one."""
+    member = full()
+    effects = member.receive("p", accept())
+    assert sent(effects) == [("p", Disconnect())]
+    assert drops(effects) == [DropReason.UNSOLICITED]
+    member = Member("a")
+    member.receive("p", accept())
+    assert "p" in member.active
+
+
+def test_accepted_links_are_of_the_kind_that_the_other_side_says() -> None:
+    """E10: both ends agree what a link is for."""
+    member = Member("a", "b", "c", "d", passive=["p"])
+    member.handle(ev.Connected("p"))
+    effects = member.wait(12)
+    ((_, asked),) = [(p, m) for p, m in sent(effects, Neighbor) if p == "p"]
+    assert asked.kind is LinkKind.NEAR
+    member.receive("p", accept(kind=LinkKind.RANDOM))
+    link = member.machine.membership.active.get("p")
+    assert link is not None
+    assert link.kind is LinkKind.RANDOM

@@ -192,6 +192,62 @@ def test_half_open_links_end() -> None:
     assert network.one_sided() == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_healed_partition_merges(seed: int) -> None:
+    """E02: halves that were apart for 30 s are one overlay within a minute of being whole."""
+    network = joined(60, seed)
+    left = set(Random(seed).sample(network.live, 30))
+    network.partition(left, set(network.live) - left)
+    network.run(30)
+    assert network.components() == 2
+    network.heal()
+    network.run(60)
+    assert network.components() == 1
+    network.publish(0, "m")
+    network.run(5)
+    assert network.missed("m") == set()
+    network.run(60)
+    assert network.one_sided() == []
+
+
+def test_a_lost_neighbour_is_taken_back_by_a_full_view() -> None:
+    """E02: both ends are full when they find each other again; the link stands all the same."""
+    network = joined(60, 2)
+    node, peer = next(
+        (node, peer)
+        for node in network.live
+        for peer in sorted(network.neighbors(node))
+        if len(network.neighbors(node)) == len(network.neighbors(peer)) == 7
+    )
+    network.unreachable = {node, peer}
+    network.disconnect(node, peer)
+    network.run(10)
+    network.unreachable = set()
+    linked = False
+    for _ in range(40):
+        network.run(1)
+        linked = linked or peer in network.neighbors(node)
+        if linked:
+            break
+    assert linked
+    network.run(2)
+    assert peer in network.neighbors(node)
+    assert node in network.neighbors(peer)
+
+
+def test_overlays_that_never_were_one_merge() -> None:
+    """E02: contacts are asked for nodes again, so two small overlays become one."""
+    network = Network(8, seed=1)
+    network.cut = lambda a, b: (a < 4) != (b < 4)
+    for node in range(8):
+        network.join(node, *({0, 4} - {node}))
+    network.run(60)
+    assert network.components() == 2
+    network.heal()
+    network.run(2 * network.params.membership.contact_interval)
+    assert network.components() == 1
+
+
 def test_a_peer_that_was_away_is_told_of_recent_messages() -> None:
     """E39: a message published while nobody was connected reaches the first to come."""
     network = Network(2)

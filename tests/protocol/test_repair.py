@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from episub_router.protocol.messages import Gossip, IHave, MessageSummary
+from episub_router.protocol.effects import Deliver, DownReason, DropReason, NeighborDown
+from episub_router.protocol.messages import Gossip, Graft
 from episub_router.protocol.params import BroadcastParams
-from tests.protocol.helpers import Branch
-
-
-def ihave(*ids: object, hops: int = 1) -> IHave:
-    return IHave(tuple(MessageSummary(id, hops) for id in ids))
+from episub_router.protocol.types import NEVER
+from tests.protocol.helpers import Branch, drops, ihave, sent
 
 
 def test_rate_limit_starts_afresh_when_nothing_is_missing() -> None:
@@ -20,3 +18,174 @@ def test_rate_limit_starts_afresh_when_nothing_is_missing() -> None:
         branch.receive("parent", Gossip(id, 1, "payload"))
         branch.wait(1)
     assert branch.machine.missing == 0
+
+
+def test_what_is_announced_and_does_not_come_is_fetched_on_the_second_touch() -> None:
+    """E34, E35: the first tick marks, the second asks the announcer, whose link becomes eager."""
+    branch = Branch(lazy=["l"])
+    tick = branch.params.missing_tick
+    assert branch.receive("l", ihave("m")) == []
+    assert branch.wait(tick) == []
+    assert branch.lazy == {"l"}
+    assert sent(branch.wait(tick)) == [("l", Graft(("m",)))]
+    assert (branch.eager, branch.lazy) == ({"l"}, set())
+
+
+def test_what_comes_in_time_is_not_fetched_and_leaves_no_timer() -> None:
+    """E34: one background timer, at rest when nothing is missing."""
+    branch = Branch("e", lazy=["l"])
+    branch.receive("l", ihave("m", "n"))
+    assert branch.machine.next_deadline() == branch.params.missing_tick
+    branch.receive("e", Gossip("m", 1, "payload"))
+    assert branch.machine.missing == 1
+    branch.receive("e", Gossip("n", 1, "payload"))
+    assert branch.machine.missing == 0
+    branch.wait(0.1)  # The lazy queue's timer.
+    assert branch.machine.next_deadline() == NEVER
+
+
+def test_one_timer_for_all_missing_messages() -> None:
+    """E34: later announcements don't put the timer off."""
+    branch = Branch(lazy=["l"])
+    branch.receive("l", ihave("m0"))
+    grafts = []
+    for n in range(1, 20):
+        grafts += sent(branch.wait(0.1), Graft)
+        branch.receive("l", ihave(f"m{n}"))
+        assert branch.machine.next_deadline() - branch.now <= branch.params.missing_tick
+    assert ("l", "m0") in [(peer, graft.ids[0]) for peer, graft in grafts]
+
+
+def test_known_messages_are_not_missing() -> None:
+    """E34: an announcement of what we have is nothing new."""
+    branch = Branch("e", lazy=["l"])
+    branch.publish("m")
+    branch.receive("l", ihave("m"))
+    assert branch.machine.missing == 0
+
+
+def test_first_announcer_is_asked_first_and_then_the_next() -> None:
+    """E35, E37: each tick without the message asks another announcer, in the order of their
+    announcements, and the first again after the last."""
+    branch = Branch(lazy=["a", "b", "c"])
+    for peer in "bca":
+        branch.receive(peer, ihave("m"))
+    effects = branch.wait(5 * branch.params.missing_tick)
+    assert sent(effects) == [(peer, Graft(("m",))) for peer in "bcab"]
+
+
+def test_announcers_that_are_gone_are_not_asked() -> None:
+    """E37: a lost neighbour's turn goes to the next."""
+    branch = Branch("e", lazy=["a", "b"])
+    branch.receive("a", ihave("m"))
+    branch.receive("b", ihave("m"))
+    branch.handle(NeighborDown("a", DownReason.FAILED))
+    assert {peer for peer, _ in sent(branch.wait(3))} == {"b"}
+
+
+def test_other_missing_messages_of_the_same_announcer_ride_along() -> None:
+    """E35: though they are not due yet, they are asked for in the same GRAFT."""
+    branch = Branch(lazy=["a", "b"])
+    branch.receive("a", ihave("m"))
+    branch.wait(branch.params.missing_tick)
+    branch.receive("a", ihave("n"))
+    branch.receive("b", ihave("o"))
+    assert sent(branch.wait(branch.params.missing_tick)) == [("a", Graft(("m", "n")))]
+
+
+def test_missing_stays_missing_until_it_is_lost() -> None:
+    """E37: after enough ticks it counts as lost, is counted once, and nothing is left."""
+    branch = Branch(lazy=["a"])
+    branch.receive("a", ihave("m"))
+    effects = branch.wait(branch.params.missing_tick * branch.params.missing_ticks_lost)
+    assert branch.machine.missing == 1
+    assert drops(effects) == []
+    effects = branch.wait(branch.params.missing_tick)
+    assert drops(effects) == [DropReason.MESSAGE_LOST]
+    assert branch.machine.missing == 0
+    assert branch.machine.next_deadline() == NEVER
+
+
+def test_a_lost_message_is_still_welcome() -> None:
+    """E37: late is better than never."""
+    branch = Branch(lazy=["a"])
+    branch.receive("a", ihave("m"))
+    branch.wait(60)
+    assert any(isinstance(e, Deliver) for e in branch.receive("a", Gossip("m", 1, "payload")))
+
+
+def test_graft_gets_the_link_and_the_messages() -> None:
+    """E36: the sender becomes eager and gets what is still cached, with the hops it took here
+    plus one; what isn't cached is counted."""
+    branch = Branch("e", lazy=["l"])
+    branch.publish("m", 7)
+    branch.receive("e", Gossip("n", 3, "payload", 7))
+    effects = branch.receive("l", Graft(("m", "gone", "n")))
+    assert sent(effects) == [
+        ("l", Gossip("m", 1, "payload m", 7)),
+        ("l", Gossip("n", 4, "payload", 7)),
+    ]
+    assert drops(effects) == [DropReason.GRAFT_NOT_CACHED]
+    assert branch.eager == {"e", "l"}
+
+
+def test_empty_graft_gets_the_link() -> None:
+    """E36, E40."""
+    branch = Branch("e", lazy=["l"])
+    assert branch.receive("l", Graft()) == []
+    assert [peer for peer, _ in sent(branch.publish("m"))] == ["e", "l"]
+
+
+def test_a_message_is_sent_to_one_peer_only_so_often() -> None:
+    """E36: GRAFT can't be used to make us send without end; other peers still get it."""
+    branch = Branch("a", "b")
+    branch.publish("m")
+    effects = [e for _ in range(50) for e in branch.receive("a", Graft(("m",)))]
+    assert len(sent(effects)) == branch.params.graft_retransmissions
+    assert set(drops(effects)) == {DropReason.GRAFT_REPEATED}
+    assert len(sent(branch.receive("b", Graft(("m",))))) == 1
+
+
+def test_lists_of_ids_are_bounded() -> None:
+    """E34, E36: what is too long is cut and counted, the rest is used; our own are split."""
+    branch = Branch(lazy=["a"], params=BroadcastParams(max_ids=4))
+    effects = branch.receive("a", ihave(*range(100)))
+    assert drops(effects) == [DropReason.TOO_MANY_IDS]
+    assert branch.machine.missing == 4
+    branch.receive("a", ihave(*range(4, 8)))
+    branch.receive("a", ihave(*range(8, 10)))
+    grafts = [graft for _, graft in sent(branch.wait(1), Graft)]
+    assert [len(graft.ids) for graft in grafts] == [4, 4, 2]
+    for id in range(8):
+        branch.publish(id)
+    effects = branch.receive("a", Graft(tuple(range(8))))
+    assert drops(effects) == [DropReason.TOO_MANY_IDS]
+    assert len(sent(effects, Gossip)) == 4
+
+
+def test_announcements_are_bounded() -> None:
+    """E34: in all, per peer and tick, and in the announcers of each; what is refused is counted,
+    and a peer that floods doesn't use up what the others may announce."""
+    params = BroadcastParams(max_missing=30, max_ihave_rate=20, max_ids=100, max_announcers=2)
+    branch = Branch(lazy=["flood", "b", "c", "d"], params=params)
+    effects = branch.receive("flood", ihave(*range(100)))
+    assert drops(effects) == [DropReason.MISSING_FULL] * 80
+    assert drops(branch.receive("b", ihave("m"))) == []
+    branch.receive("c", ihave("m"))
+    branch.receive("d", ihave("m"))
+    asked = {peer for peer, graft in sent(branch.wait(4), Graft) if "m" in graft.ids}
+    assert asked == {"b", "c"}
+    branch.wait(60)
+    for peer in ("flood", "b"):
+        branch.receive(peer, ihave(*(f"{peer} {n}" for n in range(100))))
+    assert branch.machine.missing == 30
+
+
+def test_strangers_announce_and_graft_nothing() -> None:
+    """E34, E36: only neighbours do."""
+    branch = Branch("a")
+    branch.publish("m")
+    assert drops(branch.receive("x", ihave("n"))) == [DropReason.NOT_NEIGHBOR]
+    assert drops(branch.receive("x", Graft(("m",)))) == [DropReason.NOT_NEIGHBOR]
+    assert branch.machine.missing == 0
+    assert branch.eager == {"a"}

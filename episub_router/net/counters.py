@@ -1,0 +1,69 @@
+"""Counts by reason: what was received, sent, dropped and went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+
+
+class Reason(Enum):
+    """What the router itself counts; `DropReason` and the wire's faults come on top."""
+
+    FRAMES_RECEIVED = "frames-received"
+    FRAMES_SENT = "frames-sent"
+    PAYLOADS_RECEIVED = "payloads-received"
+    """Copies of payload messages, the first one and duplicates."""
+    PAYLOADS_SENT = "payloads-sent"
+    DELIVERED = "delivered"
+    PUBLISHED = "published"
+    NOT_EPISUB = "not-episub"
+    """An RPC with control messages and no Episub frame."""
+    FRAME_UNUSABLE = "frame-unusable"
+    """A frame that can't be parsed, or without topic or sequence id."""
+    BLACKLISTED = "blacklisted"
+    REPLAYED = "replayed"
+    TOPIC_NOT_JOINED = "topic-not-joined"
+    LEAVE_REFUSED = "leave-refused"
+    """A relayed LEAVE that is unproven, old or repeated."""
+    MESSAGE_ID_FAILED = "message-id-failed"
+    """The application's message id function raised."""
+    OVERSIZE = "oversize"
+    UNENCODABLE = "unencodable"
+    """A topic or a message id that doesn't fit a frame."""
+    BACKLOG_FULL = "backlog-full"
+    UNDELIVERABLE = "undeliverable"
+    """Frames held for a peer that never became writable, or went away."""
+    DIALS = "dials"
+    DIAL_FAILED = "dial-failed"
+    DIAL_NO_ADDRESS = "dial-no-address"
+    DIAL_BACKED_OFF = "dial-backed-off"
+    DIALS_FULL = "dials-full"
+    NO_EPISUB_STREAM = "no-episub-stream"
+    """Connected, but the peer opened no Episub stream in time."""
+    CONNECTIONS_CLOSED = "connections-closed"
+    PINGS_FAILED = "pings-failed"
+    FANOUT_EMPTY = "fanout-empty"
+    """Published to a topic with no known subscriber."""
+    ERROR = "error"
+    """An exception that was caught at the router's edge: a bug, ours or below us."""
+
+
+class Counters:
+    """Counts by the name of a reason. Bounded: every reason is a member of some enum."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, reason: Enum, count: int = 1) -> None:
+        name = reason.value
+        self._counts[name] = self._counts.get(name, 0) + count
+
+    def __getitem__(self, reason: Enum) -> int:
+        return self._counts.get(reason.value, 0)
+
+    def view(self) -> Mapping[str, int]:
+        """A copy, by name."""
+        return MappingProxyType(dict(self._counts))

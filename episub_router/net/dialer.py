@@ -1,0 +1,186 @@
+"""Making peers writable: dial, and wait for Pubsub's stream (E05, E15).
+
+"Writable" means that Pubsub has an outbound queue for the peer, over Episub. A dial here is
+over once that is so, or has failed; every request ends in one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import trio
+from libp2p.abc import IHost
+from libp2p.custom_types import TProtocol
+from libp2p.network.connection.swarm_connection import SwarmConn
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.peer.peerinfo import PeerInfo
+from libp2p.peer.peerstore import PeerStoreError
+from libp2p.pubsub.pubsub import Pubsub
+from libp2p.rcmgr import Direction
+from multiaddr import Multiaddr
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.params import RouterParams
+
+_ADDRESS_TTL = 120
+"""Seconds that py-libp2p keeps the addresses of a peer that it was told to connect to."""
+
+
+class Dialer:
+    """Dials a few peers at a time, and leaves those alone for a while that failed."""
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        protocols: Iterable[TProtocol],
+        params: RouterParams,
+        counters: Counters,
+        *,
+        addresses: Callable[[bytes], Iterable[Multiaddr]],
+        opened: Callable[[bytes], None],
+        failed: Callable[[bytes], None],
+    ) -> None:
+        """`opened` is told of each connection that a dial made, `failed` of each peer that a
+        request couldn't make writable, never from within `request`."""
+        self._pubsub = pubsub
+        self._host: IHost = pubsub.host
+        self._protocols = frozenset(str(protocol) for protocol in protocols)
+        self._params = params
+        self._counters = counters
+        self._addresses = addresses
+        self._opened = opened
+        self._failed = failed
+        self._limiter = trio.CapacityLimiter(params.dial_concurrency)
+        self._requests: dict[bytes, trio.Event] = {}
+        """Requests under way; the event is set when the peer is writable."""
+        self._failures: dict[bytes, tuple[int, float]] = {}
+        """Failures in a row, and until when not to dial; the oldest first."""
+        self._nursery: trio.Nursery | None = None
+
+    def __contains__(self, peer: bytes) -> bool:
+        return peer in self._requests
+
+    async def run(self) -> None:
+        """Host the dials until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for peer in self._requests:
+                nursery.start_soon(self._serve, peer)
+            await trio.sleep_forever()
+
+    def request(self, peer: bytes) -> None:
+        """Make `peer` writable; while a request is under way, another adds nothing."""
+        if peer in self._requests:
+            return
+        self._requests[peer] = trio.Event()
+        if self._nursery is not None:
+            self._nursery.start_soon(self._serve, peer)
+
+    def writable(self, peer: bytes) -> None:
+        """`peer` became writable, whoever dialled."""
+        self._failures.pop(peer, None)
+        event = self._requests.pop(peer, None)
+        if event is not None:
+            event.set()
+
+    async def _serve(self, peer: bytes) -> None:
+        writable = self._requests.get(peer)
+        if writable is None:
+            return
+        try:
+            reason = await self._make_writable(peer, writable)
+        except Exception:
+            reason = Reason.DIAL_FAILED
+        if writable.is_set():
+            return
+        del self._requests[peer]
+        self._counters.add(reason)
+        self._failed(peer)
+
+    async def _make_writable(self, peer: bytes, writable: trio.Event) -> Reason:
+        """Return when `writable` is set, or why it isn't."""
+        target = ID(peer)
+        if not self._is_connected(target):
+            if len(self._requests) > self._params.max_dials:
+                return Reason.DIALS_FULL
+            if self._backing_off(peer):
+                return Reason.DIAL_BACKED_OFF
+            async with self._limiter:
+                reason = await self._connect(peer, target)
+            if reason is not None:
+                self._note_failure(peer)
+                return reason
+        if self._may_speak_episub(target):
+            with trio.move_on_after(self._params.stream_timeout):
+                await writable.wait()
+        if self._may_speak_episub(target) and not writable.is_set():
+            # A peer that had no pubsub yet when the connection came up is never registered by
+            # itself.
+            with trio.move_on_after(self._params.stream_timeout):
+                await self._pubsub.ensure_peer_stream(target, self._params.stream_timeout)
+        if not writable.is_set():
+            self._note_failure(peer)
+        return Reason.NO_EPISUB_STREAM
+
+    async def _connect(self, peer: bytes, target: ID) -> Reason | None:
+        network = self._host.get_network()
+        peerstore = self._host.get_peerstore()
+        addresses = self._known_addresses(peer, target)
+        if not addresses or target == self._host.get_id():
+            return Reason.DIAL_NO_ADDRESS
+        self._counters.add(Reason.DIALS)
+        share = self._params.dial_timeout / len(addresses)
+        for address in addresses:
+            # py-libp2p dials the first TCP address that the peerstore has and no other, and
+            # refuses for a minute to dial a peer that failed.
+            peerstore.clear_addrs(target)
+            if isinstance(network, Swarm):
+                network.unblock_peer(target)
+            # Whatever goes wrong here, there is the next address.
+            with suppress(Exception), trio.move_on_after(share):
+                await self._host.connect(PeerInfo(target, [address]))
+            if self._is_connected(target):
+                # The other side may have dialled at the same time, and been faster.
+                if any(
+                    isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
+                    for connection in network.get_connections(target)
+                ):
+                    self._opened(peer)
+                return None
+        peerstore.add_addrs(target, addresses, _ADDRESS_TTL)
+        return Reason.DIAL_FAILED
+
+    def _known_addresses(self, peer: bytes, target: ID) -> list[Multiaddr]:
+        """Ours first, then those that the host has from elsewhere, without repetition."""
+        known = dict.fromkeys(self._addresses(peer))
+        with suppress(PeerStoreError):
+            known.update(dict.fromkeys(self._host.get_peerstore().addrs(target)))
+        return list(known)[: self._params.dial_addresses]
+
+    def _is_connected(self, target: ID) -> bool:
+        return any(
+            not connection.is_closed
+            for connection in self._host.get_network().get_connections(target)
+        )
+
+    def _may_speak_episub(self, target: ID) -> bool:
+        """False if identify has told that it doesn't."""
+        try:
+            spoken = self._host.get_peerstore().get_protocols(target)
+        except PeerStoreError:
+            return True
+        return not spoken or any(protocol in self._protocols for protocol in spoken)
+
+    def _backing_off(self, peer: bytes) -> bool:
+        return self._failures.get(peer, (0, 0.0))[1] > trio.current_time()
+
+    def _note_failure(self, peer: bytes) -> None:
+        count = self._failures.pop(peer, (0, 0.0))[0] + 1
+        pause = min(
+            self._params.dial_backoff * 2 ** min(count - 1, 16), self._params.dial_backoff_max
+        )
+        self._failures[peer] = (count, trio.current_time() + pause)
+        while len(self._failures) > self._params.backoff_memory:
+            del self._failures[next(iter(self._failures))]

@@ -1,0 +1,265 @@
+"""Drives the topics' machines: events in, effects out, timers.
+
+One event is handled at a time. What an effect brings about at once (an answer to a dial
+that needs no dialling, a payload for which there was no room) is queued behind it, so that a
+machine is never entered while it is working.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+import trio
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.params import RouterParams
+from episub_router.protocol import effects as ef
+from episub_router.protocol import events as ev
+from episub_router.protocol.messages import Gossip, Message
+from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.topic import Topic
+from episub_router.protocol.types import NEVER
+
+logger = logging.getLogger(__name__)
+
+_MESSAGES_PER_FRAME = 32
+
+
+class Actions(Protocol):
+    """What the driver has done for it. None of these may call the driver back at once."""
+
+    def send(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
+        """Send one frame."""
+
+    def dial(self, peer: bytes) -> None:
+        """Make `peer` writable; the answer is `Driver.writable` or `Driver.unreachable`."""
+
+    def release(self, peer: bytes) -> None:
+        """A topic needs `peer` no longer."""
+
+    def measure(self, peer: bytes) -> None:
+        """Measure the RTT; the answer is `Driver.measured`."""
+
+    def neighbor_up(self, topic: str, peer: bytes) -> None:
+        """`peer` entered the active view of `topic`."""
+
+    def neighbor_down(self, topic: str, peer: bytes) -> None:
+        """`peer` left it."""
+
+
+class Driver:
+    """The machines of all topics that this node is in, and of a few that it has left."""
+
+    def __init__(
+        self,
+        me: bytes,
+        params: EpisubParams,
+        router_params: RouterParams,
+        rng: Random,
+        counters: Counters,
+        actions: Actions,
+    ) -> None:
+        self._me = me
+        self._params = params
+        self._router_params = router_params
+        self._rng = rng
+        self._counters = counters
+        self._actions = actions
+        self._topics: dict[str, Topic] = {}
+        self._left: dict[str, float] = {}
+        """Topics left, the oldest first, and when to forget them. Until then the ids that were
+        seen are kept, for one who comes back."""
+        self._hops: dict[str, dict[int, int]] = {}
+        self._writable: dict[bytes, None] = {}
+        self._dialling: dict[bytes, dict[str, None]] = {}
+        """Who waits for the dials under way."""
+        self._measuring: dict[bytes, dict[str, None]] = {}
+        self._events: deque[tuple[str, ev.Event | None]] = deque()
+        """What is to be handled, by topic; None is the timer."""
+        self._busy = False
+        self._stopped = False
+        self._asleep_until = NEVER
+        self._wake = trio.Event()
+        self._perform: dict[type, Callable[[str, Any], None]] = {
+            ef.Dial: self._on_dial,
+            ef.MeasureRtt: self._on_measure,
+            ef.Deliver: self._on_deliver,
+            ef.NeighborUp: lambda topic, e: actions.neighbor_up(topic, e.peer),
+            ef.NeighborDown: lambda topic, e: actions.neighbor_down(topic, e.peer),
+            ef.Dropped: lambda topic, e: counters.add(e.reason),
+        }
+
+    def joined(self, topic: str) -> Topic | None:
+        """The machine of a topic that this node is in."""
+        return None if topic in self._left else self._topics.get(topic)
+
+    def is_writable(self, peer: bytes) -> bool:
+        """Whether `writable` was the last that was said of `peer`."""
+        return peer in self._writable
+
+    def hops(self, topic: str) -> Mapping[int, int]:
+        """How many messages of `topic` were delivered after how many hops."""
+        return dict(self._hops.get(topic, {}))
+
+    # What happened
+
+    def join(self, topic: str, contacts: tuple[bytes, ...]) -> None:
+        """The application subscribed."""
+        if self._stopped:
+            return
+        self._left.pop(topic, None)
+        if topic not in self._topics:
+            rng = Random(self._rng.getrandbits(64))
+            self._topics[topic] = Topic(self._me, topic, self._params, rng)
+            for peer in self._writable:
+                self._events.append((topic, ev.Connected(peer)))
+        self.feed(topic, ev.JoinOverlay(contacts))
+
+    def leave(self, topic: str, proof: bytes) -> None:
+        """The application unsubscribed."""
+        if self.joined(topic) is None:
+            return
+        self.feed(topic, ev.LeaveOverlay(proof))
+        self._left[topic] = trio.current_time() + self._params.broadcast.seen_ttl
+        self._wake.set()
+        if len(self._left) > self._router_params.left_topics:
+            self._forget(next(iter(self._left)))
+
+    def stop(self) -> None:
+        """Forget all machines, for good."""
+        self._stopped = True
+        self._topics.clear()
+        self._left.clear()
+
+    def writable(self, peer: bytes) -> None:
+        """Frames can be queued to `peer` now."""
+        self._writable[peer] = None
+        self._dialling.pop(peer, None)
+        self._feed_all(ev.Connected(peer))
+
+    def down(self, peer: bytes) -> None:
+        """`peer` isn't writable any more, or a frame to it was lost with its connection."""
+        self._writable.pop(peer, None)
+        self._feed_all(ev.PeerDown(peer))
+
+    def unreachable(self, peer: bytes) -> None:
+        """The dial to `peer` failed."""
+        for topic in self._dialling.pop(peer, ()):
+            self._events.append((topic, ev.DialFailed(peer)))
+        self._drain()
+
+    def measured(self, peer: bytes, rtt: float | None) -> None:
+        for topic in self._measuring.pop(peer, ()):
+            self._events.append((topic, ev.RttMeasured(peer, rtt)))
+        self._drain()
+
+    def feed(self, topic: str, event: ev.Event) -> None:
+        """Hand `event` to the machine of `topic`, if there is one."""
+        self._events.append((topic, event))
+        self._drain()
+
+    def _feed_all(self, event: ev.Event) -> None:
+        self._events.extend((topic, event) for topic in self._topics)
+        self._drain()
+
+    # Timers
+
+    async def run(self) -> None:
+        """Fire the machines' timers, until cancelled."""
+        while True:
+            self._asleep_until = self._next_deadline()
+            self._wake = trio.Event()
+            with trio.move_on_at(self._asleep_until):
+                await self._wake.wait()
+            now = trio.current_time()
+            for name, topic in self._topics.items():
+                if topic.next_deadline() <= now:
+                    self._events.append((name, None))
+            self._drain()
+            for name in [name for name, until in self._left.items() if until <= now]:
+                self._forget(name)
+
+    def _next_deadline(self) -> float:
+        deadlines = [topic.next_deadline() for topic in self._topics.values()]
+        return min([*deadlines, *self._left.values()], default=NEVER)
+
+    def _forget(self, topic: str) -> None:
+        del self._left[topic]
+        del self._topics[topic]
+        self._hops.pop(topic, None)
+
+    # Effects
+
+    def _drain(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                name, event = self._events.popleft()
+                topic = self._topics.get(name)
+                if topic is not None:
+                    self._step(topic, event)
+                    if topic.next_deadline() < self._asleep_until:
+                        self._wake.set()
+        finally:
+            self._busy = False
+
+    def _step(self, topic: Topic, event: ev.Event | None) -> None:
+        """Let a machine take one step. A bug in there must not reach Pubsub, and through it the
+        host, which would stop."""
+        now = trio.current_time()
+        try:
+            effects = topic.handle_timer(now) if event is None else topic.handle(event, now)
+            self._apply(topic.name, effects)
+        except Exception:
+            self._counters.add(Reason.ERROR)
+            if self._counters[Reason.ERROR] == 1:
+                logger.exception("topic %r: could not handle %r", topic.name, event)
+
+    def _apply(self, topic: str, effects: list[ef.Effect]) -> None:
+        """Perform `effects`. Control messages to one peer share a frame, and what is released
+        is released last, since a goodbye comes before."""
+        control: dict[bytes, list[Message]] = {}
+        released: list[bytes] = []
+        for effect in effects:
+            peer: Any
+            if isinstance(effect, ef.Send):
+                peer = effect.peer
+                if isinstance(effect.message, Gossip):
+                    self._actions.send(peer, topic, (effect.message,))
+                else:
+                    control.setdefault(peer, []).append(effect.message)
+            elif isinstance(effect, ef.Release):
+                peer = effect.peer
+                released.append(peer)
+            else:
+                self._perform[type(effect)](topic, effect)
+        for peer, messages in control.items():
+            for start in range(0, len(messages), _MESSAGES_PER_FRAME):
+                batch = tuple(messages[start : start + _MESSAGES_PER_FRAME])
+                self._actions.send(peer, topic, batch)
+        for peer in released:
+            self._actions.release(peer)
+
+    def _on_dial(self, topic: str, effect: ef.Dial) -> None:
+        peer: Any = effect.peer
+        if peer in self._writable:
+            self._events.append((topic, ev.Connected(peer)))
+        else:
+            self._dialling.setdefault(peer, {})[topic] = None
+            self._actions.dial(peer)
+
+    def _on_measure(self, topic: str, effect: ef.MeasureRtt) -> None:
+        peer: Any = effect.peer
+        self._measuring.setdefault(peer, {})[topic] = None
+        self._actions.measure(peer)
+
+    def _on_deliver(self, topic: str, effect: ef.Deliver) -> None:
+        self._counters.add(Reason.DELIVERED)
+        hops = self._hops.setdefault(topic, {})
+        hops[effect.hops] = hops.get(effect.hops, 0) + 1

@@ -1,0 +1,279 @@
+"""The router's parts, put together around one Pubsub."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from random import Random
+from types import MappingProxyType
+
+import trio
+from libp2p.custom_types import TProtocol
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+from multiaddr import Multiaddr
+
+from episub_router.net.address_book import AddressBook
+from episub_router.net.connections import Connections
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.dialer import Dialer
+from episub_router.net.driver import Driver
+from episub_router.net.fanout import Fanout, Replay
+from episub_router.net.framer import Framer
+from episub_router.net.inbound import Inbound
+from episub_router.net.leave_proof import sign_leave
+from episub_router.net.mesh import Mesh
+from episub_router.net.outbox import Outbox
+from episub_router.net.params import RouterParams
+from episub_router.net.ping import Pinger
+from episub_router.protocol.events import (
+    ContactsFound,
+    PayloadAccepted,
+    PayloadDropped,
+    Publish,
+)
+from episub_router.protocol.messages import Gossip, Message
+from episub_router.protocol.params import EpisubParams
+
+
+class Engine:
+    """Everything behind `EpisubRouter`'s hooks. Its methods are called by those hooks, and may
+    raise; the router catches."""
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        protocols: Iterable[TProtocol],
+        params: EpisubParams,
+        router_params: RouterParams,
+        bootstrap: Iterable[PeerInfo],
+        rng: Random,
+    ) -> None:
+        self._pubsub = pubsub
+        self._params = router_params
+        self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap}
+        self.me = pubsub.my_id.to_bytes()
+        self.counters = counters = Counters()
+        self.mesh = Mesh()
+        self.book = book = AddressBook()
+        self.fanout = Fanout(router_params, rng)
+        self._replay = Replay(router_params)
+        self.driver = Driver(self.me, params, router_params, rng, counters, self)
+        self._framer = Framer(pubsub.host, book)
+        self._outbox = Outbox(
+            pubsub, router_params, counters, self._framer.encode, self._on_payload_dropped
+        )
+        self._dialer = Dialer(
+            pubsub,
+            protocols,
+            router_params,
+            counters,
+            addresses=self._addresses,
+            opened=self._on_dialled,
+            failed=self._on_dial_failed,
+        )
+        self._connections = Connections(
+            pubsub.host, protocols, router_params, counters, self._needed
+        )
+        self._pinger = Pinger(pubsub.host, router_params, counters, self.driver.measured)
+        self._inbound = Inbound(
+            pubsub, router_params, counters, book, self.driver, self._open, self._answer
+        )
+
+    def counts(self) -> Mapping[str, int]:
+        """Every counter by name."""
+        refused = {fault.value: count for fault, count in self.book.refused.items()}
+        return MappingProxyType({**self.counters.view(), **refused})
+
+    async def run(self) -> None:
+        """Run timers, dials, pings and retries until cancelled."""
+        await self._stop_auto_connector()
+        try:
+            async with trio.open_nursery() as nursery:
+                for part in (
+                    self.driver,
+                    self._outbox,
+                    self._dialer,
+                    self._connections,
+                    self._pinger,
+                ):
+                    nursery.start_soon(part.run)
+        finally:
+            # Pubsub may go on calling hooks; with the machines gone, they do nothing.
+            self.driver.stop()
+            self.mesh.neighbors.clear()
+
+    async def _stop_auto_connector(self) -> None:
+        network = self._pubsub.host.get_network()
+        if isinstance(network, Swarm) and not self._params.keep_auto_connector:
+            await network.auto_connector.stop()
+
+    # Pubsub's hooks
+
+    async def peer_writable(self, peer: ID) -> None:
+        """Pubsub has a queue for `peer` now, or heard of a new subscription of its."""
+        # Again, since the host may have been started after the router.
+        await self._stop_auto_connector()
+        self._open(peer.to_bytes())
+
+    def _open(self, peer: bytes) -> None:
+        """`peer` speaks Episub: use it, if it is writable, and hasn't been in use already."""
+        if self.driver.is_writable(peer) or not self._outbox.is_writable(peer):
+            return
+        self._framer.record(peer)
+        self._dialer.writable(peer)
+        self.driver.writable(peer)
+        self._outbox.flush(peer)
+
+    def peer_removed(self, peer: ID) -> None:
+        """Pubsub's stream to `peer` is gone, perhaps with the connection."""
+        key = peer.to_bytes()
+        self._outbox.discard(key)
+        self.fanout.remove(peer)
+        if not self._pubsub.host.get_network().get_connections(peer):
+            self._connections.closed(key)
+            self._inbound.disconnected(key)
+        self.driver.down(key)
+
+    def peer_subscribed(self, peer: ID, topic: str) -> None:
+        """`peer` announced that it is in `topic`."""
+        if self.driver.joined(topic) is not None:
+            self.driver.feed(topic, ContactsFound((peer.to_bytes(),)))
+
+    def received(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
+        """An RPC with control messages came from `sender`."""
+        self._inbound.receive(rpc, sender)
+
+    def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
+        """`message` is valid: our own, or the first copy of somebody else's."""
+        message_id = self._pubsub.get_message_id(message)
+        size = message.ByteSize()
+        peer = forwarder.to_bytes()
+        own = peer == self.me
+        for topic in dict.fromkeys(message.topicIDs):
+            if self.driver.joined(topic) is None:
+                if own:
+                    self._publish_fanout(topic, Gossip(message_id, 1, message, size))
+            elif own:
+                self.counters.add(Reason.PUBLISHED)
+                if not self.mesh.neighbors.get(topic):
+                    self._replay.remember(topic, Gossip(message_id, 1, message, size))
+                self.driver.feed(topic, Publish(message_id, message, size))
+            else:
+                self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size))
+
+    def join(self, topic: str) -> None:
+        """Enter the overlay of `topic` through connected subscribers, else the bootstrap list."""
+        self.fanout.leave(topic)
+        self.mesh.join(topic)
+        known = [peer.to_bytes() for peer in self._subscribers(topic)]
+        self.driver.join(topic, tuple(known or self._bootstrap))
+
+    def leave(self, topic: str) -> None:
+        """Say goodbye to the neighbours in `topic`."""
+        proof = sign_leave(self._pubsub.host.get_private_key(), topic, time.time_ns())
+        self._outbox.leave(topic)
+        self.driver.leave(topic, proof)
+        self.mesh.leave(topic)
+
+    def replay(self, peer: ID, topic: str) -> None:
+        """Send `peer`, which has subscribed to `topic`, what was published to nobody."""
+        key = peer.to_bytes()
+        if self._outbox.is_writable(key):
+            for gossip in self._replay.messages(topic):
+                self._outbox.send(key, topic, (gossip,))
+
+    # The driver's actions
+
+    def send(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
+        self._connections.used(peer)
+        if not self._outbox.send(peer, topic, messages):
+            self._dialer.request(peer)
+
+    def dial(self, peer: bytes) -> None:
+        self._connections.used(peer)
+        self._dialer.request(peer)
+
+    def release(self, peer: bytes) -> None:
+        self._connections.release(peer)
+
+    def measure(self, peer: bytes) -> None:
+        self._pinger.request(peer)
+
+    def neighbor_up(self, topic: str, peer: bytes) -> None:
+        neighbor = ID(peer)
+        self._connections.used(peer)
+        self._pubsub.host.get_network().protect(neighbor, _protection(topic))
+        self.mesh.up(topic, neighbor)
+
+    def neighbor_down(self, topic: str, peer: bytes) -> None:
+        neighbor = ID(peer)
+        self._pubsub.host.get_network().unprotect(neighbor, _protection(topic))
+        self.mesh.down(topic, neighbor)
+        if not self.mesh.neighbors.get(topic) and self._bootstrap:
+            self.driver.feed(topic, ContactsFound(tuple(self._bootstrap)))
+
+    # The parts' questions and reports
+
+    def _addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
+        return self.book.addresses(peer) + self._bootstrap.get(peer, ())
+
+    def _needed(self, peer: bytes) -> bool:
+        neighbor = ID(peer)
+        return (
+            any(neighbor in peers for peers in self.mesh.neighbors.values())
+            or peer in self._dialer
+            or self._outbox.holds(peer)
+        )
+
+    def _on_dialled(self, peer: bytes) -> None:
+        self._connections.opened(peer)
+
+    def _on_dial_failed(self, peer: bytes) -> None:
+        self.driver.unreachable(peer)
+        if self._outbox.discard(peer):
+            self.driver.down(peer)
+
+    def _on_payload_dropped(self, peer: bytes, topic: str, gossip: Gossip) -> None:
+        self.driver.feed(topic, PayloadDropped(peer, gossip.id, gossip.hops))
+
+    def _answer(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
+        if self._outbox.is_writable(peer):
+            self._outbox.send(peer, topic, messages)
+
+    def _subscribers(self, topic: str) -> list[ID]:
+        """Writable subscribers, in an order that doesn't depend on hashing."""
+        subscribers = self._pubsub.peer_topics.get(topic, ())
+        return sorted((p for p in subscribers if p in self._pubsub.peers), key=ID.to_bytes)
+
+    def _publish_fanout(self, topic: str, gossip: Gossip) -> None:
+        self.counters.add(Reason.PUBLISHED)
+        self._replay.remember(topic, gossip)
+        chosen = self.fanout.choose(topic, self._subscribers(topic))
+        if not chosen:
+            self.counters.add(Reason.FANOUT_EMPTY)
+        for peer in chosen:
+            self._outbox.send(peer.to_bytes(), topic, (gossip,))
+
+
+def _protection(topic: str) -> str:
+    return f"episub/{topic}"
+
+
+def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:
+    """Peers from multiaddrs that end in /p2p/<peer id>; addresses of one peer are gathered.
+
+    Raises ValueError for an address without a peer id.
+    """
+    peers: dict[ID, PeerInfo] = {}
+    for address in addresses:
+        try:
+            info = info_from_p2p_addr(Multiaddr(address) if isinstance(address, str) else address)
+        except Exception as error:
+            raise ValueError(f"not a multiaddr with /p2p/<peer id>: {address}") from error
+        known = peers.setdefault(info.peer_id, PeerInfo(info.peer_id, []))
+        known.addrs.extend(info.addrs)
+    return list(peers.values())

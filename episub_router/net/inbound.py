@@ -1,0 +1,157 @@
+"""What comes in over Pubsub's streams. Nothing in it is trusted.
+
+An RPC gets here before Pubsub has checked the signature of its payload; what the payload is
+worth shows in `EpisubRouter.publish`, which Pubsub calls for valid ones only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.net.address_book import AddressBook
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.driver import Driver
+from episub_router.net.leave_gate import LeaveGate
+from episub_router.net.params import RouterParams
+from episub_router.net.replay import ReplayGuard
+from episub_router.protocol.events import PayloadArrived, Received
+from episub_router.protocol.messages import (
+    Disconnect,
+    ForwardJoin,
+    GetNodes,
+    GetTopics,
+    Graft,
+    IHave,
+    Join,
+    Leave,
+    Message,
+    Neighbor,
+    Nodes,
+    Prune,
+    Shuffle,
+    ShuffleReply,
+    Topics,
+)
+from episub_router.wire import Decoded, WireError, decode_frame
+
+Answer: TypeAlias = Callable[[bytes, str, tuple[Message, ...]], None]
+
+_ONLY_MEMBERS_SEND = (
+    GetNodes,
+    Nodes,
+    Join,
+    ForwardJoin,
+    Neighbor,
+    Shuffle,
+    ShuffleReply,
+    IHave,
+    Prune,
+    Graft,
+)
+_ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft)
+
+
+class Inbound:
+    """Checks frames and hands what is left of them to the machines."""
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        params: RouterParams,
+        counters: Counters,
+        book: AddressBook,
+        driver: Driver,
+        speaks_episub: Callable[[bytes], None],
+        answer: Answer,
+    ) -> None:
+        """`speaks_episub` is told of the sender of each frame. `answer` sends a frame to a peer
+        that is writable, and drops it otherwise."""
+        self._pubsub = pubsub
+        self._counters = counters
+        self._book = book
+        self._driver = driver
+        self._speaks_episub = speaks_episub
+        self._answer = answer
+        self._leaves = LeaveGate(params)
+        self._replays = ReplayGuard()
+
+    def receive(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
+        """Act on the Episub frame in `rpc`, if it holds one."""
+        if self._pubsub.is_peer_blacklisted(sender):
+            self._counters.add(Reason.BLACKLISTED)
+            return
+        try:
+            frame = decode_frame(rpc)
+        except WireError:
+            self._counters.add(Reason.FRAME_UNUSABLE)
+            return
+        if frame is None:
+            self._counters.add(Reason.NOT_EPISUB)
+            return
+        peer = sender.to_bytes()
+        self._counters.add(Reason.FRAMES_RECEIVED)
+        for fault in frame.faults:
+            self._counters.add(fault)
+        if not self._replays.fresh(peer, frame.seq):
+            self._counters.add(Reason.REPLAYED)
+            return
+        # Each direction negotiates by itself: a peer that may have chosen another protocol for
+        # its stream from us shows here what it speaks.
+        self._speaks_episub(peer)
+        if self._driver.joined(frame.topic) is None:
+            self._answer_stranger(peer, frame)
+            return
+        for subject, record in frame.records:
+            self._book.learn(subject, record)
+        if any(isinstance(message, _ONLY_MEMBERS_SEND) for message in frame.messages):
+            self._refresh_subscription(sender, frame.topic)
+        for message in frame.messages:
+            self._on_message(peer, frame.topic, message)
+        if frame.hops is not None:
+            self._on_payload(peer, frame.topic, rpc.publish[0], frame.hops)
+
+    def disconnected(self, peer: bytes) -> None:
+        """The last connection to `peer` closed."""
+        self._replays.forget(peer)
+
+    def _on_message(self, peer: bytes, topic: str, message: Message) -> None:
+        if isinstance(message, Leave):
+            admitted = self._leaves.admit(peer, topic, message)
+            if admitted is None:
+                self._counters.add(Reason.LEAVE_REFUSED)
+                return
+            message = admitted
+        self._driver.feed(topic, Received(peer, message))
+
+    def _on_payload(self, peer: bytes, topic: str, payload: rpc_pb2.Message, hops: int) -> None:
+        self._counters.add(Reason.PAYLOADS_RECEIVED)
+        try:
+            message_id = self._pubsub.get_message_id(payload)
+        except Exception:
+            # The application's own function; Pubsub will call it too and see for itself.
+            self._counters.add(Reason.MESSAGE_ID_FAILED)
+            return
+        self._driver.feed(topic, PayloadArrived(peer, message_id, hops))
+
+    def _refresh_subscription(self, sender: ID, topic: str) -> None:
+        """Pubsub forgets a peer's subscriptions when its own stream to the peer breaks, and
+        the peer, which can't know, never announces them again."""
+        if sender not in self._pubsub.peer_topics.get(topic, ()):
+            announcement = rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic)
+            self._pubsub.handle_subscription(sender, announcement)
+
+    def _answer_stranger(self, peer: bytes, frame: Decoded) -> None:
+        """A frame of a topic that we aren't in: end links that the peer wrongly believes in,
+        and say so when asked (E12, E21)."""
+        self._counters.add(Reason.TOPIC_NOT_JOINED)
+        if any(isinstance(message, GetTopics) for message in frame.messages):
+            self._answer(peer, frame.topic, (Topics(()),))
+        if frame.hops is not None or any(
+            isinstance(message, _ONLY_NEIGHBORS_SEND) for message in frame.messages
+        ):
+            self._answer(peer, frame.topic, (Disconnect(alive=False),))

@@ -1,0 +1,40 @@
+"""The neighbours of each joined topic, in the form that py-libp2p's tools expect."""
+
+from __future__ import annotations
+
+import trio
+from libp2p.peer.id import ID
+
+
+class Mesh:
+    """`neighbors` maps each joined topic to its active view; `wait` waits for a neighbour."""
+
+    def __init__(self) -> None:
+        self.neighbors: dict[str, set[ID]] = {}
+        self._waiting: dict[tuple[str, ID], trio.Event] = {}
+
+    def join(self, topic: str) -> None:
+        self.neighbors.setdefault(topic, set())
+
+    def leave(self, topic: str) -> None:
+        self.neighbors.pop(topic, None)
+
+    def up(self, topic: str, peer: ID) -> None:
+        self.neighbors.setdefault(topic, set()).add(peer)
+        event = self._waiting.pop((topic, peer), None)
+        if event is not None:
+            event.set()
+
+    def down(self, topic: str, peer: ID) -> None:
+        self.neighbors.get(topic, set()).discard(peer)
+
+    async def wait(self, topic: str, peer: ID) -> None:
+        """Return once `peer` is a neighbour in `topic`."""
+        if peer in self.neighbors.get(topic, ()):
+            return
+        event = self._waiting.setdefault((topic, peer), trio.Event())
+        try:
+            await event.wait()
+        finally:
+            if not event.is_set() and event.statistics().tasks_waiting == 0:
+                self._waiting.pop((topic, peer), None)

@@ -1,0 +1,74 @@
+"""Every parameter of the router around the core: unit, default, source of the default."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from episub_router.protocol.params import param
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterParams:
+    """Parameters of connections, queues and fanout. Raises ValueError where one makes no sense."""
+
+    keep_auto_connector: bool = param(
+        False, "switch", "ours: py-libp2p's auto-connector dials again what the overlay let go"
+    )
+
+    dial_timeout: float = param(
+        5.0,
+        "s",
+        "ours: py-libp2p's floor is 0.25 s, its three retries take 0.7 s, then a slow link",
+    )
+    dial_concurrency: int = param(8, "dials", "ours: a join dials at most 7 peers at once")
+    dial_addresses: int = param(3, "addresses", "ours: tried in turn within one dial_timeout")
+    max_dials: int = param(256, "peers", "ours: four topics' worth of requests under way")
+    stream_timeout: float = param(
+        10.0, "s", "py-libp2p: a stream's negotiation times out after 10 s; a busy host needs them"
+    )
+    dial_backoff: float = param(2.0, "s", "ours: doubles with each failure in a row")
+    dial_backoff_max: float = param(60.0, "s", "py-libp2p: a failed peer is blocked for 60 s")
+    backoff_memory: int = param(1024, "peers", "ours: bound of the table of failed dials")
+
+    release_grace: float = param(
+        3.0, "s", "ours: time for queued frames to leave, and for a second thought"
+    )
+
+    idle_timeout: float = param(
+        30.0, "s", "ours: two link checks; what the router dialled and nobody needs is closed"
+    )
+
+    backlog_frames: int = param(
+        256, "frames", "ours: eight of Pubsub's queues of 32, per peer and kind of frame"
+    )
+    backlog_bytes: int = param(4 * 2**20, "bytes", "ours: four RPCs of the largest size, per peer")
+    backlog_poll: float = param(
+        0.01, "s", "ours: Pubsub's queue can't be awaited; 32 frames per 10 ms exceed a core's rate"
+    )
+
+    ping_timeout: float = param(2.0, "s", "ours: above any RTT that is worth knowing")
+    ping_concurrency: int = param(
+        4, "streams", "ours: RTTs measured side by side disturb each other"
+    )
+
+    fanout_degree: int = param(4, "peers", "spec: C_rand = 4, which is what a joining node gets")
+    fanout_ttl: float = param(60.0, "s", "gossipsub: fanout_ttl 60 s")
+    fanout_topics: int = param(64, "topics", "ours: topics published to without subscribing")
+    replay_window: float = param(
+        10.0, "s", "ours: a dial and a pubsub stream together take at most this"
+    )
+    replay_messages: int = param(32, "messages", "gossipsub: a late subscriber is handed 32")
+
+    leave_max_age: float = param(
+        300.0, "s", "ours: how far the clocks of a leaving node and ours may differ"
+    )
+    leave_memory: int = param(4096, "leaves", "ours: bound of the table that stops repetition")
+
+    left_topics: int = param(8, "topics", "ours: seen ids kept for topics that may be joined again")
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            if not isinstance(value, bool) and not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{spec.name} must be more than 0: {value}")

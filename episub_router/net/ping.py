@@ -1,0 +1,100 @@
+"""Round trips over /ipfs/ping/1.0.0, for E10 and E18.
+
+py-libp2p's own ping service rounds to whole milliseconds, which on a LAN makes all peers
+equally near.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import trio
+from libp2p.abc import IHost
+from libp2p.custom_types import TProtocol
+from libp2p.io.utils import read_exactly
+from libp2p.peer.id import ID
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.params import RouterParams
+
+PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
+_PING_LENGTH = 32
+
+
+async def measure_rtt(host: IHost, peer: ID) -> float:
+    """The round trip to `peer` in seconds, over a stream opened for it.
+
+    Raises what py-libp2p raises when the stream can't be opened or breaks, and ValueError for
+    a wrong echo. Opening the stream isn't part of the measurement.
+    """
+    stream = await host.new_stream(peer, [PING_PROTOCOL])
+    try:
+        sent = secrets.token_bytes(_PING_LENGTH)
+        start = trio.current_time()
+        await stream.write(sent)
+        echoed = await read_exactly(stream, _PING_LENGTH)
+        rtt = trio.current_time() - start
+        if echoed != sent:
+            raise ValueError(f"{peer} echoed a ping wrongly")
+        await stream.close()
+        return rtt
+    except BaseException:
+        with trio.CancelScope(shield=True), trio.move_on_after(1):
+            await stream.reset()
+        raise
+
+
+class Pinger:
+    """Measures on request, a few at a time, and reports each peer's RTT once per request.
+
+    Requests for a peer that is already being measured share its measurement.
+    """
+
+    def __init__(
+        self,
+        host: IHost,
+        params: RouterParams,
+        counters: Counters,
+        report: Callable[[bytes, float | None], None],
+    ) -> None:
+        self._host = host
+        self._params = params
+        self._counters = counters
+        self._report = report
+        self._limiter = trio.CapacityLimiter(params.ping_concurrency)
+        self._measuring: dict[bytes, None] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self) -> None:
+        """Host the measurements until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for peer in self._measuring:
+                nursery.start_soon(self._measure, peer)
+            await trio.sleep_forever()
+
+    def request(self, peer: bytes) -> None:
+        """Measure `peer`; the report comes later, never from within this call."""
+        if peer in self._measuring:
+            return
+        self._measuring[peer] = None
+        if self._nursery is not None:
+            self._nursery.start_soon(self._measure, peer)
+
+    async def _measure(self, peer: bytes) -> None:
+        rtt = None
+        target = ID(peer)
+        try:
+            async with self._limiter:
+                # new_stream would dial a peer that isn't connected.
+                if self._host.get_network().get_connections(target):
+                    with trio.move_on_after(self._params.ping_timeout):
+                        rtt = await measure_rtt(self._host, target)
+        except Exception:
+            rtt = None
+        finally:
+            del self._measuring[peer]
+        if rtt is None:
+            self._counters.add(Reason.PINGS_FAILED)
+        self._report(peer, rtt)

@@ -1,0 +1,82 @@
+"""Whom a message goes to that the overlay can't carry, and for how long it is kept."""
+
+from __future__ import annotations
+
+from random import Random
+
+import trio
+from libp2p.peer.id import ID
+from trio.testing import MockClock
+
+from episub_router import RouterParams
+from episub_router.net.fanout import Fanout, Replay
+from episub_router.protocol.messages import Gossip
+
+PEERS = [ID(bytes([number])) for number in range(10)]
+
+
+def gossip(number: int) -> Gossip:
+    return Gossip(number, 1, None, 1)
+
+
+async def test_the_same_few_peers_as_long_as_they_are_there() -> None:
+    fanout = Fanout(RouterParams(fanout_degree=3), Random(1))
+    first = fanout.choose("t", PEERS)
+    assert len(first) == 3
+    assert set(fanout.choose("t", reversed(PEERS))) == set(first) == fanout.peers["t"]
+    rest = [peer for peer in PEERS if peer != first[0]]
+    second = fanout.choose("t", rest)
+    assert len(second) == 3
+    assert set(first[1:]) < set(second)
+    assert fanout.choose("t", []) == []
+
+
+async def test_the_choice_depends_on_the_seed_and_not_on_the_order() -> None:
+    chosen = {
+        tuple(Fanout(RouterParams(fanout_degree=3), Random(7)).choose("t", peers))
+        for peers in (PEERS, PEERS[::-1], PEERS[5:] + PEERS[:5])
+    }
+    assert len(chosen) == 1
+
+
+async def test_fanout_ends_when_publishing_does(autojump_clock: MockClock) -> None:
+    fanout = Fanout(RouterParams(fanout_ttl=10), Random(1))
+    fanout.choose("t", PEERS)
+    await trio.sleep(9)
+    fanout.choose("u", PEERS)
+    assert fanout.peers.keys() == {"t", "u"}
+    await trio.sleep(9)
+    fanout.choose("v", PEERS)
+    assert fanout.peers.keys() == {"u", "v"}
+
+
+async def test_fanout_topics_are_bounded() -> None:
+    fanout = Fanout(RouterParams(fanout_topics=2), Random(1))
+    for topic in "tutv":
+        fanout.choose(topic, PEERS)
+    assert list(fanout.peers) == ["t", "v"]
+    assert len(fanout._until) == 2
+
+
+async def test_a_peer_that_is_gone_is_in_no_fanout() -> None:
+    fanout = Fanout(RouterParams(fanout_degree=10), Random(1))
+    fanout.choose("t", PEERS)
+    fanout.remove(PEERS[0])
+    assert fanout.peers["t"] == set(PEERS[1:])
+
+
+async def test_replay_is_bounded_in_messages_time_and_topics(autojump_clock: MockClock) -> None:
+    replay = Replay(RouterParams(replay_messages=3, replay_window=10, fanout_topics=2))
+    for number in range(4):
+        replay.remember("t", gossip(number))
+        await trio.sleep(1)
+    assert replay.messages("t") == [gossip(1), gossip(2), gossip(3)]
+    await trio.sleep(8)
+    assert replay.messages("t") == [gossip(2), gossip(3)]
+    replay.remember("u", gossip(5))
+    replay.remember("v", gossip(6))
+    assert replay.messages("t") == []
+    assert replay.messages("u") == [gossip(5)]
+    await trio.sleep(11)
+    assert replay.messages("u") == replay.messages("v") == []
+    assert replay._recent == {}

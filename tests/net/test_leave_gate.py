@@ -1,0 +1,60 @@
+"""Who may say that somebody left."""
+
+from __future__ import annotations
+
+import time
+
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.id import ID
+
+from episub_router import RouterParams
+from episub_router.net.leave_gate import LeaveGate
+from episub_router.net.leave_proof import sign_leave
+from episub_router.protocol.messages import Disconnect, Leave
+
+KEY = create_new_key_pair(bytes(32))
+SOURCE = ID.from_pubkey(KEY.public_key).to_bytes()
+RELAY = b"relay"
+GOODBYE = Disconnect(alive=False)
+
+
+def leave(seq: int, topic: str = "t") -> Leave:
+    return Leave(SOURCE, 3, sign_leave(KEY.private_key, topic, seq))
+
+
+def test_a_proven_leave_passes_once() -> None:
+    gate = LeaveGate(RouterParams())
+    message = leave(time.time_ns())
+    assert gate.admit(RELAY, "t", message) is message
+    assert gate.admit(RELAY, "t", message) is None
+    newer = leave(time.time_ns())
+    assert gate.admit(RELAY, "t", newer) is newer
+    assert gate.admit(RELAY, "t", message) is None
+
+
+def test_old_early_and_foreign_leaves_do_not_pass() -> None:
+    gate = LeaveGate(RouterParams(leave_max_age=10))
+    now = time.time_ns()
+    assert gate.admit(RELAY, "t", leave(now - 11 * 10**9)) is None
+    assert gate.admit(RELAY, "t", leave(now + 11 * 10**9)) is None
+    assert gate.admit(RELAY, "t", leave(now, topic="u")) is None
+    assert gate.admit(RELAY, "t", Leave(SOURCE, 3, b"")) is None
+    assert gate.admit(RELAY, "t", Leave(b"another", 3, leave(now).proof)) is None
+
+
+def test_the_source_itself_is_believed_but_not_passed_on_unproven() -> None:
+    gate = LeaveGate(RouterParams())
+    assert gate.admit(SOURCE, "t", Leave(SOURCE, 3, b"")) == GOODBYE
+    assert gate.admit(SOURCE, "t", leave(1)) == GOODBYE
+    message = leave(time.time_ns())
+    assert gate.admit(SOURCE, "t", message) is message
+    assert gate.admit(SOURCE, "t", message) == GOODBYE
+
+
+def test_the_memory_is_bounded() -> None:
+    gate = LeaveGate(RouterParams(leave_memory=2))
+    now = time.time_ns()
+    messages = {topic: leave(now, topic) for topic in "tuv"}
+    for topic, message in messages.items():
+        assert gate.admit(RELAY, topic, message) is message
+    assert len(gate._newest) == 2

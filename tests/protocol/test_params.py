@@ -1,0 +1,85 @@
+"""Parameters: defaults, sizes by formula, contradictions (E01)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from episub_router.protocol.params import BroadcastParams, MembershipParams
+
+
+def test_defaults_are_the_specification_s_starting_values() -> None:
+    """E01: N = 10,000, C_rand = 4, C_near = 3, A = 7, P = 42."""
+    params = MembershipParams()
+    assert (params.random_links, params.near_links) == (4, 3)
+    assert (params.active_size, params.passive_size) == (7, 42)
+    assert MembershipParams.for_size(10_000) == params
+
+
+@pytest.mark.parametrize(
+    ("nodes", "near", "random", "active", "passive"),
+    [
+        (10_000, 3, 4, 7, 42),
+        (100, 3, 2, 5, 30),
+        (2, 3, 1, 4, 24),
+        (10**6, 3, 6, 9, 54),
+        (10_000, 0, 4, 5, 30),
+        (1_000, 0, 3, 4, 24),
+    ],
+)
+def test_sizes_follow_the_formulas(
+    nodes: int, near: int, random: int, active: int, passive: int
+) -> None:
+    """E01: C_rand = log(N), P = k·A; A = C_rand + C_near, or HyParView's log(N) + c."""
+    params = MembershipParams.for_size(nodes, near=near)
+    assert params.random_links == random
+    assert params.active_size == active
+    assert params.passive_size == passive
+
+
+def test_c_and_k_count() -> None:
+    """E01: both constants of the formulas can be chosen."""
+    params = MembershipParams.for_size(10_000, c=2, k=3, near=0)
+    assert (params.active_size, params.passive_size) == (6, 18)
+
+
+@pytest.mark.parametrize("kind", [MembershipParams, BroadcastParams])
+def test_every_parameter_has_a_unit_and_a_source(kind: Any) -> None:
+    for spec in fields(kind):
+        assert spec.metadata["unit"]
+        assert spec.metadata["source"].split(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "named"),
+    [
+        (MembershipParams, {"active_size": 6}, "active_size"),
+        (MembershipParams, {"timer_jitter": 1}, "timer_jitter"),
+        (MembershipParams, {"join_ttl": -1}, "join_ttl"),
+        (MembershipParams, {"grow_interval": 0}, "grow_interval"),
+        (MembershipParams, {"shuffle_interval": float("inf")}, "shuffle_interval"),
+        (MembershipParams, {"rtt_advantage": float("nan")}, "rtt_advantage"),
+        (BroadcastParams, {"cache_messages": 0}, "cache_messages"),
+        (BroadcastParams, {"lazy_interval": -0.1}, "lazy_interval"),
+        (BroadcastParams, {"seen_ttl": 1}, "seen_ttl"),
+    ],
+)
+def test_contradictions_are_refused_by_name(kind: Any, values: dict[str, Any], named: str) -> None:
+    """E01: a value that can't work says which it is."""
+    with pytest.raises(ValueError, match=named):
+        kind(**values)
+
+
+def test_sizes_need_an_overlay() -> None:
+    with pytest.raises(ValueError, match="nodes"):
+        MembershipParams.for_size(1)
+
+
+@pytest.mark.parametrize(
+    "values", [{"near_links": 0}, {"active_slack": 0}, {"join_ttl": 0}, {"timer_jitter": 0}]
+)
+def test_what_may_be_nothing_may_be_nothing(values: dict[str, Any]) -> None:
+    assert MembershipParams(**values)
+    assert BroadcastParams(optimization_threshold=None, announce_window=0)

@@ -1,0 +1,147 @@
+"""Exchanging parts of passive views (E19)."""
+
+from __future__ import annotations
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DropReason, Release
+from episub_router.protocol.messages import Shuffle, ShuffleReply
+from tests.protocol.helpers import ME, Member, dials, drops, params, sent
+
+PEERS = tuple(f"p{n}" for n in range(40))
+
+
+def full(*neighbors: str, seed: int = 0, **changed: int) -> Member:
+    """A member whose view needs no more links, so that nothing but shuffles is sent."""
+    size = len(neighbors)
+    return Member(
+        *neighbors,
+        passive=PEERS,
+        seed=seed,
+        membership=params(active_size=size, random_links=size, near_links=0, **changed),
+    )
+
+
+def first_shuffle(member: Member) -> tuple[str, Shuffle]:
+    while not (shuffles := sent(member.wait(0.1), Shuffle)):
+        assert member.now <= member.params.shuffle_interval
+    (shuffle,) = shuffles
+    return shuffle
+
+
+def test_a_shuffle_offers_a_few_of_both_views_to_a_random_neighbour() -> None:
+    """E19: our id, k_a active and k_p passive peers, the full TTL."""
+    member = full("a", "b", "c", "d", "e")
+    walker, shuffle = first_shuffle(member)
+    assert walker in member.active
+    assert shuffle.peer == ME
+    assert shuffle.ttl == member.params.shuffle_ttl
+    offered = set(shuffle.peers)
+    assert len(offered) == len(shuffle.peers)
+    assert len(offered & (member.active - {walker})) == member.params.shuffle_active
+    assert len(offered & set(PEERS)) == member.params.shuffle_passive
+    walkers = {first_shuffle(full("a", "b", "c", "d", "e", seed=seed))[0] for seed in range(9)}
+    assert len(walkers) > 1
+
+
+def test_shuffles_come_periodically_and_not_all_at_once() -> None:
+    """E19: once per interval; the first at a random time, so that nodes that start together
+    don't shuffle together."""
+    firsts = set()
+    for seed in range(10):
+        member = full("a", seed=seed, link_check_interval=1000)
+        first_shuffle(member)
+        firsts.add(round(member.now, 1))
+        member.receive("a", ShuffleReply(()))
+        assert sent(member.wait(member.params.shuffle_interval - 1), Shuffle) == []
+        assert len(sent(member.wait(1), Shuffle)) == 1
+    assert len(firsts) > 5
+
+
+def test_nobody_to_shuffle_with() -> None:
+    """E19: without neighbours there is no shuffle, and the timer goes on."""
+    member = Member()
+    assert sent(member.wait(100), Shuffle) == []
+    member.link("a")
+    assert sent(member.wait(100), Shuffle) != []
+
+
+def test_a_shuffle_walks_while_it_has_ttl() -> None:
+    """E19: to one random neighbour, neither back nor to its origin, and nothing is exchanged."""
+    member = full("a", "b", "origin")
+    effects = member.receive("a", Shuffle("origin", ("x",), 3))
+    assert sent(effects) == [("b", Shuffle("origin", ("x",), 2))]
+    assert "x" not in member.passive
+
+
+def test_the_end_of_the_walk_answers_the_origin_and_exchanges() -> None:
+    """E19: random passive peers in return, as many as came; theirs make room for those, and the
+    origin itself is remembered."""
+    member = full("a", "b", passive_size=40)
+    assert dials(member.receive("a", Shuffle("origin", ("x", "y"), 0))) == ["origin"]
+    effects = member.handle(ev.Connected("origin"))
+    ((peer, reply),) = sent(effects)
+    assert peer == "origin"
+    assert len(set(reply.peers)) == 3
+    assert set(reply.peers) <= set(PEERS)
+    assert member.passive == {*PEERS, "x", "y", "origin"} - set(reply.peers)
+    assert Release("origin") in effects
+
+
+def test_a_walk_ends_where_there_is_nobody_else() -> None:
+    """E19: "the receiver has more than one active peer", or it answers, TTL or not."""
+    member = full("a")
+    assert dials(member.receive("a", Shuffle("origin", ("x",), 5))) == ["origin"]
+
+
+def test_no_connection_to_the_origin_no_exchange() -> None:
+    """E19, E20: who can't be answered gets no shuffle, and fills no views."""
+    member = full("a", "b")
+    member.receive("a", Shuffle("origin", ("x",), 0))
+    effects = member.handle(ev.DialFailed("origin"))
+    assert drops(effects) == [DropReason.UNREACHABLE]
+    assert member.passive == set(PEERS)
+
+
+def test_the_reply_takes_the_place_of_what_was_offered() -> None:
+    """E19: the origin does the same; what it keeps is everything that it didn't offer."""
+    member = full("a", "b", passive_size=40)
+    _, shuffle = first_shuffle(member)
+    offered = set(shuffle.peers) & set(PEERS)
+    member.receive("end", ShuffleReply(("x", "y", "z")))
+    assert {"x", "y", "z"} < member.passive
+    assert len(member.passive) == 40
+    assert set(PEERS) - offered < member.passive
+
+
+def test_replies_bring_no_more_than_was_offered_and_only_one_counts() -> None:
+    """E19: a reply can't fill the view; nor can a second, or one that nobody asked for."""
+    member = full("a", "b", passive_size=40)
+    assert drops(member.receive("x", ShuffleReply(("y",)))) == [DropReason.UNSOLICITED]
+    _, shuffle = first_shuffle(member)
+    flood = tuple(f"x{n}" for n in range(1000))
+    member.receive("end", ShuffleReply(flood))
+    assert 0 < len(member.passive & set(flood)) <= len(shuffle.peers) + 1
+    assert drops(member.receive("end", ShuffleReply(("y",)))) == [DropReason.UNSOLICITED]
+    assert "y" not in member.passive
+
+
+def test_views_stay_apart_whatever_is_exchanged() -> None:
+    """E19: neither we nor our neighbours become passive peers."""
+    member = full("a", "b")
+    first_shuffle(member)
+    member.receive("end", ShuffleReply((ME, "a", "b", "x")))
+    member.handle(ev.Connected("origin"))
+    member.receive("a", Shuffle("origin", (ME, "b"), 0))
+    assert not member.passive & {ME, "a", "b"}
+    assert {"x", "origin"} < member.passive
+
+
+def test_shuffles_that_cannot_be() -> None:
+    """E19: our own that comes back, a TTL out of range, too long a list."""
+    member = full("a", "b")
+    assert drops(member.receive("a", Shuffle(ME, ("x",), 3))) == [DropReason.ABOUT_SELF]
+    assert drops(member.receive("a", Shuffle("o", ("x",), -1))) == [DropReason.TTL_INVALID]
+    flood = tuple(f"x{n}" for n in range(1000))
+    ((_, passed_on),) = sent(member.receive("a", Shuffle("o", flood, 10**6)))
+    assert passed_on.ttl == member.params.shuffle_ttl - 1
+    assert len(passed_on.peers) == member.params.shuffle_active + member.params.shuffle_passive

@@ -1,0 +1,284 @@
+"""Bad input is counted under its reason, harms nobody, and is survived."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from libp2p.abc import ISubscriptionAPI
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.utils.varint import encode_uvarint
+
+from episub_router import PROTOCOL_ID, EpisubRouter, PubsubDrop, ResilientPubsub
+from episub_router.net.counters import Reason
+from episub_router.net.leave_proof import sign_leave
+from episub_router.protocol import messages as m
+from episub_router.protocol.effects import DropReason
+from episub_router.wire import Decoded, WireFault, decode_frame
+from tests.hosts import Node, connect, eventually, receive, running_nodes
+from tests.router.overlays import (
+    TOPIC,
+    count,
+    engine,
+    joined,
+    overlay_of,
+    push,
+    push_frame,
+    router,
+)
+
+pytestmark = pytest.mark.hosts
+
+
+@asynccontextmanager
+async def victims_and_attacker() -> AsyncIterator[tuple[list[Node], list[ISubscriptionAPI], Node]]:
+    """Three nodes in an overlay, and a fourth that is connected to the first and not in it."""
+    async with (
+        overlay_of(3, pubsub_class=ResilientPubsub) as (nodes, subscriptions),
+        running_nodes(1, router=EpisubRouter, pubsub_class=ResilientPubsub, seed=1) as [attacker],
+    ):
+        await connect(attacker, nodes[0])
+        yield nodes, subscriptions, attacker
+
+
+async def assert_unharmed(nodes: list[Node], subscriptions: list[ISubscriptionAPI]) -> None:
+    """Messages come through from every node, and no hook has failed."""
+    for index, node in enumerate(nodes):
+        await node.pubsub.publish(TOPIC, b"from %d" % index)
+        for subscription in subscriptions:
+            assert [msg.data for msg in await receive(subscription)] == [b"from %d" % index]
+    assert count(nodes, Reason.ERROR) == 0
+    assert all(len(router(node).mesh[TOPIC]) == len(nodes) - 1 for node in nodes)
+
+
+def frames_to(node: Node) -> list[Decoded]:
+    """Records every Episub frame that `node` receives from now on."""
+    frames: list[Decoded] = []
+    receive_rpc = engine(node).received
+
+    def spy(rpc: rpc_pb2.RPC, sender: ID) -> None:
+        frame = decode_frame(rpc)
+        assert frame is not None
+        frames.append(frame)
+        receive_rpc(rpc, sender)
+
+    engine(node).received = spy  # type: ignore[method-assign]
+    return frames
+
+
+async def test_garbage_on_the_stream() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        stream = await attacker.host.new_stream(nodes[0].id, [PROTOCOL_ID])
+        await stream.write(b"\x05\xff\xff\xff\xff\xff")
+        pubsub = nodes[0].pubsub
+        assert isinstance(pubsub, ResilientPubsub)
+        await eventually(lambda: pubsub.drops[PubsubDrop.FRAME_MALFORMED] == 1)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_an_oversized_frame() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        stream = await attacker.host.new_stream(nodes[0].id, [PROTOCOL_ID])
+        await stream.write(encode_uvarint(2**21) + bytes(1000))
+        pubsub = nodes[0].pubsub
+        assert isinstance(pubsub, ResilientPubsub)
+        await eventually(lambda: pubsub.drops[PubsubDrop.FRAME_OVERSIZED] == 1)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_a_frame_that_cannot_be_parsed() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        good = rpc_pb2.RPC()
+        good.control.SetInParent()
+        number = 15370613
+        bad = good.SerializeToString() + encode_uvarint(number << 3 | 2) + b"\x03\xff\xff\xff"
+        push(attacker, nodes[0], rpc_pb2.RPC.FromString(bad))
+        await eventually(lambda: count(nodes[0], Reason.FRAME_UNUSABLE) == 1)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_control_without_a_frame() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        rpc = rpc_pb2.RPC()
+        rpc.control.graft.add(topicID=TOPIC)
+        push(attacker, nodes[0], rpc)
+        await eventually(lambda: count(nodes[0], Reason.NOT_EPISUB) == 1)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_tree_messages_from_a_peer_that_is_no_neighbor() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        ihave = m.IHave((m.MessageSummary(b"never published", 1),))
+        push_frame(attacker, nodes[0], ihave, m.Graft((b"never published",)), m.Prune())
+        await eventually(lambda: count(nodes[0], DropReason.NOT_NEIGHBOR) == 2)
+        assert router(nodes[0]).overlay(TOPIC).missing == 0
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_a_topic_that_was_not_joined() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        answers = frames_to(attacker)
+        asked = m.Neighbor(m.NeighborRole.QUERY, 1)
+        push_frame(attacker, nodes[0], m.GetTopics(), topic="unknown")
+        push_frame(attacker, nodes[0], asked, m.Prune(), topic="unknown")
+        push_frame(attacker, nodes[0], m.GetNodes(), m.Disconnect(), topic="unknown")
+        push_frame(attacker, nodes[0], m.Graft(), topic="unknown")
+        await eventually(lambda: len(answers) == 3)
+        assert count(nodes[0], Reason.TOPIC_NOT_JOINED) == 4
+        assert [answer.messages for answer in answers] == [
+            (m.Topics(()),),
+            (m.Disconnect(alive=False),),
+            (m.Disconnect(alive=False),),
+        ]
+        assert {answer.topic for answer in answers} == {"unknown"}
+        assert router(nodes[0]).mesh.keys() == {TOPIC}
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_a_repeated_sequence_id() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        rpc = push_frame(attacker, nodes[0], m.Prune())
+        push(attacker, nodes[0], rpc)
+        push(attacker, nodes[0], rpc)
+        await eventually(lambda: count(nodes[0], Reason.REPLAYED) == 2)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_faults_inside_a_frame_cost_only_the_faulty_part() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        answers = frames_to(attacker)
+        push_frame(attacker, nodes[0], m.Join(b"not a peer id", 3), m.GetTopics())
+        await eventually(lambda: len(answers) == 1)
+        assert count(nodes[0], WireFault.BAD_PEER_ID) == 1
+        assert answers[0].messages == (m.Topics((TOPIC,)),)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_nobody_can_expel_another() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        victim = nodes[1]
+        key = attacker.host.get_private_key()
+        victims_key = victim.host.get_private_key()
+        long_ago = time.time_ns() - 10**13
+        for proof in (
+            b"none",
+            sign_leave(key, TOPIC, time.time_ns()),
+            sign_leave(victims_key, "other", time.time_ns()),
+            sign_leave(victims_key, TOPIC, long_ago),
+        ):
+            push_frame(attacker, nodes[0], m.Leave(victim.id.to_bytes(), 3, proof))
+        await eventually(lambda: count(nodes[0], Reason.LEAVE_REFUSED) == 4)
+        assert victim.id in router(nodes[0]).mesh[TOPIC]
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_a_leave_cannot_be_used_twice() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        leaver = nodes[1]
+        overheard: list[m.Leave] = []
+        feed = engine(nodes[0]).driver.feed
+
+        def spy(topic: str, event: Any) -> None:
+            if isinstance(getattr(event, "message", None), m.Leave):
+                overheard.append(event.message)
+            feed(topic, event)
+
+        engine(nodes[0]).driver.feed = spy  # type: ignore[method-assign]
+        await leaver.pubsub.unsubscribe(TOPIC)
+        await eventually(lambda: leaver.id not in router(nodes[0]).mesh[TOPIC])
+        subscriptions[1] = await leaver.pubsub.subscribe(TOPIC)
+        await joined(nodes)
+        push_frame(attacker, nodes[0], overheard[0])
+        await eventually(lambda: count(nodes[0], Reason.LEAVE_REFUSED) > 0)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_a_forged_payload_does_not_stand_in_the_way_of_the_true_one() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        source = nodes[1]
+        true_id = source.pubsub.counter + 1
+        forged = rpc_pb2.Message(
+            from_id=source.id.to_bytes(),
+            seqno=true_id.to_bytes(8, "big"),
+            data=b"forged",
+            topicIDs=[TOPIC],
+            signature=b"x" * 64,
+            key=source.host.get_public_key().serialize(),
+        )
+        push_frame(attacker, nodes[0], m.Gossip(b"ignored", 1, forged, 6))
+        await eventually(lambda: router(nodes[0]).overlay(TOPIC).validating == 1)
+        await source.pubsub.publish(TOPIC, b"true")
+        for subscription in subscriptions:
+            assert [msg.data for msg in await receive(subscription)] == [b"true"]
+        assert router(nodes[0]).overlay(TOPIC).validating == 0
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_bad_records_are_not_used() -> None:
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        stranger = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
+        own = engine(attacker)._framer.record(attacker.id.to_bytes())
+        assert own is not None
+        framer = engine(attacker)._framer
+        framer.record = lambda peer: own  # type: ignore[method-assign]
+        engine(attacker)._outbox.send(nodes[0].id.to_bytes(), TOPIC, (m.ForwardJoin(stranger, 0),))
+        await eventually(lambda: engine(nodes[0]).counts().get("record-wrong-peer", 0) == 1)
+        assert engine(nodes[0]).book.record(stranger) is None
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_a_blacklisted_peer_is_not_heard_and_no_neighbor() -> None:
+    async with overlay_of(3, pubsub_class=ResilientPubsub) as (nodes, subscriptions):
+        nodes[0].pubsub.add_to_blacklist(nodes[2].id)
+        await nodes[2].pubsub.publish(TOPIC, b"from the blacklisted")
+        await eventually(lambda: count(nodes[0], Reason.BLACKLISTED) > 0)
+        await nodes[1].pubsub.publish(TOPIC, b"from another")
+        assert [msg.data for msg in await receive(subscriptions[0])] == [b"from another"]
+        assert count(nodes, Reason.ERROR) == 0
+
+
+async def test_exceptions_stay_in_the_router(caplog: pytest.LogCaptureFixture) -> None:
+    """One that reached Pubsub would stop it, or the host."""
+    async with overlay_of(2) as (nodes, subscriptions):
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        broken = engine(nodes[0])
+        healthy = broken.received, broken.publish
+        broken.received = broken.publish = fail  # type: ignore[method-assign]
+        await nodes[1].pubsub.publish(TOPIC, b"one")
+        await nodes[0].pubsub.publish(TOPIC, b"two")
+        assert len(await receive(subscriptions[0], 2)) == 2
+        await eventually(lambda: count(nodes[0], Reason.ERROR) >= 3)
+        failures = [record for record in caplog.records if record.name == "episub_router.router"]
+        assert len(failures) == 2
+        broken.received, broken.publish = healthy  # type: ignore[method-assign]
+        await nodes[1].pubsub.publish(TOPIC, b"three")
+        assert [msg.data for msg in await receive(subscriptions[0])] == [b"three"]
+
+
+@pytest.mark.parametrize("made", ["bytes", "text", "error"])
+async def test_message_id_functions_of_all_kinds(made: str) -> None:
+    """What doesn't fit a frame is not announced; what is pushed arrives nevertheless."""
+
+    def message_id(message: rpc_pb2.Message) -> Any:
+        if made == "error" and message.data == b"trigger":
+            raise ValueError("no id")
+        made_of = message.from_id + message.seqno
+        return made_of.hex() if made == "text" else made_of
+
+    options = {"msg_id_constructor": message_id}
+    async with overlay_of(3, pubsub_class=ResilientPubsub, pubsub_options=options) as (
+        nodes,
+        subscriptions,
+    ):
+        if made == "error":
+            trigger = rpc_pb2.Message(data=b"trigger", topicIDs=[TOPIC], from_id=b"f", seqno=b"s")
+            push_frame(nodes[0], nodes[1], m.Gossip(b"", 1, trigger, 7))
+            await eventually(lambda: count(nodes[1], Reason.MESSAGE_ID_FAILED) == 1)
+        await assert_unharmed(nodes, subscriptions)

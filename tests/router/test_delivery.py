@@ -1,0 +1,169 @@
+"""Every message reaches every host once, whatever happens to the overlay meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from episub_router import EpisubRouter
+from episub_router.net.counters import Reason
+from tests.hosts import connect, connect_all, eventually, receive, running_nodes
+from tests.router.overlays import (
+    TOPIC,
+    count,
+    crash,
+    joined,
+    neighbors,
+    overlay_of,
+    reading,
+    router,
+)
+
+pytestmark = pytest.mark.hosts
+
+
+def texts(count: int, prefix: str = "message") -> list[bytes]:
+    return [f"{prefix} {number}".encode() for number in range(count)]
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 20])
+async def test_each_message_reaches_each_host_once_and_soon_along_a_tree(size: int) -> None:
+    messages = texts(30)
+    async with overlay_of(size) as (nodes, subscriptions), reading(subscriptions) as readers:
+        for number, message in enumerate(messages):
+            await nodes[0].pubsub.publish(TOPIC, message)
+            await readers.each_has(number + 1)
+            if number == 19:
+                copies = count(nodes, Reason.PAYLOADS_SENT)
+        await readers.all_have(messages)
+        duplicates = count(nodes, Reason.PAYLOADS_SENT) - copies - 10 * (size - 1)
+        assert duplicates <= 0.1 * 10 * (size - 1)
+        assert count(nodes, Reason.ERROR) == 0
+
+
+async def test_several_sources() -> None:
+    async with overlay_of(8) as (nodes, subscriptions), reading(subscriptions) as readers:
+        messages = []
+        for round in range(5):
+            for index, node in enumerate(nodes):
+                messages.append(f"{round} from {index}".encode())
+                await node.pubsub.publish(TOPIC, messages[-1])
+        await readers.all_have(messages)
+
+
+async def test_the_tree_is_repaired_when_hosts_die() -> None:
+    async with overlay_of(12) as (nodes, subscriptions):
+        survivors = nodes[:8]
+        async with reading(subscriptions[:8]) as readers:
+            before, during, after = texts(5, "before"), texts(10, "during"), texts(5, "after")
+            for message in before:
+                await nodes[0].pubsub.publish(TOPIC, message)
+            await readers.all_have(before)
+            for node in nodes[8:]:
+                await crash(node)
+            for message in during:
+                await nodes[0].pubsub.publish(TOPIC, message)
+            await readers.all_have(before + during)
+            await joined(survivors)
+            dead = {node.id for node in nodes[8:]}
+            assert not any(dead & router(node).mesh[TOPIC] for node in survivors)
+            for message in after:
+                await nodes[0].pubsub.publish(TOPIC, message)
+            await readers.all_have(before + during + after)
+
+
+async def test_a_burst_arrives_completely() -> None:
+    messages = texts(500)
+    async with overlay_of(4) as (nodes, subscriptions), reading(subscriptions[1:]) as readers:
+        for message in messages:
+            await nodes[0].pubsub.publish(TOPIC, message)
+        await readers.all_have(messages)
+
+
+async def test_who_leaves_gets_nothing_and_can_come_back() -> None:
+    async with overlay_of(5) as (nodes, subscriptions):
+        leaver, others = nodes[4], nodes[:4]
+        await leaver.pubsub.unsubscribe(TOPIC)
+        await eventually(lambda: not any(leaver.id in router(n).mesh[TOPIC] for n in others))
+        assert TOPIC not in router(leaver).mesh
+        with pytest.raises(KeyError):
+            router(leaver).overlay(TOPIC)
+        received = count(leaver, Reason.PAYLOADS_RECEIVED)
+        await nodes[0].pubsub.publish(TOPIC, b"while away")
+        for subscription in subscriptions[:4]:
+            assert [m.data for m in await receive(subscription)] == [b"while away"]
+        assert count(leaver, Reason.PAYLOADS_RECEIVED) == received
+
+        again = await leaver.pubsub.subscribe(TOPIC)
+        await joined(nodes)
+        await nodes[0].pubsub.publish(TOPIC, b"back again")
+        got = [m.data for m in await receive(again)]
+        # What was published moments before may be announced to a new neighbour, too.
+        if got == [b"while away"]:
+            got = [m.data for m in await receive(again)]
+        assert got == [b"back again"]
+
+
+async def test_the_topics_of_a_node_have_overlays_of_their_own() -> None:
+    async with overlay_of(3) as (nodes, subscriptions):
+        others = [await node.pubsub.subscribe("other") for node in nodes[:2]]
+        await router(nodes[0]).wait_for_mesh(nodes[1].id, "other")
+        await nodes[0].pubsub.publish("other", b"for two")
+        assert [m.data for m in await receive(others[1])] == [b"for two"]
+        await nodes[0].pubsub.publish([TOPIC, "other"], b"for all")
+        for subscription in [*subscriptions, *others]:
+            got = [m.data for m in await receive(subscription)]
+            if got == [b"for two"]:
+                got = [m.data for m in await receive(subscription)]
+            assert got == [b"for all"]
+        assert neighbors(nodes[2], "other") == 0
+
+
+async def test_what_was_published_before_anybody_was_there_is_replayed() -> None:
+    async with running_nodes(3, router=EpisubRouter) as nodes:
+        subscriptions = [await node.pubsub.subscribe(TOPIC) for node in nodes]
+        await nodes[0].pubsub.publish(TOPIC, b"early")
+        await connect_all([(nodes[0], nodes[1]), (nodes[2], nodes[1])])
+        for subscription in subscriptions:
+            assert [m.data for m in await receive(subscription)] == [b"early"]
+
+
+async def test_a_late_joiner_is_told_of_the_newest_messages() -> None:
+    async with running_nodes(3, router=EpisubRouter) as nodes:
+        await connect(nodes[0], nodes[1])
+        early = [await node.pubsub.subscribe(TOPIC) for node in nodes[:2]]
+        await router(nodes[0]).wait_for_mesh(nodes[1].id, TOPIC)
+        await nodes[0].pubsub.publish(TOPIC, b"before the third")
+        assert await receive(early[1])
+        late = await nodes[2].pubsub.subscribe(TOPIC)
+        await connect(nodes[2], nodes[1])
+        assert [m.data for m in await receive(late)] == [b"before the third"]
+
+
+async def test_a_message_that_comes_twice_during_validation_is_delivered_once() -> None:
+    """Pubsub itself validates, delivers and forwards it once per copy that raced."""
+
+    async def slowly(peer: object, message: object) -> bool:
+        await trio.sleep(0.05)
+        return True
+
+    async with overlay_of(6) as (nodes, _):
+        for node in nodes:
+            node.pubsub.set_topic_validator(TOPIC, slowly, is_async_validator=True)
+        for number in range(5):
+            await nodes[0].pubsub.publish(TOPIC, b"%d" % number)
+        await eventually(lambda: count(nodes, Reason.DELIVERED) == 30)
+        assert count(nodes, Reason.ERROR) == 0
+
+
+async def test_what_a_validator_rejects_is_not_forwarded() -> None:
+    async with overlay_of(4) as (nodes, subscriptions):
+        for node in nodes[1:]:
+            node.pubsub.set_topic_validator(
+                TOPIC, lambda peer, message: message.data != b"bad", is_async_validator=False
+            )
+        await nodes[0].pubsub.publish(TOPIC, b"bad")
+        await nodes[0].pubsub.publish(TOPIC, b"good")
+        for subscription in subscriptions[1:]:
+            assert [m.data for m in await receive(subscription)] == [b"good"]
+        assert count(nodes[1:], Reason.DELIVERED) == 3

@@ -1,0 +1,55 @@
+"""What heals by itself in time: real hosts in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.router.overlays import TOPIC, engine, joined, overlay_of, reading, router
+
+pytestmark = pytest.mark.hosts
+
+
+@pytest.fixture
+def clock(mock_clock: MockClock) -> MockClock:
+    # Time jumps once all tasks have waited this many real seconds: sockets need some.
+    mock_clock.autojump_threshold = 0.01
+    return mock_clock
+
+
+async def test_a_link_that_one_side_forgot_becomes_two_sided_again(clock: MockClock) -> None:
+    async with overlay_of(3) as (nodes, subscriptions):
+        forgetful, other = nodes[0], nodes[1]
+        machine = engine(forgetful).driver.joined(TOPIC)
+        assert machine is not None
+        peer = other.id.to_bytes()
+        machine.membership.active.remove(peer)
+        machine.broadcast.tree.remove(peer)
+        router(forgetful).mesh[TOPIC].discard(other.id)
+        assert forgetful.id in router(other).mesh[TOPIC]
+        await joined(nodes)
+        async with reading(subscriptions) as readers:
+            await other.pubsub.publish(TOPIC, b"both ways")
+            await readers.all_have([b"both ways"])
+
+
+async def test_an_idle_overlay_stays_as_it_is(clock: MockClock) -> None:
+    """No link is lost to silence, no connection to the idle timer."""
+    async with overlay_of(5) as (nodes, subscriptions):
+        before = [set(router(node).mesh[TOPIC]) for node in nodes]
+        await trio.sleep(150)
+        assert [set(router(node).mesh[TOPIC]) for node in nodes] == before
+        async with reading(subscriptions) as readers:
+            await nodes[4].pubsub.publish(TOPIC, b"still there")
+            await readers.all_have([b"still there"])
+
+
+async def test_a_peer_that_falls_silent_is_dropped(clock: MockClock) -> None:
+    """As when its machine is gone without a word: the connection still looks alive."""
+    async with overlay_of(3) as (nodes, _):
+        dead = nodes[2]
+        await dead.kill()
+        with trio.fail_after(120):
+            while any(dead.id in router(node).mesh[TOPIC] for node in nodes[:2]):  # noqa: ASYNC110
+                await trio.sleep(1)

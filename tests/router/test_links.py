@@ -1,0 +1,248 @@
+"""Connections: how the router gets them, keeps them, and which it closes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import trio
+from libp2p.custom_types import TProtocol
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.pubsub.pubsub import Pubsub
+from multiaddr import Multiaddr
+
+from episub_router import EpisubRouter, ResilientPubsub, RouterParams
+from episub_router.net.counters import Reason
+from tests.hosts import Node, connect, connect_all, eventually, receive, running_nodes
+from tests.router.overlays import TOPIC, count, engine, joined, overlay_of, router
+
+pytestmark = pytest.mark.hosts
+
+QUICK = RouterParams(release_grace=0.05, idle_timeout=0.5)
+
+
+def address(node: Node) -> str:
+    """A multiaddr that ends in /p2p/."""
+    return str(node.host.get_addrs()[0])
+
+
+def is_connected(node: Node, other: Node) -> bool:
+    return bool(node.host.get_network().get_connections(other.id))
+
+
+@asynccontextmanager
+async def bootstrapped(
+    contacts: int, router_params: RouterParams | None = None
+) -> AsyncIterator[tuple[Node, list[Node]]]:
+    """A node, and `contacts` others that are in the topic and in its bootstrap list."""
+    async with AsyncExitStack() as stack:
+        others = await stack.enter_async_context(running_nodes(contacts, router=EpisubRouter))
+        for other in others:
+            await other.pubsub.subscribe(TOPIC)
+        [node] = await stack.enter_async_context(
+            running_nodes(
+                1,
+                router=lambda: EpisubRouter(
+                    router_params=router_params,
+                    bootstrap=[
+                        f"{address(o)}/p2p/{o.id}".replace(f"/p2p/{o.id}" * 2, f"/p2p/{o.id}")
+                        for o in others
+                    ],
+                ),
+                seed=1,
+            )
+        )
+        yield node, others
+
+
+async def test_a_node_joins_through_its_bootstrap_list() -> None:
+    async with bootstrapped(2) as (node, others):
+        subscription = await node.pubsub.subscribe(TOPIC)
+        await joined([node, *others])
+        await others[0].pubsub.publish(TOPIC, b"hello")
+        assert [m.data for m in await receive(subscription)] == [b"hello"]
+
+
+async def test_a_bootstrap_node_that_comes_up_later_is_found() -> None:
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    await listeners[0].aclose()
+    async with AsyncExitStack() as stack:
+        [late] = await stack.enter_async_context(running_nodes(1, router=EpisubRouter))
+        bootstrap = f"/ip4/127.0.0.1/tcp/{port}/p2p/{late.id}"
+        [node] = await stack.enter_async_context(
+            running_nodes(
+                1,
+                router=lambda: EpisubRouter(
+                    bootstrap=[bootstrap], router_params=RouterParams(dial_backoff=0.1)
+                ),
+                seed=1,
+            )
+        )
+        await node.pubsub.subscribe(TOPIC)
+        await eventually(lambda: count(node, Reason.DIAL_FAILED) > 0)
+        await late.pubsub.subscribe(TOPIC)
+        assert await late.host.get_network().listen(Multiaddr(f"/ip4/127.0.0.1/tcp/{port}"))
+        with trio.fail_after(30):
+            await router(node).wait_for_mesh(late.id, TOPIC, timeout=30)
+
+
+def test_a_bootstrap_address_without_a_peer_id_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"/ip4/127\.0\.0\.1/tcp/4001"):
+        EpisubRouter(bootstrap=["/ip4/127.0.0.1/tcp/4001"])
+
+
+async def test_peers_are_dialled_from_the_records_that_frames_bring() -> None:
+    async with running_nodes(3, router=EpisubRouter) as (left, middle, right):
+        await connect_all([(left, middle), (right, middle)])
+        for node in (left, middle, right):
+            await node.pubsub.subscribe(TOPIC)
+        await joined([left, middle, right])
+        assert right.id in router(left).mesh[TOPIC]
+        assert engine(left).book.addresses(right.id.to_bytes())
+
+
+async def test_only_unused_connections_that_the_router_opened_are_closed() -> None:
+    async with (
+        bootstrapped(3, QUICK) as (node, others),
+        running_nodes(1, router=EpisubRouter, seed=2) as [dialled_by_application],
+    ):
+        unused, protected, with_stream = others
+        network = node.host.get_network()
+        protocol = TProtocol("/application/1.0.0")
+
+        async def serve(stream: object) -> None:
+            await trio.sleep_forever()
+
+        await node.pubsub.subscribe(TOPIC)
+        await connect(node, dialled_by_application)
+        for other in others:
+            await router(node).wait_for_mesh(other.id, TOPIC, timeout=30)
+        network.protect(protected.id, "application")
+        with_stream.host.set_stream_handler(protocol, serve)
+        await node.host.new_stream(with_stream.id, [protocol])
+        for other in others:
+            await other.pubsub.unsubscribe(TOPIC)
+        await node.pubsub.unsubscribe(TOPIC)
+        await eventually(lambda: count(node, Reason.CONNECTIONS_CLOSED) == 1)
+        assert not is_connected(node, unused)
+        for other in (dialled_by_application, protected, with_stream):
+            assert is_connected(node, other)
+
+
+async def test_neighbors_stay_connected_however_idle() -> None:
+    async with bootstrapped(1, QUICK) as (node, [other]):
+        await node.pubsub.subscribe(TOPIC)
+        await joined([node, other])
+        due = engine(node)._connections._due
+        await eventually(lambda: other.id.to_bytes() in due)
+        first = due[other.id.to_bytes()]
+        await eventually(lambda: due[other.id.to_bytes()] > first + 2 * QUICK.idle_timeout)
+        assert is_connected(node, other)
+        assert count(node, Reason.CONNECTIONS_CLOSED) == 0
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_the_auto_connector_is_stopped_unless_it_is_to_be_kept(keep: bool) -> None:
+    params = RouterParams(keep_auto_connector=keep)
+    async with running_nodes(
+        2, router=lambda: EpisubRouter(router_params=params), auto_connect=True
+    ) as nodes:
+        await connect(*nodes)
+        for node in nodes:
+            network = node.host.get_network()
+            assert isinstance(network, Swarm)
+            await eventually(lambda network=network: network.auto_connector._started is keep)  # type: ignore[misc]
+
+
+async def test_a_mute_listener_does_not_hold_a_dial_up() -> None:
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    peer = ID(b"\x00\x24\x08\x01\x12\x20" + bytes(32))
+    params = RouterParams(dial_timeout=0.3)
+    async with running_nodes(
+        1,
+        router=lambda: EpisubRouter(
+            router_params=params, bootstrap=[f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer}"]
+        ),
+    ) as [node]:
+        await node.pubsub.subscribe(TOPIC)
+        await eventually(lambda: count(node, Reason.DIAL_FAILED) == 1)
+    await listener.aclose()
+
+
+async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
+    async with running_nodes(1, router=EpisubRouter) as [node]:
+        engine(node).dial(b"\x00\x24\x08\x01\x12\x20" + bytes(32))
+        await eventually(lambda: count(node, Reason.DIAL_NO_ADDRESS) == 1)
+        engine(node).dial(b"\x00\x24\x08\x01\x12\x20" + bytes(32))
+        await eventually(lambda: count(node, Reason.DIAL_BACKED_OFF) == 1)
+        assert count(node, Reason.DIALS) == 0
+
+
+async def test_a_corrected_address_is_dialled_at_once() -> None:
+    """py-libp2p refuses to for a minute, and then dials the old address."""
+    async with running_nodes(
+        2, router=lambda: EpisubRouter(router_params=RouterParams(dial_backoff=0.001))
+    ) as (node, other):
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listener.socket.getsockname()[1]
+        await listener.aclose()
+        wrong = Multiaddr(f"/ip4/127.0.0.1/tcp/{port}")
+        node.host.get_peerstore().add_addrs(other.id, [wrong], 120)
+        peer = other.id.to_bytes()
+        engine(node).dial(peer)
+        await eventually(lambda: count(node, Reason.DIAL_FAILED) == 1)
+        record = engine(other)._framer.record(peer)
+        assert record is not None
+        assert engine(node).book.learn(peer, record)
+        engine(node).dial(peer)
+        await node.pubsub.wait_for_peer(other.id)
+
+
+@pytest.mark.parametrize("pubsub_class", [Pubsub, ResilientPubsub])
+async def test_a_stream_that_dies_while_its_connection_lives_is_replaced(
+    pubsub_class: type[Pubsub],
+) -> None:
+    """With GossipSub, no message comes through any more in that direction, for good."""
+    async with overlay_of(2, pubsub_class=pubsub_class) as (nodes, subscriptions):
+        sender, receiver = nodes
+        broken = sender.pubsub.peers[receiver.id]
+        await broken.reset()
+        await sender.pubsub.publish(TOPIC, b"into the broken stream")
+        await eventually(lambda: sender.pubsub.peers.get(receiver.id) not in (None, broken))
+        with trio.fail_after(30):
+            await router(sender).wait_for_mesh(receiver.id, TOPIC, timeout=30)
+        await sender.pubsub.wait_for_subscription(receiver.id, TOPIC)
+        await sender.pubsub.publish(TOPIC, b"afterwards")
+        await receiver.pubsub.publish(TOPIC, b"and back")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until, subscriptions[1], b"afterwards")
+            nursery.start_soon(_until, subscriptions[0], b"and back")
+
+
+async def _until(subscription: object, data: bytes) -> None:
+    while [m.data for m in await receive(subscription)] != [data]:  # type: ignore[arg-type]
+        pass
+
+
+async def test_rtts_are_measured() -> None:
+    async with overlay_of(2) as (nodes, _):
+        await eventually(lambda: router(nodes[0]).overlay(TOPIC).active[0].rtt is not None)
+        rtt = router(nodes[0]).overlay(TOPIC).active[0].rtt
+        assert rtt is not None
+        assert 0 < rtt < 2
+
+
+async def test_waiting_for_a_neighbor_that_does_not_come() -> None:
+    async with running_nodes(2, router=EpisubRouter) as (node, other):
+        await node.pubsub.subscribe(TOPIC)
+        with pytest.raises(trio.TooSlowError):
+            await node.pubsub.wait_for_mesh(other.id, TOPIC, timeout=0.05)
+        assert not engine(node).mesh._waiting
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.pubsub.wait_for_mesh, other.id, TOPIC)
+            await connect(node, other)
+            await other.pubsub.subscribe(TOPIC)
