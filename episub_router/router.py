@@ -112,6 +112,10 @@ class EpisubRouter(IPubsubRouter, Service):
         with trio.fail_after(timeout):
             await self._attached().mesh.wait(topic_id, peer_id)
 
+    async def mesh_changed(self) -> None:
+        """Wait until a neighbour comes or goes, in any topic."""
+        await self._attached().mesh.changed()
+
     # Pubsub's hooks
 
     def get_protocols(self) -> list[TProtocol]:

@@ -1,1 +1,1 @@
-"""The `episub` command."""
+"""The command `episub`."""

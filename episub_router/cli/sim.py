@@ -26,12 +26,12 @@ _EXTRA = "the simulator needs more packages: pip install 'episub-router[sim]'"
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the `sim` command to the subparsers of the main one; its handler is `main`."""
+    """Add the `sim` command to the subparsers of the main one; its `run` is `main`."""
     parser = subparsers.add_parser("sim", help="run scenarios in the simulator")
     commands = parser.add_subparsers(dest="sim_command", required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="the scenarios that there are")
     listing.add_argument("--json", action="store_true", help="as JSON")
-    listing.set_defaults(handler=main)
+    listing.set_defaults(run=main)
     runs = commands.add_parser("run", help="run a scenario, in all its variants")
     runs.add_argument("scenario", metavar="NAME", help="a scenario's name, or a .toml file")
     runs.add_argument("--nodes", type=int, help="number of nodes")
@@ -47,12 +47,12 @@ def add_parser(subparsers: Any) -> None:
     runs.add_argument("--plots", choices=("svg", "png", "none"), default="svg", help="plot format")
     runs.add_argument("--trace", action="store_true", help="write every event to DIR as Parquet")
     runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
-    runs.set_defaults(handler=main)
+    runs.set_defaults(run=main)
     comparing = commands.add_parser("compare", help="compare two runs")
     comparing.add_argument("run_a", type=Path, metavar="RUN_A", help="directory or summary.json")
     comparing.add_argument("run_b", type=Path, metavar="RUN_B", help="directory or summary.json")
     comparing.add_argument("--json", action="store_true", help="both summaries as JSON")
-    comparing.set_defaults(handler=main)
+    comparing.set_defaults(run=main)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -251,7 +251,7 @@ def _standalone() -> int:
     parser = argparse.ArgumentParser(prog="episub")
     add_parser(parser.add_subparsers(required=True, metavar="COMMAND"))
     arguments = parser.parse_args()
-    return int(arguments.handler(arguments))
+    return int(arguments.run(arguments))
 
 
 if __name__ == "__main__":

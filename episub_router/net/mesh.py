@@ -11,6 +11,7 @@ class Mesh:
 
     def __init__(self) -> None:
         self.neighbors: dict[str, set[ID]] = {}
+        self._changed = trio.Event()
         self._waiting: dict[tuple[str, ID], trio.Event] = {}
 
     def join(self, topic: str) -> None:
@@ -24,9 +25,19 @@ class Mesh:
         event = self._waiting.pop((topic, peer), None)
         if event is not None:
             event.set()
+        self._notify()
 
     def down(self, topic: str, peer: ID) -> None:
         self.neighbors.get(topic, set()).discard(peer)
+        self._notify()
+
+    async def changed(self) -> None:
+        """Return once a neighbour has come or gone, in any topic."""
+        await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
     async def wait(self, topic: str, peer: ID) -> None:
         """Return once `peer` is a neighbour in `topic`."""

@@ -22,7 +22,6 @@ class DropReason(Enum):
     NOT_NEIGHBOR = "not-neighbor"
     NOT_JOINED = "not-joined"
     VIEW_FULL = "view-full"
-    WALK_ENDED = "walk-ended"
     UNREACHABLE = "unreachable"
     UNSOLICITED = "unsolicited"
     ABOUT_SELF = "about-self"

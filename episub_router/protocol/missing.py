@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 
 from episub_router.protocol.messages import MessageSummary
 from episub_router.protocol.params import BroadcastParams
@@ -103,9 +103,6 @@ class MissingMessages:
                 missing.asked += offset + 1
                 return peer
         return None
-
-    def __iter__(self) -> Iterator[MessageId]:
-        return iter(self._by_id)
 
     def clear(self) -> None:
         self._by_id.clear()

@@ -16,7 +16,7 @@ from episub_router.protocol.types import PeerId, Time
 class Link:
     """One entry of the active view."""
 
-    __slots__ = ("heard", "kind", "links", "peers", "random_links", "rtt", "since")
+    __slots__ = ("heard", "kind", "links", "peers", "random_links", "rtt")
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
         self.kind = kind
@@ -24,7 +24,6 @@ class Link:
         """Active links that the peer last said it has (E10)."""
         self.random_links = 0
         """How many of them it said are random (E16)."""
-        self.since = now
         self.heard = now
         """When the peer last sent something that only a neighbour sends (E12)."""
         self.rtt: Rtt | None = None

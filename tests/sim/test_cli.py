@@ -28,7 +28,7 @@ def parse(*words: str) -> argparse.Namespace:
 
 def call(*words: str) -> int:
     arguments = parse(*words)
-    return int(arguments.handler(arguments))
+    return int(arguments.run(arguments))
 
 
 def small(*words: str) -> list[str]:
@@ -186,4 +186,4 @@ def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             arguments.messages = min(arguments.messages or 12, 12)
             arguments.seeds = 1
             arguments.processes = 1
-        assert arguments.handler(arguments) == 0, command
+        assert arguments.run(arguments) == 0, command

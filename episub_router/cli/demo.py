@@ -1,0 +1,128 @@
+"""`episub demo`: a broadcast among real hosts, and what it cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from episub_router.cli.arguments import seconds, share, whole
+
+if TYPE_CHECKING:
+    from episub_router.cli.demo_run import DemoConfig
+
+_DESCRIPTION = """\
+Run real py-libp2p hosts in one process, over TCP, Noise and Yamux on loopback.
+Every host knows only the address of host 0; the overlay makes all other links.
+Then broadcast, count every copy, and show the path of the last message.
+"""
+_EPILOG = """\
+What has to be delivered is every message at every host that is alive at the
+end, except at its own source. Exit status: 0 if all of it was, and once; else 1.
+"""
+_MIN_SIZE = 8
+_MAX_SIZE = 1_000_000
+
+
+def add_parser(commands: Any) -> None:
+    """Add `demo` to the commands of an argument parser."""
+    parser = commands.add_parser(
+        "demo",
+        help="broadcast among many hosts in one process, and see what it costs",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--hosts", type=whole(2, 500), default=20, metavar="N", help="hosts (default: 20)")
+    add(
+        "--messages",
+        type=whole(1, 100_000),
+        default=100,
+        metavar="M",
+        help="messages to broadcast (default: 100)",
+    )
+    add(
+        "--size",
+        type=whole(_MIN_SIZE, _MAX_SIZE),
+        default=256,
+        metavar="BYTES",
+        help="size of each message (default: 256)",
+    )
+    add(
+        "--sources",
+        type=whole(1, 500),
+        default=1,
+        metavar="N",
+        help="hosts that publish, in turn (default: 1)",
+    )
+    add(
+        "--kill",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="crash this share of the hosts half-way, without goodbye, but no source (default: 0)",
+    )
+    add(
+        "--seed",
+        type=whole(0, 2**63 - 1),
+        default=0,
+        metavar="N",
+        help="chooses keys, sources and victims, and seeds the routers (default: 0)",
+    )
+    add(
+        "--patience",
+        type=seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="give up when nothing has moved for so long (default: 30)",
+    )
+    add("--json", action="store_true", help="print the result as one JSON document")
+    parser.set_defaults(run=_run, refuse=parser.error)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
+    import trio
+
+    from episub_router.cli.demo_report import as_json, print_report
+    from episub_router.cli.demo_run import run_demo
+    from episub_router.cli.demo_summary import summarize
+    from episub_router.cli.live import live_progress
+    from episub_router.cli.local_host import quiet_libp2p
+
+    config = _config(arguments)
+    quiet_libp2p()
+    with live_progress() as progress:
+        outcome = trio.run(run_demo, config, progress)
+    summary = summarize(outcome)
+    if arguments.json:
+        print(json.dumps(as_json(outcome, summary), indent=2))
+    else:
+        print_report(outcome, summary)
+    return 0 if summary.complete else 1
+
+
+def _config(arguments: argparse.Namespace) -> DemoConfig:
+    """The checked configuration; refuses options that don't go together."""
+    from episub_router.cli.demo_run import DemoConfig
+
+    hosts, sources = arguments.hosts, arguments.sources
+    if sources > hosts:
+        arguments.refuse(f"argument --sources: must be at most --hosts ({hosts}), not {sources}")
+    victims = round(arguments.kill * hosts)
+    spared = max(sources, 2)
+    if victims > hosts - spared:
+        arguments.refuse(
+            f"argument --kill: {arguments.kill:g} of {hosts} hosts is {victims}, but at most "
+            f"{hosts - spared} can crash: all sources and at least 2 hosts live on"
+        )
+    return DemoConfig(
+        hosts=hosts,
+        messages=arguments.messages,
+        size=arguments.size,
+        sources=sources,
+        victims=victims,
+        seed=arguments.seed,
+        patience=arguments.patience,
+    )

@@ -1,0 +1,68 @@
+"""`episub`: the commands, and what their ends mean to the shell.
+
+Exit status: 0 done, 1 the run failed, 2 wrong arguments, 130 interrupted with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from episub_router.cli import demo, node, sim
+from episub_router.cli.arguments import CommandError, Parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in `argv`, by default the process's; the exit status.
+
+    Raises SystemExit, as argparse does, for wrong arguments, `--help` and `--version`.
+    """
+    parser = Parser(prog="episub", description="Episub broadcast trees over py-libp2p.")
+    parser.add_argument("--version", action="version", version=f"episub {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    demo.add_parser(commands)
+    node.add_parser(commands)
+    sim.add_parser(commands)
+    arguments = parser.parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BaseException as error:
+        known = _status(_single(error))
+        if known is None:
+            raise
+        return known
+    return status
+
+
+def _status(error: BaseException) -> int | None:
+    """The exit status for `error`, reported; None for a bug."""
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if isinstance(error, CommandError):
+        print(f"episub: {error}", file=sys.stderr)
+        return 1
+    if isinstance(error, BrokenPipeError):
+        # The reader of our output went away; Python would complain again while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return None
+
+
+def _single(error: BaseException) -> BaseException:
+    """What is in groups of one, which trio's nurseries make; an interrupt beats all else."""
+    if isinstance(error, BaseExceptionGroup):
+        if error.subgroup(KeyboardInterrupt) is not None:
+            return KeyboardInterrupt()
+        if len(error.exceptions) == 1:
+            return _single(error.exceptions[0])
+    return error
+
+
+def _version() -> str:
+    try:
+        return version("episub-router")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,93 @@
+"""What `episub node` prints: for people, or one JSON object per line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Output(Protocol):
+    """Where a node reports what happens. Peers are peer ids in their usual text form."""
+
+    def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None: ...
+
+    def neighbor(self, peer: str, up: bool, count: int) -> None:
+        """`peer` became or ceased to be a neighbour, of which there are `count` now."""
+
+    def delivered(self, source: str, data: bytes) -> None: ...
+
+    def published(self, data: bytes) -> None: ...
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+
+
+class JsonOutput:
+    """Every event is a line on standard output; notes go to standard error."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None:
+        self._event("listening", peer=peer, addresses=list(addresses))
+
+    def neighbor(self, peer: str, up: bool, count: int) -> None:
+        self._event("peer-up" if up else "peer-down", peer=peer, neighbors=count)
+
+    def delivered(self, source: str, data: bytes) -> None:
+        self._event("delivered", source=source, **_payload(data))
+
+    def published(self, data: bytes) -> None:
+        self._event("published", **_payload(data))
+
+    def note(self, text: str) -> None:
+        print(f"episub: {text}", file=sys.stderr, flush=True)
+
+    def _event(self, event: str, **fields: Any) -> None:
+        print(json.dumps({"event": event, "topic": self._topic, **fields}), flush=True)
+
+
+class PlainOutput:
+    """Messages go to standard output, everything else to standard error."""
+
+    def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None:
+        self.note(f"listening as {peer} on")
+        for address in addresses:
+            self.note(f"  {address}")
+        self.note(f"others join with: episub node --topic {topic} --bootstrap {addresses[0]}")
+
+    def neighbor(self, peer: str, up: bool, count: int) -> None:
+        self.note(f"neighbour {_short(peer)} {'came' if up else 'went'}; there are {count}")
+
+    def delivered(self, source: str, data: bytes) -> None:
+        print(f"{_short(source)}  {printable(data)}", flush=True)
+
+    def published(self, data: bytes) -> None:
+        """Nothing: it stands on the terminal already."""
+
+    def note(self, text: str) -> None:
+        print(f"# {text}", file=sys.stderr, flush=True)
+
+
+def printable(data: bytes) -> str:
+    """`data` as text that a terminal can't take for commands."""
+    text = data.decode(errors="backslashreplace")
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def _payload(data: bytes) -> dict[str, str]:
+    """As "text" if it is UTF-8, else as "base64"."""
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _short(peer: str) -> str:
+    """The end of a peer id: the beginning is the same for all keys of a kind."""
+    return peer[-8:]

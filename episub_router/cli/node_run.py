@@ -1,0 +1,157 @@
+"""The run of `episub node`: one host in one topic, until its input ends or it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import trio
+from libp2p.abc import ISubscriptionAPI
+from libp2p.crypto.keys import KeyPair
+from libp2p.peer.id import ID
+from multiaddr import Multiaddr
+
+from episub_router import EpisubRouter
+from episub_router.cli.addresses import check_free
+from episub_router.cli.arguments import CommandError
+from episub_router.cli.lines import for_each_line
+from episub_router.cli.local_host import LocalHost
+from episub_router.cli.node_output import Output
+from episub_router.net.ping import measure_rtt
+
+MAX_LINE = 1_000_000
+"""Bytes: an RPC holds 1 MiB, with a signature and the frame."""
+
+_MAX_QUEUED = 16
+"""Frames waiting for a neighbour, of the 32 that Pubsub holds, above which input waits."""
+_POLL = 0.005
+"""Seconds: Pubsub's queues can't be awaited."""
+_FAREWELL = 2.0
+"""Seconds that leaving may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """What to run."""
+
+    key_pair: KeyPair
+    listen: Sequence[Multiaddr]
+    bootstrap: Sequence[Multiaddr]
+    topic: str
+    stay: bool
+    """Whether to go on when the input ends."""
+    patience: float | None
+    """Seconds that input waits for a first neighbour; None for ever."""
+
+
+async def run_node(config: NodeConfig, output: Output, input_fd: int) -> int:
+    """Run until the input ends (unless `stay`), or a signal comes; the exit status.
+
+    Raises CommandError if the host can't start, dies, or finds no neighbour to publish to.
+    """
+    for address in config.listen:
+        check_free(address)
+    router = EpisubRouter(bootstrap=config.bootstrap)
+    node = LocalHost(config.key_pair, router, config.listen)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(node.run)
+        status = await _Session(config, output, node).run(input_fd)
+        nursery.cancel_scope.cancel()
+    return status
+
+
+class _Session:
+    def __init__(self, config: NodeConfig, output: Output, node: LocalHost) -> None:
+        self._config = config
+        self._output = output
+        self._node = node
+        self._has_neighbor = trio.Event()
+        self._status = 0
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, input_fd: int) -> int:
+        node, config = self._node, self._config
+        addresses = [str(address) for address in node.addresses]
+        subscription = await node.pubsub.subscribe(config.topic)
+        self._output.listening(str(node.id), addresses, config.topic)
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._print_messages, subscription)
+            nursery.start_soon(self._watch_neighbors)
+            nursery.start_soon(self._watch_host)
+            nursery.start_soon(self._heed_signals)
+            await for_each_line(input_fd, MAX_LINE, self._publish)
+            if not config.stay:
+                nursery.cancel_scope.cancel()
+        await self._leave()
+        return self._status
+
+    async def _publish(self, line: bytes | None) -> None:
+        if line is None:
+            self._output.note(f"skipped a line of more than {MAX_LINE} bytes")
+        elif line:
+            await self._first_neighbor()
+            await self._node.pubsub.publish(self._config.topic, line)
+            self._output.published(line)
+            await self._queued_at_most(_MAX_QUEUED)
+
+    async def _first_neighbor(self) -> None:
+        if self._has_neighbor.is_set():
+            return
+        self._output.note("waiting for a first neighbour")
+        with trio.move_on_after(self._config.patience or float("inf")):
+            await self._has_neighbor.wait()
+            return
+        raise CommandError(
+            f"nothing was published: no neighbour within {self._config.patience:g} s"
+        )
+
+    async def _queued_at_most(self, count: int) -> None:
+        queues = self._node.pubsub.peer_queues
+        while any(len(queue) > count for queue in queues.values()):  # noqa: ASYNC110
+            await trio.sleep(_POLL)
+
+    async def _print_messages(self, subscription: ISubscriptionAPI) -> None:
+        while True:
+            message = await subscription.get()
+            source = ID(message.from_id)
+            if source != self._node.id:
+                self._output.delivered(str(source), message.data)
+
+    async def _watch_neighbors(self) -> None:
+        known: dict[ID, None] = {}
+        while True:
+            mesh = self._node.router.mesh.get(self._config.topic, set())
+            for peer in [peer for peer in known if peer not in mesh]:
+                del known[peer]
+                self._output.neighbor(str(peer), False, len(known))
+            for peer in [peer for peer in mesh if peer not in known]:
+                known[peer] = None
+                self._output.neighbor(str(peer), True, len(known))
+                self._has_neighbor.set()
+            await self._node.router.mesh_changed()
+
+    async def _watch_host(self) -> None:
+        await self._node.stopped.wait()
+        raise CommandError(f"the host stopped: {self._node.failure!r}")
+
+    async def _heed_signals(self) -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                self._status = 128 + number
+                assert self._nursery is not None
+                self._nursery.cancel_scope.cancel()
+
+    async def _leave(self) -> None:
+        """Say goodbye, and stay until the neighbours have everything that was sent."""
+        neighbors = list(self._node.router.mesh.get(self._config.topic, ()))
+        with trio.move_on_after(_FAREWELL):
+            await self._queued_at_most(0)
+            await self._node.pubsub.unsubscribe(self._config.topic)
+            await self._queued_at_most(0)
+            for peer in neighbors:
+                # An echo means that what was written before has arrived, too.
+                with suppress(Exception):
+                    await measure_rtt(self._node.host, peer)

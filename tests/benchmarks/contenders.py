@@ -1,0 +1,108 @@
+"""The routers that are compared, and how each gets its links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from libp2p.abc import IPubsubRouter
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, GossipSub
+
+from episub_router import BroadcastParams, EpisubParams, EpisubRouter
+
+Links = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One router in one configuration. `links` are (dialler, listener) pairs of host numbers."""
+
+    name: str
+    description: str
+    router: Callable[[], IPubsubRouter]
+    links: Callable[[int, int], Links]
+
+
+def random_graph(hosts: int, seed: int) -> Links:
+    """A connected random graph with 5 links per host, so that each has about 10 neighbours.
+
+    The same for every router; all pairs if there are too few hosts for that.
+    """
+    rng = Random(seed)
+    pairs = [(a, b) for b in range(hosts) for a in range(b)]
+    ring = [(number - 1, number) for number in range(1, hosts)]
+    others = sorted(set(pairs) - set(ring))
+    rng.shuffle(others)
+    return [*ring, *others[: 5 * hosts - len(ring)]]
+
+
+def star(hosts: int, seed: int) -> Links:
+    """Every host knows host 0 only."""
+    return [(number, 0) for number in range(1, hosts)]
+
+
+def _gossipsub(**options: Any) -> GossipSub:
+    return GossipSub(
+        [PROTOCOL_ID_V11],
+        degree=6,
+        degree_low=4,
+        degree_high=12,
+        heartbeat_interval=1,
+        spam_protection_enabled=False,
+        **options,
+    )
+
+
+def _bounded_gossipsub() -> GossipSub:
+    router = _gossipsub(adaptive_gossip_enabled=False)
+    router.scorer = None
+    return router
+
+
+def _episub(lazy_interval: float | None = None) -> EpisubRouter:
+    if lazy_interval is None:
+        return EpisubRouter(seed=None)
+    return EpisubRouter(EpisubParams(broadcast=BroadcastParams(lazy_interval=lazy_interval)))
+
+
+CONTENDERS = {
+    contender.name: contender
+    for contender in (
+        Contender(
+            "gossipsub-defaults",
+            "GossipSub, degree 6/4/12, heartbeat 1 s, spam protection off, else its defaults",
+            _gossipsub,
+            random_graph,
+        ),
+        Contender(
+            "gossipsub-bounded",
+            "the same with adaptive_gossip_enabled=False and scorer=None: "
+            "the mesh keeps within its bounds",
+            _bounded_gossipsub,
+            random_graph,
+        ),
+        Contender(
+            "episub",
+            "EpisubRouter with its defaults; every host was connected to host 0 "
+            "and the router dialled the rest",
+            _episub,
+            star,
+        ),
+        Contender(
+            "episub-same-graph",
+            "EpisubRouter with its defaults, started on GossipSub's links; "
+            "it chose among them and dialled others",
+            _episub,
+            random_graph,
+        ),
+        Contender(
+            "episub-lazy-1s",
+            "as episub, with IHAVEs once a second, which is GossipSub's heartbeat, "
+            "instead of every 0.1 s",
+            lambda: _episub(lazy_interval=1.0),
+            star,
+        ),
+    )
+}

@@ -1,0 +1,216 @@
+"""One measurement: the same hosts and messages with one router, counted at the streams."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import trio
+from libp2p.abc import INetStream, ISubscriptionAPI
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from tests.benchmarks.contenders import CONTENDERS, Contender
+from tests.hosts import Muxer, Node, connect, running_nodes
+
+TOPIC = "benchmark"
+_PARALLEL_DIALS = 16
+_READY_TIMEOUT = 60.0
+_SETTLING = 5.0
+"""Seconds for every router to finish its first links, heartbeats and time-outs."""
+_DRAIN = 10.0
+"""Seconds that the last deliveries may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What every router gets; rates in messages per second, sizes in bytes, times in seconds."""
+
+    hosts: int
+    messages: int
+    warm_up: int
+    rate: float
+    size: int
+    sources: int
+    idle: float
+    muxer: Muxer
+    seed: int
+
+
+class Meter:
+    """Counts and times of all hosts together."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.frames = 0
+        self.payloads = 0
+        self.published: list[float] = []
+        """When each message was published, by number."""
+        self.first = 0
+        """Number of the first message that counts."""
+        self.latencies: list[float] = []
+        self.arrived = trio.Event()
+
+    def restart(self) -> None:
+        """Count from here on; what comes late of earlier messages is left out."""
+        self.bytes = self.frames = self.payloads = 0
+        self.first = len(self.published)
+        self.latencies = []
+
+    def delivered(self, number: int) -> None:
+        if number >= self.first:
+            self.latencies.append(trio.current_time() - self.published[number])
+            self.arrived.set()
+            self.arrived = trio.Event()
+
+
+class CountingPubsub(Pubsub):
+    """The stock Pubsub, counting the frames that it writes and the payloads that it receives."""
+
+    meter: Meter
+
+    async def write_msg(self, stream: INetStream, rpc_msg: rpc_pb2.RPC) -> bool:
+        size = rpc_msg.ByteSize()
+        self.meter.frames += 1
+        self.meter.bytes += size + (size.bit_length() + 6) // 7
+        return await super().write_msg(stream, rpc_msg)
+
+    async def push_msg(self, msg_forwarder: ID, msg: rpc_pb2.Message) -> None:
+        if msg_forwarder != self.my_id:
+            self.meter.payloads += 1
+        await super().push_msg(msg_forwarder, msg)
+
+
+def measure(name: str, load: Load) -> dict[str, Any]:
+    """Run the contender called `name` under `load`; what was counted."""
+    return trio.run(_measure, CONTENDERS[name], load)
+
+
+async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
+    meter = Meter()
+    counting = type("Counting", (CountingPubsub,), {"meter": meter})
+    before = os.getloadavg()[0]
+    async with (
+        running_nodes(
+            load.hosts,
+            router=contender.router,
+            pubsub_class=counting,
+            muxer=load.muxer,
+            seed=load.seed,
+        ) as nodes,
+        trio.open_nursery() as nursery,
+    ):
+        await _connect(nodes, contender.links(load.hosts, load.seed))
+        for node in nodes:
+            subscription = await node.pubsub.subscribe(TOPIC)
+            nursery.start_soon(_read, node, subscription, meter)
+        await _until(lambda: _is_ready(nodes))
+        await trio.sleep(_SETTLING)
+        await _publish(nodes, load, load.warm_up, meter)
+        idle_cpu = await _idle(load.idle)
+        meter.restart()
+        wall, cpu = time.perf_counter(), time.process_time()
+        await _publish(nodes, load, load.messages, meter)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        result = _result(load, meter, cpu, wall, idle_cpu)
+        result["mesh"] = _mesh(nodes)
+        result["connections"] = sum(len(_connected(node)) for node in nodes) // 2
+        nursery.cancel_scope.cancel()
+    result["load_average"] = [round(before, 2), round(os.getloadavg()[0], 2)]
+    return result
+
+
+async def _connect(nodes: Sequence[Node], links: Sequence[tuple[int, int]]) -> None:
+    limiter = trio.CapacityLimiter(_PARALLEL_DIALS)
+
+    async def one(dialler: Node, listener: Node) -> None:
+        async with limiter:
+            await connect(dialler, listener)
+
+    async with trio.open_nursery() as nursery:
+        for a, b in links:
+            nursery.start_soon(one, nodes[a], nodes[b])
+
+
+def _is_ready(nodes: Sequence[Node]) -> bool:
+    wanted = min(4, len(nodes) - 1)
+    return all(len(_neighbors(node)) >= wanted for node in nodes)
+
+
+def _neighbors(node: Node) -> set[ID]:
+    router: Any = node.router
+    return router.mesh.get(TOPIC, set())
+
+
+def _connected(node: Node) -> list[ID]:
+    return list(node.host.get_network().connections)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(_READY_TIMEOUT):
+        while not condition():  # noqa: ASYNC110 (stock routers have no event to wait for)
+            await trio.sleep(0.05)
+
+
+async def _publish(nodes: Sequence[Node], load: Load, count: int, meter: Meter) -> None:
+    """Publish at a fixed rate, whatever happens, and wait for the last deliveries."""
+    start = trio.current_time()
+    filler = bytes(load.size - 8)
+    for number in range(count):
+        await trio.sleep_until(start + number / load.rate)
+        data = len(meter.published).to_bytes(8, "big") + filler
+        meter.published.append(trio.current_time())
+        await nodes[number % load.sources].pubsub.publish(TOPIC, data)
+    await trio.sleep_until(start + count / load.rate)
+    expected = count * (load.hosts - 1)
+    with trio.move_on_after(_DRAIN):
+        while len(meter.latencies) < expected:
+            await meter.arrived.wait()
+
+
+async def _read(node: Node, subscription: ISubscriptionAPI, meter: Meter) -> None:
+    me = node.id.to_bytes()
+    while True:
+        message = await subscription.get()
+        if message.from_id != me:
+            meter.delivered(int.from_bytes(message.data[:8], "big"))
+
+
+async def _idle(seconds: float) -> float:
+    """CPU seconds per second while nothing is published."""
+    before = time.process_time()
+    await trio.sleep(seconds)
+    return (time.process_time() - before) / seconds
+
+
+def _result(load: Load, meter: Meter, cpu: float, wall: float, idle_cpu: float) -> dict[str, Any]:
+    latencies = sorted(meter.latencies)
+    deliveries = len(latencies)
+    if not deliveries:
+        raise RuntimeError("nothing was delivered")
+    return {
+        "delivered": deliveries,
+        "delivery_ratio": deliveries / (load.messages * (load.hosts - 1)),
+        "payloads_per_delivery": meter.payloads / deliveries,
+        "frames_per_delivery": meter.frames / deliveries,
+        "bytes_per_delivery": meter.bytes / deliveries,
+        "cpu_ms_per_delivery": 1000 * cpu / deliveries,
+        "cpu_share": cpu / wall,
+        "idle_cpu_share": idle_cpu,
+        "latency_p50_ms": 1000 * _percentile(latencies, 0.50),
+        "latency_p99_ms": 1000 * _percentile(latencies, 0.99),
+    }
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
+
+
+def _mesh(nodes: Sequence[Node]) -> dict[str, float]:
+    sizes = [len(_neighbors(node)) for node in nodes]
+    return {"min": min(sizes), "mean": sum(sizes) / len(sizes), "max": max(sizes)}

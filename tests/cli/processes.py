@@ -1,0 +1,69 @@
+"""`episub node` in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import trio
+
+PATIENCE = 60.0
+"""Seconds for anything: importing py-libp2p takes two, on a busy machine more."""
+_ROOT = Path(__file__).parents[2]
+
+
+class NodeProcess:
+    """A running `episub node --json`."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self._buffer = b""
+
+    async def event(self, name: str) -> dict[str, Any]:
+        """The next event called `name`; others before it are passed over."""
+        with trio.fail_after(PATIENCE):
+            while True:
+                found: dict[str, Any] = json.loads(await self._line())
+                if found["event"] == name:
+                    return found
+
+    async def _line(self) -> bytes:
+        assert self.process.stdout is not None
+        while b"\n" not in self._buffer:
+            chunk = await self.process.stdout.receive_some()
+            assert chunk, f"the node's output ended after {self._buffer!r}"
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    async def type(self, text: bytes) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.send_all(text)
+
+    async def end_input(self) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.aclose()
+
+    async def exit_status(self) -> int:
+        with trio.fail_after(PATIENCE):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def node_process(*arguments: str) -> AsyncIterator[NodeProcess]:
+    """Run `episub node --topic news --json` with more `arguments`."""
+    command = [sys.executable, "-m", "episub_router", "node", "--topic", "news", "--json"]
+    process = await trio.lowlevel.open_process(
+        [*command, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=_ROOT
+    )
+    try:
+        yield NodeProcess(process)
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()

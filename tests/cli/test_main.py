@@ -1,0 +1,87 @@
+"""Exit statuses and messages of the command as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from episub_router.cli import demo
+from episub_router.cli.arguments import CommandError
+from episub_router.cli.main import main
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["node", "--help"]])
+def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 0
+    assert "usage: episub" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["--version"])
+    assert exit.value.code == 0
+    assert capsys.readouterr().out.startswith("episub ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "COMMAND"),
+        (["dance"], "dance"),
+        (["demo", "--hosts", "1"], "--hosts: must be a whole number from 2 to 500"),
+        (["demo", "--hosts", "many"], "--hosts: must be a whole number"),
+        (["demo", "--messages", "0"], "--messages: must be a whole number from 1"),
+        (["demo", "--size", "7"], "--size: must be a whole number from 8"),
+        (["demo", "--sources", "0"], "--sources: must be a whole number from 1"),
+        (["demo", "--hosts", "3", "--sources", "4"], "--sources: must be at most --hosts (3)"),
+        (["demo", "--kill", "1"], "--kill: must be at least 0 and less than 1"),
+        (["demo", "--kill", "-0.1"], "--kill: must be at least 0"),
+        (["demo", "--kill", "nan"], "--kill: must be at least 0"),
+        (["demo", "--hosts", "4", "--kill", "0.9"], "at most 2 can crash"),
+        (["demo", "--hosts", "4", "--sources", "3", "--kill", "0.5"], "at most 1 can crash"),
+        (["demo", "--patience", "0"], "--patience: must be more than 0"),
+        (["node"], "--topic"),
+        (["node", "--topic", "t", "--bootstrap", "/ip4/127.0.0.1/tcp/1"], "/p2p/<peer id>"),
+        (["node", "--topic", "t", "--listen", "here"], "--listen: must be like /ip4/127.0.0.1"),
+        (["node", "--topic", "t", "--listen", "/ip4/127.0.0.1/udp/1/quic-v1"], "--listen"),
+    ],
+)
+def test_wrong_arguments_are_named_in_one_line(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 2
+    output = capsys.readouterr()
+    assert not output.out
+    assert output.err.count("\n") == 1
+    assert named in output.err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (KeyboardInterrupt(), 130),
+        (BaseExceptionGroup("nursery", [KeyboardInterrupt(), OSError()]), 130),
+        (CommandError("no such thing"), 1),
+        (ExceptionGroup("nursery", [ExceptionGroup("nursery", [CommandError("no")])]), 1),
+    ],
+)
+def test_how_a_run_ends_shows_in_the_status(
+    error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr(demo, "_run", fail)
+    assert main(["demo"]) == status
+
+
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(arguments: object) -> int:
+        raise LookupError("as a bug would")
+
+    monkeypatch.setattr(demo, "_run", fail)
+    with pytest.raises(LookupError):
+        main(["demo"])

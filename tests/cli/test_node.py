@@ -1,0 +1,152 @@
+"""`episub node`: processes that talk to each other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+
+from episub_router.cli.arguments import CommandError
+from episub_router.cli.keys import load_or_create
+from episub_router.cli.lines import for_each_line
+from episub_router.cli.main import main
+from episub_router.cli.node_output import printable
+from tests.cli.processes import node_process
+
+hosts = pytest.mark.hosts
+
+
+@hosts
+async def test_two_processes_talk() -> None:
+    async with node_process() as first:
+        listening = await first.event("listening")
+        [address] = listening["addresses"]
+        assert address.endswith(f"/p2p/{listening['peer']}")
+        async with node_process("--bootstrap", address) as second:
+            other = (await second.event("listening"))["peer"]
+            assert (await first.event("peer-up"))["peer"] == other
+            assert (await second.event("peer-up"))["peer"] == listening["peer"]
+
+            await first.type(b"hello\n")
+            assert (await first.event("published"))["text"] == "hello"
+            delivered = await second.event("delivered")
+            assert (delivered["source"], delivered["text"]) == (listening["peer"], "hello")
+
+            # What stands before the end of the input arrives before the node leaves.
+            await second.type(b"\xff\xfe\nbye")
+            await second.end_input()
+            assert (await first.event("delivered"))["base64"] == "//4="
+            assert (await first.event("delivered"))["text"] == "bye"
+            down = await first.event("peer-down")
+            assert (down["peer"], down["neighbors"]) == (other, 0)
+            assert await second.exit_status() == 0
+
+
+@hosts
+async def test_stay_goes_on_after_the_input_until_interrupted() -> None:
+    async with node_process("--stay") as relay:
+        [address] = (await relay.event("listening"))["addresses"]
+        await relay.end_input()
+        async with node_process("--bootstrap", address) as other:
+            await other.type(b"anybody there?\n")
+            assert (await relay.event("delivered"))["text"] == "anybody there?"
+        relay.process.send_signal(signal.SIGINT)
+        assert await relay.exit_status() == 130
+
+
+@hosts
+async def test_lines_that_find_no_neighbour_fail_the_run() -> None:
+    async with node_process("--patience", "0.1") as alone:
+        await alone.type(b"hello\n")
+        assert await alone.exit_status() == 1
+        assert alone.process.stderr is not None
+        assert b"no neighbour within 0.1 s" in await alone.process.stderr.receive_some()
+
+
+@hosts
+async def test_a_key_file_gives_the_same_identity_again(tmp_path: Path) -> None:
+    peers = set()
+    for _ in range(2):
+        async with node_process("--key", str(tmp_path / "key")) as node:
+            peers.add((await node.event("listening"))["peer"])
+            await node.end_input()
+            assert await node.exit_status() == 0
+    assert len(peers) == 1
+
+
+def test_a_port_that_is_taken(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"/ip4/127.0.0.1/tcp/{taken.getsockname()[1]}"
+        # Given an open descriptor, as pytest's own standard input has none.
+        with open(os.devnull) as nothing, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.stdin", nothing)
+            assert main(["node", "--topic", "t", "--listen", address]) == 1
+    assert capfd.readouterr().err.startswith(f"episub: can't listen on {address}: ")
+
+
+def test_a_new_key_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    made = load_or_create(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert load_or_create(path) == made
+
+
+@pytest.mark.parametrize("content", [b"", b"not base64!", b"AAAA", b"CAESAA=="])
+def test_a_file_that_holds_no_key(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    with pytest.raises(CommandError, match="holds no libp2p private key"):
+        load_or_create(path)
+    assert path.read_bytes() == content
+
+
+def test_a_key_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="can't read"):
+        load_or_create(tmp_path)
+    with pytest.raises(CommandError, match="can't write"):
+        load_or_create(tmp_path / "no such directory" / "key")
+
+
+async def lines_of(data: bytes, limit: int = 10) -> list[bytes | None]:
+    found: list[bytes | None] = []
+
+    async def handle(line: bytes | None) -> None:
+        found.append(line)
+
+    receiving, sending = os.pipe()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(for_each_line, receiving, limit, handle)
+            await trio.to_thread.run_sync(os.write, sending, data)
+            os.close(sending)
+    finally:
+        os.close(receiving)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"a\nb\r\n\nc", [b"a", b"b", b"", b"c"]),
+        (b"0123456789\n", [b"0123456789"]),
+        (b"too long for it\nb\n", [None, b"b"]),
+        (b"too long and not ended", [None]),
+    ],
+)
+async def test_lines(data: bytes, lines: list[bytes | None]) -> None:
+    assert await lines_of(data) == lines
+
+
+async def test_a_line_that_comes_in_pieces_is_skipped_once() -> None:
+    # Longer than what is read at once.
+    assert await lines_of(b"x" * 200_000 + b"\nb\n") == [None, b"b"]
+
+
+def test_a_message_cannot_command_the_terminal() -> None:
+    assert printable(b"\x1b[2Jhi\r\n\xff") == "\\x1b[2Jhi\\r\\n\\xff"
+    assert printable("grüße ✓".encode()) == "grüße ✓"
