@@ -15,7 +15,7 @@ run() {
     } >"docs/results/$name.txt"
 }
 
-episub() { python -m episub_router.cli.sim "$@"; }
+episub() { python -m episub_router "$@"; }
 
 chosen="$*"
 run event-queue python tests/benchmarks/event_queue.py

@@ -245,14 +245,3 @@ def _read_runs(path: Path) -> dict[str, dict[str, Any]]:
     if not runs:
         raise ValueError(f"{file} has no runs")
     return {name: report.mean_of(summaries) for name, summaries in runs.items()}
-
-
-def _standalone() -> int:
-    parser = argparse.ArgumentParser(prog="episub")
-    add_parser(parser.add_subparsers(required=True, metavar="COMMAND"))
-    arguments = parser.parse_args()
-    return int(arguments.run(arguments))
-
-
-if __name__ == "__main__":
-    sys.exit(_standalone())
