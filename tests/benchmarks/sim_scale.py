@@ -27,9 +27,7 @@ def measure(nodes: int) -> tuple[float, float]:
     (scenario,) = loading.load("scale").scenarios({"network.nodes": nodes}).values()
     simulation = Simulation(scenario, 1, Records(scenario.capacity))
     marks = [(perf_counter(), process_time(), 0.0, 0)]
-    simulation.run(
-        lambda now, events: marks.append((perf_counter(), process_time(), now, events))
-    )
+    simulation.run(lambda now, events: marks.append((perf_counter(), process_time(), now, events)))
     # The last mark before the first message; marks are a two-hundredth of the run apart.
     warm = max((mark for mark in marks if mark[2] <= scenario.traffic.start), key=lambda m: m[2])
     done = marks[-1]
