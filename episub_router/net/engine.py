@@ -183,7 +183,7 @@ class Engine:
         """Send `peer`, which has subscribed to `topic`, what was published to nobody."""
         key = peer.to_bytes()
         if self._outbox.is_writable(key):
-            for gossip in self._replay.messages(topic):
+            for gossip in self._replay.take(topic, peer):
                 self._outbox.send(key, topic, (gossip,))
 
     # The driver's actions
@@ -251,10 +251,11 @@ class Engine:
 
     def _publish_fanout(self, topic: str, gossip: Gossip) -> None:
         self.counters.add(Reason.PUBLISHED)
-        self._replay.remember(topic, gossip)
         chosen = self.fanout.choose(topic, self._subscribers(topic))
         if not chosen:
             self.counters.add(Reason.FANOUT_EMPTY)
+        if len(chosen) < self._params.fanout_degree:
+            self._replay.remember(topic, gossip, chosen)
         for peer in chosen:
             self._outbox.send(peer.to_bytes(), topic, (gossip,))
 

@@ -18,6 +18,7 @@ from episub_router.protocol.messages import Gossip
 class _Recent:
     at: float
     gossip: Gossip
+    sent_to: set[ID]
 
 
 class Fanout:
@@ -69,16 +70,16 @@ class Replay:
         self._params = params
         self._recent: dict[str, deque[_Recent]] = {}
 
-    def remember(self, topic: str, gossip: Gossip) -> None:
+    def remember(self, topic: str, gossip: Gossip, sent_to: Iterable[ID] = ()) -> None:
         """Keep `gossip` for those who subscribe to `topic` within the window."""
         recent = self._recent.pop(topic, None) or deque(maxlen=self._params.replay_messages)
         self._recent[topic] = recent
-        recent.append(_Recent(trio.current_time(), gossip))
+        recent.append(_Recent(trio.current_time(), gossip, set(sent_to)))
         if len(self._recent) > self._params.fanout_topics:
             del self._recent[next(iter(self._recent))]
 
-    def messages(self, topic: str) -> list[Gossip]:
-        """What is still within the window, oldest first."""
+    def take(self, topic: str, peer: ID) -> list[Gossip]:
+        """What `peer` has not been sent and is still within the window, oldest first."""
         recent = self._recent.get(topic)
         if recent is None:
             return []
@@ -87,4 +88,7 @@ class Replay:
             recent.popleft()
         if not recent:
             del self._recent[topic]
-        return [entry.gossip for entry in recent]
+        fresh = [entry for entry in recent if peer not in entry.sent_to]
+        for entry in fresh:
+            entry.sent_to.add(peer)
+        return [entry.gossip for entry in fresh]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from random import Random
 from typing import Any
 
 from episub_router.protocol import events as ev
@@ -48,14 +49,14 @@ class Broadcast:
     effects in order.
     """
 
-    def __init__(self, params: BroadcastParams) -> None:
+    def __init__(self, params: BroadcastParams, rng: Random) -> None:
         self._params = params
         self._tree = Tree()
         self._store = MessageStore(params)
         self._missing = MissingMessages(params)
         self._missing_deadline = NEVER
         self._arriving = ArrivingMessages(params)
-        self._announcing = Announcing(params)
+        self._announcing = Announcing(params, rng)
         self._effects: list[Effect] = []
         self._on_event: dict[type, Callable[[Any, Time], None]] = {
             NeighborUp: self._on_neighbor_up,
@@ -118,8 +119,9 @@ class Broadcast:
         return self._take_effects()
 
     def clear(self) -> None:
-        """We left the topic: nothing is waited for any more. Seen ids and cache stay, so
-        that a message isn't delivered twice to one who comes back soon."""
+        """We left the topic: nothing is waited for, or kept for others, any more. Seen ids stay,
+        so that a message isn't delivered twice to one who comes back soon."""
+        self._store.drop_payloads()
         self._tree.clear()
         self._missing.clear()
         self._missing_deadline = NEVER
@@ -141,14 +143,14 @@ class Broadcast:
 
     def _on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
         if message.id in self._store:
-            self._duplicate(peer)
+            self._duplicate(peer, message.id)
         else:
             hops = self._checked_hops(peer, message.hops)
             self._accept(peer, message.id, hops, message.payload, message.size, {}, now)
 
     def _on_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         if event.id in self._store:
-            self._duplicate(event.peer)
+            self._duplicate(event.peer, event.id)
         elif not self._arriving.add(event.peer, event.id, event.hops, now):
             self._drop(event.peer, DropReason.PENDING_FULL)
 
@@ -196,24 +198,30 @@ class Broadcast:
             if other != peer and other not in holders:
                 effects.append(Send(other, push))
         for other in holders:
-            self._duplicate(other)
+            self._duplicate(other, id)
         # After the push: the new parent announced the message, and would PRUNE a copy of it.
         if peer is not None and missing is not None:
             self._optimize(peer, hops, missing.announcers)
         if tree.lazy:
-            self._announcing.queue(MessageSummary(id, hops_on), now)
+            known = [*holders]
+            if peer is not None:
+                known.append(peer)
+            if missing is not None:
+                known += [other for other, _ in missing.announcers]
+            self._announcing.queue(MessageSummary(id, hops_on), known, now)
 
     def _promote(self, peer: PeerId) -> None:
         """Push to `peer` from now on; what waits to be announced it is still told of."""
         if self._tree.promote(peer):
             self._announcing.no_longer_lazy(peer)
 
-    def _duplicate(self, peer: PeerId) -> None:
+    def _duplicate(self, peer: PeerId, id: MessageId) -> None:
         """A copy of a message that we have: this link is not part of the tree (E31).
 
         PRUNE is sent even to a lazy peer: it pushed, so it missed our last one.
         """
         if peer in self._tree:
+            self._announcing.held(id, peer)
             self._tree.demote(peer)
             self._effects.append(Send(peer, _PRUNE))
 
@@ -253,6 +261,7 @@ class Broadcast:
             summary = summary[: self._params.max_ids]
         for id, announced in summary:
             if id in self._store:
+                self._announcing.held(id, peer)
                 continue
             hops = self._checked_hops(peer, announced)
             if not self._missing.announce(peer, MessageSummary(id, hops)):

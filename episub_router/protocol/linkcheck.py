@@ -80,7 +80,6 @@ class LinkCheck:
             overlay.drop(sender, DropReason.UNSOLICITED)
             return
         link.update(answer, now)
-        link.peers = answer.peers[: overlay.params.active_bound]
         for peer in link.peers:
             if len(overlay.passive) < overlay.passive.size:
                 overlay.remember(peer)

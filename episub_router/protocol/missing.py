@@ -12,7 +12,7 @@ from episub_router.protocol.types import MessageId, PeerId
 class MissingMessage:
     """Who announced a message, at what hop count, and how long it has been missing."""
 
-    __slots__ = ("announcers", "asked", "touches")
+    __slots__ = ("announcers", "asked", "deferred", "touches")
 
     def __init__(self) -> None:
         self.announcers: list[tuple[PeerId, int]] = []
@@ -20,18 +20,23 @@ class MissingMessage:
         """Ticks that found it missing."""
         self.asked = 0
         """GRAFTs sent for it: the next goes to the next announcer."""
+        self.deferred = 0
+        """Ticks that left it alone because a copy was in validation."""
 
 
 class MissingMessages:
     """The missing list: bounded in messages, in announcers of each, and in what one peer may
-    add between two ticks."""
+    add, between two ticks and in all."""
 
-    __slots__ = ("_added", "_by_id", "_params")
+    __slots__ = ("_added", "_by_id", "_held", "_params")
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
         self._by_id: dict[MessageId, MissingMessage] = {}
         self._added: dict[PeerId, int] = {}
+        """Messages added since the last tick, by who announced them first."""
+        self._held: dict[PeerId, int] = {}
+        """Messages in the list, likewise."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -40,10 +45,16 @@ class MissingMessages:
         """`peer` announced a message that we don't have; False if there is no room for it."""
         missing = self._by_id.get(summary.id)
         if missing is None:
-            added = self._added.get(peer, 0)
-            if len(self._by_id) >= self._params.max_missing or added >= self._params.max_ihave_rate:
+            params = self._params
+            added, held = self._added.get(peer, 0), self._held.get(peer, 0)
+            if (
+                len(self._by_id) >= params.max_missing
+                or added >= params.max_ihave_rate
+                or held >= params.max_missing_per_peer
+            ):
                 return False
             self._added[peer] = added + 1
+            self._held[peer] = held + 1
             missing = self._by_id[summary.id] = MissingMessage()
         announcers = missing.announcers
         if len(announcers) < self._params.max_announcers and all(
@@ -55,6 +66,11 @@ class MissingMessages:
     def found(self, id: MessageId) -> MissingMessage | None:
         """The message has come; returns what was known of it."""
         missing = self._by_id.pop(id, None)
+        if missing is not None:
+            first = missing.announcers[0][0]
+            self._held[first] -= 1
+            if not self._held[first]:
+                del self._held[first]
         if not self._by_id:
             # No tick will do it while nothing is missing.
             self._added.clear()
@@ -65,15 +81,18 @@ class MissingMessages:
     ) -> tuple[dict[PeerId, list[MessageId]], list[MessageId]]:
         """One touch of the persistent timer (E34).
 
-        Messages in `arriving` are in validation and are left alone. Returns the ids to GRAFT,
-        by the neighbour to ask, and the ids given up as lost.
+        Messages in `arriving` are in validation and are left alone, but not for longer than one
+        validation takes, or bad copies could suppress a message. Returns the ids to GRAFT, by
+        the neighbour to ask, and the ids given up as lost.
         """
+        patience = self._params.validation_timeout / self._params.missing_tick
         self._added.clear()
         grafts: dict[PeerId, list[MessageId]] = {}
         lost = []
         waiting = []
         for id, missing in self._by_id.items():
-            if id in arriving:
+            if id in arriving and missing.deferred < patience:
+                missing.deferred += 1
                 continue
             missing.touches += 1
             if missing.touches > self._params.missing_ticks_lost:
@@ -85,7 +104,7 @@ class MissingMessages:
                 if peer is not None:
                     grafts.setdefault(peer, []).append(id)
         for id in lost:
-            del self._by_id[id]
+            self.found(id)
         for id, missing in waiting:
             # E35: piggyback what the same peer announced, though it is not yet due.
             peer = next((peer for peer, _ in missing.announcers if peer in grafts), None)
@@ -107,3 +126,4 @@ class MissingMessages:
     def clear(self) -> None:
         self._by_id.clear()
         self._added.clear()
+        self._held.clear()

@@ -47,7 +47,7 @@ class Stabilizing:
     def _drop_links(self, asked_at: Time) -> None:
         """First links to peers that can spare one, then sides of triangles; never below A."""
         answered = [
-            (peer, link) for peer, link in self._overlay.active.items() if link.heard >= asked_at
+            (peer, link) for peer, link in self._overlay.active.items() if link.listed >= asked_at
         ]
         # Peers with the most links first: both sides gain.
         self._overlay.rng.shuffle(answered)

@@ -73,6 +73,17 @@ class MessageStore:
                 return
             yield stored
 
+    def drop_payloads(self) -> None:
+        """Let go of all payloads; the ids stay known."""
+        for stored in self._cached:
+            self._uncache(stored)
+        self._cached.clear()
+
+    def _uncache(self, stored: Stored) -> None:
+        self._bytes -= stored.size
+        stored.payload = stored.served = None
+        stored.cached = False
+
     def expire(self, now: Time) -> None:
         params = self._params
         cached = self._cached
@@ -82,10 +93,7 @@ class MessageStore:
             or len(cached) > params.cache_messages
             or self._bytes > params.cache_bytes
         ):
-            stored = cached.popleft()
-            self._bytes -= stored.size
-            stored.payload = stored.served = None
-            stored.cached = False
+            self._uncache(cached.popleft())
         seen = self._seen
         oldest = now - params.seen_ttl
         while seen and (seen[0].at < oldest or len(seen) > params.seen_messages):

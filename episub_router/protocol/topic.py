@@ -38,7 +38,7 @@ class Topic:
         self.me = me
         self.name = name
         self.membership = Membership(me, name, params.membership, rng)
-        self.broadcast = Broadcast(params.broadcast)
+        self.broadcast = Broadcast(params.broadcast, rng)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""
@@ -74,6 +74,8 @@ class Topic:
         return effects
 
     def _on_broadcast_event(self, event: ev.Event, now: Time) -> list[Effect]:
+        if not self.membership.joined:
+            return []
         effects = self.broadcast.handle(event, now)
         if type(event) is ev.PayloadArrived and not self.membership.heard(event.peer, now):
             effects += self.membership.stranger(event.peer, now)

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from episub_router.protocol.messages import LinkKind, Neighbor
+from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.rtt import Rtt
 from episub_router.protocol.types import PeerId, Time
+
+_LISTED = 32
+"""Peers remembered of a neighbour's list; active views are smaller."""
 
 
 class Link:
     """One entry of the active view."""
 
-    __slots__ = ("heard", "kind", "links", "peers", "random_links", "rtt")
+    __slots__ = ("heard", "kind", "links", "listed", "peers", "random_links", "rtt")
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
         self.kind = kind
@@ -30,6 +33,8 @@ class Link:
         """None until it was measured."""
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last told us (E11)."""
+        self.listed = now
+        """When it did."""
 
     def measured(self, sample: float) -> None:
         """A round trip took `sample` seconds."""
@@ -39,10 +44,16 @@ class Link:
             self.rtt.update(sample)
 
     def update(self, told: Neighbor, now: Time) -> None:
-        """The peer told us about itself."""
+        """The peer told us about itself. Where the ends disagree about the kind, after requests
+        that crossed, it is random for both."""
         self.heard = now
         self.links = told.links
         self.random_links = told.random_links
+        if told.role is not NeighborRole.REQUEST and told.kind is LinkKind.RANDOM:
+            self.kind = LinkKind.RANDOM
+        if told.role is NeighborRole.LIST:
+            self.peers = told.peers[:_LISTED]
+            self.listed = now
 
 
 class ActiveView:
@@ -143,13 +154,15 @@ class PassiveView:
 
     def exchange(self, incoming: Iterable[PeerId], given: Iterable[PeerId], rng: Random) -> None:
         """Take `incoming` in; a full view forgets the `given` first, then random ones (E19)."""
-        spare = [peer for peer in given if peer in self._rtts]
-        for peer in incoming:
-            if peer in self._rtts:
-                continue
-            while len(self._rtts) >= self.size and spare:
-                self.remove(spare.pop())
-            self.add(peer, rng)
+        new = [peer for peer in dict.fromkeys(incoming) if peer not in self._rtts][: self.size]
+        room = len(self._rtts) + len(new) - self.size
+        kept = dict.fromkeys(new)
+        for peer in given:
+            if room > 0 and peer not in kept and self.remove(peer):
+                room -= 1
+        for peer in pick_some(rng, list(self._rtts), room):
+            self.remove(peer)
+        self._rtts.update(dict.fromkeys(new))
 
     def resize(self, size: int, rng: Random) -> None:
         """A new bound; what is beyond it is forgotten at random."""

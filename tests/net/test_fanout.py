@@ -70,13 +70,22 @@ async def test_replay_is_bounded_in_messages_time_and_topics(autojump_clock: Moc
     for number in range(4):
         replay.remember("t", gossip(number))
         await trio.sleep(1)
-    assert replay.messages("t") == [gossip(1), gossip(2), gossip(3)]
+    assert replay.take("t", PEERS[0]) == [gossip(1), gossip(2), gossip(3)]
     await trio.sleep(8)
-    assert replay.messages("t") == [gossip(2), gossip(3)]
+    assert replay.take("t", PEERS[1]) == [gossip(2), gossip(3)]
     replay.remember("u", gossip(5))
     replay.remember("v", gossip(6))
-    assert replay.messages("t") == []
-    assert replay.messages("u") == [gossip(5)]
+    assert replay.take("t", PEERS[2]) == []
+    assert replay.take("u", PEERS[2]) == [gossip(5)]
     await trio.sleep(11)
-    assert replay.messages("u") == replay.messages("v") == []
+    assert replay.take("u", PEERS[3]) == replay.take("v", PEERS[3]) == []
     assert replay._recent == {}
+
+
+async def test_nobody_is_sent_the_same_message_twice() -> None:
+    replay = Replay(RouterParams())
+    replay.remember("t", gossip(1), PEERS[:1])
+    replay.remember("t", gossip(2))
+    assert replay.take("t", PEERS[0]) == [gossip(2)]
+    assert replay.take("t", PEERS[0]) == []
+    assert replay.take("t", PEERS[1]) == [gossip(1), gossip(2)]

@@ -6,6 +6,7 @@ Peers are strings, and "me" is the node under test.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -145,8 +146,9 @@ class Branch(Clock):
         self, *eager: str, lazy: Iterable[str] = (), params: BroadcastParams | None = None
     ) -> None:
         super().__init__()
-        self.params = params or BroadcastParams()
-        self.machine: Broadcast = Broadcast(self.params)
+        # Short, so that a wait of 0.1 s flushes whatever the jitter.
+        self.params = replace(params or BroadcastParams(), lazy_interval=0.1)
+        self.machine: Broadcast = Broadcast(self.params, Random(0))
         for peer in (*eager, *lazy):
             self.handle(NeighborUp(peer, LinkKind.RANDOM))
         for peer in lazy:

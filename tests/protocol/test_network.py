@@ -169,15 +169,21 @@ def test_leaving_is_noticed_at_once(proof: bytes) -> None:
 
 
 def test_who_leaves_can_come_back() -> None:
+    """E14: nothing is kept for others meanwhile, and seen ids are, so nothing comes twice."""
     network = joined(20, 5)
+    network.publish(3, "before", size=1000)
+    network.run(1)
+    store = network.topics[7].broadcast.store
+    assert store.cached_bytes == 1000
     network.leave(7)
+    assert (store.cached_bytes, len(store)) == (0, 1)
     network.run(5)
     network.join(7, 0)
     network.run(30)
     assert network.neighbors(7)
     network.publish(0, "m")
     network.run(5)
-    assert network.missed("m") == set()
+    assert network.missed("m") == network.missed("before") == set()
 
 
 def test_half_open_links_end() -> None:

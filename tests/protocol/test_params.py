@@ -64,6 +64,8 @@ def test_every_parameter_has_a_unit_and_a_source(kind: Any) -> None:
         (BroadcastParams, {"cache_messages": 0}, "cache_messages"),
         (BroadcastParams, {"lazy_interval": -0.1}, "lazy_interval"),
         (BroadcastParams, {"seen_ttl": 1}, "seen_ttl"),
+        (BroadcastParams, {"seen_messages": 100}, "seen_messages"),
+        (MembershipParams, {"least_random": 9}, "least_random"),
     ],
 )
 def test_contradictions_are_refused_by_name(kind: Any, values: dict[str, Any], named: str) -> None:

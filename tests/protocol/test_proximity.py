@@ -202,6 +202,17 @@ def test_upkeep_measures_who_is_there_and_forgets_who_is_not() -> None:
     assert 14 not in topic.membership.passive
 
 
+def test_ends_that_disagree_about_a_link_agree_on_random() -> None:
+    """E18: requests that cross may be of different kinds; random is the one that is kept."""
+    topic = member(1, kind=LinkKind.NEAR)
+    topic.handle(ev.Received(1, Neighbor(NeighborRole.REQUEST, 7, LinkKind.RANDOM, (), 5)), 1.0)
+    link = topic.membership.active.get(1)
+    assert link is not None
+    assert link.kind is LinkKind.NEAR
+    topic.handle(ev.Received(1, Neighbor(NeighborRole.ACCEPT, 7, LinkKind.RANDOM, (), 5)), 1.0)
+    assert link.kind is LinkKind.RANDOM
+
+
 def test_round_trips_are_smoothed() -> None:
     """E18: one slow ping doesn't make a far peer."""
     rtt = Rtt(0.1)

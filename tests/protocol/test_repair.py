@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, DropReason, NeighborDown
 from episub_router.protocol.messages import Gossip, Graft
 from episub_router.protocol.params import BroadcastParams
@@ -189,3 +190,30 @@ def test_strangers_announce_and_graft_nothing() -> None:
     assert drops(branch.receive("x", Graft(("m",)))) == [DropReason.NOT_NEIGHBOR]
     assert branch.machine.missing == 0
     assert branch.eager == {"a"}
+
+
+def test_bad_copies_do_not_suppress_a_message() -> None:
+    """E34: a copy in validation puts the GRAFT off, and copies that never prove valid can do so
+    only for as long as one validation may take."""
+    branch = Branch(lazy=["honest", "liar"])
+    branch.receive("honest", ihave("m"))
+    grafts: list[object] = []
+    while branch.now < 2 * branch.params.validation_timeout and not grafts:
+        branch.handle(ev.PayloadArrived("liar", "m", 1))
+        grafts += sent(branch.wait(branch.params.missing_tick), Graft)
+    assert grafts == [("honest", Graft(("m",)))]
+    assert branch.now > branch.params.validation_timeout
+
+
+def test_one_peer_cannot_fill_the_missing_list() -> None:
+    """E34: each announcer has a share of the list, whatever it invents."""
+    params = BroadcastParams(max_missing=40, max_missing_per_peer=10)
+    branch = Branch(lazy=["liar", "honest"], params=params)
+    for n in range(30):
+        branch.receive("liar", ihave(f"invented {n}"))
+    assert branch.machine.missing == 10
+    branch.receive("honest", ihave("m"))
+    assert branch.machine.missing == 11
+    branch.receive("honest", Gossip("invented 0", 1, "payload"))
+    branch.receive("liar", ihave("one more"))
+    assert branch.machine.missing == 11

@@ -55,6 +55,17 @@ def test_exchange_gives_up_what_was_sent_away_first() -> None:
     assert set(view) == {1, 3, 5, 6, 7}
 
 
+def test_exchange_keeps_what_it_has_just_taken() -> None:
+    """E19: a full view makes room among the old entries alone."""
+    for seed in range(20):
+        view = PassiveView(4)
+        for peer in (1, 2, 3, 4):
+            view.add(peer, Random(0))
+        view.exchange([6, 7, 8], [], Random(seed))
+        assert {6, 7, 8} < set(view)
+        assert len(view) == 4
+
+
 def test_exchange_with_room_forgets_nobody() -> None:
     """E19: room is used before anything is replaced."""
     view = passive(5, 1, 2, 3)

@@ -1,0 +1,57 @@
+"""The vocabulary (E42)."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol import messages as msg
+from episub_router.protocol.messages import Message
+from tests.protocol.helpers import Member
+
+SAMPLES: list[Message] = [
+    msg.GetNodes(),
+    msg.Nodes(("p",), 3),
+    msg.GetTopics(),
+    msg.Topics(("t",)),
+    msg.Join("p", 3),
+    msg.ForwardJoin("p", 3),
+    *(msg.Neighbor(role, 3, peers=("p",)) for role in msg.NeighborRole),
+    msg.Disconnect(),
+    msg.Leave("p", 3, b"proof"),
+    msg.Shuffle("p", ("q",), 3),
+    msg.ShuffleReply(("q",)),
+    msg.Gossip("m", 1, "payload"),
+    msg.IHave((msg.MessageSummary("m", 1),)),
+    msg.Prune(),
+    msg.Graft(("m",)),
+]
+
+
+def test_every_message_of_the_specification_exists() -> None:
+    """E42: the fifteen of its summary, and no others."""
+    names = {kind.__name__.upper() for kind in get_args(Message)}
+    assert names == {
+        "GETNODES", "NODES", "GETTOPICS", "TOPICS", "JOIN", "FORWARDJOIN", "NEIGHBOR", "DISCONNECT",
+        "LEAVE", "SHUFFLE", "SHUFFLEREPLY", "GOSSIP", "IHAVE", "PRUNE", "GRAFT",
+    }  # fmt: skip
+    assert {type(sample) for sample in SAMPLES} == set(get_args(Message))
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
+def test_every_message_is_taken_from_anybody_at_any_time(message: Message) -> None:
+    """E42: from a neighbour, a passive peer and a stranger, while joining, as a member, and
+    before and after membership; both views keep their rules."""
+    member = Member("a", "b", passive=["p", "q"])
+    for state in (None, ev.JoinOverlay(("p",)), ev.LeaveOverlay(), ev.JoinOverlay(("p",))):
+        if state is not None:
+            member.handle(state)
+        for peer in ("a", "p", "stranger"):
+            member.receive(peer, message)
+            tree = member.machine.broadcast.tree
+            assert {*tree.eager, *tree.lazy} == member.active
+            assert not member.active & member.passive
+            assert "me" not in member.active | member.passive
+        member.wait(100)
