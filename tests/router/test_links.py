@@ -185,7 +185,7 @@ async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
 async def test_a_corrected_address_is_dialled_at_once() -> None:
     """py-libp2p refuses to for a minute, and then dials the old address."""
     async with running_nodes(
-        2, router=lambda: EpisubRouter(router_params=RouterParams(dial_backoff=0.001))
+        2, router=lambda: EpisubRouter(router_params=RouterParams(dial_backoff=1e-6))
     ) as (node, other):
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listener.socket.getsockname()[1]
