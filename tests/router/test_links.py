@@ -185,7 +185,7 @@ async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
 async def test_a_corrected_address_is_dialled_at_once() -> None:
     """py-libp2p refuses to for a minute, and then dials the old address."""
     async with running_nodes(
-        2, router=lambda: EpisubRouter(router_params=RouterParams(dial_backoff=0.001))
+        2, router=lambda: EpisubRouter(router_params=RouterParams(dial_backoff=1e-6))
     ) as (node, other):
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listener.socket.getsockname()[1]
@@ -213,8 +213,12 @@ async def test_a_stream_that_dies_while_its_connection_lives_is_replaced(
         await broken.reset()
         await sender.pubsub.publish(TOPIC, b"into the broken stream")
         await eventually(lambda: sender.pubsub.peers.get(receiver.id) not in (None, broken))
+        # The link has stood all the while, and what was lost with the stream is pulled.
+        assert router(sender).mesh[TOPIC] == {receiver.id}
+        assert router(receiver).mesh[TOPIC] == {sender.id}
+        assert not engine(sender).driver.is_interrupted(receiver.id.to_bytes())
         with trio.fail_after(30):
-            await router(sender).wait_for_mesh(receiver.id, TOPIC, timeout=30)
+            await _until(subscriptions[1], b"into the broken stream")
         await sender.pubsub.wait_for_subscription(receiver.id, TOPIC)
         await sender.pubsub.publish(TOPIC, b"afterwards")
         await receiver.pubsub.publish(TOPIC, b"and back")

@@ -1,0 +1,247 @@
+"""`episub sim`: run scenarios in the simulator, and compare what comes out.
+
+Exit codes: 0 all is well, 1 a delivery is missing that nobody can explain, 2 the command,
+the scenario or a file is not usable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from episub_router.sim.runner import Job, Result
+
+_EXTRA = "the simulator needs more packages: pip install 'episub-router[sim]'"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the `sim` command to the subparsers of the main one; its `run` is `main`."""
+    parser = subparsers.add_parser("sim", help="run scenarios in the simulator")
+    commands = parser.add_subparsers(dest="sim_command", required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="the scenarios that there are")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    listing.set_defaults(run=main)
+    runs = commands.add_parser("run", help="run a scenario, in all its variants")
+    runs.add_argument("scenario", metavar="NAME", help="a scenario's name, or a .toml file")
+    runs.add_argument("--nodes", type=int, help="number of nodes")
+    runs.add_argument("--messages", type=int, help="number of messages")
+    runs.add_argument("--seed", type=int, default=1, help="first seed (default 1)")
+    runs.add_argument("--seeds", type=int, default=1, help="number of seeds (default 1)")
+    runs.add_argument("--variant", action="append", metavar="TEXT", default=[],
+                      help="only variants whose name contains this")  # fmt: skip
+    runs.add_argument("--set", action="append", metavar="KEY=VALUE", default=[],
+                      help="change a setting, e.g. network.loss=0.05")  # fmt: skip
+    runs.add_argument("--processes", type=int, default=1, help="runs at a time (default 1)")
+    runs.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and plots here")
+    runs.add_argument("--plots", choices=("svg", "png", "none"), default="svg", help="plot format")
+    runs.add_argument("--trace", action="store_true", help="write every event to DIR as Parquet")
+    runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
+    runs.set_defaults(run=main)
+    comparing = commands.add_parser("compare", help="compare two runs")
+    comparing.add_argument("run_a", type=Path, metavar="RUN_A", help="directory or summary.json")
+    comparing.add_argument("run_b", type=Path, metavar="RUN_B", help="directory or summary.json")
+    comparing.add_argument("--json", action="store_true", help="both summaries as JSON")
+    comparing.set_defaults(run=main)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Carry out a parsed `sim` command; returns the exit code."""
+    try:
+        if arguments.sim_command == "list":
+            return _list(arguments)
+        if arguments.sim_command == "run":
+            return _run(arguments)
+        return _compare(arguments)
+    except ModuleNotFoundError as error:
+        print(f"episub sim: {_EXTRA} ({error})", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        # ScenarioError is a ValueError; JSON errors are too.
+        print(f"episub sim: {error}", file=sys.stderr)
+    return 2
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from episub_router.sim import loading
+
+    files = [loading.load(name) for name in loading.names()]
+    if arguments.json:
+        listing = [
+            {"name": f.name, "about": f.about, "variants": [v.name for v in f.variants]}
+            for f in files
+        ]
+        print(json.dumps(listing, indent=1))
+        return 0
+    table = Table("scenario", "what it shows", "variants", box=None)
+    for file in files:
+        table.add_row(file.name, file.about, str(len(file.variants) or 1))
+    Console().print(table)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from episub_router.sim import loading, report
+    from episub_router.sim.runner import jobs_for
+
+    settings = loading.parse_settings(arguments.set)
+    for key, value in (("nodes", arguments.nodes), ("messages", arguments.messages)):
+        if value is not None:
+            settings["network.nodes" if key == "nodes" else "traffic.messages"] = value
+    if arguments.seeds < 1 or arguments.processes < 1:
+        raise ValueError("--seeds and --processes must be at least 1")
+    if arguments.trace and arguments.out is None:
+        raise ValueError("--trace needs --out")
+    file = loading.load(arguments.scenario)
+    scenarios = {
+        name: scenario
+        for name, scenario in file.scenarios(settings).items()
+        if not arguments.variant or any(text in name for text in arguments.variant)
+    }
+    if not scenarios:
+        names = ", ".join(variant.name for variant in file.variants) or "no variants"
+        raise ValueError(f"no variant matches {arguments.variant}; there are {names}")
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    jobs = jobs_for(scenarios, range(arguments.seed, arguments.seed + arguments.seeds))
+    by_variant: dict[str, list[dict[str, Any]]] = {}
+    for job, result in _perform(jobs, arguments):
+        by_variant.setdefault(job.label, []).append(result.summary)
+        _note_speed(job, result)
+    means = {name: report.mean_of(summaries) for name, summaries in by_variant.items()}
+    runs = [
+        {"variant": name, "summary": summary}
+        for name, summaries in by_variant.items()
+        for summary in summaries
+    ]
+    everything = {"scenario": file.name, "settings": settings, "runs": runs}
+    if arguments.out is not None:
+        _write(arguments, everything, {name: of[0] for name, of in by_variant.items()})
+    if arguments.json:
+        print(json.dumps(everything, indent=1, sort_keys=True))
+    else:
+        _show(file.name, means, len(jobs) // len(means))
+    return 1 if any(summary["unexplained"] for summary in means.values()) else 0
+
+
+def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
+    """Yield (job, result), with a progress display on standard error."""
+    from episub_router.sim.runner import run, sweep
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        if arguments.processes > 1 and not arguments.trace:
+            task = bar.add_task("runs", total=len(jobs), rate="")
+            for job, result in sweep(jobs, arguments.processes):
+                bar.advance(task)
+                yield job, result
+            return
+        for job in jobs:
+            label = f"{job.label or job.scenario.name} seed {job.seed}"
+            task = bar.add_task(label, total=job.scenario.end, rate="")
+            started = perf_counter()
+
+            def progress(
+                now: float, events: int, task: TaskID = task, started: float = started
+            ) -> None:
+                speed = events / (perf_counter() - started)
+                rate = f"{now:,.0f} s simulated, {speed:,.0f} events/s"
+                bar.update(task, completed=now, rate=rate)
+
+            trace = None
+            if arguments.trace:
+                trace = arguments.out / f"trace{_file_part(job.label)}-{job.seed}.parquet"
+            yield job, run(job.scenario, job.seed, trace=trace, progress=progress)
+            bar.remove_task(task)
+
+
+def _note_speed(job: Job, result: Result) -> None:
+    events = result.summary["events"]
+    print(
+        f"{job.label or job.scenario.name}, seed {job.seed}: {events:,} events in "
+        f"{result.seconds:.1f} s, {events / result.seconds:,.0f}/s",
+        file=sys.stderr,
+    )
+
+
+def _file_part(label: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", f" {label.lower()}").rstrip("-") if label else ""
+
+
+def _write(
+    arguments: argparse.Namespace,
+    everything: Mapping[str, Any],
+    first: Mapping[str, Mapping[str, Any]],
+) -> None:
+    text = json.dumps(everything, indent=1, sort_keys=True) + "\n"
+    (arguments.out / "summary.json").write_text(text, encoding="utf-8")
+    if arguments.plots != "none":
+        from episub_router.sim.plots import draw
+
+        draw(first, arguments.out, arguments.plots)
+
+
+def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int) -> None:
+    from episub_router.sim import published, report
+
+    console = Console(highlight=False)
+    title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
+    if len(means) == 1:
+        (summary,) = means.values()
+        console.print(report.phases(summary, title))
+    else:
+        console.print(report.variants(means, title))
+    for label, summary in means.items():
+        for line in report.notes(summary):
+            console.print(f"{label}: {line}" if label else line)
+    if name in published.PUBLISHED:
+        for summary in means.values():
+            console.print(published.comparison(summary))
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from episub_router.sim import report
+
+    a, b = _read_runs(arguments.run_a), _read_runs(arguments.run_b)
+    if arguments.json:
+        print(json.dumps({"a": a, "b": b}, indent=1, sort_keys=True))
+        return 0
+    names = [name for name in a if name in b]
+    pairs = [(name, name) for name in names] or [(next(iter(a)), next(iter(b)))]
+    console = Console()
+    for left, right in pairs:
+        shown = (f"{arguments.run_a} {left}".strip(), f"{arguments.run_b} {right}".strip())
+        console.print(report.compare(a[left], b[right], shown))
+    return 0
+
+
+def _read_runs(path: Path) -> dict[str, dict[str, Any]]:
+    """The mean of each variant in a summary.json."""
+    from episub_router.sim import report
+
+    file = path / "summary.json" if path.is_dir() else path
+    content = json.loads(file.read_text(encoding="utf-8"))
+    runs: dict[str, list[dict[str, Any]]] = {}
+    try:
+        for entry in content["runs"]:
+            runs.setdefault(entry["variant"], []).append(entry["summary"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{file} is no summary of a run: {error!r}") from error
+    if not runs:
+        raise ValueError(f"{file} has no runs")
+    return {name: report.mean_of(summaries) for name, summaries in runs.items()}

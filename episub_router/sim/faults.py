@@ -1,0 +1,138 @@
+"""The lifecycle script: what goes wrong, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from episub_router.sim.metrics.accounting import Cut
+from episub_router.sim.metrics.overlay import adjacency, flood_reach
+from episub_router.sim.node import Node
+from episub_router.sim.scenario import Churn, Crash, Flap, Leave, Partition
+
+if TYPE_CHECKING:
+    from episub_router.sim.simulation import Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault that happened: how many nodes it took, and how far a flood over the links that
+    were left would have reached if nobody repaired them (share of the live nodes)."""
+
+    kind: str
+    at: float
+    nodes: int
+    frozen_reach: float | None = None
+
+
+class Script:
+    """Carries out the scenario's faults. The fixed sources of the traffic are spared."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._network = simulation.network
+        self._loop = simulation.loop
+        self._rng = simulation.rng
+        self.struck: list[Struck] = []
+        self.cuts: list[Cut] = []
+        self._newcomer = simulation.scenario.network.nodes
+
+    def arm(self) -> None:
+        """Queue all faults."""
+        carry_out: dict[type, Callable[[Any], None]] = {
+            Crash: self._crash,
+            Leave: self._leave,
+            Flap: self._flap,
+            Churn: self._churn,
+            Partition: self._partition,
+        }
+        for fault in self._simulation.scenario.faults:
+            self._loop.at(fault.at, carry_out[type(fault)], fault)
+
+    def _victims(self, share: float, target: str = "random") -> list[Node]:
+        """`share` of the live nodes."""
+        spared = dict.fromkeys(self._simulation.sources)
+        nodes = self._network.nodes
+        candidates = [node for node in nodes.values() if node.id not in spared]
+        count = min(len(candidates), round(share * len(nodes)))
+        if target == "random":
+            return self._rng.sample(candidates, count)
+        candidates.sort(key=lambda node: (-sum(1 for _ in node.neighbors()), node.id))
+        return candidates[:count]
+
+    def _crash(self, fault: Crash) -> None:
+        victims = self._victims(fault.share, fault.target)
+        for node in victims:
+            self._trace("crash", node)
+            node.crash()
+        nodes = self._network.nodes
+        overlay, _ = adjacency({node: nodes[node].neighbors() for node in nodes})
+        self.struck.append(Struck("crash", fault.at, len(victims), flood_reach(overlay)))
+
+    def _leave(self, fault: Leave) -> None:
+        victims = self._victims(fault.share)
+        for node in victims:
+            self._trace("leave", node)
+            node.leave()
+        self.struck.append(Struck("leave", fault.at, len(victims)))
+
+    def _flap(self, fault: Flap) -> None:
+        victims = self._victims(fault.share)
+        self.struck.append(Struck("flap", fault.at, len(victims)))
+        self._flap_down(fault, [node.id for node in victims], fault.times)
+
+    def _flap_down(self, fault: Flap, ids: list[int], left: int) -> None:
+        for node in ids:
+            running = self._network.nodes.get(node)
+            if running is not None:
+                self._trace("crash", running)
+                running.crash()
+        up = partial(self._flap_up, fault, ids)
+        self._loop.at(self._loop.now + fault.down, up, left)
+
+    def _flap_up(self, fault: Flap, ids: list[int], left: int) -> None:
+        for node in ids:
+            if node not in self._network.nodes:
+                self._simulation.start(node)
+        if left > 1:
+            down = partial(self._flap_down, fault, ids)
+            self._loop.at(self._loop.now + fault.up, down, left - 1)
+
+    def _churn(self, fault: Churn) -> None:
+        rate = fault.rate * self._simulation.scenario.network.nodes
+        total = int((fault.until - fault.at) * rate)
+        self.struck.append(Struck("churn", fault.at, total))
+        for index in range(total):
+            self._loop.at(fault.at + index / rate, self._churn_one, fault)
+
+    def _churn_one(self, fault: Churn) -> None:
+        victims = self._victims(1.5 / len(self._network.nodes))[:1]
+        crashes = self._rng.random() < fault.crash
+        for node in victims:
+            self._trace("crash" if crashes else "leave", node)
+            if crashes:
+                node.crash()
+            else:
+                node.leave()
+        self._simulation.start(self._newcomer)
+        self._newcomer += 1
+
+    def _partition(self, fault: Partition) -> None:
+        # A source may be on either side: the partition takes nobody down.
+        nodes = list(self._network.nodes)
+        apart = self._rng.sample(nodes, round(fault.share * len(nodes)))
+        side = dict.fromkeys(sorted(apart), 1)
+        self.cuts.append(Cut(fault.at, fault.at + fault.seconds, side))
+        self.struck.append(Struck("partition", fault.at, len(apart)))
+        self._network.partition(side)
+        self._loop.at(fault.at + fault.seconds, self._heal, None)
+
+    def _heal(self, _: object) -> None:
+        self._network.heal()
+
+    def _trace(self, event: str, node: Node) -> None:
+        trace = self._simulation.records.trace
+        if trace is not None:
+            trace.add(self._loop.now, event, node.id)

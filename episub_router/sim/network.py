@@ -1,0 +1,255 @@
+"""Connections between simulated hosts: what they cost, and how they fail.
+
+A connection is a pair of directed links. Messages over a link arrive in order, after the
+pair's delay; dialling costs round trips; a connection that is closed is noticed at the other
+end one delay later, a crashed or unreachable host `crash_notice` seconds later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from episub_router.sim.hashing import generator, unit
+from episub_router.sim.latency import LatencyModel
+from episub_router.sim.queue import Action, EventLoop
+from episub_router.sim.records import Records
+
+if TYPE_CHECKING:
+    from episub_router.sim.node import Node
+    from episub_router.sim.scenario import NetworkConfig
+
+
+PUBLIC_NODES = 3
+"""The first nodes are never behind a NAT: somebody must be there to be joined through."""
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction of a connection."""
+
+    sink: Action
+    """What takes a parcel at the far end."""
+    delay: float
+    free_at: float = 0.0
+    """No later parcel arrives before this time."""
+
+
+class Network:
+    """All hosts and their connections.
+
+    Randomness (jitter, loss) is drawn from one generator per sending host, so that what one
+    host does never changes what another one draws.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        latency: LatencyModel,
+        config: NetworkConfig,
+        seed: int,
+        records: Records,
+    ) -> None:
+        self.loop = loop
+        self.records = records
+        self.latency = latency
+        self.nodes: dict[int, Node] = {}
+        """The hosts that are up, by id, in the order in which they came up."""
+        self._config = config
+        self._seed = seed
+        self._group: dict[int, int] = {}
+        self._uplink_free: dict[int, float] = {}
+        self._draws: dict[int, Any] = {}
+        self._ideal = not (config.loss or config.jitter or config.uplink)
+
+    # Hosts come and go.
+
+    def add(self, node: Node) -> None:
+        """A host is up."""
+        self.nodes[node.id] = node
+
+    def crash(self, node: Node) -> None:
+        """A host is gone without a word; its peers notice later."""
+        del self.nodes[node.id]
+        notice = self.loop.now + self._config.crash_notice
+        for peer in node.links:
+            other = self.nodes.get(peer)
+            if other is not None and node.id in other.links:
+                self.loop.at(notice, self._closed, (other, node.id, other.links[node.id]))
+        node.links.clear()
+
+    def depart(self, node: Node) -> None:
+        """A host goes and closes its connections."""
+        for peer in list(node.links):
+            self.close(node, peer)
+        del self.nodes[node.id]
+
+    def dialable(self, node: int) -> bool:
+        """Whether `node` can be dialled, i.e. is not behind a NAT."""
+        share = self._config.nat_share
+        return not share or node < PUBLIC_NODES or unit(self._seed, 9, node) >= share
+
+    # Connections.
+
+    def dial(self, node: Node, peer: int) -> None:
+        """Open a connection; `node` is told `connected` or `dial_failed`."""
+        if peer in node.links:
+            self.loop.at(self.loop.now, self._dialled, (node, peer, self.loop.now))
+            return
+        trips = 2 * self._config.dial_round_trips * self.latency.delay(node.id, peer)
+        self.loop.at(self.loop.now + trips, self._dialled, (node, peer, self.loop.now))
+
+    def _dialled(self, dial: tuple[Node, int, float]) -> None:
+        node, peer, started = dial
+        if not node.live:
+            return
+        if peer in node.links:
+            node.connected(peer)
+            return
+        other = self.nodes.get(peer)
+        if (
+            other is None
+            or other is node
+            or not self.dialable(peer)
+            or self._separated(node.id, peer)
+        ):
+            self.records.dropped("dial-failed")
+            self.loop.at(started + self._config.dial_timeout, self._dial_failed, (node, peer))
+            return
+        delay = self.latency.delay(node.id, peer)
+        # An end that has yet to notice the loss of an earlier connection learns of it now.
+        if node.id in other.links:
+            self._closed((other, node.id, other.links[node.id]))
+        node.links[peer] = Link(other.receive, delay)
+        other.links[node.id] = Link(node.receive, delay)
+        node.outbound[peer] = None
+        other.connected(node.id)
+        node.connected(peer)
+
+    def _dial_failed(self, dial: tuple[Node, int]) -> None:
+        node, peer = dial
+        if node.live:
+            node.dial_failed(peer)
+
+    def close(self, node: Node, peer: int) -> None:
+        """Close a connection; both ends are told. What was sent over it before still arrives."""
+        link = node.links.pop(peer, None)
+        if link is None:
+            return
+        node.outbound.pop(peer, None)
+        self.loop.at(self.loop.now, self._closed_here, (node, peer))
+        other = self.nodes.get(peer)
+        if other is None or node.id not in other.links:
+            return
+        arrival = max(self.loop.now + link.delay, link.free_at)
+        self.loop.at(arrival, self._closed, (other, node.id, other.links[node.id]))
+
+    def _closed_here(self, end: tuple[Node, int]) -> None:
+        node, peer = end
+        if node.live and peer not in node.links:
+            node.disconnected(peer)
+
+    def _closed(self, end: tuple[Node, int, Link]) -> None:
+        node, peer, link = end
+        if node.links.get(peer) is link:
+            del node.links[peer]
+            node.outbound.pop(peer, None)
+            node.disconnected(peer)
+
+    # Traffic.
+
+    def send(self, node: Node, peers: Iterable[int], parcel: Any, size: int) -> None:
+        """Put `parcel`, `size` bytes long, on the links from `node` to each of `peers`."""
+        links = node.links
+        at = self.loop.at
+        now = self.loop.now
+        for peer in peers:
+            link = links.get(peer)
+            if link is None:
+                self.records.dropped("not-connected")
+            elif self._ideal:
+                at(now + link.delay, link.sink, parcel)
+            else:
+                self._send_over(link, node, peer, parcel, size)
+
+    def _send_over(self, link: Link, node: Node, peer: int, parcel: Any, size: int) -> None:
+        config = self._config
+        departure = self.loop.now
+        if config.uplink:
+            departure = max(departure, self._uplink_free.get(node.id, 0.0))
+            departure += 8 * size / (config.uplink * 1e6)
+            self._uplink_free[node.id] = departure
+        if self._separated(node.id, peer):
+            self._lose("partition", node, peer, parcel)
+            return
+        draws = self._generator(node.id)
+        if config.loss and draws.random() < config.loss:
+            self._lose("loss", node, peer, parcel)
+            return
+        arrival = departure + link.delay
+        if config.jitter:
+            arrival += link.delay * config.jitter * draws.random()
+        link.free_at = arrival = max(arrival, link.free_at)
+        self.loop.at(arrival, link.sink, parcel)
+
+    def _lose(self, reason: str, node: Node, peer: int, parcel: Any) -> None:
+        self.records.dropped(reason)
+        for message in node.messages_in(parcel):
+            self.records.lost_on_the_way[message, peer] = None
+
+    def measure(self, node: Node, peer: int) -> None:
+        """Measure the round trip to a connected `peer`; `node` is told `measured`."""
+        link = node.links.get(peer)
+        if link is None or peer not in self.nodes or self._separated(node.id, peer):
+            self.loop.at(
+                self.loop.now + self._config.dial_timeout, self._measured, (node, peer, None)
+            )
+            return
+        rtt = 2 * link.delay
+        if self._config.jitter:
+            draws = self._generator(node.id)
+            rtt += link.delay * self._config.jitter * (draws.random() + draws.random())
+        self.loop.at(self.loop.now + rtt, self._measured, (node, peer, rtt))
+
+    def _measured(self, answer: tuple[Node, int, float | None]) -> None:
+        node, peer, rtt = answer
+        if node.live:
+            node.measured(peer, rtt)
+
+    def _generator(self, node: int) -> Any:
+        draws = self._draws.get(node)
+        if draws is None:
+            draws = self._draws[node] = generator(self._seed, "network", node)
+        return draws
+
+    # Partitions.
+
+    def partition(self, groups: dict[int, int]) -> None:
+        """Cut every path between nodes of different `groups`; an unnamed node is in group 0."""
+        self._group = groups
+        self._ideal = False
+        notice = self.loop.now + self._config.crash_notice
+        for node in self.nodes.values():
+            for peer, link in node.links.items():
+                if self._separated(node.id, peer):
+                    self.loop.at(notice, self._cut_noticed, (node, peer, link))
+
+    def _cut_noticed(self, end: tuple[Node, int, Link]) -> None:
+        node, peer, _ = end
+        if self._separated(node.id, peer):
+            self._closed(end)
+
+    def heal(self) -> None:
+        """End the partition."""
+        self._group = {}
+        config = self._config
+        self._ideal = not (config.loss or config.jitter or config.uplink)
+
+    def _separated(self, a: int, b: int) -> bool:
+        group = self._group
+        return bool(group) and group.get(a, 0) != group.get(b, 0)
+
+    def side(self, node: int) -> int:
+        """The group that `node` is in; 0 while there is no partition."""
+        return self._group.get(node, 0)

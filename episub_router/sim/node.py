@@ -1,0 +1,152 @@
+"""A simulated host, and the one interface that all routers have in here."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from episub_router.protocol.types import NEVER
+from episub_router.sim.network import Link, Network
+from episub_router.sim.records import Ending, Session
+
+
+class Node(ABC):
+    """One life of one host. A host that comes back is a new object with the same id.
+
+    The network calls `receive`, `connected`, `disconnected`, `dial_failed`, `measured`; the
+    script calls `start`, `publish`, `leave`, `crash`.
+    """
+
+    __slots__ = (
+        "_wake",
+        "id",
+        "links",
+        "live",
+        "loop",
+        "network",
+        "outbound",
+        "records",
+        "rng",
+        "session",
+    )
+
+    def __init__(self, node: int, network: Network, rng: random.Random) -> None:
+        self.id = node
+        self.network = network
+        self.loop = network.loop
+        self.records = network.records
+        self.rng = rng
+        self.live = True
+        self.links: dict[int, Link] = {}
+        self.outbound: dict[int, None] = {}
+        """The connections that this host dialled."""
+        self.session = Session(node, started=self.loop.now)
+        self.records.sessions.append(self.session)
+        self._wake = NEVER
+        network.add(self)
+
+    # What a router implements.
+
+    @abstractmethod
+    def start(self, contacts: tuple[int, ...]) -> None:
+        """Join the overlay, knowing these `contacts`."""
+
+    @abstractmethod
+    def receive(self, parcel: Any) -> None:
+        """Take what a peer's router of the same kind has sent."""
+
+    @abstractmethod
+    def inject(self, message: int, size: int) -> None:
+        """Take `message` from the application here, or from a publisher outside."""
+
+    @abstractmethod
+    def goodbye(self) -> None:
+        """Send what the protocol has for leaving."""
+
+    @abstractmethod
+    def timer(self) -> None:
+        """The time given to `wake_at` has come."""
+
+    @abstractmethod
+    def connected(self, peer: int) -> None:
+        """A connection to `peer` stands, whoever dialled."""
+
+    @abstractmethod
+    def disconnected(self, peer: int) -> None:
+        """The connection to `peer` is gone."""
+
+    @abstractmethod
+    def neighbors(self) -> Iterable[int]:
+        """The overlay as this node sees it: peers that payloads or announcements go to."""
+
+    def eager(self) -> Iterable[int]:
+        """Those neighbours that payloads are pushed to."""
+        return self.neighbors()
+
+    def dial_failed(self, peer: int) -> None:
+        """A dial came to nothing."""
+        del peer
+
+    def measured(self, peer: int, rtt: float | None) -> None:
+        """A measurement asked of the network is done; None when it failed."""
+        del peer, rtt
+
+    def messages_in(self, parcel: Any) -> Iterable[int]:
+        """The payload messages that `parcel` carries or announces."""
+        del parcel
+        return ()
+
+    # What a router uses.
+
+    def wake_at(self, deadline: float) -> None:
+        """Have `timer` called at `deadline`, or earlier if an earlier time was asked for."""
+        if deadline < self._wake:
+            self._wake = deadline
+            self.loop.at(deadline, self._woken, deadline)
+
+    def _woken(self, deadline: float) -> None:
+        # A wake-up that an earlier one has overtaken is stale.
+        if deadline == self._wake and self.live:
+            self._wake = NEVER
+            self.timer()
+
+    def trace_send(
+        self, kind: str, peers: Iterable[int], message: int = -1, hops: int = 0, size: int = 0
+    ) -> None:
+        """Note in the trace, if there is one, what goes to `peers`."""
+        trace = self.records.trace
+        if trace is not None:
+            for peer in peers:
+                trace.add(self.loop.now, "send", self.id, peer, message, hops, size, kind)
+
+    def gained_neighbor(self) -> None:
+        """Note that this node has a neighbour, perhaps its first or its first again."""
+        session = self.session
+        if session.joined == NEVER:
+            session.joined = self.loop.now
+        elif session.alone and session.alone[-1][1] == NEVER:
+            session.alone[-1] = (session.alone[-1][0], self.loop.now)
+
+    def lost_all_neighbors(self) -> None:
+        """Note that the last neighbour is gone."""
+        self.session.alone.append((self.loop.now, NEVER))
+
+    # What the script calls.
+
+    def crash(self) -> None:
+        """Stop without a word."""
+        self.network.crash(self)
+        self._end(Ending.CRASHED)
+
+    def leave(self) -> None:
+        """Say goodbye and stop."""
+        self.goodbye()
+        self.network.depart(self)
+        self._end(Ending.LEFT)
+
+    def _end(self, ending: Ending) -> None:
+        self.live = False
+        self.session.ended = self.loop.now
+        self.session.ending = ending

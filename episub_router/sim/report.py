@@ -1,0 +1,165 @@
+"""Results for people: tables for the terminal, and comparisons of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from rich.table import Table
+
+Phase: TypeAlias = Mapping[str, Any]
+
+
+def _milliseconds(name: str) -> Callable[[Phase], str]:
+    def shown(phase: Phase) -> str:
+        value = phase.get("latency", {}).get(name)
+        return "-" if value is None else f"{1000 * value:,.0f}"
+
+    return shown
+
+
+def _number(digits: int, *path: str) -> Callable[[Phase], str]:
+    def shown(phase: Phase) -> str:
+        value: Any = phase
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    return shown
+
+
+def _missing(phase: Phase) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in phase["missing"].items()) or "none"
+
+
+ROWS: dict[str, Callable[[Phase], str]] = {
+    "messages": _number(0, "messages"),
+    "reliability": _number(5, "reliability"),
+    "worst message": _number(5, "worst_reliability"),
+    "payloads per delivery": _number(3, "payloads_per_delivery"),
+    "RMR of the first message": _number(3, "rmr_first"),
+    "RMR of the last message": _number(3, "rmr_last"),
+    "RMR, mean": _number(3, "rmr"),
+    "LDH, mean": _number(1, "ldh"),
+    "latency p50, ms": _milliseconds("p50"),
+    "latency p90, ms": _milliseconds("p90"),
+    "latency p99, ms": _milliseconds("p99"),
+    "latency max, ms": _milliseconds("max"),
+    "control messages per delivery": _number(2, "control_messages_per_delivery"),
+    "control bytes per delivery": _number(0, "control_bytes_per_delivery"),
+    "flutter per message": _number(1, "flutter"),
+    "live nodes": _number(0, "overlay", "nodes"),
+    "degree, mean": _number(2, "overlay", "degree_mean"),
+    "degree, most": _number(0, "overlay", "degree_max"),
+    "at target degree": _number(4, "overlay", "at_target"),
+    "symmetry": _number(5, "overlay", "symmetry"),
+    "clustering": _number(5, "overlay", "clustering"),
+    "average shortest path": _number(3, "overlay", "average_shortest_path"),
+    "components": _number(0, "overlay", "components"),
+    "proximity ratio": _number(3, "overlay", "proximity_ratio"),
+    "source's eccentricity": _number(0, "overlay", "source_eccentricity"),
+    "missing": _missing,
+}
+"""What is shown of a phase, in order. The overlay is as it was when the phase ended."""
+
+
+def phases(summary: Mapping[str, Any], title: str) -> Table:
+    """One column per phase."""
+    columns = summary["phases"]
+    return _table(title, [phase["name"] for phase in columns], columns)
+
+
+def variants(summaries: Mapping[str, Mapping[str, Any]], title: str) -> Table:
+    """One column per run, each with its last phase."""
+    last = [summary["phases"][-1] for summary in summaries.values()]
+    names = [
+        f"{name}\n({phase['name']})" if phase["name"] != "all" else name
+        for name, phase in zip(summaries, last, strict=True)
+    ]
+    return _table(title, names, last)
+
+
+def _table(title: str, names: Iterable[str], columns: Sequence[Phase]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right")
+    for row, shown in ROWS.items():
+        cells = [shown(phase) for phase in columns]
+        if any(cell != "-" for cell in cells):
+            table.add_row(row, *cells)
+    return table
+
+
+def notes(summary: Mapping[str, Any]) -> list[str]:
+    """What the table has no place for: totals, faults, and what nobody can explain."""
+    sent = (f"{kind} {entry['sends']:,.0f}" for kind, entry in summary["traffic"].items())
+    lines = [f"sent in all: {', '.join(sent)}"]
+    for fault in summary["faults"]:
+        line = f"{fault['kind']} of {fault['nodes']:,.0f} nodes at {fault['at']:g} s"
+        if fault["frozen_reach"] is not None:
+            line += f"; without repair a flood would have reached {fault['frozen_reach']:.3f}"
+        if fault["repaired_after"] is None:
+            line += "; not repaired when the run ended"
+        else:
+            line += f"; repaired after {fault['repaired_after']:g} s"
+        lines.append(line)
+    if summary["unexplained"]:
+        lines.append(f"UNEXPLAINED missing deliveries: {summary['unexplained']:,.0f}")
+    if summary["repeated_deliveries"]:
+        lines.append(
+            f"messages delivered again after a restart: {summary['repeated_deliveries']:,.0f}"
+        )
+    return lines
+
+
+def mean_of(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean of several runs of one scenario, number by number.
+
+    A counter that a run doesn't have is 0 there; what isn't a number (lists, histograms,
+    names, a repair that never came) is the first run's.
+    """
+    return _mean(summaries)  # type: ignore[no-any-return]
+
+
+def _mean(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, Mapping):
+        keys = dict.fromkeys(key for value in values for key in value)
+        found = {key: [value[key] for value in values if key in value] for key in keys}
+        return {key: _mean(_padded(entries, len(values))) for key, entries in found.items()}
+    if isinstance(first, list) and first and isinstance(first[0], Mapping):
+        return [_mean(entries) for entries in zip(*values, strict=False)]
+    if all(isinstance(value, int | float) for value in values):
+        return first if len(set(values)) == 1 else sum(values) / len(values)
+    return first
+
+
+def _padded(entries: list[Any], size: int) -> list[Any]:
+    if isinstance(entries[0], int | float):
+        entries += [0] * (size - len(entries))
+    return entries
+
+
+def compare(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> Table:
+    """Two runs side by side, phase by phase, with the change from the first to the second."""
+    table = Table(title=f"{names[0]} against {names[1]}", title_justify="left")
+    for column in ("phase", "", names[0], names[1], "change"):
+        table.add_column(column, justify="left" if column in ("phase", "") else "right")
+    for before, after in zip(a["phases"], b["phases"], strict=False):
+        for row, shown in ROWS.items():
+            cells = shown(before), shown(after)
+            if cells != ("-", "-"):
+                table.add_row(before["name"], row, *cells, _change(*cells))
+        table.add_section()
+    return table
+
+
+def _change(before: str, after: str) -> str:
+    try:
+        old, new = float(before.replace(",", "")), float(after.replace(",", ""))
+    except ValueError:
+        return ""
+    if old == new:
+        return "="
+    return f"{100 * (new / old - 1):+.1f} %" if old else "new"

@@ -1,0 +1,1 @@
+"""The routers that can be compared, each as a `Node` of the simulated network."""

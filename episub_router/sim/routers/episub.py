@@ -1,0 +1,202 @@
+"""Episub: the protocol core itself, driven in virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from episub_router.protocol.effects import (
+    Deliver,
+    Dial,
+    Dropped,
+    DropReason,
+    Effect,
+    MeasureRtt,
+    NeighborDown,
+    NeighborUp,
+    Release,
+    Send,
+)
+from episub_router.protocol.events import (
+    Connected,
+    DialFailed,
+    JoinOverlay,
+    LeaveOverlay,
+    PeerDown,
+    Publish,
+    Received,
+    RttMeasured,
+)
+from episub_router.protocol.messages import BroadcastMessage, Gossip, IHave, MembershipMessage
+from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.topic import Topic
+from episub_router.sim.network import Network
+from episub_router.sim.node import Node
+from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
+
+TOPIC_NAME = "simulated"
+
+_NAMES = {
+    kind: kind.__name__.upper()
+    for kind in (*get_args(MembershipMessage), *get_args(BroadcastMessage))
+}
+
+
+class EpisubNode(Node):
+    """Drives one `Topic`. A parcel is the `Received` event that the receiver is to handle:
+    the sender makes one per message, however many peers it goes to."""
+
+    __slots__ = ("_links_up", "_on_effect", "topic")
+
+    def __init__(
+        self, node: int, network: Network, rng: random.Random, params: EpisubParams
+    ) -> None:
+        super().__init__(node, network, rng)
+        self.topic = Topic(node, TOPIC_NAME, params, rng)
+        self._links_up: dict[int, None] = {}
+        self._on_effect = {
+            Deliver: self._on_deliver,
+            Dial: self._on_dial,
+            Release: self._on_release,
+            MeasureRtt: self._on_measure,
+            NeighborUp: self._on_neighbor_up,
+            NeighborDown: self._on_neighbor_down,
+            Dropped: self._on_dropped,
+        }
+
+    # From the network and the script.
+
+    def receive(self, parcel: Received) -> None:
+        # The hot path: `_handle` again, without a call. The connection may have ended while
+        # this was on its way.
+        if parcel.peer in self.links:
+            topic = self.topic
+            effects = topic.handle(parcel, self.loop.now)
+            if effects:
+                self._apply(effects)
+            deadline = topic.next_deadline()
+            if deadline < self._wake:
+                self.wake_at(deadline)
+
+    def start(self, contacts: tuple[int, ...]) -> None:
+        self._handle(JoinOverlay(contacts))
+
+    def inject(self, message: int, size: int) -> None:
+        self._handle(Publish(message, None, size))
+
+    def goodbye(self) -> None:
+        self._handle(LeaveOverlay())
+
+    def connected(self, peer: int) -> None:
+        self._handle(Connected(peer))
+
+    def disconnected(self, peer: int) -> None:
+        self._handle(PeerDown(peer))
+
+    def dial_failed(self, peer: int) -> None:
+        self._handle(DialFailed(peer))
+
+    def measured(self, peer: int, rtt: float | None) -> None:
+        self._handle(RttMeasured(peer, rtt))
+
+    def timer(self) -> None:
+        effects = self.topic.handle_timer(self.loop.now)
+        if effects:
+            self._apply(effects)
+        self.wake_at(self.topic.next_deadline())
+
+    def neighbors(self) -> Iterable[int]:
+        return self._links_up
+
+    def eager(self) -> Iterable[int]:
+        return self.topic.broadcast.tree.eager  # type: ignore[return-value]
+
+    def messages_in(self, parcel: Received) -> Iterable[int]:
+        message = parcel.message
+        if type(message) is Gossip:
+            return (message.id,)  # type: ignore[return-value]
+        if type(message) is IHave:
+            return tuple(entry.id for entry in message.summary)  # type: ignore[misc]
+        return ()
+
+    # To the core and back.
+
+    def _handle(self, event: Any) -> None:
+        topic = self.topic
+        effects = topic.handle(event, self.loop.now)
+        if effects:
+            self._apply(effects)
+        deadline = topic.next_deadline()
+        if deadline < self._wake:
+            self.wake_at(deadline)
+
+    def _apply(self, effects: list[Effect]) -> None:
+        """Carry out `effects` in order; a message that goes to several peers in a row is one
+        parcel."""
+        message: Any = None
+        peers: list[Any] = []
+        for effect in effects:
+            if type(effect) is Send:
+                if effect.message is not message:
+                    if peers:
+                        self._send(message, peers)
+                    message, peers = effect.message, []
+                peers.append(effect.peer)
+                continue
+            if peers:
+                self._send(message, peers)
+                message, peers = None, []
+            self._on_effect[type(effect)](effect)
+        if peers:
+            self._send(message, peers)
+
+    def _send(self, message: Any, peers: list[int]) -> None:
+        records = self.records
+        kind = type(message)
+        size = episub_control(message)
+        records.sent(_NAMES[kind], len(peers), size)
+        if kind is Gossip:
+            records.messages[message.id].payloads += len(peers)
+            records.sent("payload", len(peers), SIGNED_PAYLOAD + message.size)
+            size += SIGNED_PAYLOAD + message.size
+        if records.trace is not None:
+            if kind is Gossip:
+                self.trace_send("GOSSIP", peers, message.id, message.hops, size)
+            else:
+                self.trace_send(_NAMES[kind], peers, size=size)
+        self.network.send(self, peers, Received(self.id, message), size)
+
+    def _on_deliver(self, effect: Any) -> None:
+        parent = -1 if effect.peer is None else effect.peer
+        self.records.deliver(self.loop.now, effect.id, self.id, effect.hops, parent)
+
+    def _on_dial(self, effect: Any) -> None:
+        self.network.dial(self, effect.peer)
+
+    def _on_release(self, effect: Any) -> None:
+        # As the router does it: only who opened a connection closes it.
+        if effect.peer in self.outbound:
+            self.network.close(self, effect.peer)
+
+    def _on_measure(self, effect: Any) -> None:
+        self.network.measure(self, effect.peer)
+
+    def _on_neighbor_up(self, effect: Any) -> None:
+        self._links_up[effect.peer] = None
+        if self.records.trace is not None:
+            self.records.trace.add(self.loop.now, "up", self.id, effect.peer)
+        self.gained_neighbor()
+
+    def _on_neighbor_down(self, effect: Any) -> None:
+        self._links_up.pop(effect.peer, None)
+        if self.records.trace is not None:
+            reason = effect.reason.value
+            self.records.trace.add(self.loop.now, "down", self.id, effect.peer, kind=reason)
+        if not self._links_up:
+            self.lost_all_neighbors()
+
+    def _on_dropped(self, effect: Any) -> None:
+        self.records.dropped(effect.reason.value)
+        if effect.reason is DropReason.MESSAGE_LOST:
+            self.session.given_up += 1

@@ -1,0 +1,328 @@
+"""gossipsub as a baseline: one model for the 2018 simulator's, v1.0's and v1.1's rules.
+
+One topic, honest peers: scoring, opportunistic grafting, explicit peers and fanout have
+nothing to act on and are left out. Section names are those of libp2p/specs,
+pubsub/gossipsub/gossipsub-v1.0.md, -v1.1.md and -v1.2.md, given as "v1.0, Section".
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from episub_router.protocol.params import param
+from episub_router.sim.network import Network
+from episub_router.sim.node import Node
+from episub_router.sim.sizes import SIGNED_PAYLOAD, gossipsub_ids, gossipsub_link
+
+PUBLISH, IHAVE, IWANT, GRAFT, PRUNE, IDONTWANT = (
+    "publish", "ihave", "iwant", "graft", "prune", "idontwant",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GossipsubParams:
+    """Parameters of the model; the defaults are v1.1's. `SIMSUB_2018` and `V1_0` are presets."""
+
+    d: int = param(6, "peers", "v1.0, Parameters: D")
+    d_low: int = param(4, "peers", "v1.0, Parameters: D_low")
+    d_high: int = param(12, "peers", "v1.0, Parameters: D_high")
+    d_lazy: int = param(6, "peers", "v1.0, Parameters: D_lazy = D")
+    d_out: int = param(2, "peers", "v1.1, Overview of New Parameters: D_out")
+    heartbeat: float = param(1.0, "s", "v1.0, Parameters: heartbeat_interval")
+    history: int = param(5, "heartbeats", "v1.0, Parameters: mcache_len")
+    history_gossip: int = param(3, "heartbeats", "v1.0, Parameters: mcache_gossip")
+    gossip_factor: float = param(0.25, "share", "v1.1, Adaptive Gossip Dissemination")
+    gossip_to_any: bool = param(
+        False,
+        "switch",
+        "simsub 2018: the peers to gossip to are drawn before mesh peers are left out",
+    )
+    flood_publish: bool = param(True, "switch", "v1.1, Flood Publishing")
+    prune_peers: int = param(16, "peers", "v1.1, PRUNE Backoff and Peer Exchange; go: 16")
+    prune_backoff: float = param(60.0, "s", "v1.1, PRUNE Backoff and Peer Exchange: 1 minute")
+    graft_when_full: bool = param(False, "switch", "v1.1, Outbound Mesh Quotas: False")
+    idontwant: int = param(0, "bytes", "v1.2, IDONTWANT Message: least payload size; 0 is off")
+    retransmissions: int = param(3, "sends", "go-libp2p-pubsub: GossipRetransmission")
+    connect: int = param(10, "peers", "simsub 2018: N-connect; connections that a node dials")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.d_low <= self.d <= self.d_high:
+            raise ValueError(f"0 < d_low <= d <= d_high: {self.d_low}, {self.d}, {self.d_high}")
+        if self.heartbeat <= 0:
+            raise ValueError(f"heartbeat must be more than 0: {self.heartbeat}")
+        if not 0 < self.history_gossip <= self.history:
+            raise ValueError(
+                f"0 < history_gossip <= history: {self.history_gossip}, {self.history}"
+            )
+
+
+_NO_V1_1 = {
+    "d_out": 0,
+    "gossip_factor": 0.0,
+    "flood_publish": False,
+    "prune_peers": 0,
+    "prune_backoff": 0.0,
+    "graft_when_full": True,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "v1.1": {},
+    "v1.0": _NO_V1_1,
+    "simsub-2018": {
+        **_NO_V1_1,
+        "history": 120,
+        "gossip_to_any": True,
+        "retransmissions": 1_000_000,
+    },
+}
+"""What each version changes in the defaults. The published simulator of 2018 answers every
+IWANT, as it keeps messages for 120 heartbeats and doesn't count."""
+
+
+_EXPIRED = -1
+
+
+class GossipsubNode(Node):
+    """A parcel is (sender, kind, body); PUBLISH's body is (message, hops)."""
+
+    __slots__ = (
+        "_backoff",
+        "_held",
+        "_history",
+        "_params",
+        "_served",
+        "_unwanted",
+        "_window",
+        "mesh",
+    )
+
+    def __init__(
+        self, node: int, network: Network, rng: random.Random, params: GossipsubParams
+    ) -> None:
+        super().__init__(node, network, rng)
+        self._params = params
+        self.mesh: dict[int, None] = {}
+        self._held: dict[int, int] = {}
+        """Messages seen, with the hops that they took; `_EXPIRED` once out of the cache."""
+        self._window: list[int] = []
+        self._history: list[list[int]] = []
+        self._backoff: dict[int, float] = {}
+        self._served: dict[tuple[int, int], int] = {}
+        self._unwanted: dict[int, dict[int, None]] = {}
+
+    # Lifecycle.
+
+    def start(self, contacts: tuple[int, ...]) -> None:
+        for peer in contacts:
+            self._dial(peer)
+        # The first heartbeat comes one period after a random part of one (simsub 2018).
+        self.wake_at(self.loop.now + self._params.heartbeat * (1 + self.rng.random()))
+
+    def _dial(self, peer: int) -> None:
+        self.records.sent("connect", 1, 0)
+        self.network.dial(self, peer)
+
+    def _discover(self) -> None:
+        """v1.0, Ambient Peer Discovery: the environment's task; here it offers random nodes to
+        one that has lost more than half of its connections."""
+        missing = self._params.connect // 2 - len(self.links)
+        if missing > 0:
+            candidates = [p for p in self.network.nodes if p != self.id and p not in self.links]
+            for peer in self.rng.sample(candidates, min(missing, len(candidates))):
+                self._dial(peer)
+
+    def goodbye(self) -> None:
+        """v1.0, Topic Membership, LEAVE: PRUNE to the mesh."""
+        for peer in self.mesh:
+            self._send(peer, PRUNE, (), gossipsub_link())
+
+    def connected(self, peer: int) -> None:
+        self.gained_neighbor()
+
+    def disconnected(self, peer: int) -> None:
+        self.mesh.pop(peer, None)
+        if not self.links:
+            self.lost_all_neighbors()
+
+    def neighbors(self) -> Iterable[int]:
+        return self.mesh
+
+    def messages_in(self, parcel: Any) -> Iterable[int]:
+        _, kind, body = parcel
+        if kind == PUBLISH:
+            return (body[0],)
+        return body if kind == IHAVE else ()
+
+    # Messages.
+
+    def receive(self, parcel: tuple[int, str, Any]) -> None:
+        sender, kind, body = parcel
+        if sender not in self.links:
+            return
+        if kind == PUBLISH:
+            message, hops = body
+            if message not in self._held:
+                self._accept(message, hops, sender)
+        elif kind == IHAVE:
+            # v1.0, IHAVE: ask for what was not seen.
+            wanted = tuple(message for message in body if message not in self._held)
+            if wanted:
+                self._send(sender, IWANT, wanted, gossipsub_ids(len(wanted)))
+        elif kind == IWANT:
+            self._on_iwant(sender, body)
+        elif kind == GRAFT:
+            self._on_graft(sender)
+        elif kind == PRUNE:
+            self._on_prune(sender, body)
+        else:
+            unwanted = self._unwanted.setdefault(sender, {})
+            unwanted.update(dict.fromkeys(body))
+
+    def inject(self, message: int, size: int) -> None:
+        """v1.0, Message Processing; v1.1, Flood Publishing: own messages go to all peers."""
+        if message not in self._held:
+            self._accept(message, 0, -1)
+
+    def _accept(self, message: int, hops: int, sender: int) -> None:
+        """v1.0, Message Processing: deliver, cache, forward to the mesh but the sender."""
+        self._held[message] = hops
+        self._window.append(message)
+        self.records.deliver(self.loop.now, message, self.id, hops, sender)
+        record = self.records.messages[message]
+        if self._params.idontwant and record.size >= self._params.idontwant and sender != -1:
+            for peer in self.mesh:
+                if peer != sender:
+                    self._send(peer, IDONTWANT, (message,), gossipsub_ids(1))
+        own = sender == -1 and record.source == self.id
+        peers: Iterable[int] = self.links if own and self._params.flood_publish else self.mesh
+        self._push([peer for peer in peers if peer != sender], message, hops + 1)
+
+    def _push(self, peers: list[int], message: int, hops: int) -> None:
+        if self._unwanted:
+            peers = [peer for peer in peers if message not in self._unwanted.get(peer, ())]
+        record = self.records.messages[message]
+        record.payloads += len(peers)
+        self.records.sent(PUBLISH, len(peers), 0)
+        self.records.sent("payload", len(peers), SIGNED_PAYLOAD + record.size)
+        parcel = (self.id, PUBLISH, (message, hops))
+        size = SIGNED_PAYLOAD + record.size
+        self.trace_send(PUBLISH, peers, message, hops, size)
+        self.network.send(self, peers, parcel, size)
+
+    def _on_iwant(self, sender: int, wanted: tuple[int, ...]) -> None:
+        """v1.0, IWANT: send what is in the cache."""
+        for message in wanted:
+            hops = self._held.get(message, _EXPIRED)
+            times = self._served.get((message, sender), 0)
+            if hops != _EXPIRED and times < self._params.retransmissions:
+                self._served[message, sender] = times + 1
+                self._push([sender], message, hops + 1)
+
+    def _on_graft(self, sender: int) -> None:
+        """v1.0, GRAFT; v1.1, PRUNE Backoff and Outbound Mesh Quotas: refused with PRUNE within
+        the back-off, and when the mesh is full unless we dialled the peer."""
+        if sender in self.mesh:
+            return
+        params = self._params
+        full = (
+            len(self.mesh) >= params.d_high
+            and not params.graft_when_full
+            and sender not in self.outbound
+        )
+        if full or self._backoff.get(sender, 0.0) > self.loop.now:
+            self._prune(sender)
+        else:
+            self.mesh[sender] = None
+
+    def _on_prune(self, sender: int, exchanged: tuple[int, ...]) -> None:
+        """v1.0, PRUNE; v1.1, PRUNE Backoff and Peer Exchange."""
+        self.mesh.pop(sender, None)
+        if self._params.prune_backoff:
+            self._backoff[sender] = self.loop.now + self._params.prune_backoff
+        if len(self.mesh) < self._params.d_low:
+            unknown = [peer for peer in exchanged if peer != self.id and peer not in self.links]
+            for peer in unknown[: self._params.d - len(self.mesh)]:
+                self._dial(peer)
+
+    def _graft(self, peer: int) -> None:
+        self.mesh[peer] = None
+        self._send(peer, GRAFT, None, gossipsub_link())
+
+    def _prune(self, peer: int) -> None:
+        self.mesh.pop(peer, None)
+        if self._params.prune_backoff:
+            self._backoff[peer] = self.loop.now + self._params.prune_backoff
+        others = [other for other in self.mesh if other != peer][: self._params.prune_peers]
+        self._send(peer, PRUNE, tuple(others), gossipsub_link(len(others)))
+
+    def _send(self, peer: int, kind: str, body: Any, size: int) -> None:
+        self.records.sent(kind, 1, size)
+        self.trace_send(kind, (peer,), size=size)
+        self.network.send(self, (peer,), (self.id, kind, body), size)
+
+    # Heartbeat.
+
+    def timer(self) -> None:
+        """v1.0, Heartbeat: mesh maintenance, then the message cache, then gossip."""
+        self._maintain_mesh()
+        self._shift()
+        self._gossip()
+        self._unwanted.clear()
+        self._discover()
+        self.wake_at(self.loop.now + self._params.heartbeat)
+
+    def _candidates(self) -> list[int]:
+        now = self.loop.now
+        return [
+            peer
+            for peer in self.links
+            if peer not in self.mesh and self._backoff.get(peer, 0.0) <= now
+        ]
+
+    def _maintain_mesh(self) -> None:
+        """v1.0, Mesh Maintenance; v1.1, Outbound Mesh Quotas."""
+        params = self._params
+        if len(self.mesh) < params.d_low:
+            candidates = self._candidates()
+            missing = params.d - len(self.mesh)
+            for peer in self.rng.sample(candidates, min(missing, len(candidates))):
+                self._graft(peer)
+        elif len(self.mesh) > params.d_high:
+            kept = self.rng.sample(list(self.mesh), params.d)
+            missing = params.d_out - sum(peer in self.outbound for peer in kept)
+            if missing > 0:
+                spare = [p for p in self.mesh if p not in kept and p in self.outbound][:missing]
+                inbound = [peer for peer in kept if peer not in self.outbound]
+                for peer, outbound in zip(inbound, spare, strict=False):
+                    kept[kept.index(peer)] = outbound
+            for peer in [peer for peer in self.mesh if peer not in kept]:
+                self._prune(peer)
+        missing = params.d_out - sum(peer in self.outbound for peer in self.mesh)
+        if missing > 0 and len(self.mesh) >= params.d_low:
+            candidates = [peer for peer in self._candidates() if peer in self.outbound]
+            for peer in self.rng.sample(candidates, min(missing, len(candidates))):
+                self._graft(peer)
+
+    def _shift(self) -> None:
+        """v1.0, Message Cache."""
+        self._history.insert(0, self._window)
+        self._window = []
+        if len(self._history) > self._params.history:
+            for message in self._history.pop():
+                self._held[message] = _EXPIRED
+            self._served.clear()
+
+    def _gossip(self) -> None:
+        """v1.0, Gossip Emission; v1.1, Adaptive Gossip Dissemination."""
+        params = self._params
+        recent = self._history[: params.history_gossip]
+        ids = tuple(message for window in recent for message in window)
+        if not ids:
+            return
+        peers = [peer for peer in self.links if params.gossip_to_any or peer not in self.mesh]
+        count = max(params.d_lazy, int(params.gossip_factor * len(peers)))
+        for peer in self.rng.sample(peers, min(count, len(peers))):
+            if peer not in self.mesh:
+                self._send(peer, IHAVE, ids, gossipsub_ids(len(ids)))

@@ -1,0 +1,82 @@
+"""Running scenarios: a pure function from a scenario and a seed to a result, and sweeps."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from episub_router.sim.records import Records
+from episub_router.sim.scenario import Scenario
+from episub_router.sim.simulation import Progress, Simulation
+from episub_router.sim.summary import summarize
+from episub_router.sim.trace import TraceWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one run. `summary` depends on scenario and seed alone; `seconds` is
+    the wall-clock time that it took."""
+
+    summary: dict[str, Any]
+    seconds: float
+
+    def to_json(self) -> str:
+        """`summary` as JSON, the same bytes for the same scenario and seed."""
+        return json.dumps(self.summary, indent=1, sort_keys=True) + "\n"
+
+
+def run(
+    scenario: Scenario,
+    seed: int,
+    *,
+    trace: Path | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run `scenario` with `seed`; `trace` is a file to write every event to, as Parquet."""
+    records = Records(scenario.capacity)
+    simulation = Simulation(scenario, seed, records)
+    started = perf_counter()
+    if trace is None:
+        simulation.run(progress)
+    else:
+        with TraceWriter(trace) as writer:
+            records.trace = writer
+            simulation.run(progress)
+    seconds = perf_counter() - started
+    return Result(summarize(simulation), seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of a sweep."""
+
+    label: str
+    scenario: Scenario
+    seed: int
+
+
+def sweep(jobs: Sequence[Job], processes: int = 1) -> Iterator[tuple[Job, Result]]:
+    """Run all `jobs` in up to `processes` processes; results come in the order of the jobs."""
+    if processes == 1 or len(jobs) < 2:
+        for job in jobs:
+            yield job, _run_job(job)
+        return
+    # Spawned, so that a worker starts clean whatever threads the caller has.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
+        yield from zip(jobs, pool.map(_run_job, jobs), strict=True)
+
+
+def _run_job(job: Job) -> Result:
+    return run(job.scenario, job.seed)
+
+
+def jobs_for(scenarios: dict[str, Scenario], seeds: Iterable[int]) -> list[Job]:
+    """Every scenario with every seed."""
+    return [Job(label, scenario, seed) for label, scenario in scenarios.items() for seed in seeds]

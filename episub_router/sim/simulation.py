@@ -1,0 +1,217 @@
+"""One run under way: nodes that come, publish, fail and go, as the scenario says."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from episub_router.sim import latency
+from episub_router.sim.faults import Script
+from episub_router.sim.hashing import generator
+from episub_router.sim.metrics.overlay import adjacency
+from episub_router.sim.network import Network
+from episub_router.sim.node import Node
+from episub_router.sim.queue import EventLoop
+from episub_router.sim.records import Records
+from episub_router.sim.routers.episub import EpisubNode
+from episub_router.sim.routers.floodsub import FloodsubNode
+from episub_router.sim.routers.gossipsub import GossipsubNode, GossipsubParams
+from episub_router.sim.scenario import (
+    EpisubRouter,
+    GossipsubRouter,
+    PlaneLatency,
+    Scenario,
+    UniformLatency,
+)
+
+OUTSIDE = -1
+"""The source of messages that come from outside of the network."""
+
+Progress = Callable[[float, int], None]
+"""Told the virtual time and the number of events so far, now and then."""
+
+_SLICES = 200
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The overlay and the counters at one moment."""
+
+    time: float
+    overlay: Any
+    """Sparse matrix of the live nodes' neighbours (`metrics.overlay`)."""
+    ids: list[int]
+    connections: int
+    """Open connections, each counted once."""
+    traffic: dict[str, tuple[int, int]]
+    """(transmissions, modelled bytes) by kind of message, since the start."""
+
+
+class Simulation:
+    """The state of a run. `run` performs it; then `records` and `snapshots` hold the outcome."""
+
+    def __init__(self, scenario: Scenario, seed: int, records: Records) -> None:
+        self.scenario = scenario
+        self.seed = seed
+        self.records = records
+        self.loop = EventLoop()
+        self.network = Network(
+            self.loop, latency_model(scenario, seed), scenario.network, seed, records
+        )
+        self.rng = generator(seed, "script")
+        self.snapshots: list[Snapshot] = []
+        self.sources = self._choose_sources()
+        self.script = Script(self)
+        self._make = self._node_factory()
+        self._lives: dict[int, int] = {}
+        self._published = 0
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Perform the whole scenario, with garbage collection held off."""
+        scenario = self.scenario
+        joining = scenario.join
+        for node in range(scenario.network.nodes):
+            self.loop.at(joining.over * node / scenario.network.nodes, self.start, node)
+        # Before what happens at the same time, so that a phase has all of it.
+        for phase in scenario.measured:
+            self.loop.at(phase.start, self._take_snapshot, None)
+        self.loop.at(scenario.traffic.start, self._publish_next, None)
+        self.script.arm()
+        was_enabled = gc.isenabled()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            for step in range(1, _SLICES + 1):
+                self.loop.run(scenario.end * step / _SLICES)
+                if progress is not None:
+                    progress(self.loop.now, self.loop.performed)
+        finally:
+            gc.unfreeze()
+            if was_enabled:
+                gc.enable()
+        self._take_snapshot(None)
+
+    # Nodes.
+
+    def start(self, node: int) -> Node:
+        """Bring `node` up, for the first time or again."""
+        life = self._lives.get(node, 0)
+        self._lives[node] = life + 1
+        made = self._make(node, generator(self.seed, f"router {life}", node))
+        if self.records.trace is not None:
+            self.records.trace.add(self.loop.now, "start", node)
+        made.start(self._contacts(node))
+        return made
+
+    def _node_factory(self) -> Callable[[int, Any], Node]:
+        router, network = self.scenario.router, self.network
+        if isinstance(router, EpisubRouter):
+            episub = router.params
+            return lambda node, rng: EpisubNode(node, network, rng, episub)
+        if isinstance(router, GossipsubRouter):
+            gossipsub = GossipsubParams(**router.merged())
+            return lambda node, rng: GossipsubNode(node, network, rng, gossipsub)
+        floodsub = router.params
+        return lambda node, rng: FloodsubNode(node, network, rng, floodsub)
+
+    def _contacts(self, node: int) -> tuple[int, ...]:
+        """Whom `node` knows when it comes up: other nodes that are up, or come up with it."""
+        joining, router = self.scenario.join, self.scenario.router
+        if isinstance(router, EpisubRouter):
+            count = joining.contacts
+        elif isinstance(router, GossipsubRouter):
+            count = GossipsubParams(**router.merged()).connect
+        else:
+            count = router.params.connect
+        total = self.scenario.network.nodes
+        together = self.loop.now == 0 and not joining.over
+        candidates = list(range(total) if together else self.network.nodes)
+        if joining.via == "first" and isinstance(router, EpisubRouter):
+            candidates = list(range(min(count, total)))
+        # Contacts are nodes that can be dialled, as bootstrap nodes are: draw enough to have
+        # as many left.
+        drawn = 16 + int(2 * count / (1 - self.scenario.network.nat_share))
+        spare = self.rng.sample(candidates, min(drawn, len(candidates)))
+        fit = (other for other in spare if other != node and self.network.dialable(other))
+        return tuple(islice(fit, count))
+
+    # Traffic.
+
+    def _choose_sources(self) -> tuple[int, ...]:
+        """The fixed sources, which faults spare."""
+        traffic, nodes = self.scenario.traffic, self.scenario.network.nodes
+        count = {"one": 1, "few": traffic.sources, "random": traffic.pool}.get(traffic.source, 0)
+        return tuple(self.rng.sample(range(nodes), min(count, nodes)))
+
+    def _publish_next(self, _: object) -> None:
+        traffic = self.scenario.traffic
+        index = self._published
+        self._published += 1
+        if self._published < traffic.messages:
+            # From the start anew, so that no rounding adds up.
+            self.loop.at(
+                traffic.start + self._published * traffic.interval, self._publish_next, None
+            )
+        if traffic.source == "outside":
+            self._publish_from_outside()
+            return
+        source = self._next_source(index)
+        message = self.records.publish(self.loop.now, source.id, traffic.size)
+        source.inject(message, traffic.size)
+
+    def _next_source(self, index: int) -> Node:
+        traffic, nodes = self.scenario.traffic, self.network.nodes
+        if traffic.source in ("one", "few"):
+            return nodes[self.sources[index % len(self.sources)]]
+        if self.sources:
+            return nodes[self.rng.choice(self.sources)]
+        live = list(nodes.values())
+        return self.rng.choice(live) if traffic.source == "random" else live[index % len(live)]
+
+    def _publish_from_outside(self) -> None:
+        """G01: the same message to `fanout` random nodes, each after its own delay."""
+        traffic, latency_of = self.scenario.traffic, self.network.latency.delay
+        message = self.records.publish(self.loop.now, OUTSIDE, traffic.size)
+        chosen = self.rng.sample(list(self.network.nodes), traffic.fanout)
+        self.records.messages[message].payloads += len(chosen)
+        self.records.sent("publish", len(chosen), 0)
+        for node in chosen:
+            delay = latency_of(self.scenario.capacity, node)
+            self.loop.at(self.loop.now + delay, self._inject, (node, message))
+
+    def _inject(self, arrival: tuple[int, int]) -> None:
+        node, message = arrival
+        target = self.network.nodes.get(node)
+        if target is not None:
+            target.inject(message, self.scenario.traffic.size)
+
+    # Looking.
+
+    def _take_snapshot(self, _: object) -> None:
+        nodes = self.network.nodes
+        overlay, ids = adjacency({node: nodes[node].neighbors() for node in nodes})
+        self.snapshots.append(
+            Snapshot(
+                time=self.loop.now,
+                overlay=overlay,
+                ids=ids,
+                connections=sum(len(node.links) for node in nodes.values()) // 2,
+                traffic={
+                    kind: (entry.sends, entry.size) for kind, entry in self.records.traffic.items()
+                },
+            )
+        )
+
+
+def latency_model(scenario: Scenario, seed: int) -> latency.LatencyModel:
+    """The latency model that the scenario names."""
+    chosen = scenario.latency
+    if isinstance(chosen, UniformLatency):
+        return latency.UniformPairs(seed, chosen.low, chosen.high)
+    if isinstance(chosen, PlaneLatency):
+        return latency.Plane(seed, chosen.base, chosen.per_unit, chosen.sites, chosen.site_radius)
+    return latency.Regions(seed, chosen.spread)

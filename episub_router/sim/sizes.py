@@ -1,0 +1,68 @@
+"""How many bytes a message takes on the wire, by a model.
+
+Both protocols are charged alike: the same topic name, peer ids, message ids and the RPC's
+framing as protobuf would encode them (docs/wire.md; libp2p/specs, gossipsub v1.0 to v1.2,
+"Protobuf"). Transport and encryption overhead isn't counted. Payload bytes are kept apart
+from control bytes everywhere, and what a frame adds to a payload counts as control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from episub_router.protocol import messages as msg
+
+TOPIC = 2 + 20
+"""A topic field; names of 20 bytes are in use on Ethereum and in Waku."""
+PEER_ID = 2 + 38
+"""A peer id field: the identity multihash of an Ed25519 key."""
+MESSAGE_ID = 2 + 46
+"""A message id field: libp2p's default, the author's peer id and an 8-byte sequence number."""
+PEER_INFO = 3 + PEER_ID + 3 + 192
+"""A peer exchange entry: peer id and a signed record with one address."""
+RPC = 3
+"""Length prefix and an (empty) control field: what every RPC costs."""
+SIGNED_PAYLOAD = 4 + PEER_ID + 10 + TOPIC + 66
+"""What a signed pubsub message adds to its data: author, sequence number, topic, signature."""
+
+EPISUB_FRAME = RPC + 4 + 2 + TOPIC + 4
+"""Tag, length, topic and sequence number of the Episub frame."""
+
+_NESTED = 4
+"""Tags and lengths of a control message inside of the frame."""
+_SMALL = 2
+"""A field with a small integer."""
+
+_EPISUB: dict[type, Callable[[Any], int]] = {
+    msg.Gossip: lambda m: _NESTED,
+    msg.IHave: lambda m: _NESTED + len(m.summary) * (2 + MESSAGE_ID + _SMALL),
+    msg.Prune: lambda m: _NESTED,
+    msg.Graft: lambda m: _NESTED + len(m.ids) * MESSAGE_ID,
+    msg.GetNodes: lambda m: _NESTED,
+    msg.Nodes: lambda m: _NESTED + _SMALL + len(m.peers) * PEER_INFO,
+    msg.GetTopics: lambda m: _NESTED,
+    msg.Topics: lambda m: _NESTED + len(m.topics) * TOPIC,
+    msg.Join: lambda m: _NESTED + _SMALL + PEER_INFO,
+    msg.ForwardJoin: lambda m: _NESTED + _SMALL + PEER_INFO,
+    msg.Neighbor: lambda m: _NESTED + 3 * _SMALL + len(m.peers) * PEER_INFO,
+    msg.Disconnect: lambda m: _NESTED + _SMALL,
+    msg.Leave: lambda m: _NESTED + _SMALL + PEER_ID + 160,
+    msg.Shuffle: lambda m: _NESTED + _SMALL + (1 + len(m.peers)) * PEER_INFO,
+    msg.ShuffleReply: lambda m: _NESTED + len(m.peers) * PEER_INFO,
+}
+
+
+def episub_control(message: msg.Message) -> int:
+    """Control bytes of one Episub message; a GOSSIP's payload isn't in them."""
+    return EPISUB_FRAME + _EPISUB[type(message)](message)
+
+
+def gossipsub_ids(count: int) -> int:
+    """An IHAVE with `count` ids; IWANT and IDONTWANT differ by the topic alone."""
+    return RPC + 4 + TOPIC + count * MESSAGE_ID
+
+
+def gossipsub_link(peers: int = 0) -> int:
+    """A GRAFT, or a PRUNE with `peers` entries of peer exchange."""
+    return RPC + 4 + TOPIC + 3 + peers * PEER_INFO

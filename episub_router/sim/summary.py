@@ -1,0 +1,244 @@
+"""From the books of a run to its figures, as plain data that JSON can hold."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from episub_router.sim.hashing import generator
+from episub_router.sim.metrics import dissemination, overlay, trees
+from episub_router.sim.metrics.accounting import Accountant, Islands, Reason, Verdict
+from episub_router.sim.records import NEVER_DELIVERED, MessageRecord
+from episub_router.sim.scenario import EpisubRouter
+from episub_router.sim.simulation import Simulation, Snapshot
+
+PATH_SOURCES = 100
+"""Nodes from which shortest paths are measured, where there are more."""
+
+_LINK_CHANGES = ("GRAFT", "PRUNE", "graft", "prune")
+_PAYLOAD = ("payload",)
+
+
+def summarize(simulation: Simulation) -> dict[str, Any]:
+    """All figures of a finished run. The same run gives the same figures, to the bit."""
+    scenario, records = simulation.scenario, simulation.records
+    islands = [
+        Islands(shot.time, dict(zip(shot.ids, overlay.components(shot.overlay), strict=True)))
+        for shot in simulation.snapshots
+    ]
+    patience = scenario.traffic.settle
+    accountant = Accountant(records, simulation.script.cuts, islands, patience)
+    verdicts = [accountant.settle(message) for message in range(len(records.messages))]
+    rows = [
+        _message_row(record, verdict)
+        for record, verdict in zip(records.messages, verdicts, strict=True)
+    ]
+    missing = _total_missing(verdicts)
+    return {
+        "scenario": scenario.name,
+        "router": scenario.router.kind,
+        "seed": simulation.seed,
+        "nodes": scenario.network.nodes,
+        "end": scenario.end,
+        "events": simulation.loop.performed,
+        "phases": _phases(simulation, rows, verdicts),
+        "messages": {
+            key: [row[key] for row in rows]
+            for key in ("published", "reliability", "rmr", "ldh", "mean_hops", "payloads")
+        },
+        "missing": missing,
+        "unexplained": missing.get(Reason.UNEXPLAINED.value, 0),
+        "repeated_deliveries": records.repeated_deliveries,
+        "faults": [
+            _fault(simulation, index, rows) for index in range(len(simulation.script.struck))
+        ],
+        "drops": dict(sorted(records.drops.items())),
+        "traffic": {
+            kind: {"sends": entry.sends, "bytes": entry.size}
+            for kind, entry in sorted(records.traffic.items())
+        },
+    }
+
+
+def _latencies(record: MessageRecord) -> NDArray[np.float64]:
+    delivered: NDArray[np.float64] = np.frombuffer(record.delivered, dtype=np.float64)
+    got = delivered != NEVER_DELIVERED
+    if record.source >= 0:
+        got[record.source] = False
+    latencies: NDArray[np.float64] = delivered[got] - record.published
+    return latencies
+
+
+def _message_row(record: MessageRecord, verdict: Verdict) -> dict[str, Any]:
+    got = np.frombuffer(record.delivered, dtype=np.float64) != NEVER_DELIVERED
+    receivers = int(got.sum())
+    if record.source >= 0:
+        got[record.source] = False
+    hops = np.frombuffer(record.hops, dtype=np.int16)[got].tolist()
+    parents = np.frombuffer(record.parent, dtype=np.int32)[got].tolist()
+    return {
+        "published": record.published,
+        "live": verdict.live,
+        "delivered": verdict.delivered,
+        "reliability": dissemination.reliability(verdict.delivered, verdict.live),
+        "receivers": receivers,
+        "deliveries": len(hops),
+        "payloads": record.payloads,
+        "rmr": dissemination.rmr(record.payloads, receivers),
+        "ldh": dissemination.last_delivery_hop(hops),
+        "mean_hops": trees.mean_depth(hops),
+        "fan_out": trees.fan_out(parents),
+    }
+
+
+def _total_missing(verdicts: list[Verdict]) -> dict[str, int]:
+    totals = {
+        reason.value: sum(verdict.missing.get(reason, 0) for verdict in verdicts)
+        for reason in Reason
+    }
+    return {reason: count for reason, count in totals.items() if count}
+
+
+def _phases(
+    simulation: Simulation, rows: list[dict[str, Any]], verdicts: list[Verdict]
+) -> list[dict[str, Any]]:
+    scenario = simulation.scenario
+    names = [phase.name for phase in scenario.measured]
+    made = []
+    # One snapshot was taken at the start of each phase and one at the end of the run.
+    for name, (before, after) in zip(names, pairwise(simulation.snapshots), strict=True):
+        last = after is simulation.snapshots[-1]
+        chosen = [
+            index
+            for index, row in enumerate(rows)
+            if before.time <= row["published"] and (last or row["published"] < after.time)
+        ]
+        made.append(
+            {
+                "name": name,
+                "start": before.time,
+                "end": after.time,
+                **_spread(simulation, [rows[i] for i in chosen], chosen),
+                **_traffic(before, after, [rows[i] for i in chosen]),
+                "missing": _total_missing([verdicts[i] for i in chosen]),
+                "overlay": _overlay(simulation, after),
+            }
+        )
+    return made
+
+
+def _spread(
+    simulation: Simulation, rows: list[dict[str, Any]], chosen: list[int]
+) -> dict[str, Any]:
+    if not rows:
+        return {"messages": 0}
+    records = simulation.records.messages
+    latencies = np.concatenate([_latencies(records[index]) for index in chosen])
+    deliveries = sum(row["deliveries"] for row in rows)
+    payloads = sum(row["payloads"] for row in rows)
+    count = len(rows)
+    return {
+        "messages": count,
+        "reliability": sum(row["reliability"] for row in rows) / count,
+        "worst_reliability": min(row["reliability"] for row in rows),
+        "atomic": sum(row["reliability"] == 1.0 for row in rows) / count,
+        "deliveries": deliveries,
+        "payloads_per_delivery": payloads / deliveries if deliveries else 0.0,
+        "duplicates_per_delivery": dissemination.duplicates_per_delivery(payloads, deliveries),
+        "rmr": sum(row["rmr"] for row in rows) / count,
+        "rmr_first": rows[0]["rmr"],
+        "rmr_last": rows[-1]["rmr"],
+        "ldh": sum(row["ldh"] for row in rows) / count,
+        "ldh_max": max(row["ldh"] for row in rows),
+        "mean_hops": sum(row["mean_hops"] for row in rows) / count,
+        "fan_out_max": max(row["fan_out"]["max"] for row in rows),
+        "leaves": sum(row["fan_out"]["leaves"] for row in rows) / count,
+        "latency": dissemination.latency_summary(latencies),
+        "latency_histogram_ms": dissemination.latency_histogram(latencies),
+    }
+
+
+def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Control traffic of the phase, upkeep of the overlay included."""
+    sends = size = changes = 0
+    for kind, (sent, sent_bytes) in after.traffic.items():
+        earlier = before.traffic.get(kind, (0, 0))
+        if kind not in _PAYLOAD:
+            size += sent_bytes - earlier[1]
+        if kind not in (*_PAYLOAD, "GOSSIP", "publish"):
+            sends += sent - earlier[0]
+        if kind in _LINK_CHANGES:
+            changes += sent - earlier[0]
+    deliveries = sum(row["deliveries"] for row in rows)
+    return {
+        "control_messages_per_delivery": sends / deliveries if deliveries else 0.0,
+        "control_bytes_per_delivery": size / deliveries if deliveries else 0.0,
+        "flutter": changes / len(rows) if rows else 0.0,
+    }
+
+
+def _overlay(simulation: Simulation, snapshot: Snapshot) -> dict[str, Any]:
+    matrix, ids = snapshot.overlay, snapshot.ids
+    if not ids:
+        return {"nodes": 0}
+    out, into = overlay.degrees(matrix)
+    rng = generator(simulation.seed, "metrics", round(snapshot.time * 1000))
+    rows = rng.sample(range(len(ids)), min(PATH_SOURCES, len(ids)))
+    hops = overlay.shortest_paths(matrix, rows)
+    sizes = overlay.component_sizes(matrix)
+    pairs = [(rng.choice(ids), rng.choice(ids)) for _ in range(2000)]
+    figures = {
+        "nodes": len(ids),
+        "connections": snapshot.connections,
+        "degree_mean": float(out.mean()),
+        "degree_min": int(out.min()),
+        "degree_max": int(out.max()),
+        "degrees": np.bincount(out).tolist(),
+        "symmetry": overlay.symmetry(matrix),
+        "clustering": overlay.clustering(matrix),
+        "average_shortest_path": overlay.average_shortest_path(hops),
+        "components": len(sizes),
+        "largest_component": sizes[0],
+        "proximity_ratio": overlay.proximity_ratio(
+            matrix, ids, simulation.network.latency.delay, pairs
+        ),
+    }
+    router = simulation.scenario.router
+    if isinstance(router, EpisubRouter):
+        target = router.params.membership.active_size
+        figures["at_target"] = float(((out == target) & (into == target)).mean())
+    row_of = {node: row for row, node in enumerate(ids)}
+    sources = [row_of[source] for source in simulation.sources if source in row_of]
+    if sources:
+        figures["source_eccentricity"] = overlay.eccentricity(
+            overlay.shortest_paths(matrix, sources[:PATH_SOURCES])
+        )
+    return figures
+
+
+def _fault(simulation: Simulation, index: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a fault took, what was left without repair, and how long repair took.
+
+    Repaired is when messages reach again what they reached before the fault, or 99.9 %.
+    """
+    struck = simulation.script.struck[index]
+    following = [other.at for other in simulation.script.struck[index + 1 :]]
+    until = min(following, default=float("inf"))
+    before = [row["reliability"] for row in rows if row["published"] < struck.at]
+    target = min(0.999, sum(before) / len(before)) if before else 0.999
+    seen = [row for row in rows if row["published"] < until]
+    return {
+        "kind": struck.kind,
+        "at": struck.at,
+        "nodes": struck.nodes,
+        "frozen_reach": struck.frozen_reach,
+        "repaired_after": dissemination.time_to_repair(
+            struck.at,
+            [row["published"] for row in seen],
+            [row["reliability"] for row in seen],
+            target,
+        ),
+    }

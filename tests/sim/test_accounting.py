@@ -1,0 +1,85 @@
+"""Every missing delivery has a reason, and nothing else is called unexplained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from episub_router.sim.metrics.accounting import Accountant, Cut, Islands, Reason, Verdict
+from episub_router.sim.records import Ending, Records, Session
+
+NOW, PATIENCE = 100.0, 10.0
+
+
+def settle(session: Session, source: Session | None = None, **books: Any) -> Verdict:
+    """The balance of a message that node 0 publishes and node 1, with `session`, hasn't got."""
+    records = Records(2)
+    records.sessions = [source or Session(0, started=0.0, joined=1.0), session]
+    message = records.publish(NOW, source=0, size=10)
+    records.deliver(NOW, message, 0, 0, -1)
+    records.lost_on_the_way = books.pop("lost", {})
+    accountant = Accountant(records, books.pop("cuts", []), books.pop("islands", []), PATIENCE)
+    assert not books
+    return accountant.settle(message)
+
+
+def there(**changes: Any) -> Session:
+    return Session(1, **{"started": 0.0, "joined": 1.0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("session", "books", "reason"),
+    [
+        (there(), {}, Reason.UNEXPLAINED),
+        (there(ended=105.0, ending=Ending.CRASHED), {}, Reason.CRASHED),
+        (there(ended=105.0, ending=Ending.LEFT), {}, Reason.LEFT),
+        (there(ended=115.0, ending=Ending.LEFT), {}, Reason.UNEXPLAINED),
+        (there(), {"cuts": [Cut(90.0, 101.0, {1: 1})]}, Reason.PARTITIONED),
+        (there(), {"cuts": [Cut(90.0, 101.0, {1: 1, 0: 1})]}, Reason.UNEXPLAINED),
+        (there(), {"cuts": [Cut(90.0, 99.0, {1: 1})]}, Reason.UNEXPLAINED),
+        (there(alone=[(99.0, 101.0)]), {}, Reason.ISOLATED),
+        (there(alone=[(50.0, 60.0)]), {}, Reason.UNEXPLAINED),
+        (there(joined=float("inf")), {}, Reason.ISOLATED),
+        (there(), {"islands": [Islands(99.0, {0: 0, 1: 1})]}, Reason.UNREACHABLE),
+        (there(), {"islands": [Islands(110.0, {0: 0, 1: 1})]}, Reason.UNREACHABLE),
+        (there(), {"islands": [Islands(99.0, {0: 4, 1: 4})]}, Reason.UNEXPLAINED),
+        (there(), {"lost": {(0, 1): None}}, Reason.LOST_IN_TRANSIT),
+        (there(), {"lost": {(0, 0): None}}, Reason.UNEXPLAINED),
+        (there(given_up=1), {}, Reason.GIVEN_UP),
+    ],
+)
+def test_reasons(session: Session, books: dict[str, Any], reason: Reason) -> None:
+    verdict = settle(session, **books)
+    assert verdict.missing == {reason: 1}
+    absent = reason in (Reason.CRASHED, Reason.LEFT)
+    assert verdict.live == (1 if absent else 2)
+    assert verdict.delivered == 1
+
+
+def test_who_came_later_is_not_expected() -> None:
+    assert settle(there(started=99.0, joined=101.0)).live == 1
+    assert settle(there(started=0.0, joined=5.0, ended=50.0)).live == 1
+
+
+def test_nobody_is_blamed_where_the_source_was_alone() -> None:
+    source = Session(0, started=0.0, joined=1.0, alone=[(90.0, float("inf"))])
+    assert settle(there(), source).missing == {Reason.SOURCE_ISOLATED: 1}
+
+
+def test_one_loss_that_was_declared_explains_one_message() -> None:
+    records = Records(2)
+    records.sessions = [Session(0, started=0.0, joined=1.0), there(given_up=1)]
+    messages = [records.publish(NOW, 0, 10) for _ in range(2)]
+    accountant = Accountant(records, [], [], PATIENCE)
+    reasons = [accountant.settle(message).missing for message in messages]
+    assert [Reason.GIVEN_UP in missing for missing in reasons] == [True, False]
+
+
+def test_a_message_is_delivered_once() -> None:
+    records = Records(2)
+    message = records.publish(NOW, 0, 10)
+    records.deliver(101.0, message, 1, 2, 0)
+    records.deliver(102.0, message, 1, 5, 0)
+    assert records.messages[message].hops[1] == 2
+    assert records.repeated_deliveries == 1

@@ -1,0 +1,189 @@
+"""`episub sim`: what it prints, writes and returns; and every command of the cookbook."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from episub_router.cli import sim as cli
+from episub_router.sim import loading, trace
+
+COOKBOOK = Path(__file__).parents[2] / "docs" / "simulator.md"
+
+pytestmark = pytest.mark.sim
+
+
+def parse(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="episub")
+    cli.add_parser(parser.add_subparsers(required=True))
+    return parser.parse_args(["sim", *words])
+
+
+def call(*words: str) -> int:
+    arguments = parse(*words)
+    return int(arguments.run(arguments))
+
+
+def small(*words: str) -> list[str]:
+    return [*words, "--nodes", "30", "--messages", "5"]
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list") == 0
+    assert "plumtree-redundancy" in capsys.readouterr().out
+    assert call("list", "--json") == 0
+    listing = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in listing] == loading.names()
+
+
+def test_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*small("run", "scale")) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"reliability\W+1\.00000", out)
+    assert "events in" in err
+
+
+def test_run_writes_summary_plots_and_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "BATCH", 500)
+    out = tmp_path / "run"
+    assert (
+        call(*small("run", "scale", "--out", str(out), "--trace", "--json", "--plots", "png")) == 0
+    )
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "summary.json").read_text())
+    assert {path.name for path in out.glob("*.png")} == {
+        "degree.png", "latency.png", "ldh.png", "rmr.png",
+    }  # fmt: skip
+    (file,) = out.glob("*.parquet")
+    table = pq.read_table(file)
+    assert pq.ParquetFile(file).num_row_groups > table.num_rows // 500 - 1
+    summary = printed["runs"][0]["summary"]
+
+    def count(event: str, kind: str = "") -> int:
+        chosen = table.filter(pc.field("event") == event)
+        return (chosen.filter(pc.field("kind") == kind) if kind else chosen).num_rows
+
+    assert count("publish") == 5
+    assert count("deliver") == 5 * 30
+    for kind, traffic in summary["traffic"].items():
+        if kind != "payload":
+            assert count("send", kind) == traffic["sends"]
+    times = table["time"].to_pylist()
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("router", ["gossipsub", "floodsub"])
+def test_other_routers_are_traced_too(router: str, tmp_path: Path) -> None:
+    options = [
+        "--set",
+        f"router.kind={router}",
+        "--out",
+        str(tmp_path),
+        "--trace",
+        "--plots",
+        "none",
+    ]
+    assert call(*small("run", "scale", *options)) == 0
+    table = pq.read_table(tmp_path / "trace-1.parquet")
+    assert table.filter(pc.field("event") == "deliver").num_rows == 5 * 30
+
+
+def test_plots_are_the_same_every_time(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert call(*small("run", "scale", "--out", str(tmp_path / name))) == 0
+    files = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert len(files) == 5
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    for router in ("episub", "floodsub"):
+        options = [
+            "--set",
+            f"router.kind={router}",
+            "--out",
+            str(tmp_path / router),
+            "--seeds",
+            "2",
+        ]
+        assert call(*small("run", "scale", *options, "--plots", "none")) == 0
+    capsys.readouterr()
+    assert call("compare", str(tmp_path / "episub"), str(tmp_path / "floodsub")) == 0
+    assert re.search(r"payloads per delivery.*\+\d+\.\d %", capsys.readouterr().out)
+    a, b = str(tmp_path / "episub"), str(tmp_path / "floodsub" / "summary.json")
+    assert call("compare", a, b, "--json") == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["run", "no-such"], "no scenario 'no-such'; there are churn"),
+        (["run", "scale", "--set", "network.nodez=3"], "unknown key network.nodez"),
+        (["run", "scale", "--nodes", "1"], "network.nodes = 1; must be at least 2"),
+        (["run", "scale", "--seeds", "0"], "--seeds and --processes must be at least 1"),
+        (["run", "scale", "--trace"], "--trace needs --out"),
+        (["run", "headline", "--variant", "x"], "no variant matches ['x']; there are episub,"),
+        (["compare", "none", "none"], "No such file"),
+    ],
+)
+def test_what_can_not_be_done_is_said(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*words) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_compare_refuses_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("[]", "{", '{"runs": []}', '{"runs": [3]}'):
+        (tmp_path / "summary.json").write_text(text)
+        assert call("compare", str(tmp_path), str(tmp_path)) == 2
+        assert capsys.readouterr().err.startswith("episub sim: ")
+
+
+def test_unexplained_losses_make_the_command_fail(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from episub_router.sim.routers.floodsub import FloodsubNode
+
+    # A router that doesn't forward: losses that nothing in the network explains.
+    monkeypatch.setattr(FloodsubNode, "receive", lambda self, parcel: None)
+    assert call(*small("run", "scale", "--set", "router.kind=floodsub")) == 1
+    assert "UNEXPLAINED missing deliveries" in capsys.readouterr().out
+
+
+def cookbook_commands() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", COOKBOOK.read_text(), flags=re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.startswith("episub sim ")]
+
+
+def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command, in order, with fewer nodes, messages and seeds."""
+    monkeypatch.chdir(tmp_path)
+    example = re.search(r"```toml\n(.*?)```", COOKBOOK.read_text(), flags=re.DOTALL)
+    assert example is not None
+    (tmp_path / "mine.toml").write_text(example.group(1))
+    commands = cookbook_commands()
+    assert len(commands) >= 10
+    for command in commands:
+        arguments = parse(*shlex.split(command)[2:])
+        if arguments.sim_command == "run":
+            arguments.nodes = 40
+            arguments.messages = min(arguments.messages or 12, 12)
+            arguments.seeds = 1
+            arguments.processes = 1
+        assert arguments.run(arguments) == 0, command

@@ -1,0 +1,99 @@
+"""The same scenario and seed give the same bytes: in other processes, under other hash seeds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from episub_router.sim import loading
+from episub_router.sim.runner import jobs_for, run, sweep
+
+SCENARIO = """
+name = "everything"
+[network]
+nodes = 60
+jitter = 0.2
+loss = 0.02
+uplink = 20.0
+nat_share = 0.2
+[latency]
+kind = "regions"
+[join]
+over = 5.0
+[router]
+kind = "ROUTER"
+[traffic]
+source = "random"
+messages = 20
+start = 15.0
+interval = 1.0
+[[faults]]
+kind = "crash"
+at = 18.2
+share = 0.1
+[[faults]]
+kind = "flap"
+at = 20.2
+share = 0.1
+[[faults]]
+kind = "partition"
+at = 22.2
+seconds = 4.0
+[[faults]]
+kind = "churn"
+at = 28.0
+until = 32.0
+rate = 0.05
+[[faults]]
+kind = "leave"
+at = 33.0
+share = 0.1
+"""
+
+PROGRAM = """
+import sys
+from episub_router.sim import loading
+from episub_router.sim.runner import run
+(scenario,) = loading.parse(sys.argv[1]).scenarios().values()
+sys.stdout.write(run(scenario, 7).to_json())
+"""
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("router", ["episub", "gossipsub", "floodsub"])
+def test_same_bytes_in_every_process(router: str) -> None:
+    text = SCENARIO.replace("ROUTER", router)
+    (scenario,) = loading.parse(text).scenarios().values()
+    here = run(scenario, 7).to_json()
+    assert len(here) > 1000
+    for hash_seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", PROGRAM, text],
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": hash_seed,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert there.stdout == here
+
+
+@pytest.mark.sim
+def test_another_seed_is_another_run() -> None:
+    (scenario,) = loading.parse(SCENARIO.replace("ROUTER", "episub")).scenarios().values()
+    assert run(scenario, 7).to_json() != run(scenario, 8).to_json()
+
+
+@pytest.mark.sim
+def test_sweeps_in_processes_give_what_one_process_gives() -> None:
+    (scenario,) = loading.parse(SCENARIO.replace("ROUTER", "episub")).scenarios().values()
+    jobs = jobs_for({"a": scenario}, range(3))
+    alone = [(job, result.to_json()) for job, result in sweep(jobs, 1)]
+    together = [(job, result.to_json()) for job, result in sweep(jobs, 2)]
+    assert together == alone

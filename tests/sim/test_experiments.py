@@ -1,0 +1,145 @@
+"""The named experiments at reduced size, each against its bar.
+
+The full sizes are commands in docs/simulator.md, with their output under docs/results/.
+Whatever happens, every missing delivery must have a reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from episub_router.sim import loading
+from episub_router.sim.runner import run
+
+pytestmark = pytest.mark.sim
+
+
+def runs(name: str, seed: int = 1, **settings: Any) -> dict[str, dict[str, Any]]:
+    """The summary of each variant of the scenario `name`; `only` picks variants by a part of
+    their names, and "__" stands for the dot in a setting's key."""
+    only = settings.pop("only", "")
+    changed = {key.replace("__", "."): value for key, value in settings.items()}
+    made = {}
+    for variant, scenario in loading.load(name).scenarios(changed).items():
+        if only in variant:
+            made[variant] = run(scenario, seed).summary
+            assert made[variant]["unexplained"] == 0
+    return made
+
+
+def one(name: str, **settings: Any) -> dict[str, Any]:
+    (summary,) = runs(name, **settings).values()
+    return summary
+
+
+def phase(summary: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(phase for phase in summary["phases"] if phase["name"] == name)
+
+
+def test_plumtree_redundancy() -> None:
+    summary = one("plumtree-redundancy", network__nodes=800, traffic__messages=6)
+    (only,) = summary["phases"]
+    nodes, degree = 800, only["overlay"]["degree_mean"]
+    flood = nodes * degree / (nodes - 1) - 2  # d - 2, for a finite network
+    assert summary["messages"]["rmr"][0] == pytest.approx(flood, rel=0.03)
+    assert max(summary["messages"]["rmr"][2:]) <= 0.01
+    assert only["reliability"] == 1.0
+
+
+def test_hyparview_overlay() -> None:
+    summary = one("hyparview-overlay", network__nodes=800, traffic__messages=2)
+    overlay = summary["phases"][0]["overlay"]
+    assert overlay["components"] == 1
+    assert overlay["symmetry"] == 1.0
+    assert overlay["at_target"] >= 0.85
+    # A random 5-regular graph of 800 nodes: 4.55 hops, clustering 4/800.
+    assert 4.2 <= overlay["average_shortest_path"] <= 4.8
+    assert overlay["clustering"] < 0.02
+
+
+@pytest.mark.parametrize(("variant", "floor"), [("50 %", 0.999), ("80 %", 0.99), ("95 %", 0.85)])
+def test_hyparview_failures(variant: str, floor: float) -> None:
+    summary = one("hyparview-failures", only=variant, network__nodes=500)
+    assert phase(summary, "repaired")["reliability"] >= floor
+    (fault,) = summary["faults"]
+    assert fault["nodes"] == round(500 * float(variant.split()[0]) / 100)
+    # Without repair a flood would reach far less, so the bar shows something.
+    assert fault["frozen_reach"] < {"50 %": 0.97, "80 %": 0.2, "95 %": 0.2}[variant]
+    if variant != "95 %":
+        assert fault["repaired_after"] is not None
+
+
+def test_headline() -> None:
+    made = runs("headline", only="uniform, one", network__nodes=200, traffic__messages=30)
+    episub, gossipsub = (phase(summary, "steady") for summary in made.values())
+    assert episub["reliability"] == gossipsub["reliability"] == 1.0
+    assert episub["payloads_per_delivery"] <= 1.05
+    assert 5.5 <= gossipsub["payloads_per_delivery"] <= 8.5
+
+
+def test_multi_source() -> None:
+    made = runs("multi-source", only="5 sources", network__nodes=100, traffic__messages=70)
+    without = phase(made["5 sources, threshold off"], "steady")
+    assert without["reliability"] == 1.0
+    assert without["flutter"] < 5.0  # near links that change, no swaps
+    assert all(phase(summary, "steady")["reliability"] == 1.0 for summary in made.values())
+
+
+@pytest.mark.parametrize("name", ["churn", "partition-heal", "nat"])
+def test_trouble_is_survived_and_accounted_for(name: str) -> None:
+    summary = one(name, network__nodes=150)
+    assert summary["phases"][-1]["reliability"] == pytest.approx(1.0, abs=0.01)
+    if name == "partition-heal":
+        assert phase(summary, "cut")["reliability"] < 0.7
+        assert phase(summary, "a minute later")["overlay"]["components"] == 1
+
+
+def test_loss_is_repaired() -> None:
+    for summary in runs("lossy", network__nodes=150, traffic__messages=20).values():
+        assert summary["phases"][0]["reliability"] > 0.999
+        assert summary["drops"]["loss"] > 0
+
+
+def test_all_routers_deliver_in_the_regions_of_the_world() -> None:
+    made = runs("routers", network__nodes=120, traffic__messages=10)
+    figures = {name: summary["phases"][-1] for name, summary in made.items()}
+    assert all(figure["reliability"] == 1.0 for figure in figures.values())
+    copies = {name: figure["payloads_per_delivery"] for name, figure in figures.items()}
+    assert copies["episub"] < copies["gossipsub v1.2"] < copies["gossipsub v1.1"]
+    assert copies["gossipsub v1.1"] < copies["floodsub"]
+
+
+@pytest.mark.parametrize("source", ["one", "few", "random", "all", "outside"])
+def test_sources(source: str) -> None:
+    summary = one("scale", network__nodes=60, traffic__messages=12, traffic__source=source)
+    (only,) = summary["phases"]
+    assert only["messages"] == 12
+    assert only["reliability"] == 1.0
+    assert only["deliveries"] == 12 * (60 if source == "outside" else 59)
+
+
+@pytest.mark.parametrize(
+    "join", [{"over": 0.0}, {"over": 20.0}, {"over": 5.0, "via": "first", "contacts": 1}]
+)
+def test_ways_to_join(join: dict[str, Any]) -> None:
+    settings = {f"join__{key}": value for key, value in join.items()}
+    summary = one("scale", network__nodes=100, traffic__messages=5, **settings)
+    (only,) = summary["phases"]
+    assert only["overlay"]["components"] == 1
+    assert only["reliability"] == 1.0
+
+
+def test_a_targeted_crash_takes_the_best_connected() -> None:
+    settings = {
+        "faults": [{"kind": "crash", "at": 61.0, "share": 0.3, "target": "best-connected"}],
+        "router.kind": "floodsub",
+        "network.nodes": 100,
+        "traffic.interval": 0.5,
+    }
+    (scenario,) = loading.load("scale").scenarios(settings).values()
+    hit = run(scenario, 1).summary
+    assert hit["faults"][0]["nodes"] == 30
+    before = 2 * 10 * 99 / 100
+    assert hit["phases"][0]["overlay"]["degree_mean"] < 0.6 * before

@@ -1,0 +1,123 @@
+"""Each measure against a count by hand, or against its definition spelt out."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from episub_router.sim.metrics import dissemination, overlay, trees
+
+Graph = dict[int, list[int]]
+
+
+def ring(size: int) -> Graph:
+    return {node: [(node - 1) % size, (node + 1) % size] for node in range(size)}
+
+
+def random_graph(size: int, links: int, seed: int) -> Graph:
+    rng = random.Random(seed)
+    graph: Graph = {node: [] for node in range(size)}
+    for a, b in rng.sample(list(itertools.combinations(range(size), 2)), links):
+        graph[a].append(b)
+        graph[b].append(a)
+    return graph
+
+
+def test_a_flood_over_a_regular_graph_has_rmr_d_minus_2() -> None:
+    n, d = 1000, 5
+    payloads = n * d - (n - 1)  # everybody sends to all but the one it got it from
+    assert dissemination.rmr(payloads, n) == pytest.approx(d - 2, abs=0.01)
+    assert dissemination.rmr(n - 1, n) == 0.0
+    assert dissemination.rmr(5, 1) == 0.0
+
+
+def test_duplicates_and_reliability() -> None:
+    assert dissemination.duplicates_per_delivery(30, 10) == 2.0
+    assert dissemination.duplicates_per_delivery(0, 0) == 0.0
+    assert dissemination.reliability(9, 10) == 0.9
+    assert dissemination.reliability(0, 0) == 1.0
+
+
+def test_latency_quantiles_are_values_that_occurred() -> None:
+    latencies = np.array([0.001 * n for n in range(100, 0, -1)])
+    summary = dissemination.latency_summary(latencies)
+    assert summary == pytest.approx(
+        {"mean": 0.0505, "p50": 0.050, "p90": 0.090, "p99": 0.099, "max": 0.100}
+    )
+    assert sum(dissemination.latency_histogram(latencies)) == 100
+    assert dissemination.latency_summary(np.array([])) == {}
+
+
+def test_time_to_repair_counts_from_the_last_message_that_fell_short() -> None:
+    published = [8.0, 10.0, 12.0, 14.0, 16.0]
+    repair = dissemination.time_to_repair
+    assert repair(9.0, published, [1.0, 0.5, 1.0, 0.9, 1.0], 0.999) == 7.0
+    assert repair(9.0, published, [0.0, 1.0, 1.0, 1.0, 1.0], 0.999) == 1.0
+    assert repair(9.0, published, [1.0, 1.0, 1.0, 1.0, 0.9], 0.999) is None
+
+
+def test_overlay_figures_of_a_ring() -> None:
+    matrix, ids = overlay.adjacency(ring(10))
+    out, into = overlay.degrees(matrix)
+    hops = overlay.shortest_paths(matrix, range(10))
+    assert ids == list(range(10))
+    assert out.tolist() == into.tolist() == [2] * 10
+    assert overlay.symmetry(matrix) == 1.0
+    assert overlay.clustering(matrix) == 0.0
+    assert overlay.average_shortest_path(hops) == pytest.approx((2 * (1 + 2 + 3 + 4) + 5) / 9)
+    assert overlay.eccentricity(hops) == 5
+    assert overlay.component_sizes(matrix) == [10]
+
+
+def test_links_to_absent_nodes_and_one_sided_links() -> None:
+    matrix, _ = overlay.adjacency({1: [2, 99], 2: [], 5: [1]})
+    assert overlay.symmetry(matrix) == 0.0
+    assert overlay.component_sizes(matrix) == [3]
+    assert overlay.symmetry(overlay.adjacency({1: [2], 2: [1], 3: [1]})[0]) == pytest.approx(2 / 3)
+    assert overlay.component_sizes(overlay.adjacency({})[0]) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_clustering_is_its_definition(seed: int) -> None:
+    graph = random_graph(30, 90, seed)
+    local = []
+    for node, peers in graph.items():
+        pairs = list(itertools.combinations(peers, 2))
+        closed = sum(b in graph[a] for a, b in pairs)
+        local.append(closed / len(pairs) if pairs else 0.0)
+        assert node not in peers
+    matrix, _ = overlay.adjacency(graph)
+    assert overlay.clustering(matrix) == pytest.approx(sum(local) / len(local))
+
+
+def test_flood_reach_is_what_a_flood_from_anywhere_reaches() -> None:
+    graph = random_graph(40, 40, seed=3)
+    reached = 0
+    for start in graph:
+        seen, todo = {start}, [start]
+        while todo:
+            todo = [peer for node in todo for peer in graph[node] if peer not in seen]
+            seen.update(todo)
+        reached += len(seen)
+    matrix, _ = overlay.adjacency(graph)
+    assert overlay.flood_reach(matrix) == pytest.approx(reached / 40**2)
+
+
+def test_proximity_ratio_compares_neighbours_with_random_pairs() -> None:
+    matrix, ids = overlay.adjacency(ring(100))
+
+    def delay(a: int, b: int) -> float:
+        return float(min((a - b) % 100, (b - a) % 100))
+
+    ratio = overlay.proximity_ratio(matrix, ids, delay, [(0, 25), (50, 75), (3, 3)])
+    assert ratio == pytest.approx(1 / 25)
+
+
+def test_tree_shape() -> None:
+    #   0 -> 1, 2;  1 -> 3, 4, 5
+    assert trees.fan_out([0, 0, 1, 1, 1]) == {"max": 3.0, "leaves": pytest.approx(4 / 6)}
+    assert trees.mean_depth([1, 1, 2, 2, 2]) == pytest.approx(8 / 5)
+    assert trees.fan_out([]) == {"max": 0.0, "leaves": 0.0}

@@ -1,0 +1,242 @@
+"""Connections: what they cost, in which order things arrive, and how failures are noticed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from episub_router.sim.latency import UniformPairs
+from episub_router.sim.network import Network
+from episub_router.sim.node import Node
+from episub_router.sim.queue import EventLoop
+from episub_router.sim.records import Records
+from episub_router.sim.scenario import NetworkConfig
+
+DELAY = 0.05
+
+
+class Diary(Node):
+    """Writes down what happens to it."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self, node: int, network: Network) -> None:
+        super().__init__(node, network, random.Random(node))
+        self.seen: list[tuple[float, str, Any]] = []
+
+    def _note(self, what: str, of: Any) -> None:
+        self.seen.append((round(self.loop.now, 6), what, of))
+
+    def of(self, what: str) -> list[Any]:
+        return [entry for _, kind, entry in self.seen if kind == what]
+
+    def start(self, contacts: tuple[int, ...]) -> None: ...
+
+    def receive(self, parcel: Any) -> None:
+        if parcel[0] in self.links:
+            self._note("received", parcel)
+
+    def inject(self, message: int, size: int) -> None: ...
+
+    def goodbye(self) -> None: ...
+
+    def timer(self) -> None:
+        self._note("timer", None)
+
+    def connected(self, peer: int) -> None:
+        self._note("connected", peer)
+
+    def disconnected(self, peer: int) -> None:
+        self._note("disconnected", peer)
+
+    def dial_failed(self, peer: int) -> None:
+        self._note("dial failed", peer)
+
+    def measured(self, peer: int, rtt: float | None) -> None:
+        self._note("measured", rtt)
+
+    def neighbors(self) -> Iterable[int]:
+        return self.links
+
+    def messages_in(self, parcel: Any) -> Iterable[int]:
+        return (parcel[1],)
+
+
+def hosts(count: int = 2, seed: int = 1, **settings: float) -> tuple[Network, list[Diary]]:
+    """`count` hosts, each pair 50 ms apart; a dial takes one round trip."""
+    config = NetworkConfig(**{"nodes": count, "dial_round_trips": 1.0, **settings})  # type: ignore[arg-type]
+    loop = EventLoop()
+    network = Network(loop, UniformPairs(1, DELAY, DELAY), config, seed, Records(count))
+    return network, [Diary(node, network) for node in range(count)]
+
+
+def connected(count: int = 2, **settings: float) -> tuple[Network, list[Diary]]:
+    network, nodes = hosts(count, **settings)
+    for node in nodes[1:]:
+        network.dial(nodes[0], node.id)
+    network.loop.run(1.0)
+    for node in nodes:
+        node.seen.clear()
+    return network, nodes
+
+
+def test_a_dial_costs_round_trips_and_both_ends_learn_of_it() -> None:
+    network, (a, b) = hosts()
+    network.dial(a, 1)
+    network.loop.run(1.0)
+    assert a.seen == [(0.1, "connected", 1)]
+    assert b.seen == [(0.1, "connected", 0)]
+    assert list(a.outbound) == [1]
+    assert not b.outbound
+
+
+def test_dialling_twice_makes_one_connection_and_answers_both() -> None:
+    network, (a, b) = hosts()
+    network.dial(a, 1)
+    network.dial(b, 0)
+    network.loop.run(1.0)
+    network.dial(a, 1)
+    network.loop.run(2.0)
+    assert a.of("connected") == [1, 1]
+    assert len(a.links) == len(b.links) == 1
+
+
+def test_a_dial_to_nobody_fails_after_the_timeout() -> None:
+    network, (a, b) = hosts(dial_timeout=3.0)
+    b.crash()
+    network.dial(a, 1)
+    network.loop.run(10.0)
+    assert a.seen == [(3.0, "dial failed", 1)]
+
+
+def test_behind_nat_one_can_dial_but_not_be_dialled() -> None:
+    network, nodes = hosts(20, nat_share=0.5, dial_timeout=1.0)
+    hidden = [node for node in nodes if not network.dialable(node.id)]
+    public = [node for node in nodes if network.dialable(node.id)]
+    assert hidden
+    assert public
+    network.dial(public[0], hidden[0].id)
+    network.dial(hidden[0], public[1].id)
+    network.loop.run(5.0)
+    assert public[0].of("dial failed") == [hidden[0].id]
+    assert public[1].of("connected") == [hidden[0].id]
+
+
+def test_parcels_arrive_after_the_delay_and_in_order() -> None:
+    network, (a, b) = connected()
+    network.send(a, (1,), (0, 1), 100)
+    network.send(a, (1,), (0, 2), 100)
+    network.loop.run(2.0)
+    assert b.seen == [(1.05, "received", (0, 1)), (1.05, "received", (0, 2))]
+
+
+def test_jitter_never_reorders() -> None:
+    network, (a, b) = connected(jitter=5.0)
+    for number in range(100):
+        network.send(a, (1,), (0, number), 100)
+        network.loop.run(network.loop.now + 0.02)
+    network.loop.run(9.0)
+    assert [number for _, number in b.of("received")] == list(range(100))
+    assert len({time for time, _, _ in b.seen}) > 5
+
+
+def test_bandwidth_makes_size_cost_time() -> None:
+    network, (a, b, c) = connected(3, uplink=1.0)
+    network.send(a, (1, 2), (0, 1), 125_000)  # one megabit: one second each
+    network.loop.run(10.0)
+    assert b.seen[0][0] == pytest.approx(2.05)
+    assert c.seen[0][0] == pytest.approx(3.05)
+
+
+def test_what_was_sent_before_a_close_still_arrives() -> None:
+    network, (a, b) = connected()
+    network.send(a, (1,), (0, 1), 10)
+    network.send(b, (0,), (1, 2), 10)
+    network.close(a, 1)
+    network.loop.run(2.0)
+    assert b.seen == [(1.05, "received", (0, 1)), (1.05, "disconnected", 0)]
+    assert a.seen == [(1.0, "disconnected", 1)]  # and what b sent is lost
+
+
+def test_a_crash_is_noticed_late_and_a_departure_after_one_delay() -> None:
+    network, (a, b, c) = connected(3, crash_notice=2.0)
+    b.crash()
+    c.leave()
+    network.send(a, (1,), (0, 1), 10)
+    network.loop.run(5.0)
+    assert a.seen == [(1.05, "disconnected", 2), (3.0, "disconnected", 1)]
+    assert b.seen == c.seen == []
+
+
+def test_a_host_that_comes_back_replaces_the_link_that_nobody_missed_yet() -> None:
+    network, (a, b) = connected(crash_notice=5.0)
+    b.crash()
+    again = Diary(1, network)
+    network.dial(again, 0)
+    network.loop.run(9.0)
+    assert a.seen == [(1.1, "disconnected", 1), (1.1, "connected", 1)]
+    network.send(a, (1,), (0, 7), 10)
+    network.loop.run(10.0)
+    assert again.of("received") == [(0, 7)]
+    assert b.seen == []
+
+
+def test_a_partition_loses_messages_then_links_and_heals() -> None:
+    network, (a, b, c) = connected(3, crash_notice=2.0, dial_timeout=0.5)
+    network.partition({1: 1})
+    network.send(a, (1, 2), (0, 1), 10)
+    network.measure(a, 1)
+    network.loop.run(4.0)
+    assert b.of("received") == []
+    assert c.of("received") == [(0, 1)]
+    assert a.of("measured") == [None]
+    assert a.of("disconnected") == [1]
+    assert b.of("disconnected") == [0]
+    assert network.records.lost_on_the_way == {(1, 1): None}
+    network.dial(a, 1)
+    network.loop.run(5.0)
+    assert a.of("dial failed") == [1]
+    network.heal()
+    network.dial(a, 1)
+    network.loop.run(6.0)
+    assert a.of("connected") == [1]
+
+
+def test_a_short_partition_is_not_noticed() -> None:
+    network, (a, b) = connected(crash_notice=2.0)
+    network.partition({1: 1})
+    network.loop.run(2.0)
+    network.heal()
+    network.loop.run(9.0)
+    assert a.seen == b.seen == []
+
+
+def test_loss_has_its_rate_and_is_written_down() -> None:
+    network, (a, b) = connected(loss=0.1)
+    for number in range(2000):
+        network.send(a, (1,), (0, number), 10)
+    network.loop.run(5.0)
+    got = {number for _, number in b.of("received")}
+    assert 0.88 < len(got) / 2000 < 0.92
+    lost = {number for number, _ in network.records.lost_on_the_way}
+    assert got | lost == set(range(2000))
+    assert network.records.drops == {"loss": len(lost)}
+
+
+def test_round_trips_are_measured_over_a_connection_only() -> None:
+    network, (a, _) = connected(dial_timeout=0.5)
+    network.measure(a, 1)
+    network.measure(a, 9)
+    network.loop.run(3.0)
+    assert a.of("measured") == [pytest.approx(0.1), None]
+
+
+def test_wake_ups_come_once_at_the_earliest_time() -> None:
+    network, (a, _) = hosts()
+    for deadline in (0.5, 0.2, 0.3):
+        a.wake_at(deadline)
+    network.loop.run(1.0)
+    assert a.seen == [(0.2, "timer", None)]
