@@ -129,8 +129,8 @@ def _report(document: dict[str, Any]) -> str:
         "warm-up to the last delivery, background work included; *net CPU* is without what the",
         "hosts take when idle. *Idle CPU* is that: the share of a core that all hosts together",
         "take without messages. *Load* is the machine's load average, over 1 where other processes",
-        "ran as well. *Mesh* has the neighbours of a host in the topic (least, mean, most), *links*",
-        "the connections of all hosts, with those that the routers dialled.",
+        "ran as well. *Mesh* has the neighbours of a host in the topic (least, mean, most),",
+        "*links* the connections of all hosts, with those that the routers dialled.",
         "",
     ]
     lines += [f"- **{name}**: {text}." for name, text in document["contenders"].items()]
