@@ -5,5 +5,7 @@
 set -eu
 PYTHON=$(command -v "${PYTHON:-python}")
 PATH=$(dirname "$PYTHON"):$PATH # protoc-gen-mypy is there
-exec "$PYTHON" -m grpc_tools.protoc --proto_path=episub_router/pb=proto \
-  --python_out=. --mypy_out=quiet:. episub_router/pb/episub.proto
+for file in proto/*.proto; do
+  "$PYTHON" -m grpc_tools.protoc --proto_path=episub_router/pb=proto \
+    --python_out=. --mypy_out=quiet:. "episub_router/pb/$(basename "$file")"
+done

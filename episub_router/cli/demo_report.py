@@ -25,9 +25,9 @@ def print_report(outcome: DemoOutcome, summary: Summary) -> None:
     console = Console(highlight=False)
     config = outcome.config
     console.print(
-        f"\n[bold]{config.hosts} hosts[/] over TCP, Noise and Yamux, joined through host 0; "
+        f"\n[bold]{config.hosts} hosts[/] over TCP, Noise and Yamux, joined through host 0.\n"
         f"{_count(config.messages, 'message')} of {_count(config.size, 'byte')} from "
-        f"{_count(config.sources, 'source')} (seed {config.seed})\n"
+        f"{_count(config.sources, 'source')}, seed {config.seed}.\n"
     )
     console.print(_figures(outcome, summary))
     for problem in _problems(outcome, summary):
@@ -143,8 +143,8 @@ def _figures(outcome: DemoOutcome, summary: Summary) -> Table:
     window = min(WINDOW, len(outcome.traces))
     table.add_row(
         "Delivered",
-        f"[{style}]{summary.delivered} of {summary.expected}[/] ({_percent(share)}): "
-        f"each message at each {'live ' if outcome.killed else ''}host but its source",
+        f"[{style}]{summary.delivered} of {summary.expected}[/] ({_percent(share)}): each message "
+        f"at each {'live ' if outcome.killed else ''}host but its source",
     )
     if outcome.killed:
         victims = ", ".join(map(str, outcome.killed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
 
@@ -24,6 +25,8 @@ _PACE = 1.0
 """Seconds after which the next message follows although the last is still on its way."""
 _MAX_UNFINISHED = 8
 """Messages on their way at once: a machine that can't keep up shall not build up a backlog."""
+_JOINING = 4
+"""Hosts that join at once: a host in a process of its own would get more of the machine."""
 _SETTLED = 1.0
 """Seconds without a change after which the overlay is at rest."""
 _SETTLING = 5.0
@@ -151,22 +154,27 @@ class _Demo:
             contact = contact or [str(address) for address in host.addresses]
 
     async def _join(self, nursery: trio.Nursery) -> None:
-        for number, host in enumerate(self.hosts):
-            subscription = await host.pubsub.subscribe(TOPIC)
-            nursery.start_soon(self._read, number, subscription)
-            nursery.start_soon(self._watch_mesh, host)
         wanted, total = self._config.wanted_neighbors, self._config.hosts
 
-        def joined() -> int:
+        def joined(enough: int) -> int:
             meshes = [host.router.mesh.get(TOPIC, ()) for host in self.hosts]
-            count = sum(len(mesh) >= wanted for mesh in meshes)
-            self._progress("Joining the overlay", count, total, f"hosts with {wanted} neighbours")
-            return count
+            self._progress(
+                "Joining the overlay",
+                sum(len(mesh) >= wanted for mesh in meshes),
+                total,
+                f"hosts with {wanted} neighbours",
+            )
+            return sum(len(mesh) >= enough for mesh in meshes)
 
-        if not await self._reach(joined, total):
+        for number, host in enumerate(self.hosts, 1):
+            subscription = await host.pubsub.subscribe(TOPIC)
+            nursery.start_soon(self._read, number - 1, subscription)
+            nursery.start_soon(self._watch_mesh, host)
+            await self._reach(partial(joined, 1), number - _JOINING)
+        if not await self._reach(partial(joined, wanted), total):
             raise CommandError(
-                f"only {joined()} of {total} hosts found {wanted} neighbours, with no progress "
-                f"for {self._config.patience:g} s"
+                f"only {joined(wanted)} of {total} hosts found {wanted} neighbours, with no "
+                f"progress for {self._config.patience:g} s"
             )
 
     async def _broadcast(self) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import demo, node, sim
+from episub_router.cli import chat, demo, node, sim, store
 from episub_router.cli.arguments import CommandError, Parser
 
 
@@ -24,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     demo.add_parser(commands)
     node.add_parser(commands)
+    chat.add_parser(commands)
+    store.add_parser(commands)
     sim.add_parser(commands)
     arguments = parser.parse_args(argv)
     try:

@@ -24,6 +24,9 @@ from multiaddr import Multiaddr
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 
+_LOOK_AGAIN = 0.5
+"""Seconds after which a connection that should get a stream is looked at again."""
+
 _ADDRESS_TTL = 120
 """Seconds that py-libp2p keeps the addresses of a peer that it was told to connect to."""
 
@@ -102,7 +105,7 @@ class Dialer:
     async def _make_writable(self, peer: bytes, writable: trio.Event) -> Reason:
         """Return when `writable` is set, or why it isn't."""
         target = ID(peer)
-        if not self._is_connected(target):
+        if not self.is_connected(target):
             if len(self._requests) > self._params.max_dials:
                 return Reason.DIALS_FULL
             if self._backing_off(peer):
@@ -113,8 +116,7 @@ class Dialer:
                 self._note_failure(peer)
                 return reason
         if self._may_speak_episub(target):
-            with trio.move_on_after(self._params.stream_timeout):
-                await writable.wait()
+            await self._wait_for_stream(target, writable)
         if self._may_speak_episub(target) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by
             # itself.
@@ -123,6 +125,13 @@ class Dialer:
         if not writable.is_set():
             self._note_failure(peer)
         return Reason.NO_EPISUB_STREAM
+
+    async def _wait_for_stream(self, target: ID, writable: trio.Event) -> None:
+        """Until `writable` is set, the connection is gone, or `stream_timeout` has passed."""
+        with trio.move_on_after(self._params.stream_timeout):
+            while not writable.is_set() and self.is_connected(target):
+                with trio.move_on_after(_LOOK_AGAIN):
+                    await writable.wait()
 
     async def _connect(self, peer: bytes, target: ID) -> Reason | None:
         network = self._host.get_network()
@@ -141,7 +150,7 @@ class Dialer:
             # Whatever goes wrong here, there is the next address.
             with suppress(Exception), trio.move_on_after(share):
                 await self._host.connect(PeerInfo(target, [address]))
-            if self._is_connected(target):
+            if self.is_connected(target):
                 # The other side may have dialled at the same time, and been faster.
                 if any(
                     isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
@@ -159,7 +168,8 @@ class Dialer:
             known.update(dict.fromkeys(self._host.get_peerstore().addrs(target)))
         return list(known)[: self._params.dial_addresses]
 
-    def _is_connected(self, target: ID) -> bool:
+    def is_connected(self, target: ID) -> bool:
+        """Whether a connection to `target` is open."""
         return any(
             not connection.is_closed
             for connection in self._host.get_network().get_connections(target)

@@ -131,11 +131,15 @@ class Engine:
     def peer_removed(self, peer: ID) -> None:
         """Pubsub's stream to `peer` is gone, perhaps with the connection."""
         key = peer.to_bytes()
-        self._outbox.discard(key)
         self.fanout.remove(peer)
-        if not self._pubsub.host.get_network().get_connections(peer):
-            self._connections.closed(key)
-            self._inbound.disconnected(key)
+        if self._dialer.is_connected(peer):
+            # Of two connections that crossed, one goes, and Pubsub opens a stream on the other.
+            # What waits is held; if no stream comes, the dialer says so.
+            self._dialer.request(key)
+            return
+        self._outbox.discard(key)
+        self._connections.closed(key)
+        self._inbound.disconnected(key)
         self.driver.down(key)
 
     def peer_subscribed(self, peer: ID, topic: str) -> None:
@@ -234,8 +238,11 @@ class Engine:
 
     def _on_dial_failed(self, peer: bytes) -> None:
         self.driver.unreachable(peer)
-        if self._outbox.discard(peer):
+        if self._outbox.discard(peer) or self.driver.is_writable(peer):
             self.driver.down(peer)
+        if not self._dialer.is_connected(ID(peer)):
+            self._connections.closed(peer)
+            self._inbound.disconnected(peer)
 
     def _on_payload_dropped(self, peer: bytes, topic: str, gossip: Gossip) -> None:
         self.driver.feed(topic, PayloadDropped(peer, gossip.id, gossip.hops))

@@ -1,1 +1,1 @@
-"""Code generated from proto/episub.proto by proto/generate.sh."""
+"""Code generated from proto/ by proto/generate.sh."""

@@ -21,6 +21,8 @@ from tests.hosts import Muxer, Node, connect, running_nodes
 TOPIC = "benchmark"
 _PARALLEL_DIALS = 16
 _READY_TIMEOUT = 60.0
+_BETWEEN_JOINS = 0.1
+"""Seconds between one host's subscription and the next one's."""
 _SETTLING = 5.0
 """Seconds for every router to finish its first links, heartbeats and time-outs."""
 _DRAIN = 10.0
@@ -109,6 +111,7 @@ async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
         for node in nodes:
             subscription = await node.pubsub.subscribe(TOPIC)
             nursery.start_soon(_read, node, subscription, meter)
+            await trio.sleep(_BETWEEN_JOINS)
         await _until(lambda: _is_ready(nodes))
         await trio.sleep(_SETTLING)
         await _publish(nodes, load, load.warm_up, meter)

@@ -9,7 +9,10 @@ from episub_router.cli.arguments import CommandError
 from episub_router.cli.main import main
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["node", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["demo", "--help"], ["node", "--help"], ["chat", "--help"], ["store", "--help"]],
+)
 def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         main(arguments)

@@ -9,6 +9,7 @@ from typing import Any
 from episub_router import PubsubParams, RouterParams
 from episub_router.net.limits import NetLimits
 from episub_router.protocol.params import BroadcastParams, MembershipParams
+from episub_router.sds import SdsParams
 from episub_router.wire import WireLimits
 from tests.docs.snippets import ROOT
 
@@ -20,6 +21,7 @@ PARAMS: list[type[Any]] = [
     PubsubParams,
     WireLimits,
     NetLimits,
+    SdsParams,
 ]
 
 _INTRODUCTION = """\

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from episub_router import EpisubParams, RouterParams
+from episub_router import BroadcastParams, EpisubParams, RouterParams
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.driver import Driver
 from episub_router.protocol import events as ev
@@ -189,7 +189,7 @@ async def test_timers_fire_when_due_and_earlier_ones_wake_the_loop(
         harness.driver.feed("t", ev.Received(OTHER, m.Prune()))
         harness.driver.feed("t", ev.Publish(b"id", None, 1))
         assert harness.actions.take() == [("send", PEER, "t", "Gossip")]
-        await trio.sleep(0.15)
+        await trio.sleep(BroadcastParams().lazy_interval)
         assert ("send", OTHER, "t", "IHave") in harness.actions.take()
         nursery.cancel_scope.cancel()
 

@@ -1,0 +1,51 @@
+"""SDS: causal order and end-to-end reliability over a pubsub topic.
+
+`SdsChannel` works over any py-libp2p Pubsub, whatever its router.
+"""
+
+from episub_router.sds.net.channel import Receipt, SdsChannel
+from episub_router.sds.net.engine import ChannelEvent, Rejected
+from episub_router.sds.net.messages import ChannelMessage, LogItem
+from episub_router.sds.net.node import StoreNode
+from episub_router.sds.protocol.effects import (
+    Acknowledged,
+    Conflict,
+    Expired,
+    Found,
+    Lost,
+    Missing,
+    PossiblyAcknowledged,
+    Resent,
+    SyncHeard,
+)
+from episub_router.sds.protocol.outgoing import Status
+from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
+from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
+
+__all__ = [
+    "Acknowledged",
+    "ChannelEvent",
+    "ChannelMessage",
+    "Conflict",
+    "Expired",
+    "Found",
+    "LogItem",
+    "Lost",
+    "LostPolicy",
+    "MemoryStore",
+    "Missing",
+    "PossiblyAcknowledged",
+    "Receipt",
+    "Rejected",
+    "Resent",
+    "Retention",
+    "SdsChannel",
+    "SdsParams",
+    "SqliteStore",
+    "Status",
+    "Store",
+    "StoreError",
+    "StoreNode",
+    "SyncHeard",
+    "WireFormat",
+]

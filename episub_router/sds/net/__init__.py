@@ -1,0 +1,1 @@
+"""SDS over any py-libp2p Pubsub: channels, direct streams, store nodes."""

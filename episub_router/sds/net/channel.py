@@ -1,0 +1,252 @@
+"""The channel as an application uses it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from types import TracebackType
+
+import trio
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.sds.bloom import FilterCodec, js_filter
+from episub_router.sds.net.engine import ChannelEvent, Engine
+from episub_router.sds.net.messages import (
+    ChannelMessage,
+    LogItem,
+    from_delivery,
+    from_ephemeral,
+    from_stored,
+)
+from episub_router.sds.protocol.log import Key
+from episub_router.sds.protocol.message import MessageId, SenderId
+from episub_router.sds.protocol.outgoing import Own, Status
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.store import MemoryStore, Store
+
+_PAGE = 100
+
+
+class Receipt:
+    """A sent message: who has it, as far as we know (S10)."""
+
+    def __init__(self, engine: Engine, own: Own) -> None:
+        self._engine = engine
+        self._own = own
+
+    @property
+    def id(self) -> MessageId:
+        return self._own.message_id
+
+    @property
+    def status(self) -> Status:
+        return self._own.status
+
+    @property
+    def acked_by(self) -> tuple[SenderId, ...]:
+        """Who has it for certain, in the order in which we learnt it."""
+        return tuple(self._own.acked_by)
+
+    async def acknowledged(self, by: int = 1) -> None:
+        """Wait until `by` other participants have it; bound the wait with a cancel scope.
+
+        Raises trio.ClosedResourceError when the channel is closed meanwhile.
+        """
+        while len(self._own.acked_by) < by:
+            if self._engine.nursery.cancel_scope.cancel_called:
+                raise trio.ClosedResourceError("the channel was closed")
+            await self._engine.changed.wait()
+
+
+class SdsChannel:
+    """A channel of a topic: messages in causal order, nothing lost, nothing twice.
+
+        async with SdsChannel(pubsub, "chat/room-1", store=SqliteStore("room.db")) as channel:
+            receipt = await channel.send(b"hello")
+            async for message in channel:
+                print(message.sender, message.content)
+
+    `sender_id` defaults to the host's peer id. With `bind_sender` (default: where the sender
+    id is the peer id and pubsub signs) a message counts as its sender's only if its sender
+    published it, or if its sender's signature came with it.
+
+    Raises ValueError on entering for a topic that someone else reads already, and for a pubsub
+    whose message ids are hashes of the content, which would swallow what is sent again.
+    """
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        topic: str,
+        *,
+        channel_id: str = "0",
+        sender_id: SenderId | None = None,
+        store: Store | None = None,
+        params: SdsParams | None = None,
+        filters: FilterCodec | None = None,
+        bind_sender: bool | None = None,
+    ) -> None:
+        params = params or SdsParams()
+        peer_id = pubsub.my_id.to_base58()
+        sender_id = peer_id if sender_id is None else sender_id
+        if not 0 < len(sender_id.encode()) <= params.max_id:
+            raise ValueError(f"sender_id must have 1 to {params.max_id} bytes: {sender_id!r}")
+        if len(channel_id.encode()) > params.max_id:
+            raise ValueError(f"channel_id must have at most {params.max_id} bytes")
+        signed = pubsub.strict_signing and sender_id == peer_id
+        if bind_sender and not signed:
+            raise ValueError(
+                "bind_sender needs a pubsub that signs and the host's peer id as sender_id"
+            )
+        self._engine = Engine(
+            pubsub,
+            topic,
+            channel_id,
+            sender_id,
+            store=MemoryStore() if store is None else store,
+            params=params,
+            filters=filters or js_filter(params.bloom_capacity, params.bloom_error_rate),
+            bind_sender=signed if bind_sender is None else bind_sender,
+        )
+        self._manager = trio.open_nursery()
+        self._reading = trio.Lock()
+        self._in_hand: int | None = None
+
+    @property
+    def id(self) -> str:
+        return self._engine.channel_id
+
+    @property
+    def sender_id(self) -> SenderId:
+        return self._engine.sender_id
+
+    async def __aenter__(self) -> SdsChannel:
+        _refuse_content_ids(self._engine.pubsub)
+        nursery = await self._manager.__aenter__()
+        try:
+            await self._engine.start(nursery)
+        except BaseException as error:
+            if not await self.__aexit__(type(error), error, error.__traceback__):
+                raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self._engine.nursery.cancel_scope.cancel()
+        await self._engine.stop()
+        if isinstance(error, Exception):
+            # The nursery would wrap the error of the block in a group.
+            await self._manager.__aexit__(None, None, None)
+            return False
+        return await self._manager.__aexit__(kind, error, trace)
+
+    async def send(self, content: bytes) -> Receipt:
+        """Send to the group. When this returns the message survives a crash of this process.
+
+        Raises ValueError for content that is empty or too large for one message.
+        """
+        message_id = await self._engine.send(content)
+        own = self._engine.participant.outgoing.get(message_id)
+        assert own is not None, "a message is tracked when it is sent"
+        return Receipt(self._engine, own)
+
+    async def send_ephemeral(self, content: bytes) -> None:
+        """Send without order, log or repair (S14). Raises ValueError like `send`."""
+        await self._engine.send_ephemeral(content)
+
+    def __aiter__(self) -> SdsChannel:
+        return self
+
+    async def __anext__(self) -> ChannelMessage:
+        """The next message of others, in causal order; ephemeral ones as they come.
+
+        Asking for the next message says that the one before it is done with: after a crash
+        the first message to come is the one that wasn't. `deliveries` leaves that to the
+        application.
+        """
+        async with self._reading:
+            access, key = self._engine.access, self._engine.store_key
+            store = access.store
+            if self._in_hand is not None:
+                done, self._in_hand = self._in_hand, None
+                await access.run(lambda: store.set_consumed(key, done))
+            after = await access.run(lambda: store.consumed(key))
+            message = await self._next(after)
+            if message.position:
+                self._in_hand = message.position
+            return message
+
+    async def deliveries(self, after: int = 0) -> AsyncIterator[ChannelMessage]:
+        """All deliveries after position `after`, without end.
+
+        For exactly-once processing: keep `message.position` together with whatever the
+        message changed, and start there again. Iteration over the channel is not affected.
+        """
+        while True:
+            message = await self._next(after, ephemeral=False)
+            after = message.position
+            yield message
+
+    async def events(self) -> AsyncIterator[ChannelEvent]:
+        """Acknowledgements, resends, missing, lost and found messages, syncs, conflicts, and
+        rejected bytes, from now on."""
+        async with self._engine.watch() as events:
+            async for event in events:
+                yield event
+
+    @property
+    def log(self) -> tuple[LogItem, ...]:
+        """All messages in the group's total order, oldest first, ours included (S06)."""
+        log = self._engine.participant.log
+        items = []
+        for clock, message_id in log.places():
+            entry = log.get(message_id)
+            items.append(LogItem(message_id, entry.sender_id if entry else "", clock))
+        return tuple(items)
+
+    async def history(
+        self, after: LogItem | None = None, limit: int = _PAGE
+    ) -> list[ChannelMessage]:
+        """Messages of the log with their content, in total order, at most `limit`."""
+        access, key, codec = self._engine.access, self._engine.store_key, self._engine.codec
+        start: Key | None = (after.clock, after.id) if after is not None else None
+        size = limit * self._engine.params.max_message
+        stored, _ = await access.run(lambda: access.store.page(key, start, None, limit, size))
+        return [from_stored(codec.decode(s.raw), s) for s in stored]
+
+    @property
+    def stats(self) -> Counter[str]:
+        """What was dropped, rejected and published so far, by reason."""
+        return self._engine.counts.copy()
+
+    async def _next(self, after: int, *, ephemeral: bool = True) -> ChannelMessage:
+        engine = self._engine
+        access, key = engine.access, engine.store_key
+        while True:
+            if engine.nursery.cancel_scope.cancel_called:
+                raise trio.ClosedResourceError("the channel was closed")
+            changed = engine.changed
+            if ephemeral and engine.ephemeral:
+                return from_ephemeral(engine.ephemeral.popleft())
+            found = await access.run(lambda: access.store.deliveries(key, after, 1))
+            if found:
+                return from_delivery(engine.codec.decode(found[0].raw), found[0])
+            await changed.wait()
+
+
+def _refuse_content_ids(pubsub: Pubsub) -> None:
+    """Pubsub drops for minutes what has the id of something it has seen."""
+    first, second = (
+        rpc_pb2.Message(data=b"sds", topicIDs=["sds"], from_id=b"sds", seqno=bytes([n]) * 8)
+        for n in (1, 2)
+    )
+    if pubsub.get_message_id(first) == pubsub.get_message_id(second):
+        raise ValueError(
+            "this pubsub's msg_id_constructor gives two messages with equal content one id: "
+            "resends and repairs would be dropped as duplicates; use get_peer_and_seqno_msg_id"
+        )

@@ -1,0 +1,399 @@
+"""Drives one participant on trio: commit first, then let the network and the application see."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, replace
+
+import trio
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.sds.bloom import FilterCodec
+from episub_router.sds.net import exchange
+from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
+from episub_router.sds.net.origin import proof_of, proven_sender, publisher, sign
+from episub_router.sds.net.topic import Topic, join
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.catchup import HeadsAnswer
+from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.message import Message, MessageId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.participant import Participant
+from episub_router.sds.protocol.received import Received, Way
+from episub_router.sds.store import Store, Stored
+from episub_router.sds.wire import Codec, WireError
+from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request, Response
+
+_INBOX = 4096
+_OUTBOX = 1024
+_EPHEMERAL = 256
+_EVENTS = 1024
+_BATCH = 256
+_ASKS = 8
+_WATCH_INTERVAL = 1.0
+
+AskEffect = fx.AskIds | fx.AskHeads | fx.AskRange
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Bytes on the topic, published by `by`, were no acceptable message."""
+
+    by: str
+    reason: str
+    detail: str
+
+
+ChannelEvent = fx.Notice | Rejected
+
+
+class Engine(Served):
+    """One channel of one topic. All calls of the participant happen under one lock."""
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        topic_name: str,
+        channel_id: str,
+        sender_id: str,
+        *,
+        store: Store,
+        params: SdsParams,
+        filters: FilterCodec,
+        bind_sender: bool,
+    ) -> None:
+        self.pubsub = pubsub
+        self.topic_name = topic_name
+        self.channel_id = channel_id
+        self.listens_to = channel_id
+        self.store_key = store_key(topic_name, channel_id)
+        self.sender_id = sender_id
+        self.params = params
+        self.access = StoreAccess.of(store)
+        self.codec = Codec(params)
+        self.counts: Counter[str] = Counter()
+        self.ephemeral: deque[Message] = deque(maxlen=_EPHEMERAL)
+        self.changed = trio.Event()
+        """Set, and replaced, when something was delivered or acknowledged."""
+        self.participant: Participant
+        self.nursery: trio.Nursery
+        self._filters = filters
+        self._bind_sender = bind_sender
+        self._topic: Topic | None = None
+        self._lock = trio.Lock()
+        self._inbox: deque[rpc_pb2.Message] = deque()
+        self._wake = trio.Event()
+        self._signed: dict[bytes, rpc_pb2.Message] = {}
+        self._outbox, self._to_publish = trio.open_memory_channel[tuple[bytes, fx.Purpose]](_OUTBOX)
+        self._watchers: dict[trio.MemorySendChannel[ChannelEvent], None] = {}
+        self._limiter = trio.CapacityLimiter(_ASKS)
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Load the state, join the topic, and work in `nursery` until it is cancelled."""
+        self.nursery = nursery
+        store, key = self.access.store, self.store_key
+        limit = self.params.log_limit
+        saved = await self.access.run(lambda: store.load(key, self.sender_id, limit))
+        self.participant = Participant(
+            self.sender_id,
+            self.channel_id,
+            self.params,
+            encode=self.codec.encode,
+            prove=self._prove,
+            filters=self._filters,
+            rng=random.Random(),
+            now=trio.current_time(),
+            wall_offset=time.time() - trio.current_time(),
+            restored=saved.restore(self.codec.decode) if saved else None,
+        )
+        # py-libp2p numbers messages from the second of its start: after a quick restart
+        # numbers repeat, and others drop the messages as seen.
+        self.pubsub.counter = max(self.pubsub.counter, time.time_ns())
+        self._topic = await join(self.pubsub, self.topic_name, self)
+        ExchangeServer.of(self.pubsub.host).add(self)
+        nursery.start_soon(self._work)
+        nursery.start_soon(self._publish)
+        nursery.start_soon(self._watch_peers)
+
+    @property
+    def running(self) -> bool:
+        """Whether the state is loaded and the topic joined."""
+        return self._topic is not None
+
+    async def stop(self) -> None:
+        """Leave the topic and wake up who waits. The nursery has been cancelled."""
+        if self._topic is None:
+            return
+        ExchangeServer.of(self.pubsub.host).remove(self)
+        self.changed.set()
+        for watcher in self._watchers:
+            watcher.close()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
+            await self._topic.leave(self)
+
+    # Sending
+
+    async def send(self, content: bytes) -> MessageId:
+        """On disk when this returns; published soon after."""
+        async with self._lock:
+            message_id, effects = self.participant.send(content, self._now())
+            await self._carry_out(effects)
+        return message_id
+
+    async def send_ephemeral(self, content: bytes) -> None:
+        async with self._lock:
+            await self._carry_out(self.participant.send_ephemeral(content))
+
+    # What comes in
+
+    def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
+        """A pubsub message of this channel, or of no channel at all. Never blocks."""
+        if len(self._inbox) >= _INBOX:
+            self.counts["inbox-full"] += 1  # as if the network had lost it: it is repaired
+            return
+        self._inbox.append(message)
+        self._wake.set()
+
+    def heads(self, count: int) -> HeadsAnswer:
+        return self.participant.heads(count)
+
+    def watch(self) -> trio.MemoryReceiveChannel[ChannelEvent]:
+        """All events from now on; who doesn't read in time misses some, which is counted."""
+        send, receive = trio.open_memory_channel[ChannelEvent](_EVENTS)
+        self._watchers[send] = None
+        return receive
+
+    async def _work(self) -> None:
+        while True:
+            if not self._inbox:
+                with trio.move_on_at(self.participant.deadline()):
+                    await self._wake.wait()
+            self._wake = trio.Event()
+            async with self._lock:
+                now = self._now()
+                effects: list[Effect] = []
+                for _ in range(min(len(self._inbox), _BATCH)):
+                    effects += self._receive(self._inbox.popleft(), now)
+                effects += self.participant.poll(now)
+                await self._carry_out(effects)
+            await trio.lowlevel.checkpoint()
+
+    def _receive(self, carrier: rpc_pb2.Message, now: float) -> list[Effect]:
+        by = publisher(carrier) if carrier.from_id else ""
+        try:
+            message = self.codec.decode(carrier.data)
+        except WireError as error:
+            self.counts[error.reason] += 1
+            self._tell(Rejected(by or error.sender_id, error.reason, str(error)))
+            return []
+        if not message.sender_id:
+            message = replace(message, sender_id=by)
+        way, origin = Way.BROADCAST, b""
+        if self._bind_sender:
+            origin = proof_of(carrier)
+            if by != message.sender_id:
+                way, origin = Way.RELAYED, b""
+        received = Received(message, carrier.data, way, by or None, origin)
+        return self.participant.receive(received, now)
+
+    # Effects
+
+    async def _carry_out(self, effects: list[Effect]) -> None:
+        """Commit, then the rest. A cancellation comes before or after, never between."""
+        if not effects:
+            return
+        with trio.CancelScope(shield=True):
+            changes = [e for e in effects if isinstance(e, fx.Change)]
+            if changes:
+                store, key = self.access.store, self.store_key
+                try:
+                    await self.access.run(lambda: store.commit(key, changes))
+                except BaseException:
+                    # The participant is ahead of its store: it must not go on.
+                    self.nursery.cancel_scope.cancel()
+                    raise
+        delivered = False
+        for effect in effects:
+            match effect:
+                case fx.Publish(raw=raw, purpose=purpose):
+                    self._post(raw, purpose)
+                case fx.Republish(message_id=message_id):
+                    self.nursery.start_soon(self._republish, message_id)
+                case fx.AskIds() | fx.AskHeads() | fx.AskRange():
+                    self.nursery.start_soon(self._ask, effect)
+                case fx.Deliver():
+                    delivered = True
+                case fx.DeliverEphemeral(message=message):
+                    self.ephemeral.append(message)
+                    delivered = True
+                case fx.Dropped(reason=reason):
+                    self.counts[reason.value] += 1
+                case fx.Acknowledged():
+                    delivered = True
+                    self._tell(effect)
+                case _:
+                    if not isinstance(effect, fx.Change):
+                        self._tell(effect)
+        if delivered:
+            self.changed.set()
+            self.changed = trio.Event()
+        self._wake.set()
+
+    def _tell(self, event: ChannelEvent) -> None:
+        for watcher in list(self._watchers):
+            try:
+                watcher.send_nowait(event)
+            except trio.WouldBlock:
+                self.counts["event-missed"] += 1
+            except trio.BrokenResourceError:
+                del self._watchers[watcher]
+
+    # The topic
+
+    def _prove(self, raw: bytes) -> bytes:
+        if not self._bind_sender:
+            return b""
+        message = self._signed[raw] = sign(self.pubsub, self.topic_name, raw)
+        return proof_of(message)
+
+    def _post(self, raw: bytes, purpose: fx.Purpose) -> None:
+        try:
+            self._outbox.send_nowait((raw, purpose))
+        except trio.WouldBlock:
+            self._signed.pop(raw, None)
+            self.counts["outbox-full"] += 1  # resending repairs it
+
+    async def _publish(self) -> None:
+        async for raw, purpose in self._to_publish:
+            self.counts[f"published-{purpose.value}"] += 1
+            signed = self._signed.pop(raw, None)
+            try:
+                if signed is not None:
+                    await self.pubsub.push_msg(self.pubsub.my_id, signed)
+                else:
+                    await self.pubsub.publish(self.topic_name, raw)
+            except Exception:  # whatever the router raises: resending repairs it
+                self.counts["publish-failed"] += 1
+
+    async def _republish(self, message_id: MessageId) -> None:
+        store, key = self.access.store, self.store_key
+        for stored in await self.access.run(lambda: store.get(key, [message_id])):
+            self._post(stored.raw, fx.Purpose.REPAIR)
+
+    # Direct streams
+
+    async def _watch_peers(self) -> None:
+        known: dict[ID, None] = {}
+        while True:
+            listed = self.pubsub.peer_topics.get(self.topic_name, ())
+            present = {p: None for p in listed if p in self.pubsub.peers}
+            now = self._now()
+            for peer in known:
+                if peer not in present:
+                    self.participant.peer_down(peer.to_base58(), now)
+            for peer in present:
+                if peer not in known:
+                    self.participant.peer_up(peer.to_base58(), now)
+                    self._wake.set()
+            known = present
+            await trio.sleep(_WATCH_INTERVAL)  # py-libp2p has no event for this
+
+    async def _ask(self, effect: AskEffect) -> None:
+        peer = ID.from_string(effect.peer)
+        async with self._limiter:
+            try:
+                response = await exchange.ask(
+                    self.pubsub.host,
+                    peer,
+                    Request(self.topic_name, self.channel_id, _ask_of(effect)),
+                    within=self.params.pull_timeout,
+                    max_size=self.params.page_bytes + 2 * self.params.max_message,
+                )
+            except ExchangeError:
+                self.counts["ask-failed"] += 1
+                async with self._lock:
+                    self._failed(effect)
+                return
+        pulled = [r for item in response.items if (r := self._check(item, effect)) is not None]
+        async with self._lock:
+            now = self._now()
+            effects: list[Effect] = []
+            for received in pulled:
+                effects += self.participant.receive(received, now)
+            effects += self._answered(effect, response, pulled, now)
+            await self._carry_out(effects)
+
+    def _check(self, item: Stored, effect: AskEffect) -> Received | None:
+        """A served message, if it is what it is said to be."""
+        if isinstance(effect, fx.AskRange) and effect.ids_only:
+            return None
+        try:
+            message = self.codec.decode(item.raw)
+        except WireError as error:
+            self.counts[error.reason] += 1
+            self._tell(Rejected(effect.peer, error.reason, str(error)))
+            return None
+        if isinstance(effect, fx.AskIds) and message.message_id not in effect.ids:
+            self.counts["not-asked-for"] += 1
+            return None
+        way = Way.PULLED
+        if self._bind_sender and effect.peer != message.sender_id:
+            proven = proven_sender(item.raw, item.origin, self.topic_name)
+            if proven != message.sender_id:
+                way = Way.RELAYED
+        return Received(message, item.raw, way, effect.peer, item.origin)
+
+    def _answered(
+        self, effect: AskEffect, response: Response, pulled: list[Received], now: float
+    ) -> list[Effect]:
+        participant = self.participant
+        match effect:
+            case fx.AskIds(peer=peer, ids=ids):
+                unknown = tuple(i for i in ids if i in frozenset(response.unknown_ids))
+                effects = participant.ids_answered(peer, unknown, now)
+                had = {r.message.message_id for r in pulled}.union(unknown)
+                rest = tuple(i for i in ids if i not in had)
+                if rest and had:
+                    effects.append(fx.AskIds(peer, rest))  # the page was full
+                return effects
+            case fx.AskHeads(peer=peer):
+                if response.heads is None:
+                    participant.compare_failed(peer, now)
+                    return []
+                return participant.heads_answered(peer, response.heads, now)
+            case fx.AskRange(peer=peer, ids_only=ids_only):
+                keys = tuple(i.key for i in response.items) if ids_only else ()
+                return participant.range_answered(peer, keys, response.next, now)
+
+    def _failed(self, effect: AskEffect) -> None:
+        if isinstance(effect, fx.AskIds):
+            self.participant.ids_failed(effect.peer, effect.ids, self._now())
+        else:
+            self.participant.compare_failed(effect.peer, self._now())
+        self._wake.set()
+
+    def _now(self) -> float:
+        now = trio.current_time()
+        self.participant.wall_offset = time.time() - now
+        return now
+
+
+def store_key(topic_name: str, channel_id: str) -> str:
+    """A channel's name in a store, which may hold channels of many topics."""
+    return json.dumps([topic_name, channel_id])
+
+
+def _ask_of(effect: AskEffect) -> GetAsk | HeadsAsk | RangeAsk:
+    match effect:
+        case fx.AskIds(ids=ids):
+            return GetAsk(ids)
+        case fx.AskHeads():
+            return HeadsAsk()
+        case fx.AskRange(after=after, until=until, ids_only=ids_only):
+            return RangeAsk(after, until, ids_only=ids_only)

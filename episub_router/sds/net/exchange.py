@@ -1,0 +1,191 @@
+"""/sds/store/1.0.0: one request and one response per stream, answered from the log."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import trio
+from libp2p.abc import IHost, INetStream
+from libp2p.custom_types import TProtocol
+from libp2p.peer.id import ID
+from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
+
+from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.protocol.catchup import HeadsAnswer
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.store import Stored
+from episub_router.sds.wire import WireError
+from episub_router.sds.wire.exchange import (
+    MAX_REQUEST,
+    PROTOCOL,
+    Ask,
+    GetAsk,
+    HeadsAsk,
+    RangeAsk,
+    Request,
+    Response,
+    Status,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+
+PROTOCOL_ID = TProtocol(PROTOCOL)
+_RATE = 20.0
+"""Requests per second that one peer may make."""
+_BURST = 60.0
+_MAX_BUCKETS = 4096
+_SERVE_TIMEOUT = 20.0
+
+
+class ExchangeError(Exception):
+    """A peer gave no usable answer; the message says why."""
+
+
+class Served(ABC):
+    """A channel that can be asked."""
+
+    topic_name: str
+    channel_id: str
+    store_key: str
+    access: StoreAccess
+    params: SdsParams
+
+    @abstractmethod
+    def heads(self, count: int) -> HeadsAnswer:
+        """The frontier and the segments, with `count` messages in the store."""
+
+
+class ExchangeServer:
+    """Answers for all channels of a host. Requests beyond a peer's rate are refused."""
+
+    _shared: ClassVar[WeakKeyDictionary[IHost, ExchangeServer]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._channels: dict[tuple[str, str], Served] = {}
+        self._buckets: dict[ID, tuple[float, float]] = {}
+        self.counts: Counter[str] = Counter()
+
+    @classmethod
+    def of(cls, host: IHost) -> ExchangeServer:
+        server = cls._shared.get(host)
+        if server is None:
+            server = cls._shared[host] = cls()
+            host.set_stream_handler(PROTOCOL_ID, server._handle)
+        return server
+
+    def add(self, channel: Served) -> None:
+        self._channels[channel.topic_name, channel.channel_id] = channel
+
+    def remove(self, channel: Served) -> None:
+        self._channels.pop((channel.topic_name, channel.channel_id), None)
+
+    async def _handle(self, stream: INetStream) -> None:
+        # An exception out of a stream handler takes the whole host down.
+        try:
+            with trio.move_on_after(_SERVE_TIMEOUT) as scope:
+                data = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+                response = await self._answer(stream.muxed_conn.peer_id, data)
+                self.counts[response.status.name] += 1
+                await stream.write(encode_varint_prefixed(encode_response(response)))
+                await stream.close()
+            if scope.cancelled_caught:
+                self.counts["timeout"] += 1
+                await stream.reset()
+        except Exception:
+            self.counts["broken-stream"] += 1
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                await _quiet_reset(stream)
+
+    async def _answer(self, peer: ID, data: bytes) -> Response:
+        if not self._allowed(peer):
+            return Response(Status.TOO_MANY_REQUESTS, f"at most {_RATE:g} requests per second")
+        try:
+            request = decode_request(data)
+        except WireError as error:
+            return Response(Status.BAD_REQUEST, str(error))
+        channel = self._channels.get((request.topic, request.channel_id))
+        if channel is None:
+            return Response(
+                Status.UNKNOWN_CHANNEL,
+                f"no channel {request.channel_id!r} of topic {request.topic!r} here",
+            )
+        return await _look_up(channel, request.ask)
+
+    def _allowed(self, peer: ID) -> bool:
+        now = trio.current_time()
+        tokens, since = self._buckets.pop(peer, (_BURST, now))
+        tokens = min(_BURST, tokens + (now - since) * _RATE)
+        self._buckets[peer] = (max(0.0, tokens - 1), now)
+        if len(self._buckets) > _MAX_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]
+        return tokens >= 1
+
+
+async def _look_up(channel: Served, ask: Ask) -> Response:
+    store, key = channel.access.store, channel.store_key
+    params = channel.params
+    match ask:
+        case HeadsAsk():
+            count = await channel.access.run(lambda: store.count(key))
+            return Response(heads=channel.heads(count))
+        case RangeAsk(after=after, until=until, limit=limit, ids_only=ids_only):
+            items = min(limit, params.page_items)
+            found, more = await channel.access.run(
+                lambda: store.page(key, after, until, items, params.page_bytes)
+            )
+            last = found[-1].key if more else None
+            if ids_only:
+                found = [Stored(s.key, b"", b"") for s in found]
+            return Response(items=tuple(found), next=last)
+        case GetAsk(ids=ids, hashes=hashes):
+            by_id = await channel.access.run(lambda: store.get(key, ids))
+            by_hash = await channel.access.run(lambda: store.get_hashes(key, hashes))
+            had = {s.key[1] for s in by_id}
+            fitting: list[Stored] = []
+            size = 0
+            for stored in [*by_id, *by_hash.values()]:
+                size += len(stored.raw) + len(stored.origin)
+                if size > params.page_bytes and fitting:
+                    break  # neither sent nor unknown: to be asked for again
+                fitting.append(stored)
+            return Response(
+                items=tuple(fitting),
+                unknown_ids=tuple(i for i in ids if i not in had),
+                unknown_hashes=tuple(h for h in hashes if h not in by_hash),
+            )
+
+
+async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_size: int) -> Response:
+    """Ask `peer`, waiting at most `within` s. Raises ExchangeError."""
+    try:
+        with trio.fail_after(within):
+            stream = await host.new_stream(peer, [PROTOCOL_ID])
+            try:
+                await stream.write(encode_varint_prefixed(encode_request(request)))
+                data = await read_varint_prefixed_bytes_limited(stream, max_size)
+            except BaseException:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                    await _quiet_reset(stream)
+                raise
+            await stream.close()
+    except Exception as error:  # py-libp2p's layers raise many unrelated types
+        raise ExchangeError(f"{peer}: {type(error).__name__}: {error}") from error
+    try:
+        response = decode_response(data)
+    except WireError as error:
+        raise ExchangeError(f"{peer}: {error}") from error
+    if response.status is not Status.OK:
+        raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}")
+    return response
+
+
+async def _quiet_reset(stream: INetStream) -> None:
+    try:
+        await stream.reset()
+    except Exception:
+        return  # already gone

@@ -1,0 +1,157 @@
+"""A high-availability cache: every message of every channel of some topics (S15)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+
+import trio
+from libp2p.abc import IHost
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.sds.bloom import FilterCodec, js_filter
+from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.net.engine import Engine
+from episub_router.sds.net.topic import Topic, join
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.store import SqliteStore
+
+_PURGE_INTERVAL = 3600.0
+_MAX_CHANNELS = 1000
+
+
+class StoreNode:
+    """Takes part in every channel that it hears of, says nothing, keeps and serves everything.
+
+    What it misses it asks others for, like any participant. The store's `retention` says what
+    is kept on disk; `params.log_limit` only bounds each channel's index in memory. At most
+    `max_channels` channels are kept; messages of further ones are counted in `stats`.
+
+        async with StoreNode(host, pubsub, SqliteStore("node.db", Retention()), topics=["room"]):
+            await trio.sleep_forever()
+    """
+
+    def __init__(
+        self,
+        host: IHost,
+        pubsub: Pubsub,
+        store: SqliteStore,
+        *,
+        topics: Sequence[str],
+        params: SdsParams | None = None,
+        filters: FilterCodec | None = None,
+        max_channels: int = _MAX_CHANNELS,
+    ) -> None:
+        if pubsub.host is not host:
+            raise ValueError("the pubsub runs on another host")
+        if store.retention is None:
+            raise ValueError("a store node needs a store with retention, to keep full history")
+        self._pubsub = pubsub
+        self._store = store
+        self._topics = tuple(topics)
+        self._params = params or SdsParams()
+        self._filters = filters or js_filter(
+            self._params.bloom_capacity, self._params.bloom_error_rate
+        )
+        self._max_channels = max_channels
+        self._engines: dict[tuple[str, str], Engine] = {}
+        self._listeners: list[tuple[Topic, _Listener]] = []
+        self._manager = trio.open_nursery()
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def stats(self) -> Counter[str]:
+        """What was dropped, rejected and published so far over all channels, by reason."""
+        return sum((e.counts for e in self._engines.values()), self.counts.copy())
+
+    @property
+    def channels(self) -> dict[tuple[str, str], int]:
+        """Messages in the index by (topic, channel)."""
+        return {
+            name: len(engine.participant.log)
+            for name, engine in self._engines.items()
+            if engine.running
+        }
+
+    async def __aenter__(self) -> StoreNode:
+        self._nursery = await self._manager.__aenter__()
+        try:
+            for name in self._topics:
+                listener = _Listener(self, name, self._nursery)
+                self._listeners.append((await join(self._pubsub, name, listener), listener))
+            for key in self._store.channels():
+                topic, channel_id = json.loads(key)
+                if topic in self._topics:
+                    await self._open(topic, channel_id).start(self._nursery)
+            self._nursery.start_soon(self._purge)
+        except BaseException as error:
+            if not await self.__aexit__(type(error), error, error.__traceback__):
+                raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self._nursery.cancel_scope.cancel()
+        for engine in self._engines.values():
+            await engine.stop()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
+            for topic, listener in self._listeners:
+                await topic.leave(listener)
+        if isinstance(error, Exception):
+            await self._manager.__aexit__(None, None, None)
+            return False
+        return await self._manager.__aexit__(kind, error, trace)
+
+    def heard(self, topic: str, channel_id: str, message: rpc_pb2.Message) -> None:
+        """A message of a channel that isn't open yet, or just being opened."""
+        engine = self._engines.get((topic, channel_id))
+        if engine is None:
+            if len(self._engines) >= self._max_channels:
+                self.counts["channels-full"] += 1
+                return
+            engine = self._open(topic, channel_id)
+            self._nursery.start_soon(engine.start, self._nursery)
+        engine.take(message, channel_id)
+
+    def _open(self, topic: str, channel_id: str) -> Engine:
+        engine = self._engines[topic, channel_id] = Engine(
+            self._pubsub,
+            topic,
+            channel_id,
+            self._pubsub.my_id.to_base58(),
+            store=self._store,
+            params=self._params,
+            filters=self._filters,
+            bind_sender=self._pubsub.strict_signing,
+        )
+        return engine
+
+    async def _purge(self) -> None:
+        access = StoreAccess.of(self._store)
+        while True:
+            self.counts["purged"] += await access.run(self._store.purge)
+            await trio.sleep(_PURGE_INTERVAL)
+
+
+class _Listener:
+    """Gets the messages of all channels that nobody has opened."""
+
+    listens_to = None
+
+    def __init__(self, node: StoreNode, topic: str, nursery: trio.Nursery) -> None:
+        self._node = node
+        self._topic = topic
+        self.nursery = nursery
+
+    def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
+        if channel_id is None:
+            self._node.counts["malformed"] += 1
+        else:
+            self._node.heard(self._topic, channel_id, message)

@@ -1,0 +1,106 @@
+"""One subscription per topic, shared by its channels (S16)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+import trio
+from libp2p.abc import ISubscriptionAPI
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.sds.wire import peek_channel
+
+_OPEN: WeakKeyDictionary[Pubsub, dict[str, Topic]] = WeakKeyDictionary()
+_JOINING: WeakKeyDictionary[Pubsub, trio.Lock] = WeakKeyDictionary()
+
+
+class TopicUser(Protocol):
+    """A channel, or who listens to all channels that nobody else does (None)."""
+
+    @property
+    def listens_to(self) -> str | None: ...
+
+    @property
+    def nursery(self) -> trio.Nursery: ...
+
+    def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
+        """`channel_id` None: the bytes are no message, and somebody has to count them."""
+
+
+class Topic:
+    """Drains the subscription, because py-libp2p drops what it can't queue (32 messages).
+
+    The reading task lives in the nursery of one user; when that one leaves, it moves on.
+    """
+
+    def __init__(self, pubsub: Pubsub, name: str, subscription: ISubscriptionAPI) -> None:
+        self.pubsub = pubsub
+        self.name = name
+        self._subscription = subscription
+        self._users: dict[str | None, TopicUser] = {}
+        self._reader: TopicUser | None = None
+        self._scope = trio.CancelScope()
+
+    @property
+    def channels(self) -> list[str]:
+        return [c for c in self._users if c is not None]
+
+    async def _read(self) -> None:
+        with self._scope:
+            async for message in self._subscription:
+                self._dispatch(message)
+
+    def _dispatch(self, message: rpc_pb2.Message) -> None:
+        channel_id = peek_channel(message.data)
+        user = self._users.get(channel_id) or self._users.get(None)
+        if user is None and channel_id is None:
+            user = next(iter(self._users.values()), None)
+        if user is not None:
+            user.take(message, channel_id)
+
+    def _let_read(self, user: TopicUser) -> None:
+        self._scope = trio.CancelScope()
+        self._reader = user
+        user.nursery.start_soon(self._read)
+
+    async def leave(self, user: TopicUser) -> None:
+        del self._users[user.listens_to]
+        if self._reader is user:
+            self._scope.cancel()
+            self._reader = None
+            for other in self._users.values():
+                self._let_read(other)
+                break
+        if not self._users:
+            _OPEN.get(self.pubsub, {}).pop(self.name, None)
+            await self._subscription.unsubscribe()
+
+
+async def join(pubsub: Pubsub, name: str, user: TopicUser) -> Topic:
+    """Subscribe, or share the subscription of another channel of this topic.
+
+    Raises ValueError where the channel is open already, or someone else reads the topic:
+    py-libp2p gives every subscriber of one topic the same queue, so each would get a part.
+    """
+    topics = _OPEN.setdefault(pubsub, {})
+    async with _JOINING.setdefault(pubsub, trio.Lock()):
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = await _open(pubsub, name)
+    if user.listens_to in topic._users:
+        raise ValueError(f"channel {user.listens_to!r} of topic {name!r} is open already")
+    topic._users[user.listens_to] = user
+    if topic._reader is None:
+        topic._let_read(user)
+    return topic
+
+
+async def _open(pubsub: Pubsub, name: str) -> Topic:
+    if name in pubsub.topic_ids:
+        raise ValueError(
+            f"topic {name!r} is subscribed already: its messages would be divided between two "
+            f"readers; unsubscribe first"
+        )
+    return Topic(pubsub, name, await pubsub.subscribe(name))

@@ -1,0 +1,1 @@
+"""The sans-IO participant of a channel: events and `now` in, effects out."""

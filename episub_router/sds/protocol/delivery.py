@@ -1,0 +1,126 @@
+"""From received to delivered: dependencies met, clock merged, log extended (S08, S09, S11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.clock import LamportClock, unwrap_int32
+from episub_router.sds.protocol.effects import DropReason, Effect
+from episub_router.sds.protocol.frontier import Frontier
+from episub_router.sds.protocol.incoming import Incoming, Waiting
+from episub_router.sds.protocol.log import Entry, Log
+from episub_router.sds.protocol.message import Message, MessageId
+from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
+from episub_router.sds.protocol.wants import Wants
+
+
+class Delivery:
+    """The incoming buffer, the log, and the tombstones of what was given up."""
+
+    def __init__(
+        self, params: SdsParams, clock: LamportClock, log: Log, frontier: Frontier, wants: Wants
+    ) -> None:
+        self._params = params
+        self._clock = clock
+        self._log = log
+        self._frontier = frontier
+        self._wants = wants
+        self.incoming = Incoming(params)
+        self.tombstones: dict[MessageId, None] = {}
+        self.position = 0
+
+    def met(self, dependency: MessageId) -> bool:
+        """Delivered or declared lost. Waiting in the buffer is not enough."""
+        return dependency in self._log or dependency in self.tombstones
+
+    def known(self, message_id: MessageId) -> bool:
+        """Nothing to look for."""
+        return self.met(message_id) or message_id in self.incoming
+
+    def lamport(self, message: Message) -> int:
+        lamport = message.lamport or 0
+        if self._params.wire is WireFormat.SEED:
+            return unwrap_int32(lamport, self._clock.value)
+        return lamport
+
+    def own_seen(self, history: Sequence[MessageId]) -> int:
+        """The number of our newest message among these and their ancestors."""
+        own_seen = 0
+        for message_id in history:
+            entry = self._log.get(message_id)
+            if entry is not None and entry.own_seen > own_seen:
+                own_seen = entry.own_seen
+        return own_seen
+
+    def deliver(self, first: Waiting, wall: int, effects: list[Effect]) -> None:
+        """Deliver a message, and then whatever waited for it alone."""
+        ready = [first]
+        while ready:
+            waiting = ready.pop(0)
+            self._deliver_one(waiting, wall, effects)
+            ready += self.incoming.met(waiting.message.message_id)
+        effects += self.evict()
+
+    def give_up(self, ids: list[MessageId], wall: int, effects: list[Effect]) -> None:
+        """Dependencies whose time is over, unless the setting is to wait for ever."""
+        if self._params.on_lost is LostPolicy.HOLD:
+            return
+        for lost in ids:
+            if self.met(lost):
+                continue
+            effects.append(fx.Lost(lost))
+            if self.incoming.needs(lost):
+                self.tombstones[lost] = None
+                effects.append(fx.Tombstone(lost))
+                if len(self.tombstones) > self._params.tombstone_limit:
+                    del self.tombstones[next(iter(self.tombstones))]
+            self.go_on_without(lost, wall, effects, lost=True)
+
+    def go_on_without(
+        self, dependency: MessageId, wall: int, effects: list[Effect], *, lost: bool
+    ) -> None:
+        """`dependency` will not come, or needn't."""
+        self._wants.found(dependency)
+        for waiting in self.incoming.met(dependency, lost=lost):
+            self.deliver(waiting, wall, effects)
+
+    def evict(self) -> list[Effect]:
+        """Keep the log within its limit."""
+        effects: list[Effect] = []
+        while len(self._log) > self._params.log_limit:
+            oldest = self._log.evict_oldest()
+            if self._log.floor is not None:
+                effects.append(fx.Evicted(oldest, self._log.floor))
+        return effects
+
+    def _deliver_one(self, waiting: Waiting, wall: int, effects: list[Effect]) -> None:
+        message = waiting.message
+        message_id = message.message_id
+        lamport = self.lamport(message)
+        if not self._clock.merge(lamport, wall):
+            effects.append(fx.Dropped(message.sender_id, DropReason.CLOCK_AHEAD))
+        history = [e.message_id for e in message.causal_history]
+        digest = crc32(message.content or b"")
+        entry = Entry(lamport, message.sender_id, digest, self.own_seen(history))
+        # One that was given up before has been referred to already: it is no head.
+        head = message_id not in self.tombstones
+        covered = tuple(self._log.add(message_id, entry, history, head=head))
+        self._frontier.delivered(message_id)
+        self.position += 1
+        missing = tuple(waiting.lost)
+        effects.append(
+            fx.Logged(
+                message_id,
+                entry,
+                waiting.raw,
+                waiting.origin,
+                self.position,
+                missing,
+                covered,
+                head,
+                outgoing=False,
+            )
+        )
+        effects.append(fx.Deliver(message, self.position, missing))

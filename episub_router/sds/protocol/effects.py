@@ -1,0 +1,274 @@
+"""What a participant asks of its driver, in order.
+
+The changes of one call belong into one transaction, and it must be committed before any other
+effect of that call is carried out: what the network or the application has seen is on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from episub_router.sds.protocol.log import Entry, Key
+from episub_router.sds.protocol.message import Message, MessageId, SenderId
+
+PeerRef: TypeAlias = str
+"""A peer that can be asked over a direct stream; on libp2p its peer id in base58."""
+
+
+class Purpose(Enum):
+    """Why something is published. The value is the counter's name."""
+
+    CONTENT = "content"
+    RESEND = "resend"
+    SYNC = "sync"
+    REPAIR = "repair"
+    EPHEMERAL = "ephemeral"
+
+
+class DropReason(Enum):
+    """Why something received was not acted on. The value is the counter's name."""
+
+    WRONG_CHANNEL = "wrong-channel"
+    OWN_ECHO = "own-echo"
+    DUPLICATE = "duplicate"
+    TOO_OLD = "too-old"
+    NOT_VOUCHED = "not-vouched"
+    """Relayed by someone else than its sender, and no message of proven origin refers to it."""
+    INCOMING_FULL = "incoming-full"
+    WANTED_FULL = "wanted-full"
+    REPAIR_FULL = "repair-full"
+    FILTER_UNUSABLE = "filter-unusable"
+    FILTER_SATURATED = "filter-saturated"
+    CLOCK_AHEAD = "clock-ahead"
+    """Delivered, but its clock was not adopted."""
+
+
+# Changes to what is stored.
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """`message_id` enters the log (and leaves the incoming buffer).
+
+    `position` counts deliveries to the application from 1; 0 for a message of our own, which
+    isn't delivered to ourselves. `covered` are the heads that are heads no more.
+    """
+
+    message_id: MessageId
+    entry: Entry
+    raw: bytes
+    origin: bytes
+    position: int
+    missing: tuple[MessageId, ...]
+    covered: tuple[MessageId, ...]
+    head: bool
+    outgoing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Buffered:
+    """`message_id` waits in the incoming buffer."""
+
+    message_id: MessageId
+    raw: bytes
+    origin: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """`message_id`, our own, has left the outgoing buffer."""
+
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSet:
+    """The clock must never be below `value` again."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """`message_id` is given up as lost: references to it count as met."""
+
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """`message_id` has left the log, whose floor is now `floor`."""
+
+    message_id: MessageId
+    floor: Key
+
+
+Change: TypeAlias = Logged | Buffered | Settled | ClockSet | Tombstone | Evicted
+
+
+# The network.
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Broadcast these bytes on the topic."""
+
+    message_id: MessageId
+    raw: bytes
+    purpose: Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class Republish:
+    """Broadcast a logged message again, as it is stored (SDS-R)."""
+
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class AskIds:
+    """Get these messages from `peer`; answer with `receive` for each, then `ids_answered`."""
+
+    peer: PeerRef
+    ids: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskHeads:
+    """Get the heads of `peer`; answer with `heads_answered`."""
+
+    peer: PeerRef
+
+
+@dataclass(frozen=True, slots=True)
+class AskRange:
+    """Get a page of `peer`'s log; answer with `receive` for each, then `range_answered`."""
+
+    peer: PeerRef
+    after: Key | None
+    until: Key | None
+    ids_only: bool
+
+
+# The application.
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Next in causal order. `missing`: dependencies that were given up as lost."""
+
+    message: Message
+    position: int
+    missing: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverEphemeral:
+    """Deliver at once (S14)."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class PossiblyAcknowledged:
+    """`by`'s filter holds our message, with this probability of being wrong (S10)."""
+
+    message_id: MessageId
+    by: SenderId
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """`by` has our message."""
+
+    message_id: MessageId
+    by: SenderId
+
+
+@dataclass(frozen=True, slots=True)
+class Resent:
+    """Our message was published again, for the `attempt`-th time."""
+
+    message_id: MessageId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Our message is not resent any more. It stays in the log and can still be asked for."""
+
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """`message_id` waits for these dependencies."""
+
+    message_id: MessageId
+    dependencies: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """This dependency was given up (S11)."""
+
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A dependency that was missing has arrived, `after` seconds after it was missed."""
+
+    message_id: MessageId
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class SyncHeard:
+    """A sync message came from `by` (S13)."""
+
+    by: SenderId
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """`by` sent a second content under an id that is taken. The first one stands."""
+
+    message_id: MessageId
+    by: SenderId
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something from `by` was not acted on; count it."""
+
+    by: SenderId
+    reason: DropReason
+
+
+Notice: TypeAlias = (
+    PossiblyAcknowledged
+    | Acknowledged
+    | Resent
+    | Expired
+    | Missing
+    | Lost
+    | Found
+    | SyncHeard
+    | Conflict
+)
+Effect: TypeAlias = (
+    Change
+    | Publish
+    | Republish
+    | AskIds
+    | AskHeads
+    | AskRange
+    | Deliver
+    | DeliverEphemeral
+    | Notice
+    | Dropped
+)

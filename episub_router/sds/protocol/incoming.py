@@ -1,0 +1,109 @@
+"""The incoming buffer: messages that wait for their causal dependencies (S05)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from episub_router.protocol.types import Time
+from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.timers import Timers
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A buffered message, the ids that it waits for and those that were given up."""
+
+    message: Message
+    raw: bytes
+    origin: bytes
+    unmet: dict[MessageId, None]
+    lost: list[MessageId]
+
+
+class Incoming:
+    """Bounded in messages, bytes, and in what one sender may take of either."""
+
+    def __init__(self, params: SdsParams) -> None:
+        self._params = params
+        self._waiting: dict[MessageId, Waiting] = {}
+        self._children: dict[MessageId, dict[MessageId, None]] = {}
+        self._held: dict[SenderId, tuple[int, int]] = {}
+        self._bytes = 0
+        self._overdue: Timers[MessageId] = Timers()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, message_id: MessageId) -> bool:
+        return message_id in self._waiting
+
+    def get(self, message_id: MessageId) -> Waiting | None:
+        return self._waiting.get(message_id)
+
+    def next(self) -> Time:
+        return self._overdue.next()
+
+    def needs(self, dependency: MessageId) -> bool:
+        """Whether a buffered message waits for this id."""
+        return dependency in self._children
+
+    def room(self, sender: SenderId, size: int) -> bool:
+        """Whether a message of `size` bytes from `sender` may still be buffered."""
+        params = self._params
+        count, held = self._held.get(sender, (0, 0))
+        return (
+            len(self._waiting) < params.incoming_limit
+            and self._bytes + size <= params.incoming_bytes
+            and count < params.incoming_limit * params.sender_share
+            and held + size <= params.incoming_bytes * params.sender_share
+        )
+
+    def add(
+        self, message: Message, raw: bytes, origin: bytes, unmet: dict[MessageId, None], now: Time
+    ) -> None:
+        message_id = message.message_id
+        self._waiting[message_id] = Waiting(message, raw, origin, unmet, [])
+        for dependency in unmet:
+            self._children.setdefault(dependency, {})[message_id] = None
+        count, held = self._held.get(message.sender_id, (0, 0))
+        self._held[message.sender_id] = (count + 1, held + len(raw))
+        self._bytes += len(raw)
+        # Twice as long as a missing id: this only catches messages that wait for each other.
+        self._overdue.set(message_id, now + 2 * self._params.lost_after)
+
+    def met(self, dependency: MessageId, *, lost: bool = False) -> list[Waiting]:
+        """`dependency` is delivered or given up; returns who needs nothing more, in order."""
+        ready = []
+        for message_id in self._children.pop(dependency, ()):
+            waiting = self._waiting[message_id]
+            del waiting.unmet[dependency]
+            if lost:
+                waiting.lost.append(dependency)
+            if not waiting.unmet:
+                self._remove(waiting)
+                ready.append(waiting)
+        ready.sort(key=_order)
+        return ready
+
+    def overdue(self, now: Time) -> list[MessageId]:
+        """Dependencies of messages that have waited for too long, whatever the reason."""
+        ids: dict[MessageId, None] = {}
+        for message_id in self._overdue.pop_due(now):
+            ids.update(self._waiting[message_id].unmet)
+        return list(ids)
+
+    def _remove(self, waiting: Waiting) -> None:
+        message = waiting.message
+        del self._waiting[message.message_id]
+        self._overdue.cancel(message.message_id)
+        self._bytes -= len(waiting.raw)
+        count, held = self._held[message.sender_id]
+        if count == 1:
+            del self._held[message.sender_id]
+        else:
+            self._held[message.sender_id] = (count - 1, held - len(waiting.raw))
+
+
+def _order(waiting: Waiting) -> tuple[int, MessageId]:
+    return (waiting.message.lamport or 0, waiting.message.message_id)

@@ -1,0 +1,67 @@
+"""A channel's messages as values, and the ids that we give to our own (S01)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+MessageId: TypeAlias = str
+SenderId: TypeAlias = str
+
+MAX_LAMPORT = 2**64 - 1
+
+
+class Kind(Enum):
+    """What a message is, told by the fields that are set."""
+
+    CONTENT = "content"
+    """Clock and content: logged, delivered in causal order, acknowledged."""
+    SYNC = "sync"
+    """Clock without content (S13): history and filter only."""
+    EPHEMERAL = "ephemeral"
+    """Content without a clock (S14): delivered at once, never logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One id of a causal history or repair request, with what helps to find it."""
+
+    message_id: MessageId
+    retrieval_hint: bytes | None = None
+    sender_id: SenderId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a channel. `lamport` is in milliseconds of Unix time, or a bare count."""
+
+    message_id: MessageId
+    channel_id: str
+    sender_id: SenderId = ""
+    lamport: int | None = None
+    causal_history: tuple[HistoryEntry, ...] = ()
+    bloom_filter: bytes | None = None
+    repair_request: tuple[HistoryEntry, ...] = ()
+    content: bytes | None = None
+
+    @property
+    def kind(self) -> Kind | None:
+        """None where neither clock nor content is set."""
+        if self.content:
+            return Kind.EPHEMERAL if self.lamport is None else Kind.CONTENT
+        return None if self.lamport is None else Kind.SYNC
+
+
+def message_id(channel_id: str, sender_id: SenderId, lamport: int, content: bytes) -> MessageId:
+    """The id of our own messages: sha256 in hex over all four, each with its length.
+
+    Unlike a hash of the content alone it tells equal contents apart, and everyone who holds
+    the message can verify it.
+    """
+    digest = hashlib.sha256()
+    for part in (channel_id.encode(), sender_id.encode(), lamport.to_bytes(8, "big"), content):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()

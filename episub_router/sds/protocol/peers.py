@@ -1,0 +1,73 @@
+"""The peers that can be asked over a direct stream."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from episub_router.protocol.types import Time
+from episub_router.sds.protocol.effects import PeerRef
+from episub_router.sds.protocol.params import SdsParams
+
+
+@dataclass(slots=True)
+class Peer:
+    """`failures` in a row keep a peer out of the choice until `not_before`."""
+
+    failures: int = 0
+    not_before: Time = 0.0
+
+
+class Peers:
+    """At most `peers_limit` peers; further ones are not asked."""
+
+    def __init__(self, params: SdsParams) -> None:
+        self._params = params
+        self._peers: dict[PeerRef, Peer] = {}
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def __contains__(self, peer: PeerRef) -> bool:
+        return peer in self._peers
+
+    def up(self, peer: PeerRef) -> bool:
+        """True where the peer is new to us and there is room for it."""
+        if peer in self._peers or len(self._peers) >= self._params.peers_limit:
+            return False
+        self._peers[peer] = Peer()
+        return True
+
+    def down(self, peer: PeerRef) -> None:
+        self._peers.pop(peer, None)
+
+    def answered(self, peer: PeerRef) -> None:
+        known = self._peers.get(peer)
+        if known is not None:
+            known.failures = 0
+
+    def failed(self, peer: PeerRef, now: Time) -> None:
+        known = self._peers.get(peer)
+        if known is not None:
+            known.failures += 1
+            pause = self._params.pull_retry * 2 ** min(known.failures, 6)
+            known.not_before = now + min(pause, self._params.heads_interval)
+
+    def choose(
+        self,
+        rng: random.Random,
+        preferred: Sequence[PeerRef] = (),
+        *,
+        avoid: PeerRef | None = None,
+        now: Time,
+    ) -> PeerRef | None:
+        """A peer to ask: a preferred one, else any, and `avoid` only if there is no other."""
+        ready = [p for p, known in self._peers.items() if known.not_before <= now]
+        for peer in preferred:
+            if peer in ready and peer != avoid:
+                return peer
+        others = [p for p in ready if p != avoid]
+        if others:
+            return rng.choice(others)
+        return ready[0] if ready else None

@@ -1,0 +1,187 @@
+"""What we know to be missing: asked for directly, then from the group, then given up (S11)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from episub_router.protocol.types import Time
+from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef
+from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.peers import Peers
+from episub_router.sds.protocol.repair_times import request_delay
+from episub_router.sds.protocol.timers import Timers
+
+_MAX_SOURCES = 3
+
+
+@dataclass(slots=True)
+class Want:
+    """A missing message. `blamed` is who referred to it first, `sources` who should have it.
+
+    `vouched`: a message of proven origin referred to it.
+    """
+
+    entry: HistoryEntry
+    since: Time
+    blamed: SenderId
+    vouched: bool
+    sources: list[PeerRef] = field(default_factory=list)
+    pulls: int = 0
+    asks: int = 0
+    last_asked: PeerRef | None = None
+
+
+class Wants:
+    """Every missing id has three deadlines: the next pull, the next SDS-R request, giving up."""
+
+    def __init__(self, me: SenderId, params: SdsParams, rng: random.Random, peers: Peers) -> None:
+        self._me = me
+        self._params = params
+        self._rng = rng
+        self._peers = peers
+        self._wants: dict[MessageId, Want] = {}
+        self._held: dict[SenderId, int] = {}
+        self._pulls: Timers[MessageId] = Timers()
+        self._repairs: Timers[MessageId] = Timers()
+        self._ends: Timers[MessageId] = Timers()
+        self._overdue: dict[MessageId, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._wants)
+
+    def __contains__(self, message_id: MessageId) -> bool:
+        return message_id in self._wants
+
+    def vouched(self, message_id: MessageId) -> bool:
+        """Whether the id is missing because of a message of proven origin."""
+        want = self._wants.get(message_id)
+        return want is not None and want.vouched
+
+    def next(self) -> Time:
+        return min(self._pulls.next(), self._repairs.next(), self._ends.next())
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a repair request waits for a message to travel with."""
+        return bool(self._overdue)
+
+    def add(
+        self,
+        entry: HistoryEntry,
+        blamed: SenderId,
+        source: PeerRef | None,
+        now: Time,
+        *,
+        pull_after: float,
+        vouched: bool = True,
+    ) -> bool:
+        """Start looking for a message, or note one more source. False where there is no room."""
+        message_id = entry.message_id
+        want = self._wants.get(message_id)
+        if want is None:
+            held = self._held.get(blamed, 0)
+            limit = self._params.wanted_limit
+            if len(self._wants) >= limit or held >= limit * self._params.sender_share:
+                return False
+            want = self._wants[message_id] = Want(entry, now, blamed, vouched)
+            self._held[blamed] = held + 1
+            self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
+            self._repairs.set(message_id, now + self._request_delay(message_id))
+            self._ends.set(message_id, now + self._params.lost_after)
+        else:
+            want.vouched |= vouched
+            if want.entry.sender_id is None and entry.sender_id is not None:
+                want.entry = entry
+        if source is not None and source not in want.sources:
+            want.sources.insert(0, source)
+            del want.sources[_MAX_SOURCES:]
+        return True
+
+    def found(self, message_id: MessageId) -> Want | None:
+        """The message arrived, or is given up."""
+        want = self._wants.pop(message_id, None)
+        if want is not None:
+            self._pulls.cancel(message_id)
+            self._repairs.cancel(message_id)
+            self._ends.cancel(message_id)
+            self._overdue.pop(message_id, None)
+            self._held[want.blamed] -= 1
+            if not self._held[want.blamed]:
+                del self._held[want.blamed]
+        return want
+
+    def not_had(self, ids: Iterable[MessageId], now: Time) -> None:
+        """A peer was asked for these and doesn't have them, or didn't answer."""
+        for message_id in ids:
+            want = self._wants.get(message_id)
+            if want is not None:
+                if want.last_asked in want.sources:
+                    want.sources.remove(want.last_asked)
+                self._pulls.set(message_id, now + self._pull_retry(want))
+
+    def asked_by_other(self, message_id: MessageId, now: Time) -> None:
+        """Another member asks the group for it: wait for that answer before asking again."""
+        want = self._wants.get(message_id)
+        if want is not None:
+            self._overdue.pop(message_id, None)
+            self._repairs.set(message_id, now + self._rearm(want))
+
+    def peer_appeared(self, now: Time) -> None:
+        """There is someone new to ask: whatever waits for a retry is worth trying again."""
+        for message_id, want in self._wants.items():
+            if want.pulls and want.last_asked is None:
+                self._pulls.set(message_id, now + self._params.pull_delay)
+
+    def take_requests(self, now: Time) -> tuple[HistoryEntry, ...]:
+        """The most overdue requests, for the message that is being made (SDS-R)."""
+        ids = sorted(self._overdue, key=lambda i: (self._wants[i].since, i))
+        taken = []
+        for message_id in ids[: self._params.repair_requests]:
+            want = self._wants[message_id]
+            want.asks += 1
+            del self._overdue[message_id]
+            self._repairs.set(message_id, now + self._rearm(want))
+            taken.append(HistoryEntry(message_id, None, want.entry.sender_id))
+        return tuple(taken)
+
+    def poll(self, now: Time) -> list[Effect]:
+        """Ask peers for what is due, grouped by peer."""
+        for message_id in self._repairs.pop_due(now):
+            self._overdue[message_id] = None
+        by_peer: dict[PeerRef, list[MessageId]] = {}
+        for message_id in self._pulls.pop_due(now):
+            want = self._wants[message_id]
+            peer = self._peers.choose(self._rng, want.sources, avoid=want.last_asked, now=now)
+            want.pulls += 1
+            want.last_asked = peer
+            if peer is None:
+                self._pulls.set(message_id, now + self._pull_retry(want))
+            else:
+                self._pulls.set(message_id, now + self._params.pull_timeout)
+                by_peer.setdefault(peer, []).append(message_id)
+        batch = self._params.pull_batch
+        return [
+            AskIds(peer, tuple(ids[i : i + batch]))
+            for peer, ids in by_peer.items()
+            for i in range(0, len(ids), batch)
+        ]
+
+    def ended(self, now: Time) -> list[MessageId]:
+        """Ids whose time is over. They stay wanted until `found`."""
+        return self._ends.pop_due(now)
+
+    def _pull_retry(self, want: Want) -> float:
+        base = self._params.pull_retry * 2 ** min(want.pulls, 10)
+        return float(min(base, self._params.pull_timeout) * self._rng.uniform(0.5, 1.0))
+
+    def _request_delay(self, message_id: MessageId) -> float:
+        low, high = int(self._params.repair_min * 1000), int(self._params.repair_max * 1000)
+        return request_delay(self._me, message_id, low, high) / 1000
+
+    def _rearm(self, want: Want) -> float:
+        """An answer takes up to repair_max; one that was lost must be asked for again."""
+        base = self._params.repair_min * 2 ** min(want.asks, 10)
+        return float(min(base, self._params.repair_max) * self._rng.uniform(1.0, 1.5))

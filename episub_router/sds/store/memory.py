@@ -1,0 +1,151 @@
+"""A store for participants that start from nothing each time."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.log import Key
+from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.store.base import Delivery, Saved, Store, Stored, StoreError
+
+
+@dataclass(slots=True)
+class _Channel:
+    owner: str
+    clock: int = 0
+    position: int = 0
+    consumed: int = 0
+    floor: Key | None = None
+    keys: list[Key] = field(default_factory=list)
+    rows: dict[MessageId, fx.Logged] = field(default_factory=dict)
+    heads: dict[MessageId, None] = field(default_factory=dict)
+    hashes: dict[bytes, MessageId] = field(default_factory=dict)
+    positions: list[tuple[int, MessageId]] = field(default_factory=list)
+    incoming: dict[MessageId, fx.Buffered] = field(default_factory=dict)
+    outgoing: dict[MessageId, None] = field(default_factory=dict)
+    tombstones: dict[MessageId, None] = field(default_factory=dict)
+
+
+class MemoryStore(Store):
+    """As long as the process lives. Bounded by the participant's log limit."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, _Channel] = {}
+
+    def load(self, channel_id: str, owner: str, limit: int) -> Saved | None:
+        channel = self._channels.get(channel_id)
+        if channel is None:
+            self._channels[channel_id] = _Channel(owner)
+            return None
+        if channel.owner != owner:
+            raise StoreError(
+                f"channel {channel_id!r} belongs to {channel.owner!r}, not to {owner!r}"
+            )
+        keys = channel.keys[-limit:]
+        floor = channel.keys[-limit - 1] if len(channel.keys) > limit else channel.floor
+        return Saved(
+            clock=channel.clock,
+            position=channel.position,
+            floor=floor,
+            log=[(i, channel.rows[i].entry, i in channel.heads) for _, i in keys],
+            incoming=[(b.raw, b.origin) for b in channel.incoming.values()],
+            outgoing=[(i, channel.rows[i].raw) for i in channel.outgoing],
+            tombstones=list(channel.tombstones),
+        )
+
+    def channels(self) -> list[str]:
+        return list(self._channels)
+
+    def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
+        channel = self._channels[channel_id]
+        for change in changes:
+            _apply(channel, change)
+
+    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[Stored]:
+        rows = self._channels[channel_id].rows
+        return [_stored(rows[i]) for i in dict.fromkeys(ids) if i in rows]
+
+    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, Stored]:
+        channel = self._channels[channel_id]
+        return {h: _stored(channel.rows[channel.hashes[h]]) for h in hashes if h in channel.hashes}
+
+    def page(
+        self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
+    ) -> tuple[list[Stored], bool]:
+        channel = self._channels[channel_id]
+        start = bisect_right(channel.keys, after) if after is not None else 0
+        end = bisect_right(channel.keys, until) if until is not None else len(channel.keys)
+        result: list[Stored] = []
+        for key in channel.keys[start : min(end, start + items)]:
+            row = channel.rows[key[1]]
+            size -= len(row.raw)
+            if size < 0 and result:
+                break
+            result.append(_stored(row))
+        return result, start + len(result) < end
+
+    def count(self, channel_id: str) -> int:
+        return len(self._channels[channel_id].rows)
+
+    def deliveries(self, channel_id: str, after: int, limit: int) -> list[Delivery]:
+        channel = self._channels[channel_id]
+        start = bisect_right(channel.positions, (after, "\U0010ffff"))
+        return [
+            Delivery(position, row.raw, row.missing, row.entry.sender_id)
+            for position, i in channel.positions[start : start + limit]
+            for row in [channel.rows[i]]
+        ]
+
+    def consumed(self, channel_id: str) -> int:
+        return self._channels[channel_id].consumed
+
+    def set_consumed(self, channel_id: str, position: int) -> None:
+        self._channels[channel_id].consumed = position
+
+    def close(self) -> None:
+        self._channels.clear()
+
+
+def _apply(channel: _Channel, change: fx.Change) -> None:
+    match change:
+        case fx.Logged():
+            message_id = change.message_id
+            channel.rows[message_id] = change
+            insort(channel.keys, (change.entry.lamport, message_id))
+            channel.hashes[hashlib.sha256(change.raw).digest()] = message_id
+            channel.incoming.pop(message_id, None)
+            channel.tombstones.pop(message_id, None)
+            for old in change.covered:
+                channel.heads.pop(old, None)
+            if change.head:
+                channel.heads[message_id] = None
+            if change.outgoing:
+                channel.outgoing[message_id] = None
+            if change.position:
+                channel.position = change.position
+                channel.positions.append((change.position, message_id))
+        case fx.Buffered(message_id=message_id):
+            channel.incoming[message_id] = change
+        case fx.Settled(message_id=message_id):
+            channel.outgoing.pop(message_id, None)
+        case fx.ClockSet(value=value):
+            channel.clock = max(channel.clock, value)
+        case fx.Tombstone(message_id=message_id):
+            channel.tombstones[message_id] = None
+        case fx.Evicted(message_id=message_id, floor=floor):
+            row = channel.rows.pop(message_id)
+            channel.keys.remove((row.entry.lamport, message_id))
+            del channel.hashes[hashlib.sha256(row.raw).digest()]
+            channel.heads.pop(message_id, None)
+            channel.outgoing.pop(message_id, None)
+            if row.position:
+                channel.positions.remove((row.position, message_id))
+            channel.floor = floor
+
+
+def _stored(row: fx.Logged) -> Stored:
+    return Stored((row.entry.lamport, row.message_id), row.raw, row.origin, row.entry.sender_id)

@@ -1,0 +1,142 @@
+"""Receiving against the npm package, in the same run, as the log grows.
+
+    python -m tests.benchmarks.sds_vs_js
+
+The same bytes go to both: messages of one sender in order, 18,752 bytes of filter and two ids
+of history each, as the package sends them. Both decode, check dependencies, deliver and log;
+ours also commits to its store. The log is filled first, then the next messages are timed: more of
+ours, so that the collector's runs are in proportion.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+import tracemalloc
+
+from episub_router.sds.bloom import js_filter
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.participant import Participant
+from episub_router.sds.protocol.received import Received
+from episub_router.sds.store import MemoryStore
+from episub_router.sds.wire import Codec
+from tests.sds.js_peer import JsPeer, require
+
+SIZES = (500, 5_000, 50_000)
+PARAMS = SdsParams(bloom_capacity=10_000, bloom_error_rate=0.001)
+CODEC = Codec(PARAMS)
+START = 1_760_000_000_000
+
+
+def made(count: int, timed: int) -> list[bytes]:
+    """`count` messages to fill the log with, without a filter, and `timed` more with one."""
+    rng = random.Random(1)
+    ids: list[str] = []
+    result = []
+    for n in range(count + timed):
+        content = b"message %08d" % n
+        new_id = message_id("0", "sender", START + n, content)
+        message = Message(
+            sender_id="sender",
+            message_id=new_id,
+            channel_id="0",
+            lamport=START + n,
+            causal_history=tuple(HistoryEntry(i) for i in ids[-2:]),
+            bloom_filter=rng.randbytes(18_752) if n >= count else None,
+            content=content,
+        )
+        ids.append(new_id)
+        result.append(CODEC.encode(message))
+    return result
+
+
+class Ours:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.store.load("0", "py", 1)
+        self.participant = Participant(
+            "py",
+            "0",
+            PARAMS,
+            encode=CODEC.encode,
+            filters=js_filter(PARAMS.bloom_capacity, PARAMS.bloom_error_rate),
+            rng=random.Random(1),
+            now=0.0,
+            wall_offset=START / 1000,
+        )
+
+    def receive(self, raw: bytes) -> None:
+        effects = self.participant.receive(Received(CODEC.decode(raw), raw), 1.0)
+        self.store.commit("0", [e for e in effects if isinstance(e, fx.Change)])
+
+
+def time_ours(messages: list[bytes], timed: int) -> float:
+    ours = Ours()
+    for raw in messages[:-timed]:
+        ours.receive(raw)
+    gc.collect()
+    start = time.perf_counter()
+    for raw in messages[-timed:]:
+        ours.receive(raw)
+    seconds = time.perf_counter() - start
+    assert len(ours.participant.log) == len(messages)
+    return seconds
+
+
+def time_js(messages: list[bytes], timed: int) -> float:
+    peer = JsPeer()
+    peer("open", channel_id="0", sender_id="js", options={"causalHistorySize": 2})
+    hexes = [m.hex() for m in messages]
+    peer("bench", messages=hexes[:500], timed=400)  # for Node.js to compile what it will use
+    peer("open", channel_id="0", sender_id="js", options={"causalHistorySize": 2})
+    answer = peer("bench", messages=hexes, timed=timed)
+    peer.close()
+    assert answer["log"] == len(messages), answer
+    return float(answer["seconds"])
+
+
+def memory(messages: list[bytes]) -> tuple[float, float]:
+    """Bytes per logged message: the participant alone, and with the store in memory."""
+    bare = Ours()
+    gc.collect()
+    tracemalloc.start()
+    for raw in messages:
+        bare.participant.receive(Received(CODEC.decode(raw), b""), 1.0)
+    gc.collect()
+    index = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    full = Ours()
+    gc.collect()
+    tracemalloc.start()
+    for raw in messages:
+        full.receive(bytes(bytearray(raw)))
+    gc.collect()
+    everything = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return index / len(messages), everything / len(messages)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--timed", type=int, default=2000, help="messages timed at each size")
+    parser.add_argument("--js-timed", type=int, default=200, help="the same, of the npm package")
+    args = parser.parse_args()
+    require()
+    print("| messages in the log | ours, messages/s | @waku/sds 0.0.8, messages/s | ratio |")
+    print("|---:|---:|---:|---:|")
+    for size in SIZES:
+        messages = made(size, args.timed)
+        ours = args.timed / time_ours(messages, args.timed)
+        theirs = args.js_timed / time_js(messages[: size + args.js_timed], args.js_timed)
+        print(f"| {size:,} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.1f} |", flush=True)
+    index, everything = memory(made(20_000, 0))
+    print(f"\nMemory per logged message: {index:.0f} bytes of index, {everything:.0f} with the "
+          f"message ({len(made(10, 0)[-1])} bytes) in a MemoryStore.")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

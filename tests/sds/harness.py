@@ -1,0 +1,341 @@
+"""A group of participants over simulated links: deterministic, on virtual time.
+
+Every publish reaches every other member unless it's lost; direct streams fail only across a
+partition or when a member is down. A crash keeps what the store has and nothing else.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from episub_router.sds.bloom import js_filter
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.message import Message, MessageId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.participant import Participant
+from episub_router.sds.protocol.received import Received, Way
+from episub_router.sds.store import MemoryStore, Store
+from episub_router.sds.wire import Codec
+
+CHANNEL = "0"
+
+
+@dataclass
+class Links:
+    """How the simulated network behaves. Delays in seconds."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    delay: tuple[float, float] = (0.05, 0.5)
+    streams: bool = True
+
+
+@dataclass
+class Member:
+    """A participant, what its application saw, and what survives a crash."""
+
+    name: str
+    store: Store
+    offset: float
+    participant: Participant | None = None
+    life: int = 0
+    delivered: list[MessageId] = field(default_factory=list)
+    sent: list[MessageId] = field(default_factory=list)
+    notices: list[Effect] = field(default_factory=list)
+    drops: Counter[str] = field(default_factory=Counter)
+
+
+class Group:
+    """The members, the clock and the links."""
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        seed: int,
+        params: SdsParams | None = None,
+        links: Links | None = None,
+        skew: float = 0.0,
+        store: Callable[[], Store] = MemoryStore,
+    ) -> None:
+        self.now = 1000.0
+        self.rng = random.Random(seed)
+        self.params = params or SdsParams()
+        self.links = links or Links()
+        self.codec = Codec(self.params)
+        self.filters = js_filter(self.params.bloom_capacity, self.params.bloom_error_rate)
+        self.members: dict[str, Member] = {}
+        self.islands: dict[str, int] = {}
+        self.history: dict[MessageId, tuple[MessageId, ...]] = {}
+        self.sent_at: dict[MessageId, float] = {}
+        self.delays: list[float] = []
+        self.bytes: Counter[str] = Counter()
+        self.published: Counter[str] = Counter()
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        for i in range(size):
+            name = f"member-{i:02}"
+            offset = 1_760_000_000.0 + self.rng.uniform(-skew, skew)
+            self.members[name] = Member(name, store(), offset)
+            self.islands[name] = 0
+            self.start(name)
+
+    # What a test does
+
+    def start(self, name: str) -> None:
+        member = self.members[name]
+        saved = member.store.load(CHANNEL, name, self.params.log_limit)
+        member.life += 1
+        member.participant = Participant(
+            name,
+            CHANNEL,
+            self.params,
+            encode=self.codec.encode,
+            filters=self.filters,
+            rng=random.Random(self.rng.getrandbits(64)),
+            now=self.now,
+            wall_offset=member.offset,
+            restored=saved.restore(self.codec.decode) if saved else None,
+        )
+        self._meet(name)
+
+    def crash(self, name: str) -> None:
+        self.members[name].participant = None
+        for other in self.members.values():
+            if other.participant is not None:
+                other.participant.peer_down(name, self.now)
+
+    def send(self, name: str, content: bytes) -> MessageId | None:
+        member = self.members[name]
+        if member.participant is None:
+            return None
+        message_id, effects = member.participant.send(content, self.now)
+        member.sent.append(message_id)
+        self.sent_at[message_id] = self.now
+        self._carry_out(member, effects)
+        return message_id
+
+    def part(self, islands: dict[str, int]) -> None:
+        """Separate members into islands; None of them hears another island."""
+        self.islands.update(islands)
+        for a in self.members:
+            for b, member in self.members.items():
+                if member.participant is not None and not self._linked(a, b):
+                    member.participant.peer_down(a, self.now)
+
+    def heal(self) -> None:
+        self.islands = dict.fromkeys(self.members, 0)
+        for name in self.members:
+            self._meet(name)
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while True:
+            deadlines = [
+                (m.participant.deadline(), m.name)
+                for m in self.members.values()
+                if m.participant is not None
+            ]
+            timer, name = min(deadlines, default=(end + 1, ""))
+            event = self._queue[0][0] if self._queue else end + 1
+            if min(timer, event) > end:
+                self.now = end
+                return
+            if event <= timer:
+                at, _, action = heapq.heappop(self._queue)
+                self.now = max(self.now, at)
+                action()
+            else:
+                self.now = max(self.now, timer)
+                member = self.members[name]
+                if member.participant is not None:
+                    self._carry_out(member, member.participant.poll(self.now))
+
+    def settle(self, limit: float) -> float | None:
+        """Run until all logs are equal; seconds taken, or None if they aren't after `limit`."""
+        start = self.now
+        while self.now - start < limit:
+            if self.converged():
+                return self.now - start
+            self.run(1.0)
+        return None
+
+    def converged(self) -> bool:
+        logs = [m.participant.log.places() for m in self.members.values() if m.participant]
+        return all(log == logs[0] for log in logs) and len(logs[0]) == len(self.sent_at)
+
+    def check(self) -> None:
+        """No causal violation, no duplicate, nothing lost, one order."""
+        everything = set(self.sent_at)
+        for member in self.members.values():
+            seen: set[MessageId] = set()
+            own = {i for m in [member] for i in m.sent}
+            for message_id in member.delivered:
+                assert message_id not in seen, f"{member.name} got {message_id} twice"
+                late = [h for h in self.history[message_id] if h not in seen | own]
+                assert not late, f"{member.name} got {message_id} before {late}"
+                seen.add(message_id)
+            assert seen | own == everything, f"{member.name} lacks {len(everything - seen - own)}"
+        assert self.converged()
+
+    # Links
+
+    def _linked(self, a: str, b: str) -> bool:
+        up = self.members[a].participant is not None and self.members[b].participant is not None
+        return a != b and up and self.islands[a] == self.islands[b]
+
+    def _meet(self, name: str) -> None:
+        if not self.links.streams:
+            return
+        for other, member in self.members.items():
+            mine = self.members[name].participant
+            if self._linked(name, other) and mine is not None and member.participant is not None:
+                mine.peer_up(other, self.now)
+                member.participant.peer_up(name, self.now)
+
+    def _later(self, delay: float, action: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + delay, self._count, action))
+
+    def _delay(self) -> float:
+        return self.rng.uniform(*self.links.delay)
+
+    def _carry_out(self, member: Member, effects: list[Effect]) -> None:
+        changes = [e for e in effects if isinstance(e, fx.Change)]
+        if changes:
+            member.store.commit(CHANNEL, changes)
+        for effect in effects:
+            match effect:
+                case fx.Publish(raw=raw, purpose=purpose):
+                    self._publish(member.name, raw, purpose.value)
+                case fx.Republish(message_id=message_id):
+                    for stored in member.store.get(CHANNEL, [message_id]):
+                        self._publish(member.name, stored.raw, "repair")
+                case fx.Deliver(message=message):
+                    self._delivered(member, message)
+                case fx.AskIds() | fx.AskHeads() | fx.AskRange():
+                    self._ask(member.name, effect)
+                case fx.Dropped(reason=reason):
+                    member.drops[reason.value] += 1
+                case fx.DeliverEphemeral():
+                    pass
+                case _:
+                    if not isinstance(effect, fx.Change):
+                        member.notices.append(effect)
+
+    def _delivered(self, member: Member, message: Message) -> None:
+        member.delivered.append(message.message_id)
+        self.delays.append(self.now - self.sent_at[message.message_id])
+
+    def _publish(self, name: str, raw: bytes, purpose: str) -> None:
+        message = self.codec.decode(raw)
+        if purpose == "content":
+            self.history[message.message_id] = tuple(e.message_id for e in message.causal_history)
+        self.published[purpose] += 1
+        for other in self.members:
+            if other == name:
+                continue
+            copies = 1 + (self.rng.random() < self.links.duplication)
+            for _ in range(copies):
+                self.bytes[purpose] += len(raw)
+                if self.rng.random() >= self.links.loss:
+                    self._later(self._delay(), self._arrival(name, other, message, raw))
+
+    def _arrival(
+        self, source: str, target: str, message: Message, raw: bytes
+    ) -> Callable[[], None]:
+        life = self.members[target].life
+
+        def arrive() -> None:
+            member = self.members[target]
+            if member.participant is None or member.life != life:
+                return
+            if self.islands[source] != self.islands[target]:
+                return
+            received = Received(message, raw, Way.BROADCAST, source)
+            self._carry_out(member, member.participant.receive(received, self.now))
+
+        return arrive
+
+    def _ask(self, asker: str, ask: fx.AskIds | fx.AskHeads | fx.AskRange) -> None:
+        self.bytes["pull"] += 100 + 70 * (len(ask.ids) if isinstance(ask, fx.AskIds) else 0)
+        life = self.members[asker].life
+
+        def reach() -> None:
+            if not self._linked(asker, ask.peer):
+                self._later(self._delay(), lambda: self._fail(asker, life, ask))
+                return
+            answer = self._answer(ask)
+            self._later(self._delay(), lambda: self._answered(asker, life, ask, answer))
+
+        self._later(self._delay(), reach)
+
+    def _fail(self, asker: str, life: int, ask: fx.AskIds | fx.AskHeads | fx.AskRange) -> None:
+        participant = self.members[asker].participant
+        if participant is None or self.members[asker].life != life:
+            return
+        if isinstance(ask, fx.AskIds):
+            participant.ids_failed(ask.peer, ask.ids, self.now)
+        else:
+            participant.compare_failed(ask.peer, self.now)
+
+    def _answer(self, ask: fx.AskIds | fx.AskHeads | fx.AskRange) -> object:
+        member = self.members[ask.peer]
+        assert member.participant is not None
+        if isinstance(ask, fx.AskIds):
+            return member.store.get(CHANNEL, ask.ids)
+        if isinstance(ask, fx.AskHeads):
+            return member.participant.heads(member.store.count(CHANNEL))
+        return member.store.page(
+            CHANNEL, ask.after, ask.until, self.params.page_items, self.params.page_bytes
+        )
+
+    def _answered(
+        self, asker: str, life: int, ask: fx.AskIds | fx.AskHeads | fx.AskRange, answer: object
+    ) -> None:
+        member = self.members[asker]
+        participant = member.participant
+        if participant is None or member.life != life:
+            return
+        if isinstance(ask, fx.AskHeads):
+            self.bytes["pull"] += 100 * (len(answer.segments) + len(answer.heads))  # type: ignore[attr-defined]
+            self._carry_out(member, participant.heads_answered(ask.peer, answer, self.now))  # type: ignore[arg-type]
+            return
+        stored, more = (answer, False) if isinstance(ask, fx.AskIds) else answer  # type: ignore[misc]
+        if not (isinstance(ask, fx.AskRange) and ask.ids_only):
+            for item in stored:
+                self.bytes["pull"] += len(item.raw)
+                received = Received(self.codec.decode(item.raw), item.raw, Way.PULLED, ask.peer)
+                self._carry_out(member, participant.receive(received, self.now))
+        if isinstance(ask, fx.AskIds):
+            had = {item.key[1] for item in stored}
+            unknown = tuple(i for i in ask.ids if i not in had)
+            self._carry_out(member, participant.ids_answered(ask.peer, unknown, self.now))
+            return
+        ids = tuple(item.key for item in stored) if ask.ids_only else ()
+        self.bytes["pull"] += 75 * len(ids)
+        following = stored[-1].key if more else None
+        self._carry_out(member, participant.range_answered(ask.peer, ids, following, self.now))
+
+
+def converge(
+    size: int, messages: int, loss: float, *, streams: bool, seed: int, skew: float = 600.0
+) -> tuple[Group, float]:
+    """Let a group talk, and wait until it's quiet: the group, and how long that took (s).
+
+    A message per second and 10 members. Raises AssertionError where a guarantee doesn't hold.
+    """
+    group = Group(size, seed=seed, links=Links(loss=loss, streams=streams), skew=skew)
+    names = sorted(group.members)
+    for _ in range(messages):
+        group.send(group.rng.choice(names), group.rng.randbytes(50))
+        group.run(group.rng.expovariate(size / 10))
+    settled = group.settle(1800.0)
+    assert settled is not None, "not converged after 30 minutes"
+    group.check()
+    return group, settled

@@ -1,0 +1,112 @@
+"""One member of the twenty: a host of its own process, driven over pipes.
+
+Reads commands from standard input, one per line (`dial ADDRESS`, `send TEXT`, `log`), and
+writes events to standard output, one JSON object per line. Everything delivered is appended
+to a file before the next message is asked for, as an application would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import trio
+from libp2p.custom_types import TProtocol
+from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.pubsub.gossipsub import GossipSub
+from multiaddr import Multiaddr
+
+from episub_router.cli.host import add_host_arguments, running_pubsub
+from episub_router.sds import SdsChannel, SdsParams, SqliteStore
+
+PARAMS = SdsParams(
+    resend_interval=2.0,
+    pull_delay=0.2,
+    heads_interval=10.0,
+    sync_interval=5.0,
+    sync_soon=1.0,
+    confirm_delay=1.0,
+)
+
+
+def stock_router() -> GossipSub:
+    """GossipSub in the configuration in which its mesh keeps between D_low and D_high."""
+    router = GossipSub(
+        protocols=[TProtocol("/meshsub/1.1.0")],
+        degree=6,
+        degree_low=4,
+        degree_high=12,
+        heartbeat_interval=1,
+        adaptive_gossip_enabled=False,
+        spam_protection_enabled=False,
+    )
+    router.scorer = None  # type: ignore[assignment]
+    return router
+
+
+def say(**event: object) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def last_position(path: Path) -> int:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return int(json.loads(lines[-1])["position"]) if lines else 0
+
+
+async def deliver(channel: SdsChannel, path: Path) -> None:
+    with path.open("a") as file:
+        async for message in channel.deliveries(after=last_position(path)):
+            record = {
+                "id": message.id,
+                "position": message.position,
+                "missing": message.missing,
+                "after": json.loads(message.content)["after"],
+            }
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+
+async def obey(channel: SdsChannel, host: object, own: list[str]) -> None:
+    buffer = b""
+    stdin = trio.lowlevel.FdStream(0)
+    async for data in stdin:
+        *lines, buffer = (buffer + data).split(b"\n")
+        for line in lines:
+            command, _, argument = line.decode().partition(" ")
+            if command == "dial":
+                with trio.move_on_after(10):
+                    await host.connect(info_from_p2p_addr(Multiaddr(argument)))  # type: ignore[attr-defined]
+                say(event="dialled")
+            elif command == "send":
+                seen = [item.id for item in channel.log]
+                content = json.dumps({"text": argument, "after": seen[-5:]})
+                receipt = await channel.send(content.encode())
+                own.append(receipt.id)
+                say(event="sent", id=receipt.id)
+            elif command == "log":
+                say(event="log", ids=[item.id for item in channel.log], stats=channel.stats)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    add_host_arguments(parser)
+    parser.add_argument("--dir", type=Path, required=True)
+    args = parser.parse_args()
+    args.key = args.dir / "key"
+    store = SqliteStore(args.dir / "state.db")
+    async with (
+        running_pubsub(args, stock_router()) as pubsub,
+        SdsChannel(pubsub, "twenty", store=store, params=PARAMS) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        (address,) = pubsub.host.get_addrs()
+        say(event="ready", address=str(address), id=str(pubsub.host.get_id()))
+        nursery.start_soon(deliver, channel, args.dir / "delivered.jsonl")
+        await obey(channel, pubsub.host, [])
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    sys.exit(trio.run(main))

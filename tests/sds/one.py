@@ -1,0 +1,96 @@
+"""One participant by itself, fed by hand."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, TypeVar
+
+from episub_router.sds.bloom import js_filter
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.effects import DropReason, Effect
+from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.participant import Participant
+from episub_router.sds.protocol.received import Received, Way
+from episub_router.sds.protocol.restored import Restored
+from episub_router.sds.wire import Codec
+
+WALL = 1_760_000_000_000
+E = TypeVar("E")
+
+
+def of(effects: list[Effect], kind: type[E]) -> list[E]:
+    return [e for e in effects if isinstance(e, kind)]
+
+
+class One:
+    """A participant named "me" on a clock that tests move. `seen` keeps all effects."""
+
+    def __init__(self, restored: Restored | None = None, **params: Any) -> None:
+        self.params = SdsParams(**params)
+        self.codec = Codec(self.params)
+        self.now = 1000.0
+        self.seen: list[Effect] = []
+        self.filters = js_filter(self.params.bloom_capacity, self.params.bloom_error_rate)
+        self.participant = Participant(
+            "me",
+            "0",
+            self.params,
+            encode=self.codec.encode,
+            filters=self.filters,
+            rng=random.Random(1),
+            now=self.now,
+            wall_offset=WALL / 1000 - self.now,
+            restored=restored,
+        )
+
+    def send(self, content: bytes = b"x") -> tuple[MessageId, Message]:
+        message_id, effects = self.participant.send(content, self.now)
+        self.seen += effects
+        return message_id, self.codec.decode(of(effects, fx.Publish)[0].raw)
+
+    def take(
+        self, message: Message, way: Way = Way.BROADCAST, source: str | None = None
+    ) -> list[Effect]:
+        received = Received(message, self.codec.encode(message), way, source)
+        effects = self.participant.receive(received, self.now)
+        self.seen += effects
+        return effects
+
+    def hear(self, message_id: MessageId, *history: MessageId, **fields: Any) -> list[Effect]:
+        """A message of "other" with this id and causal history."""
+        return self.take(made(message_id, *history, **fields))
+
+    def wait(self, seconds: float) -> list[Effect]:
+        """What happens of itself meanwhile."""
+        end, effects = self.now + seconds, []
+        while self.participant.deadline() <= end:
+            self.now = max(self.now, self.participant.deadline())
+            effects += self.participant.poll(self.now)
+        self.now = end
+        self.seen += effects
+        return effects
+
+    def published(self, effects: list[Effect]) -> list[Message]:
+        return [self.codec.decode(p.raw) for p in of(effects, fx.Publish)]
+
+    @property
+    def log(self) -> list[MessageId]:
+        return [message_id for _, message_id in self.participant.log.places()]
+
+    def drops(self, effects: list[Effect]) -> list[DropReason]:
+        return [d.reason for d in of(effects, fx.Dropped)]
+
+
+def made(message_id: MessageId, *history: MessageId, **fields: Any) -> Message:
+    return Message(
+        **{
+            "sender_id": "other",
+            "message_id": message_id,
+            "channel_id": "0",
+            "lamport": WALL,
+            "causal_history": tuple(HistoryEntry(h) for h in history),
+            "content": b"content",
+            **fields,
+        }
+    )

@@ -1,0 +1,379 @@
+"""SdsChannel on real hosts over loopback."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+import trio.lowlevel
+from libp2p.custom_types import TProtocol
+from libp2p.network.stream.exceptions import StreamError
+from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
+from libp2p.pubsub.pubsub import get_content_addressed_msg_id
+
+from episub_router.pb import sds_pb2
+from episub_router.sds import (
+    ChannelMessage,
+    Rejected,
+    Retention,
+    SdsChannel,
+    SdsParams,
+    SqliteStore,
+    Status,
+    StoreError,
+    StoreNode,
+)
+from episub_router.sds.net.exchange import ExchangeError, ask
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request
+from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
+
+pytestmark = pytest.mark.hosts
+
+TOPIC = "room"
+QUICK = SdsParams(
+    resend_interval=1.0,
+    pull_delay=0.05,
+    pull_retry=0.2,
+    heads_delay=0.1,
+    sync_interval=3.0,
+    sync_soon=0.5,
+    repair_min=1.0,
+    repair_max=3.0,
+)
+
+
+def flood() -> FloodSub:
+    return FloodSub([PROTOCOL_ID])
+
+
+@asynccontextmanager
+async def channels(
+    nodes: list[Node], params: SdsParams = QUICK, **options: object
+) -> AsyncIterator[list[SdsChannel]]:
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                SdsChannel(n.pubsub, TOPIC, params=params, **options)  # type: ignore[arg-type]
+            )
+            for n in nodes
+        ]
+
+
+async def next_of(channel: SdsChannel) -> ChannelMessage:
+    with trio.fail_after(PATIENCE):
+        return await channel.__anext__()
+
+
+async def subscribed(*nodes: Node) -> None:
+    for node in nodes:
+        for other in nodes:
+            if other is not node and other.id in node.pubsub.peers:
+                await node.pubsub.wait_for_subscription(other.id, TOPIC, timeout=PATIENCE)
+
+
+async def test_messages_receipts_and_one_order() -> None:
+    async with running_nodes(3, router=flood) as nodes:
+        a, b, c = nodes
+        await connect_all([(a, b), (b, c), (a, c)])
+        async with channels(nodes) as (one, two, three):
+            await subscribed(*nodes)
+            receipt = await one.send(b"hello")
+            assert receipt.status is Status.UNACKNOWLEDGED
+            heard = await next_of(two)
+            assert (heard.content, heard.sender, heard.missing) == (b"hello", str(a.id), ())
+            assert heard.id == receipt.id
+            answer = await two.send(b"hello yourself")
+            assert (await next_of(three)).content == b"hello"
+            assert (await next_of(three)).content == b"hello yourself"
+            assert (await next_of(one)).content == b"hello yourself"
+            await three.send(b"and I")
+            with trio.fail_after(PATIENCE):
+                await receipt.acknowledged(by=2)
+                await answer.acknowledged(by=1)
+            assert set(receipt.acked_by) == {str(b.id), str(c.id)}
+            assert receipt.status is Status.ACKNOWLEDGED
+            await eventually(lambda: one.log == two.log == three.log and len(one.log) == 3)
+            history = await two.history()
+            assert [m.content for m in history] == [b"hello", b"hello yourself", b"and I"]
+            assert [m.sender for m in history] == [str(n.id) for n in nodes]
+
+
+async def test_ephemeral_messages_pass_at_once_and_leave_nothing() -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes) as (one, two):
+            await subscribed(*nodes)
+            await one.send_ephemeral(b"typing")
+            heard = await next_of(two)
+            assert (heard.content, heard.ephemeral, heard.position) == (b"typing", True, 0)
+            assert two.log == one.log == ()
+
+
+async def test_a_newcomer_gets_the_history_without_traffic() -> None:
+    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1]) as (one,):
+        sent = [await one.send(b"%d" % n) for n in range(250)]
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[1:]) as (two,):
+            got = [(await next_of(two)).id for _ in sent]
+        assert got == [r.id for r in sent]
+
+
+async def test_channels_of_one_topic_are_apart() -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with (
+            channels(nodes, channel_id="x") as (x1, x2),
+            channels(nodes, channel_id="y") as (y1, y2),
+        ):
+            await subscribed(*nodes)
+            await y1.send(b"in y")
+            await x1.send(b"in x")
+            assert (await next_of(x2)).content == b"in x"
+            assert (await next_of(y2)).content == b"in y"
+            with pytest.raises(ValueError, match="open already"):
+                async with SdsChannel(nodes[0].pubsub, TOPIC, channel_id="x"):
+                    pass
+            assert len(x1.log) == len(y1.log) == 1
+
+
+async def test_the_topic_is_read_on_when_the_first_channel_closes() -> None:
+    async with running_nodes(2, router=flood) as nodes, trio.open_nursery() as nursery:
+        await connect_all([(nodes[0], nodes[1])])
+        first_is_open, close_first = trio.Event(), trio.Event()
+
+        async def first() -> None:
+            async with SdsChannel(nodes[1].pubsub, TOPIC, channel_id="first", params=QUICK):
+                first_is_open.set()
+                await close_first.wait()
+
+        nursery.start_soon(first)
+        await first_is_open.wait()
+        async with channels(nodes) as (one, two):
+            close_first.set()
+            await subscribed(*nodes)
+            await one.send(b"still there?")
+            assert (await next_of(two)).content == b"still there?"
+        assert TOPIC not in nodes[1].pubsub.topic_ids
+
+
+async def test_a_topic_with_another_reader_is_refused() -> None:
+    async with running_nodes(1, router=flood) as (node,):
+        await node.pubsub.subscribe(TOPIC)
+        with pytest.raises(ValueError, match="divided between two readers"):
+            async with SdsChannel(node.pubsub, TOPIC):
+                pass
+
+
+async def test_content_addressed_pubsub_is_refused() -> None:
+    options = {"msg_id_constructor": get_content_addressed_msg_id}
+    async with running_nodes(1, router=flood, pubsub_options=options) as (node,):
+        with pytest.raises(ValueError, match="dropped as duplicates"):
+            async with SdsChannel(node.pubsub, TOPIC):
+                pass
+
+
+async def test_state_survives_and_what_was_done_with_does_not_come_again(tmp_path: Path) -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        store = SqliteStore(tmp_path / "two.db")
+        async with channels(nodes[:1]) as (one,):
+            async with SdsChannel(nodes[1].pubsub, TOPIC, params=QUICK, store=store) as two:
+                await subscribed(*nodes)
+                for n in range(3):
+                    await one.send(b"%d" % n)
+                assert (await next_of(two)).content == b"0"
+                assert (await next_of(two)).content == b"1"
+                mine = await two.send(b"mine")
+                await eventually(lambda: len(two.log) == 4)
+            store.close()
+            await one.send(b"while you were away")
+            again = SqliteStore(tmp_path / "two.db")
+            async with SdsChannel(nodes[1].pubsub, TOPIC, params=QUICK, store=again) as two:
+                # "1" was in hand, not done with, when we stopped
+                heard = [(await next_of(two)).content for _ in range(3)]
+                assert heard == [b"1", b"2", b"while you were away"]
+                await eventually(lambda: one.log == two.log)
+                assert mine.id in {item.id for item in two.log}
+                async with aclosing(two.deliveries(after=2)) as replay:
+                    assert (await anext(replay)).content == b"2"
+            again.close()
+            with pytest.raises(StoreError, match="belongs to"):
+                async with SdsChannel(
+                    nodes[0].pubsub, TOPIC, store=SqliteStore(tmp_path / "two.db")
+                ):
+                    pass
+
+
+async def test_events_tell_of_missing_lost_and_found() -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        params = SdsParams(pull_delay=0.05, pull_retry=0.1, lost_after=0.5)
+        async with channels(nodes, params) as (_, two), trio.open_nursery() as nursery:
+            await subscribed(*nodes)
+            events: list[object] = []
+
+            async def collect() -> None:
+                async for event in two.events():
+                    events.append(event)
+
+            nursery.start_soon(collect)
+            await trio.testing.wait_all_tasks_blocked()
+            await nodes[0].pubsub.publish(TOPIC, b"\xff no message")
+            orphan = sds_pb2.SdsMessage(
+                sender_id=str(nodes[0].id),
+                message_id="orphan",
+                channel_id="0",
+                lamport_timestamp=5,
+                causal_history=[b"nobody has this"],
+                content=b"x",
+            )
+            await nodes[0].pubsub.publish(TOPIC, orphan.SerializeToString())
+            heard = await next_of(two)
+            assert (heard.id, heard.missing) == ("orphan", ("nobody has this",))
+            assert fx.Missing("orphan", ("nobody has this",)) in events
+            assert fx.Lost("nobody has this") in events
+            rejected = [e for e in events if isinstance(e, Rejected)]
+            assert [(r.by, r.reason) for r in rejected] == [(str(nodes[0].id), "malformed")]
+            assert two.stats["malformed"] == 1
+            nursery.cancel_scope.cancel()
+
+
+async def test_nobody_speaks_for_another_sender() -> None:
+    async with running_nodes(3, router=flood) as nodes:
+        a, b, c = nodes
+        await connect_all([(a, b), (b, c), (a, c)])
+        async with channels([a, b]) as (one, two):
+            await subscribed(a, b)
+            receipt = await one.send(b"real")
+            assert (await next_of(two)).content == b"real"
+            forged = sds_pb2.SdsMessage(
+                sender_id=str(b.id),
+                message_id="forged",
+                channel_id="0",
+                lamport_timestamp=5,
+                causal_history=[receipt.id.encode()],
+                content=b"I never said that",
+            )
+            await c.pubsub.subscribe(TOPIC)
+            await c.pubsub.wait_for_subscription(a.id, TOPIC, timeout=PATIENCE)
+            await c.pubsub.publish(TOPIC, forged.SerializeToString())
+            await eventually(lambda: one.stats["not-vouched"] == 1)
+            assert str(c.id) not in receipt.acked_by
+            assert len(one.log) == 1
+
+
+async def test_a_relayed_history_is_checked_by_its_authors_signature() -> None:
+    """c never meets a; b hands out what a signed."""
+    async with running_nodes(3, router=flood) as nodes:
+        a, b, c = nodes
+        await connect_all([(a, b)])
+        async with channels([a, b]) as (one, two):
+            await subscribed(a, b)
+            for n in range(5):
+                await one.send(b"%d" % n)
+            await eventually(lambda: len(two.log) == 5)
+            await a.host.disconnect(b.id)
+            await connect_all([(b, c)])
+            async with channels([c]) as (three,):
+                heard = [await next_of(three) for _ in range(5)]
+            assert {m.sender for m in heard} == {str(a.id)}
+            assert three.stats["not-vouched"] == 0
+
+
+async def test_closing_wakes_those_who_wait() -> None:
+    async with running_nodes(1, router=flood) as (node,), trio.open_nursery() as nursery:
+        closed: list[str] = []
+
+        async def waits(name: str, what: Callable[[], object]) -> None:
+            try:
+                await what()  # type: ignore[misc]
+            except trio.ClosedResourceError:
+                closed.append(name)
+
+        async with SdsChannel(node.pubsub, TOPIC) as channel:
+            receipt = await channel.send(b"alone")
+            nursery.start_soon(waits, "receipt", receipt.acknowledged)
+            nursery.start_soon(waits, "iteration", channel.__anext__)
+            await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(PATIENCE):
+            while len(closed) < 2:
+                await trio.lowlevel.checkpoint()
+        assert sorted(closed) == ["iteration", "receipt"]
+        assert receipt.status is Status.UNACKNOWLEDGED
+
+
+async def ask_too_often(asker: Node, asked: Node) -> None:
+    request = Request(TOPIC, "x", HeadsAsk())
+    for _ in range(200):
+        await ask(asker.host, asked.id, request, within=PATIENCE, max_size=2**20)
+
+
+async def test_a_store_node_keeps_what_members_no_longer_can_tell(tmp_path: Path) -> None:
+    async with running_nodes(3, router=flood) as nodes:
+        a, b, keeper = nodes
+        await connect_all([(a, keeper), (b, keeper)])
+        path = tmp_path / "keeper.db"
+        store = SqliteStore(path, Retention())
+        small = replace(QUICK, log_limit=10)  # most of the history is on disk only
+        async with (
+            StoreNode(keeper.host, keeper.pubsub, store, topics=[TOPIC], params=small) as node,
+            channels([a], channel_id="x") as (one,),
+        ):
+            await subscribed(a, keeper)
+            sent = [await one.send(b"%d" % n) for n in range(130)]
+            with trio.fail_after(PATIENCE):
+                await sent[-1].acknowledged()
+            await eventually(lambda: node.channels.get((TOPIC, "x")) == 10)
+        store.close()
+        store = SqliteStore(path, Retention())
+        assert store.count('["room", "x"]') == 130
+        async with (
+            StoreNode(keeper.host, keeper.pubsub, store, topics=[TOPIC], params=small),
+            channels([b], channel_id="x") as (two,),
+        ):
+            got = [await next_of(two) for _ in sent]
+            assert [m.id for m in got] == [r.id for r in sent]
+            digests = [
+                hashlib.sha256(s.raw).digest() for s in store.get('["room", "x"]', [sent[3].id])
+            ]
+            response = await ask(
+                b.host,
+                keeper.id,
+                Request(TOPIC, "x", GetAsk((sent[0].id, "none"), (digests[0], b"none"))),
+                within=PATIENCE,
+                max_size=2**20,
+            )
+            assert [i.key[1] for i in response.items] == [sent[0].id, sent[3].id]
+            assert (response.unknown_ids, response.unknown_hashes) == (("none",), (b"none",))
+            with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL: no channel 'y'"):
+                await ask(
+                    b.host, keeper.id, Request(TOPIC, "y", HeadsAsk()), within=5, max_size=2**20
+                )
+            with pytest.raises(ExchangeError, match="TOO_MANY_REQUESTS"):
+                await ask_too_often(b, keeper)
+        store.close()
+
+
+async def test_hostile_streams_hurt_nobody_else(tmp_path: Path) -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        a, b = nodes
+        await connect_all([(a, b)])
+        async with channels([a]) as (one,):
+            await one.send(b"x")
+            for data in (b"\xff" * 20, b"\x05\xff\xff\xff\xff\xff", b"\x02\x0a", b"\x00"):
+                stream = await b.host.new_stream(a.id, [TProtocol("/sds/store/1.0.0")])
+                await stream.write(data)
+                await stream.close_write()
+                with trio.move_on_after(1.0), suppress(StreamError):
+                    await stream.read(100)
+                await stream.reset()
+            response = await ask(
+                b.host, a.id, Request(TOPIC, "0", RangeAsk()), within=PATIENCE, max_size=2**20
+            )
+            assert len(response.items) == 1

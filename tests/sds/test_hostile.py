@@ -1,0 +1,213 @@
+"""Hostile members: whatever they send is bounded and counted, and costs others nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.catchup import HeadsAnswer
+from episub_router.sds.protocol.effects import DropReason
+from episub_router.sds.protocol.log import Segment
+from episub_router.sds.protocol.message import HistoryEntry
+from episub_router.sds.protocol.received import Way
+from tests.sds.one import WALL, One, made, of
+
+
+def still_works(one: One) -> None:
+    """An honest pair of messages is delivered, the second before the first arrives."""
+    assert not of(one.hear("honest child", "honest", sender_id="honest"), fx.Deliver)
+    delivered = of(one.hear("honest", sender_id="honest"), fx.Deliver)
+    assert [d.message.message_id for d in delivered] == ["honest", "honest child"]
+
+
+def test_a_flood_of_orphans_fills_its_senders_share_only() -> None:
+    one = One(incoming_limit=100, wanted_limit=200, sender_share=0.25)
+    drops = set()
+    for n in range(1000):
+        drops.update(one.drops(one.hear(f"o{n}", f"gone{n}", f"gone too {n}", sender_id="mallory")))
+    assert drops == {DropReason.INCOMING_FULL}
+    assert len(one.participant.incoming) == 25
+    assert len(one.participant.wants) == 50
+    still_works(one)
+
+
+def test_orphans_are_bounded_in_bytes() -> None:
+    one = One(incoming_bytes=100_000)
+    for n in range(100):
+        one.hear(f"o{n}", f"gone{n}", content=b"x" * 10_000, sender_id="mallory")
+    assert len(one.participant.incoming) == 2
+    still_works(one)
+
+
+def test_histories_full_of_inventions_are_bounded() -> None:
+    one = One(wanted_limit=1000)
+    drops = []
+    for n in range(20):
+        invented = [f"{n}-{i}" for i in range(256)]
+        drops += one.drops(one.hear(f"s{n}", *invented, content=None, sender_id="mallory"))
+    assert DropReason.WANTED_FULL in drops
+    assert len(one.participant.wants) == 250
+    still_works(one)
+    one.wait(2000.0)
+    assert len(one.participant.wants) == 0
+    assert not of(one.seen, fx.Tombstone)  # nobody waited for these
+
+
+def test_messages_that_wait_for_each_other_are_let_go_in_the_end() -> None:
+    one = One(lost_after=50.0)
+    one.hear("a", "b")
+    one.hear("b", "a")
+    one.hear("self", "self")
+    assert one.log == ["self"]
+    one.wait(101.0)
+    assert sorted(one.log) == ["a", "b", "self"]
+    assert len(one.participant.incoming) == 0
+
+
+def test_a_history_that_names_one_id_twice_is_no_harm() -> None:
+    one = One()
+    one.hear("a")
+    one.hear("b", "a", "a", "gone", "gone")
+    assert len(of(one.hear("gone"), fx.Deliver)) == 2
+
+
+def test_far_future_clocks_displace_nothing() -> None:
+    one = One(bloom_capacity=20, causal_history=3)
+    for n in range(50):
+        one.hear(f"future{n}", lamport=2**64 - 1 - n, sender_id="mallory")
+    one.hear("now", "future49")
+    sent = [one.send()[1] for _ in range(30)]
+    assert any(e.message_id == "now" for message in sent for e in message.causal_history)
+    received = one.filters.load(sent[0].bloom_filter or b"")
+    assert received is not None
+    assert received.holds(one.filters.base_hash("now"))
+    still_works(one)
+
+
+def test_repair_floods_are_answered_at_a_bounded_rate() -> None:
+    one = One(repair_rate=5.0, repair_limit=50, repair_max=10.1)
+    for n in range(400):
+        one.hear(f"m{n}", sender_id="author")
+    drops = []
+    for round_ in range(25):
+        asked = tuple(HistoryEntry(f"m{n}") for n in range(round_ * 16, round_ * 16 + 16))
+        request = made(f"s{round_}", content=None, repair_request=asked, sender_id="mallory")
+        drops += one.drops(one.take(request))
+    assert DropReason.REPAIR_FULL in drops
+    seconds = 30.0
+    answers = of(one.wait(seconds), fx.Republish)
+    assert 0 < len(answers) <= 50
+    still_works(one)
+
+
+def test_more_repair_requests_than_honoured_are_ignored() -> None:
+    one = One(repair_honoured=4, repair_max=10.1)
+    for n in range(50):
+        one.hear(f"m{n}", sender_id="author")
+    asked = tuple(HistoryEntry(f"m{n}") for n in range(50))
+    one.take(made("s", content=None, repair_request=asked))
+    assert len(of(one.wait(30.0), fx.Republish)) <= 4
+
+
+def test_tables_by_sender_are_bounded() -> None:
+    one = One(members_limit=50)
+    sent, _ = one.send()
+    for n in range(500):
+        one.hear(f"m{n}", sent, sender_id=f"sybil{n}")
+    assert one.participant.members.count(one.now) == 51
+    own = one.participant.outgoing.get(sent)
+    assert own is not None
+    assert len(own.acked_by) == 50
+    still_works(one)
+
+
+def test_outgoing_messages_are_bounded_when_nobody_answers() -> None:
+    one = One(outgoing_limit=10, tracked_limit=30)
+    sent = [one.send()[0] for _ in range(100)]
+    assert len(one.participant.outgoing) == 10
+    assert of(one.seen, fx.Expired)[0] == fx.Expired(sent[0])
+    assert one.participant.outgoing.get(sent[0]) is None
+    assert one.participant.outgoing.get(sent[-1]) is not None
+    assert len(one.log) == 100
+
+
+def test_the_log_is_bounded_and_what_left_it_counts_as_known() -> None:
+    one = One(log_limit=10)
+    for n in range(30):
+        one.hear(f"m{n}", lamport=WALL + n)
+    assert one.log == [f"m{n}" for n in range(20, 30)]
+    assert one.drops(one.hear("m3", lamport=WALL + 3)) == [DropReason.TOO_OLD]
+    one.hear("child", "m3", lamport=WALL + 50)
+    effects = one.hear("m3", lamport=WALL + 3)
+    assert [(d.message.message_id, d.missing) for d in of(effects, fx.Deliver)] == [("child", ())]
+
+
+def test_a_peer_that_lies_about_its_log_is_left() -> None:
+    one = One()
+    one.participant.peer_up("liar", one.now)
+    (ask,) = of(one.wait(2.0), fx.AskHeads)
+    assert ask.peer == "liar"
+    claim = Segment(None, (WALL, "x"), 1000, 1)
+    (page,) = of(
+        one.participant.heads_answered("liar", HeadsAnswer((), 1000, (claim,)), one.now),
+        fx.AskRange,
+    )
+    assert page.after is None
+    (page,) = of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
+    # pages that don't move forward end it
+    assert not of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
+    invented = tuple((WALL + n, f"invented{n}") for n in range(100))
+    one.participant.range_answered("liar", invented, None, one.now)
+    assert one.drops(one.take(made("invented1"), Way.RELAYED)) == [DropReason.NOT_VOUCHED]
+    still_works(one)
+
+
+def test_a_peer_that_never_answers_is_given_up() -> None:
+    one = One()
+    one.participant.peer_up("mute", one.now)
+    one.participant.peer_up("good", one.now)
+    peers = {a.peer for a in of(one.wait(200.0), fx.AskHeads)}
+    assert peers == {"mute", "good"}
+
+
+ids = st.sampled_from(["a", "b", "c", "d", "e", "f"])
+messages = st.builds(
+    lambda i, history, sender, lamport, content, requests, bloom: made(
+        i,
+        *history,
+        sender_id=sender,
+        lamport=lamport,
+        content=content,
+        repair_request=tuple(HistoryEntry(r) for r in requests),
+        bloom_filter=bloom,
+    ),
+    ids,
+    st.lists(ids, max_size=4),
+    st.sampled_from(["x", "y", "me", ""]),
+    st.sampled_from([0, 1, WALL, 2**63, 2**64 - 1]),
+    st.sampled_from([None, b"", b"one", b"two"]),
+    st.lists(ids, max_size=3),
+    st.none() | st.binary(max_size=8) | st.just(b"\xff" * 632),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(messages, st.sampled_from(Way), st.floats(0, 400)), max_size=25))
+def test_any_sequence_of_messages_keeps_the_promises(
+    steps: list[tuple[object, Way, float]],
+) -> None:
+    one = One(repair_min=1.0, repair_max=3.0, causal_history=2, bloom_capacity=4)
+    for message, way, pause in steps:
+        one.take(message, way)  # type: ignore[arg-type]
+        one.send(b"between")
+        one.wait(pause)
+    delivered = [d.message.message_id for d in of(one.seen, fx.Deliver)]
+    assert len(delivered) == len(set(delivered))
+    places = one.participant.log.places()
+    assert places == sorted(places)
+    clocks = [c.value for c in of(one.seen, fx.ClockSet)]
+    assert clocks == sorted(clocks)
+    assert one.participant.clock.value < 2**63
+    one.participant.clock.value = max(one.participant.clock.value, WALL)
+    still_works(one)

@@ -1,0 +1,491 @@
+"""The protocol steps of one participant (S02-S14)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.clock import unwrap_int32
+from episub_router.sds.protocol.effects import DropReason, Purpose
+from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.protocol.outgoing import Status
+from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
+from episub_router.sds.protocol.received import Way
+from episub_router.sds.store import MemoryStore
+from tests.sds.one import WALL, One, made, of
+
+# Sending (S02, S07)
+
+
+def test_clock_is_epoch_milliseconds_and_always_grows() -> None:
+    one = One()
+    clocks = [one.send()[1].lamport for _ in range(3)]
+    assert clocks == [WALL + 1, WALL + 2, WALL + 3]
+    one.now += 10
+    assert one.send()[1].lamport == WALL + 10_000
+    one.hear("ahead", lamport=WALL + 50_000)
+    assert one.send()[1].lamport == WALL + 50_001
+
+
+def test_history_is_heads_then_own_last_then_recents() -> None:
+    one = One(causal_history=4)
+    mine, _ = one.send()
+    one.hear("a", mine)
+    one.hear("b", mine, sender_id="third")
+    one.hear("c", "a")
+    _, message = one.send()
+    ids = [e.message_id for e in message.causal_history]
+    assert set(ids[:2]) == {"b", "c"}  # nobody refers to them
+    assert ids[2] == mine
+    assert ids[3] == "a"
+    assert [e.sender_id for e in message.causal_history if e.message_id == "b"] == ["third"]
+
+
+def test_all_heads_are_named_in_the_end_and_own_messages_form_a_chain() -> None:
+    one = One(causal_history=3)
+    for n in range(20):
+        one.hear(f"h{n}")
+    named: set[str] = set()
+    last = None
+    for _ in range(20):
+        sent, message = one.send()
+        ids = [e.message_id for e in message.causal_history]
+        assert len(ids) == 3
+        assert last is None or last in ids
+        named.update(ids)
+        last = sent
+    assert {f"h{n}" for n in range(20)} <= named
+
+
+def test_the_filter_in_a_message_holds_what_was_received() -> None:
+    one = One()
+    one.hear("a")
+    one.hear("waits", "unknown")
+    _, message = one.send()
+    received = one.filters.load(message.bloom_filter or b"")
+    assert received is not None
+    assert received.holds(one.filters.base_hash("a"))
+    assert received.holds(one.filters.base_hash("waits"))
+    assert not received.holds(one.filters.base_hash("unknown"))
+
+
+def test_what_cannot_be_sent_is_refused_and_leaves_no_trace() -> None:
+    one = One()
+    with pytest.raises(ValueError, match="needs content"):
+        one.participant.send(b"", one.now)
+    with pytest.raises(ValueError, match="at most 1048576 can be sent"):
+        one.participant.send(b"x" * 2**20, one.now)
+    assert one.log == []
+    assert one.send()[1].causal_history == ()
+
+
+# Receiving (S05, S06, S08, S09)
+
+
+def test_three_deep_chain_is_released_in_order_the_moment_it_can() -> None:
+    one = One()
+    assert of(one.hear("c", "b"), fx.Deliver) == []
+    assert of(one.hear("b", "a"), fx.Deliver) == []
+    delivered = of(one.hear("a"), fx.Deliver)
+    assert [d.message.message_id for d in delivered] == ["a", "b", "c"]
+    assert [d.position for d in delivered] == [1, 2, 3]
+
+
+def test_log_orders_by_clock_then_id_whatever_came_first() -> None:
+    one = One()
+    for name, lamport in (("z", 5), ("b", 7), ("a", 7), ("B", 7), ("é", 7), ("y", 6)):
+        one.hear(name, lamport=lamport)
+    assert one.log == ["z", "y", "B", "a", "b", "é"]
+
+
+def test_duplicates_and_own_messages_that_come_back_are_ignored() -> None:
+    one = One()
+    one.hear("a")
+    one.hear("waits", "unknown")
+    assert one.drops(one.hear("a")) == [DropReason.DUPLICATE]
+    assert one.drops(one.hear("waits", "unknown")) == [DropReason.DUPLICATE]
+    _, mine = one.send()
+    assert one.drops(one.take(mine)) == [DropReason.OWN_ECHO]
+    assert len(one.log) == 2
+
+
+def test_own_messages_of_a_life_without_a_store_are_taken_back() -> None:
+    before = One()
+    _, message = before.send(b"before the crash")
+    again = One()
+    assert [d.message for d in of(again.take(message), fx.Deliver)] == [message]
+
+
+def test_one_id_with_two_contents_is_a_conflict_and_the_first_stands() -> None:
+    one = One()
+    one.hear("a", content=b"first")
+    one.hear("w", "unknown", content=b"first")
+    assert of(one.hear("a", content=b"second"), fx.Conflict) == [fx.Conflict("a", "other")]
+    assert of(one.hear("w", "unknown", content=b"second"), fx.Conflict)
+    (delivered,) = of(one.seen, fx.Deliver)
+    assert delivered.message.content == b"first"
+
+
+def test_equal_contents_are_two_messages() -> None:
+    one = One()
+    assert one.send(b"same")[0] != one.send(b"same")[0]
+
+
+def test_other_channels_are_dropped() -> None:
+    one = One()
+    assert one.drops(one.hear("a", channel_id="1")) == [DropReason.WRONG_CHANNEL]
+
+
+def test_a_clock_far_ahead_is_delivered_and_not_adopted() -> None:
+    one = One()
+    effects = one.hear("a", lamport=2**64 - 1)
+    assert len(of(effects, fx.Deliver)) == 1
+    assert one.drops(effects) == [DropReason.CLOCK_AHEAD]
+    assert one.send()[1].lamport == WALL + 1
+    one.hear("b", lamport=WALL + 3_600_000)
+    assert one.send()[1].lamport == WALL + 3_600_001
+
+
+# Acknowledgements (S04, S10)
+
+
+def test_a_history_acknowledges_with_all_ancestors_by_sender() -> None:
+    one = One()
+    sent = [one.send()[0] for _ in range(3)]
+    effects = one.hear("a", sent[2])
+    assert of(effects, fx.Acknowledged) == [fx.Acknowledged(i, "other") for i in sent]
+    assert of(effects, fx.Settled) == [fx.Settled(i) for i in sent]
+    # "third" has seen "a", and so what "a" has seen
+    effects = one.hear("b", "a", sender_id="third")
+    assert of(effects, fx.Acknowledged) == [fx.Acknowledged(i, "third") for i in sent]
+    own = one.participant.outgoing.get(sent[0])
+    assert own is not None
+    assert (own.status, list(own.acked_by)) == (Status.ACKNOWLEDGED, ["other", "third"])
+    assert not of(one.wait(100.0), fx.Resent)
+
+
+def test_a_message_that_waits_acknowledges_too() -> None:
+    one = One()
+    sent, _ = one.send()
+    assert of(one.hear("a", sent, "unknown"), fx.Acknowledged)
+
+
+def test_filters_acknowledge_by_how_rarely_they_are_wrong() -> None:
+    one = One(bloom_capacity=50)
+    sent, _ = one.send()
+    filters = one.filters
+    full, sparse = filters.new(), filters.new()
+    for words, count in ((full, 50), (sparse, 1)):
+        for n in range(count):
+            filters.insert(words, filters.base_hash(f"f{n}"))
+        filters.insert(words, filters.base_hash(sent))
+    for sender in ("b", "c", "d"):  # however many, as they have the same ids
+        effects = one.hear(f"of {sender}", sender_id=sender, bloom_filter=filters.dump(full))
+        assert not of(effects, fx.Acknowledged)
+        (possibly,) = of(effects, fx.PossiblyAcknowledged)
+        assert 0.0001 < possibly.probability < 0.05
+    effects = one.hear("e", sender_id="e", bloom_filter=filters.dump(sparse))
+    assert of(effects, fx.Acknowledged) == [fx.Acknowledged(sent, "e")]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\xff" * 18_752, b"\x00" * 631])
+def test_unusable_filters_cost_no_message(data: bytes) -> None:
+    one = One()
+    one.send()
+    effects = one.hear("a", bloom_filter=data)
+    assert len(of(effects, fx.Deliver)) == 1
+    assert one.drops(effects) == ([DropReason.FILTER_UNUSABLE] if data else [])
+
+
+def test_an_all_ones_filter_acknowledges_nothing() -> None:
+    one = One()
+    sent, _ = one.send()
+    effects = one.hear("a", bloom_filter=b"\xff" * 632)
+    assert one.drops(effects) == [DropReason.FILTER_SATURATED]
+    own = one.participant.outgoing.get(sent)
+    assert own is not None
+    assert own.status is Status.UNACKNOWLEDGED
+
+
+def test_a_quorum_keeps_a_message_in_the_buffer() -> None:
+    one = One(ack_quorum=2)
+    sent, _ = one.send()
+    assert not of(one.hear("a", sent), fx.Settled)
+    assert of(one.hear("b", "a", sender_id="third"), fx.Settled)
+
+
+# Sweeps (S11, S12)
+
+
+def test_resends_back_off_and_expire_but_the_message_stays() -> None:
+    one = One(sync_interval=10_000.0)
+    sent, _ = one.send()
+    times = []
+    for _ in range(1000):
+        if of(one.wait(1.0), fx.Resent):
+            times.append(one.now - 1000.0)
+    assert len(times) == 6
+    gaps = [b - a for a, b in zip([0.0, *times], times, strict=False)]
+    assert all(3.0 <= gap / 2**n <= 7.5 for n, gap in enumerate(gaps))
+    assert of(one.seen, fx.Expired) == [fx.Expired(sent)]
+    assert one.log == [sent]
+    # Who gets it later can still acknowledge it.
+    assert of(one.hear("late", sent), fx.Acknowledged)
+
+
+def test_what_is_possibly_there_is_resent_later() -> None:
+    one = One(bloom_capacity=20, sync_interval=10_000.0)
+    sent, _ = one.send()
+    words = one.filters.new()
+    for n in range(19):
+        one.filters.insert(words, one.filters.base_hash(f"f{n}"))
+    one.filters.insert(words, one.filters.base_hash(sent))
+    one.hear("a", bloom_filter=one.filters.dump(words))
+    assert not of(one.wait(40.0), fx.Resent)
+    assert of(one.wait(40.0), fx.Resent)
+
+
+def test_missing_dependencies_are_asked_of_who_referred_to_them_then_of_others() -> None:
+    one = One()
+    for peer in ("p", "q", "r"):
+        one.participant.peer_up(peer, one.now)
+    one.take(made("child", "gone"), source="q")
+    asks = of(one.wait(0.9), fx.AskIds)
+    assert asks == [fx.AskIds("q", ("gone",))]
+    one.participant.ids_answered("q", ("gone",), one.now)
+    (again,) = of(one.wait(8.0), fx.AskIds)
+    assert again.peer in ("p", "r")
+    one.participant.ids_failed(again.peer, ("gone",), one.now)
+    assert of(one.wait(15.0), fx.AskIds)
+    found = of(one.take(made("gone"), Way.PULLED), fx.Found)
+    assert [f.message_id for f in found] == ["gone"]
+    assert not of(one.wait(60.0), fx.AskIds)
+
+
+def test_lost_dependencies_are_named_once_and_late_ones_still_logged() -> None:
+    one = One(lost_after=20.0)
+    one.hear("b", "a")
+    effects = one.wait(21.0)
+    assert of(effects, fx.Lost) == [fx.Lost("a")]
+    assert [(d.message.message_id, d.missing) for d in of(effects, fx.Deliver)] == [("b", ("a",))]
+    # a later reference to what was given up is satisfied
+    assert [d.missing for d in of(one.hear("c", "a", "b"), fx.Deliver)] == [()]
+    assert [d.message.message_id for d in of(one.hear("a"), fx.Deliver)] == ["a"]
+    assert list(one.participant.log.heads) == ["c"]
+
+
+def test_hold_waits_for_ever() -> None:
+    one = One(lost_after=20.0, on_lost=LostPolicy.HOLD)
+    one.hear("b", "a")
+    assert not of(one.wait(5000.0), fx.Deliver)
+    assert [d.message.message_id for d in of(one.hear("a"), fx.Deliver)] == ["a", "b"]
+
+
+# Sync and ephemeral messages (S13, S14)
+
+
+def test_sync_messages_are_neither_logged_nor_resent_nor_buffered() -> None:
+    one = One()
+    one.hear("a")
+    (sync,) = [p for p in of(one.wait(10.0), fx.Publish) if p.purpose is Purpose.SYNC]
+    message = one.codec.decode(sync.raw)
+    assert message.content is None
+    assert [e.message_id for e in message.causal_history] == ["a"]
+    assert message.lamport is not None
+    assert message.lamport > WALL
+    other = One()
+    effects = other.take(made("s", "a", content=None))
+    assert of(effects, fx.SyncHeard) == [fx.SyncHeard("other")]
+    assert not of(effects, fx.Buffered | fx.Logged)  # type: ignore[arg-type]
+    assert "a" in other.participant.wants  # what it names is looked for
+    assert other.log == []
+
+
+def test_no_sync_without_history_or_requests() -> None:
+    one = One()
+    assert not of(one.wait(500.0), fx.Publish)
+
+
+def test_sync_is_suppressed_by_who_says_the_same() -> None:
+    one = One()
+    one.hear("a")
+    one.hear("b", "a", sender_id="third")
+    for n in range(20):
+        one.hear(f"s{n}", "a", "b", content=None, sender_id="fourth")
+        one.wait(20.0)
+    assert not [p for p in of(one.seen, fx.Publish) if p.purpose is Purpose.SYNC]
+    assert of(one.wait(60.0), fx.Publish)
+
+
+def test_who_lacks_a_head_of_ours_hears_of_it_soon() -> None:
+    one = One()
+    mine, _ = one.send()
+    one.hear("a", mine)
+    one.hear("s", mine, content=None, sender_id="third")
+    syncs = one.published(one.wait(11.0))
+    assert any("a" in [e.message_id for e in s.causal_history] for s in syncs)
+
+
+def test_ephemeral_messages_are_delivered_at_once_and_once() -> None:
+    one = One()
+    message = Message(message_id="e", channel_id="0", sender_id="other", content=b"typing")
+    assert of(one.take(message), fx.DeliverEphemeral) == [fx.DeliverEphemeral(message)]
+    assert one.drops(one.take(message)) == [DropReason.DUPLICATE]
+    assert one.log == []
+    (publish,) = of(one.participant.send_ephemeral(b"typing"), fx.Publish)
+    sent = one.codec.decode(publish.raw)
+    assert (sent.lamport, sent.causal_history, sent.bloom_filter) == (None, (), None)
+    assert not of(one.wait(100.0), fx.Resent)
+
+
+# SDS-R
+
+
+def test_requests_travel_most_overdue_first_and_are_repeated() -> None:
+    one = One(repair_min=1.0, repair_max=4.0)
+    for n in range(5):
+        one.hear(f"child{n}", f"gone{n}")
+    one.now += 5.0
+    (sync,) = one.published(one.participant.poll(one.now))
+    assert [e.message_id for e in sync.repair_request] == ["gone0", "gone1", "gone2"]
+    _, message = one.send()
+    assert [e.message_id for e in message.repair_request] == ["gone3", "gone4"]
+    syncs = [sync, message, *one.published(one.wait(30.0))]
+    asked = [e.message_id for s in syncs for e in s.repair_request]
+    assert all(asked.count(f"gone{n}") >= 2 for n in range(5))
+
+
+def test_a_request_of_another_puts_ours_off() -> None:
+    one = One(repair_min=10.0, repair_max=11.0)
+    one.hear("child", "gone")
+    one.now += 9.9
+    one.take(made("s", content=None, repair_request=(HistoryEntry("gone"),)))
+    syncs = one.published(one.wait(9.0))
+    assert not any(s.repair_request for s in syncs)
+    assert any(s.repair_request for s in one.published(one.wait(15.0)))
+
+
+def test_answers_wait_and_are_cancelled_by_another_copy() -> None:
+    one = One(repair_max=30.0)
+    one.hear("a", sender_id="author")
+    mine, _ = one.send()
+    asked = (HistoryEntry("a"), HistoryEntry(mine), HistoryEntry("never heard of"))
+    request = made("s", mine, content=None, repair_request=asked)
+    one.take(request)
+    assert of(one.wait(0.0), fx.Republish) == [fx.Republish(mine)]  # its author at once
+    one.hear("a", sender_id="author")
+    assert not of(one.wait(40.0), fx.Republish)
+    one.take(request)
+    assert fx.Republish("a") in one.wait(40.0)
+
+
+# Trust
+
+
+def test_relayed_messages_need_a_reference_and_a_hash_that_fits() -> None:
+    one = One()
+    content = b"carried by somebody"
+    true_id = message_id("0", "other", WALL, content)
+    message = made(true_id, content=content)
+    assert one.drops(one.take(message, Way.RELAYED)) == [DropReason.NOT_VOUCHED]
+    one.hear("child", true_id, "foreign id")
+    assert len(of(one.take(message, Way.RELAYED), fx.Logged)) == 1
+    assert one.drops(one.take(made("foreign id"), Way.RELAYED)) == [DropReason.NOT_VOUCHED]
+
+
+def test_relayed_messages_acknowledge_nothing_and_ask_for_nothing() -> None:
+    one = One()
+    sent, _ = one.send()
+    forged = made("x", sent, repair_request=(HistoryEntry(sent),))
+    effects = one.take(forged, Way.RELAYED)
+    assert not of(effects, fx.Acknowledged)
+    assert not of(one.wait(0.5), fx.Republish)
+
+
+# Restart
+
+
+def test_state_comes_back_from_the_store() -> None:
+    store = MemoryStore()
+    store.load("0", "me", 100)
+    one = One(bloom_capacity=8)
+    sent = [one.send()[0] for _ in range(2)]
+    one.hear("a", sent[0])
+    one.hear("waits", "gone")
+    store.commit("0", of(one.seen, fx.Change))  # type: ignore[arg-type]
+    saved = store.load("0", "me", 100)
+    assert saved is not None
+    again = One(restored=saved.restore(one.codec.decode), bloom_capacity=8)
+    assert again.log == one.log
+    assert again.participant.log.heads == one.participant.log.heads
+    assert "gone" in again.participant.wants
+    resent = of(again.wait(30.0), fx.Resent)
+    assert {r.message_id for r in resent} == {sent[1]}
+    assert of(again.hear("b", sent[1]), fx.Acknowledged) == [fx.Acknowledged(sent[1], "other")]
+    delivered = of(again.hear("gone"), fx.Deliver)
+    assert [(d.message.message_id, d.position) for d in delivered] == [("b", 2) for _ in ()] + [
+        ("gone", 3),
+        ("waits", 4),
+    ]
+    lamport = again.send()[1].lamport
+    assert lamport is not None
+    assert lamport > one.participant.clock.value
+
+
+# The seed's schema
+
+
+def test_seed_clocks_are_taken_nearest_to_ours() -> None:
+    assert unwrap_int32(WALL & 0xFFFFFFFF, WALL + 1000) == WALL
+    assert unwrap_int32((WALL & 0xFFFFFFFF) | 0xFFFFFFFF00000000, WALL - 10**9) == WALL
+    assert unwrap_int32(3, 5) == 3
+
+
+def test_two_seed_participants_agree() -> None:
+    one = One(wire=WireFormat.SEED)
+    other = One(wire=WireFormat.SEED)
+    _, message = one.send(b"in the first schema")
+    assert message.sender_id == ""
+    assert message.lamport != WALL + 1  # low 32 bits only
+    other.take(made(message.message_id, lamport=message.lamport, content=message.content))
+    assert other.participant.log.places() == one.participant.log.places()
+
+
+def test_recorded_runs_of_the_npm_package_end_the_same(vectors: dict[str, Any]) -> None:
+    """What members who only listened have in the end, and where their clocks are."""
+    compared = 0
+    for trace in vectors["trace_js"]:
+        config, steps = trace["config"], trace["log"]
+        speakers = {s["step"]["p"] for s in steps if s["step"]["op"] in ("send", "sync")}
+        sent = {s["step"]["as"]: s["encoded_hex"] for s in steps if "encoded_hex" in s}
+        for name in set(config["participants"]) - speakers:
+            one = One(bloom_capacity=16)
+            one.participant.channel_id = config["channel_id"]
+            last = None
+            for step in (s for s in steps if s["step"]["p"] == name):
+                one.now = 1000.0 + (step["now"] - WALL) / 1000
+                if step["step"]["op"] == "recv" and step["step"]["msg"] in sent:
+                    one.take(one.codec.decode(bytes.fromhex(sent[step["step"]["msg"]])))
+                last = step
+            if last is not None and not any("lost" in e["event"] for e in last["events"]):
+                assert [i[:8] for i in one.log] == last["history_after"], trace["name"]
+                assert one.participant.clock.value == int(last["lamport_after"])
+                compared += 1
+    assert compared
+
+
+def test_params_that_contradict_are_refused() -> None:
+    for wrong in (
+        {"causal_history": 1},
+        {"repair_min": 5.0, "repair_max": 5.0},
+        {"bloom_error_rate": 1.0},
+        {"sender_share": 1.5},
+        {"timer_jitter": 1.0},
+        {"lost_after": float("nan")},
+        {"sync_interval": 0.0},
+        {"sync_history": 300},
+    ):
+        with pytest.raises(ValueError, match="must"):
+            SdsParams(**wrong)  # type: ignore[arg-type]

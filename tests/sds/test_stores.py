@@ -1,0 +1,261 @@
+"""Both stores do the same; the one on disk survives being killed and refuses what it can't read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.log import Entry
+from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    store: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "s.db")
+    yield store
+    store.close()
+
+
+def logged(
+    message_id: str,
+    lamport: int,
+    *,
+    position: int = 0,
+    covered: tuple[str, ...] = (),
+    missing: tuple[str, ...] = (),
+    raw: bytes | None = None,
+    outgoing: bool = False,
+    own_seen: int = 0,
+) -> fx.Logged:
+    return fx.Logged(
+        message_id,
+        Entry(lamport, "alice", 7, own_seen),
+        raw if raw is not None else message_id.encode(),
+        b"o",
+        position,
+        missing,
+        covered,
+        head=True,
+        outgoing=outgoing,
+    )
+
+
+def test_a_channel_comes_back_as_it_was(store: Store) -> None:
+    assert store.load("c", "alice", 100) is None
+    store.commit(
+        "c",
+        [
+            fx.ClockSet(2**64 - 1),
+            fx.ClockSet(3),
+            logged("b", 2**64 - 1, position=1, missing=("x",)),
+            logged("a", 5, outgoing=True, own_seen=1),
+            logged("d", 6, outgoing=True, own_seen=2, covered=("a",)),
+            fx.Buffered("w", b"waits", b"proof"),
+            fx.Buffered("b", b"was here already", b""),
+            fx.Tombstone("x"),
+            fx.Settled("a"),
+        ],
+    )
+    saved = store.load("c", "alice", 100)
+    assert saved is not None
+    assert (saved.clock, saved.position, saved.floor) == (2**64 - 1, 1, None)
+    assert [(i, entry.lamport, head) for i, entry, head in saved.log] == [
+        ("a", 5, False),
+        ("d", 6, True),
+        ("b", 2**64 - 1, True),
+    ]
+    assert (b"waits", b"proof") in saved.incoming
+    assert saved.outgoing == [("d", b"d")]
+    assert saved.tombstones == ["x"]
+    assert store.deliveries("c", 0, 10)[0].missing == ("x",)
+    assert store.load("c", "alice", 2).floor == (5, "a")  # type: ignore[union-attr]
+
+
+def test_channels_are_apart_and_owned(store: Store) -> None:
+    store.load("c", "alice", 100)
+    store.load("other", "alice", 100)
+    store.commit("c", [logged("a", 5)])
+    assert store.count("c") == 1
+    assert store.count("other") == 0
+    assert store.get("other", ["a"]) == []
+    with pytest.raises(StoreError, match="belongs to 'alice', not to 'bob'"):
+        store.load("c", "bob", 100)
+
+
+def test_reading_by_id_hash_and_page(store: Store) -> None:
+    store.load("c", "alice", 100)
+    store.commit("c", [logged(f"m{i}", 10 + i // 2, raw=b"r" * 10) for i in range(10)])
+    assert [s.key[1] for s in store.get("c", ["m3", "no", "m1", "m3"])] == ["m3", "m1"]
+    store.commit("c", [logged("h", 99, raw=b"found")])
+    digest = hashlib.sha256(b"found").digest()
+    assert store.get_hashes("c", [digest, b"?"])[digest].key == (99, "h")
+    page, more = store.page("c", (10, "m1"), (13, "m6"), 3, 1000)
+    assert ([s.key[1] for s in page], more) == (["m2", "m3", "m4"], True)
+    page, more = store.page("c", (11, "m3"), (13, "m6"), 3, 1000)
+    assert ([s.key[1] for s in page], more) == (["m4", "m5", "m6"], False)
+    page, more = store.page("c", None, None, 100, 25)
+    assert ([s.key[1] for s in page], more) == (["m0", "m1"], True)
+    page, more = store.page("c", None, None, 100, 5)
+    assert ([s.key[1] for s in page], more) == (["m0"], True)
+
+
+def test_eviction_and_consumption(store: Store) -> None:
+    store.load("c", "alice", 100)
+    store.commit("c", [logged("a", 1, position=1), logged("b", 2, position=2)])
+    store.set_consumed("c", 1)
+    store.commit("c", [fx.Evicted("a", (1, "a"))])
+    assert store.consumed("c") == 1
+    assert [d.position for d in store.deliveries("c", 0, 10)] == [2]
+    saved = store.load("c", "alice", 100)
+    assert saved is not None
+    assert (saved.floor, saved.position) == ((1, "a"), 2)
+
+
+changes = st.lists(
+    st.one_of(
+        st.builds(fx.ClockSet, st.integers(0, 2**64 - 1)),
+        st.builds(fx.Buffered, st.sampled_from("abc"), st.binary(max_size=4), st.just(b"")),
+        st.builds(fx.Settled, st.sampled_from("defgh")),
+        st.builds(fx.Tombstone, st.sampled_from("xyz")),
+    ),
+    max_size=12,
+)
+
+
+@given(changes, st.permutations("defgh"))
+def test_both_stores_agree(some: list[fx.Change], order: list[str]) -> None:
+    memory, disk = MemoryStore(), SqliteStore(":memory:")
+    everything: list[fx.Change] = list(some)
+    for n, i in enumerate(order):
+        everything.insert(
+            min(n * 2, len(everything)),
+            logged(i, 100 + n % 3, position=n + 1, outgoing=n % 2 == 0, own_seen=n),
+        )
+    for store in (memory, disk):
+        store.load("c", "alice", 9)
+        store.commit("c", everything)
+    a, b = memory.load("c", "alice", 3), disk.load("c", "alice", 3)
+    disk.close()
+    assert a is not None
+    assert b is not None
+    assert (a.clock, a.position, a.floor) == (b.clock, b.position, b.floor)
+    assert list(a.log) == list(b.log)
+    assert (sorted(a.tombstones), list(a.outgoing)) == (sorted(b.tombstones), list(b.outgoing))
+
+
+def test_retention_by_age_and_size(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db", Retention(max_age=1000.0, max_bytes=35))
+    store.load("c", "node", 100)
+    store.commit("c", [logged(f"m{i}", i, raw=b"x" * 10) for i in range(5)])
+    store.commit("c", [fx.Evicted("m0", (0, "m0"))])
+    assert store.count("c") == 5  # a store node's disk keeps what its memory doesn't
+    assert store.purge() == 2
+    assert [s.key[1] for s in store.page("c", None, None, 9, 999)[0]] == ["m2", "m3", "m4"]
+    store.retention = Retention(max_age=-1.0, max_bytes=35)
+    assert store.purge() == 3
+    store.close()
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.db"
+    garbage.write_bytes(b"this is no database, but long enough to be looked at" * 50)
+    with pytest.raises(StoreError, match="damaged or no SQLite file"):
+        SqliteStore(garbage)
+
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE t (x)")
+    db.close()
+    with pytest.raises(StoreError, match="another application"):
+        SqliteStore(foreign)
+
+    newer = tmp_path / "newer.db"
+    SqliteStore(newer).close()
+    with sqlite3.connect(newer) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(StoreError, match="schema version 99, this software reads 1"):
+        SqliteStore(newer)
+
+    torn = tmp_path / "torn.db"
+    store = SqliteStore(torn)
+    store.load("c", "alice", 9)
+    store.commit("c", [logged(f"m{i}", i, raw=os.urandom(500)) for i in range(200)])
+    store.close()
+    data = bytearray(torn.read_bytes())
+    for page in range(2, len(data) // 4096):
+        data[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    torn.write_bytes(data)
+    with pytest.raises(StoreError, match="damaged"):
+        SqliteStore(torn)
+
+    with pytest.raises(StoreError, match="unable to open"):
+        SqliteStore(tmp_path / "no" / "such" / "directory.db")
+
+
+def test_a_file_has_one_owner_at_a_time(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path / "s.db")
+    script = (
+        "import sys; from episub_router.sds.store import SqliteStore, StoreError\n"
+        "try: SqliteStore(sys.argv[1])\n"
+        "except StoreError as error: print(error)"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "s.db")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "in use by another process" in output
+    first.close()
+    SqliteStore(tmp_path / "s.db").close()
+
+
+WRITER = """
+import sys
+from tests.sds.test_stores import logged
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.store import SqliteStore
+store = SqliteStore(sys.argv[1])
+store.load("c", "alice", 10)
+n = store.count("c") // 3
+while True:
+    n += 1
+    store.commit("c", [fx.ClockSet(n), *(logged(f"{n}-{i}", n) for i in range(3))])
+    print(n, flush=True)
+"""
+
+
+def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    said = 0
+    for attempt in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            assert writer.stdout is not None
+            said = int(writer.stdout.readline())
+            time.sleep(0.003 * attempt)  # only moves the point of the kill
+            writer.send_signal(signal.SIGKILL)
+            for line in writer.stdout:
+                if line.endswith("\n"):
+                    said = int(line)
+        store = SqliteStore(path)
+        saved = store.load("c", "alice", 10**6)
+        assert saved is not None
+        assert saved.clock >= said
+        assert len(saved.log) == 3 * saved.clock
+        store.close()
+    assert said > 8

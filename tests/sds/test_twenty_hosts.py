@@ -1,0 +1,137 @@
+"""Twenty hosts in processes of their own, some killed with SIGKILL while everybody talks."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+pytestmark = pytest.mark.hosts
+
+MEMBERS = 20
+MESSAGES = 120
+PATIENCE = 120.0
+
+
+class Member:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self.sent: list[str] = []
+        self.address = ""
+        self.process: trio.Process | None = None
+        self._buffer = b""
+        self._events: deque[dict[str, Any]] = deque()
+
+    async def start(self) -> None:
+        self._buffer = b""
+        self._events.clear()
+        self.process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "tests.sds.member_process", "--dir", str(self.directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.address = (await self.event("ready"))["address"]
+
+    async def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def tell(self, command: str) -> None:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        await self.process.stdin.send_all(command.encode() + b"\n")
+
+    async def event(self, name: str) -> dict[str, Any]:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with trio.fail_after(PATIENCE):
+            while True:
+                while self._events:
+                    event = self._events.popleft()
+                    if event["event"] == name:
+                        return event
+                data = await self.process.stdout.receive_some()
+                assert data, f"{self.directory.name} ended before {name}"
+                *lines, self._buffer = (self._buffer + data).split(b"\n")
+                self._events.extend(json.loads(line) for line in lines)
+
+    async def log(self) -> list[str]:
+        await self.tell("log")
+        return list((await self.event("log"))["ids"])
+
+    async def send(self, text: str) -> None:
+        await self.tell(f"send {text}")
+        self.sent.append((await self.event("sent"))["id"])
+
+    def delivered(self) -> list[dict[str, Any]]:
+        lines = (self.directory / "delivered.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.timeout(400)
+async def test_all_have_everything_once_in_one_order(tmp_path: Path) -> None:
+    rng = random.Random(6)
+    members = [Member(tmp_path / f"member-{n:02}") for n in range(MEMBERS)]
+
+    async def dial(member: Member, others: list[Member]) -> None:
+        for other in others:
+            await member.tell(f"dial {other.address}")
+            await member.event("dialled")
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for member in members:
+                nursery.start_soon(member.start)
+        async with trio.open_nursery() as nursery:
+            for n, member in enumerate(members):
+                others = [members[(n + step) % MEMBERS] for step in (1, 3, 7)]
+                nursery.start_soon(dial, member, others)
+        down: dict[Member, int] = {}
+        kill_at = {30: members[4], 60: members[11]}
+        for n in range(MESSAGES):
+            if n in kill_at:
+                await kill_at[n].kill()
+                down[kill_at[n]] = n + 20
+            for member in [m for m, until in down.items() if until == n]:
+                del down[member]
+                await member.start()
+                await dial(member, rng.sample([m for m in members if m not in down], 3))
+            speaker = rng.choice([m for m in members if m not in down])
+            await speaker.send(f"message-{n}")
+        everything = {i for m in members for i in m.sent}
+        assert len(everything) == MESSAGES
+        with trio.fail_after(PATIENCE):
+            while True:
+                logs = [await m.log() for m in members]
+                if all(log == logs[0] for log in logs) and set(logs[0]) == everything:
+                    break
+                await trio.sleep(1.0)
+        with trio.fail_after(PATIENCE):
+            for member in members:
+                while len(member.delivered()) < MESSAGES - len(member.sent):  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+        for member in members:
+            seen = set(member.sent)
+            for record in member.delivered():
+                assert record["id"] not in seen, "delivered twice"
+                assert not record["missing"]
+                assert set(record["after"]) <= seen, "delivered before what its sender had seen"
+                seen.add(record["id"])
+            assert seen == everything
+    finally:
+        for member in members:
+            if member.process is not None:
+                member.process.kill()
+                with trio.CancelScope(shield=True):
+                    await member.process.wait()
