@@ -6,13 +6,20 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint proto bench clean
+.PHONY: demo test lint interop-sds proto bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
 
-test: lint
+test: lint interop-sds
 	$(BIN)/pytest $(ARGS)
+
+# The npm implementation of SDS that ours is tested against; without Node.js those tests are skipped.
+interop-sds:
+	@if command -v npm >/dev/null; then \
+	  test interop/js/sds/node_modules/.package-lock.json -nt interop/js/sds/package-lock.json || \
+	    npm ci --silent --no-audit --no-fund --prefix interop/js/sds; \
+	else echo "Node.js is not there: interop with the npm package is not tested."; fi
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -75,6 +75,8 @@ class Driver:
         seen are kept, for one who comes back."""
         self._hops: dict[str, dict[int, int]] = {}
         self._writable: dict[bytes, None] = {}
+        self._interrupted: dict[bytes, None] = {}
+        """Peers that were, and whose stream is being replaced."""
         self._dialling: dict[bytes, dict[str, None]] = {}
         """Who waits for the dials under way."""
         self._measuring: dict[bytes, dict[str, None]] = {}
@@ -137,13 +139,25 @@ class Driver:
 
     def writable(self, peer: bytes) -> None:
         """Frames can be queued to `peer` now."""
+        self._interrupted.pop(peer, None)
         self._writable[peer] = None
         self._dialling.pop(peer, None)
         self._feed_all(ev.Connected(peer))
 
+    def interrupted(self, peer: bytes) -> None:
+        """The stream to `peer` broke and is being replaced; what was on it is lost. To be
+        followed by `writable` or `down`."""
+        if peer in self._writable:
+            del self._writable[peer]
+            self._interrupted[peer] = None
+
+    def is_interrupted(self, peer: bytes) -> bool:
+        return peer in self._interrupted
+
     def down(self, peer: bytes) -> None:
         """`peer` isn't writable any more, or a frame to it was lost with its connection."""
         self._writable.pop(peer, None)
+        self._interrupted.pop(peer, None)
         self._feed_all(ev.PeerDown(peer))
 
     def unreachable(self, peer: bytes) -> None:

@@ -135,6 +135,7 @@ class Engine:
         if self._dialer.is_connected(peer):
             # Of two connections that crossed, one goes, and Pubsub opens a stream on the other.
             # What waits is held; if no stream comes, the dialer says so.
+            self.driver.interrupted(key)
             self._dialer.request(key)
             return
         self._outbox.discard(key)
@@ -238,7 +239,7 @@ class Engine:
 
     def _on_dial_failed(self, peer: bytes) -> None:
         self.driver.unreachable(peer)
-        if self._outbox.discard(peer) or self.driver.is_writable(peer):
+        if self._outbox.discard(peer) or self.driver.is_interrupted(peer):
             self.driver.down(peer)
         if not self._dialer.is_connected(ID(peer)):
             self._connections.closed(peer)

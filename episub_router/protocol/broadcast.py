@@ -103,6 +103,11 @@ class Broadcast:
         self._on_message[type(message)](peer, message, now)
         return self._take_effects()
 
+    def reconnected(self, peer: PeerId, now: Time) -> list[Effect]:
+        """Messages to the neighbour `peer` may have been lost: tell it of the newest ones."""
+        self._owe_recent(peer, now)
+        return self._take_effects()
+
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
         return min(self._announcing.deadline, self._missing_deadline)
@@ -311,11 +316,14 @@ class Broadcast:
     def _on_neighbor_up(self, event: NeighborUp, now: Time) -> None:
         """E39, and tell it of the newest messages: it may have missed what it was away for."""
         self._tree.add(event.peer)
+        self._owe_recent(event.peer, now)
+
+    def _owe_recent(self, peer: PeerId, now: Time) -> None:
         recent = islice(
             self._store.recent(now - self._params.announce_window), self._params.max_ids
         )
         newest = [MessageSummary(stored.id, self._hops_on(stored.hops)) for stored in recent]
-        self._announcing.owe(event.peer, reversed(newest), now)
+        self._announcing.owe(peer, reversed(newest), now)
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
         """E40: the loss of an eager link may have cut the tree."""

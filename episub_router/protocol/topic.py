@@ -48,6 +48,8 @@ class Topic:
                 return self._on_tree_message(event.peer, message, now)
         elif isinstance(event, _BROADCAST_EVENTS):
             return self._on_broadcast_event(event, now)
+        elif isinstance(event, ev.Connected):
+            return self._on_connected(event, now)
         elif isinstance(event, ev.LeaveOverlay):
             # First, or each link that ends would have the rest of the tree repaired.
             self.broadcast.clear()
@@ -79,6 +81,13 @@ class Topic:
         effects = self.broadcast.handle(event, now)
         if type(event) is ev.PayloadArrived and not self.membership.heard(event.peer, now):
             effects += self.membership.stranger(event.peer, now)
+        return effects
+
+    def _on_connected(self, event: ev.Connected, now: Time) -> list[Effect]:
+        known = event.peer in self.membership.active
+        effects = self._tell_broadcast(self.membership.handle(event, now), now)
+        if known:
+            effects += self.broadcast.reconnected(event.peer, now)
         return effects
 
     def _tell_broadcast(self, effects: list[Effect], now: Time) -> list[Effect]:

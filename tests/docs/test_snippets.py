@@ -11,17 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.docs.snippets import ROOT, Snippet, all_snippets, commands, snippets
+from tests.docs.test_conformance import is_there
 
 SMALL = {
     "demo": ["--hosts", "4", "--messages", "5"],
 }
 """Arguments added to each `episub` command, so that it ends soon."""
+ELSEWHERE = {"simulator.md": "tests/sim/test_cli.py::test_the_cookbook_runs"}
+"""Documents whose commands build on one another, and the test that runs them in order."""
 
 PYTHON = all_snippets("python")
 COMMANDS = [
     pytest.param(line, id=f"{snippet}: {line}")
     for snippet in all_snippets("sh")
-    if snippet.no_run is None
+    if snippet.no_run is None and snippet.path.name not in ELSEWHERE
     for line in commands(snippet)
 ]
 
@@ -59,6 +62,11 @@ def make_targets() -> set[str]:
     """The phony targets of the Makefile."""
     [line] = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return set(line.split())
+
+
+@pytest.mark.parametrize("test", ELSEWHERE.values())
+def test_what_runs_elsewhere_runs(test: str) -> None:
+    assert is_there(test)
 
 
 def test_the_readme_has_the_two_commands() -> None:

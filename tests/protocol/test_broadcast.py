@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from episub_router.protocol import events as ev
@@ -16,10 +18,14 @@ from episub_router.protocol.effects import (
 from episub_router.protocol.messages import (
     Gossip,
     Graft,
+    IHave,
     LinkKind,
+    Neighbor,
+    NeighborRole,
     Prune,
 )
-from episub_router.protocol.params import BroadcastParams, EagerRepair
+from episub_router.protocol.params import BroadcastParams, EagerRepair, EpisubParams
+from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
@@ -182,6 +188,18 @@ def test_a_new_neighbour_is_told_of_recent_messages() -> None:
         branch.wait(0.1)
     branch.handle(NeighborUp("b", LinkKind.RANDOM))
     assert sent(branch.wait(0.2)) == [("b", ihave(2, 3, 4))]
+
+
+def test_a_neighbour_whose_stream_was_replaced_is_told_of_recent_messages() -> None:
+    """E39: what was on the old stream is lost; the link stands."""
+    topic = Topic("me", "t", EpisubParams(), Random(0))
+    topic.handle(ev.JoinOverlay(), 0.0)
+    topic.handle(ev.Received("p", Neighbor(NeighborRole.REQUEST, 5)), 0.0)
+    topic.handle(ev.Publish("m", "payload"), 1.0)
+    effects = topic.handle(ev.Connected("p"), 1.5)
+    while topic.next_deadline() < 2.5:
+        effects += topic.handle_timer(topic.next_deadline())
+    assert ("p", ihave("m", hops=1)) in sent(effects, IHave)
 
 
 def test_losing_a_lazy_peer_changes_nothing() -> None:
