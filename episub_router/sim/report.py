@@ -106,6 +106,9 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
         lines.append(line)
     if summary["unexplained"]:
         lines.append(f"UNEXPLAINED missing deliveries: {summary['unexplained']:,.0f}")
+    if summary["newcomer_deliveries"]:
+        count = summary["newcomer_deliveries"]
+        lines.append(f"deliveries at nodes that weren't there when it was published: {count:,.0f}")
     if summary["repeated_deliveries"]:
         lines.append(
             f"messages delivered again after a restart: {summary['repeated_deliveries']:,.0f}"

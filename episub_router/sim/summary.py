@@ -51,6 +51,7 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
         },
         "missing": missing,
         "unexplained": missing.get(Reason.UNEXPLAINED.value, 0),
+        "newcomer_deliveries": sum(row["newcomers"] for row in rows),
         "repeated_deliveries": records.repeated_deliveries,
         "faults": [
             _fault(simulation, index, rows) for index in range(len(simulation.script.struck))
@@ -63,28 +64,30 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def _latencies(record: MessageRecord) -> NDArray[np.float64]:
-    delivered: NDArray[np.float64] = np.frombuffer(record.delivered, dtype=np.float64)
-    got = delivered != NEVER_DELIVERED
+def _served(record: MessageRecord, verdict: Verdict) -> NDArray[np.bool_]:
+    """The nodes whose deliveries are measured: expected ones, but for the source."""
+    served = np.frombuffer(verdict.served, dtype=np.bool_).copy()
     if record.source >= 0:
-        got[record.source] = False
-    latencies: NDArray[np.float64] = delivered[got] - record.published
+        served[record.source] = False
+    return served
+
+
+def _latencies(record: MessageRecord, verdict: Verdict) -> NDArray[np.float64]:
+    delivered: NDArray[np.float64] = np.frombuffer(record.delivered, dtype=np.float64)
+    latencies: NDArray[np.float64] = delivered[_served(record, verdict)] - record.published
     return latencies
 
 
 def _message_row(record: MessageRecord, verdict: Verdict) -> dict[str, Any]:
-    got = np.frombuffer(record.delivered, dtype=np.float64) != NEVER_DELIVERED
-    receivers = int(got.sum())
-    if record.source >= 0:
-        got[record.source] = False
-    hops = np.frombuffer(record.hops, dtype=np.int16)[got].tolist()
-    parents = np.frombuffer(record.parent, dtype=np.int32)[got].tolist()
+    served = _served(record, verdict)
+    receivers = int((np.frombuffer(record.delivered, dtype=np.float64) != NEVER_DELIVERED).sum())
+    hops = np.frombuffer(record.hops, dtype=np.int16)[served].tolist()
+    parents = np.frombuffer(record.parent, dtype=np.int32)[served].tolist()
     return {
         "published": record.published,
-        "live": verdict.live,
-        "delivered": verdict.delivered,
         "reliability": dissemination.reliability(verdict.delivered, verdict.live),
         "receivers": receivers,
+        "newcomers": receivers - verdict.delivered,
         "deliveries": len(hops),
         "payloads": record.payloads,
         "rmr": dissemination.rmr(record.payloads, receivers),
@@ -121,7 +124,7 @@ def _phases(
                 "name": name,
                 "start": before.time,
                 "end": after.time,
-                **_spread(simulation, [rows[i] for i in chosen], chosen),
+                **_spread(simulation, rows, verdicts, chosen),
                 **_traffic(before, after, [rows[i] for i in chosen]),
                 "missing": _total_missing([verdicts[i] for i in chosen]),
                 "overlay": _overlay(simulation, after),
@@ -131,12 +134,16 @@ def _phases(
 
 
 def _spread(
-    simulation: Simulation, rows: list[dict[str, Any]], chosen: list[int]
+    simulation: Simulation,
+    all_rows: list[dict[str, Any]],
+    verdicts: list[Verdict],
+    chosen: list[int],
 ) -> dict[str, Any]:
-    if not rows:
+    if not chosen:
         return {"messages": 0}
+    rows = [all_rows[index] for index in chosen]
     records = simulation.records.messages
-    latencies = np.concatenate([_latencies(records[index]) for index in chosen])
+    latencies = np.concatenate([_latencies(records[index], verdicts[index]) for index in chosen])
     deliveries = sum(row["deliveries"] for row in rows)
     payloads = sum(row["payloads"] for row in rows)
     count = len(rows)

@@ -62,6 +62,17 @@ def test_who_came_later_is_not_expected() -> None:
     assert settle(there(started=0.0, joined=5.0, ended=50.0)).live == 1
 
 
+def test_who_came_later_and_was_told_is_not_measured() -> None:
+    records = Records(3)
+    records.sessions = [Session(node, started=0.0, joined=1.0) for node in range(2)]
+    records.sessions.append(Session(2, started=101.0, joined=102.0))
+    message = records.publish(NOW, 0, 10)
+    for node in range(3):
+        records.deliver(NOW + node, message, node, node, 0)
+    verdict = Accountant(records, [], [], PATIENCE).settle(message)
+    assert (verdict.live, verdict.delivered, list(verdict.served)) == (2, 2, [1, 1, 0])
+
+
 def test_nobody_is_blamed_where_the_source_was_alone() -> None:
     source = Session(0, started=0.0, joined=1.0, alone=[(90.0, float("inf"))])
     assert settle(there(), source).missing == {Reason.SOURCE_ISOLATED: 1}

@@ -45,6 +45,8 @@ def test_plumtree_redundancy() -> None:
     flood = nodes * degree / (nodes - 1) - 2  # d - 2, for a finite network
     assert summary["messages"]["rmr"][0] == pytest.approx(flood, rel=0.03)
     assert max(summary["messages"]["rmr"][2:]) <= 0.01
+    ldh = summary["messages"]["ldh"]
+    assert all(abs(hops - only["overlay"]["source_eccentricity"]) <= 1 for hops in ldh)
     assert only["reliability"] == 1.0
 
 
@@ -53,7 +55,7 @@ def test_hyparview_overlay() -> None:
     overlay = summary["phases"][0]["overlay"]
     assert overlay["components"] == 1
     assert overlay["symmetry"] == 1.0
-    assert overlay["at_target"] >= 0.85
+    assert overlay["at_target"] >= 0.95
     # A random 5-regular graph of 800 nodes: 4.55 hops, clustering 4/800.
     assert 4.2 <= overlay["average_shortest_path"] <= 4.8
     assert overlay["clustering"] < 0.02

@@ -59,7 +59,13 @@ class Islands:
 
 @dataclass(slots=True)
 class Verdict:
-    """One message's balance: `live` = `delivered` + the missing whose reason isn't absence."""
+    """One message's balance: `live` = `delivered` + the missing whose reason isn't absence.
+
+    `served` has a 1 for each node, by id, that was expected to deliver and did: nodes that
+    came later, and were told of the message by their new neighbours, aren't in it.
+    """
+
+    served: bytearray
 
     live: int = 0
     delivered: int = 0
@@ -84,7 +90,7 @@ class Accountant:
     def settle(self, message: int) -> Verdict:
         """The balance of message number `message`. Each message is to be settled once."""
         record = self._records.messages[message]
-        verdict = Verdict()
+        verdict = Verdict(bytearray(len(record.delivered)))
         time, deadline = record.published, record.published + self._patience
         source_isolated = self._source_isolated(record)
         for session in self._records.sessions:
@@ -95,6 +101,7 @@ class Accountant:
             if record.delivered[session.node] != NEVER_DELIVERED:
                 verdict.live += 1
                 verdict.delivered += 1
+                verdict.served[session.node] = 1
                 continue
             if session.ended <= deadline:
                 crashed = session.ending is Ending.CRASHED
