@@ -32,11 +32,13 @@ class RouterParams:
     backoff_memory: int = param(1024, "peers", "ours: bound of the table of failed dials")
 
     release_grace: float = param(
-        3.0, "s", "ours: time for queued frames to leave, and for a second thought"
+        15.0,
+        "s",
+        "measured: peers met while joining are asked again; a dial costs 40 ms",
     )
 
     idle_timeout: float = param(
-        30.0, "s", "ours: two link checks; what the router dialled and nobody needs is closed"
+        60.0, "s", "ours: four link checks; what the router dialled and nobody needs is closed"
     )
 
     backlog_frames: int = param(

@@ -20,7 +20,7 @@ _MOST_BACKOFF = 8
 class Asking:
     """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
 
-    __slots__ = ("_overlay", "_refusals", "_refused", "_requests", "_stretch", "deadline")
+    __slots__ = ("_overlay", "_refused", "_requests", "_stretch", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -28,8 +28,6 @@ class Asking:
         """Requests under way, with the time at which each counts as refused."""
         self._refused: dict[PeerId, Time] = {}
         """Until when a peer that refused is not asked again."""
-        self._refusals = 0
-        """Refusals in this period."""
         self._stretch = 1
         self.deadline = NEVER
 
@@ -96,15 +94,14 @@ class Asking:
     def on_refusal(self, peer: PeerId, now: Time) -> None:
         """DISCONNECT to a request of ours, or no answer in time: ask the next.
 
-        A node that has its C_rand links takes its time: A refusals are enough for one period.
+        A node that has its C_rand links doesn't go out of its way for the others: it asks again
+        in the next period. Each request may cost both sides a connection.
         """
         if self._requests.pop(peer, None) is None:
             return
         self.back_off(peer, now)
         self._overlay.release(peer)
-        self._refusals += 1
-        params = self._overlay.params
-        if len(self._overlay.active) < params.random_links or self._refusals < params.active_size:
+        if len(self._overlay.active) < self._overlay.params.random_links:
             self.grow(now)
 
     def back_off(self, peer: PeerId, now: Time) -> None:
@@ -125,7 +122,6 @@ class Asking:
         self._schedule(now)
 
     def fire(self, now: Time) -> None:
-        self._refusals = 0
         for peer in [peer for peer, until in self._requests.items() if until <= now]:
             self.on_refusal(peer, now)
         self.grow(now)

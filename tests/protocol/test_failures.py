@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, DropReason, NeighborDown, Release
-from episub_router.protocol.messages import Gossip, Graft, Join, LinkKind, Prune
+from episub_router.protocol.messages import Disconnect, Gossip, Graft, Join, LinkKind, Prune
 from tests.protocol.helpers import Member, dials, drops, params, request, sent
 
 
@@ -70,11 +70,20 @@ def test_lost_connection_ends_the_link_at_once() -> None:
 
 def test_lost_connection_of_a_peer_that_was_asked_counts_as_a_refusal() -> None:
     """E15, E17: its answer is not waited for."""
+    member = Member("a", "b", "c", passive=["p", "q"])
+    (asked, *_) = dials(member.wait(6))
+    member.handle(ev.Connected(asked))
+    member.handle(ev.PeerDown(asked))
+    assert asked not in dials(member.wait(12))
+
+
+def test_a_node_with_its_random_links_asks_no_more_than_it_misses_in_one_period() -> None:
+    """E17: "they don't go out of their way" for links beyond C_rand: a refusal waits for the
+    next period."""
     member = Member("a", "b", "c", "d", "e", "f", passive=["p", "q"])
     (asked,) = dials(member.wait(12))
     member.handle(ev.Connected(asked))
-    (following,) = dials(member.handle(ev.PeerDown(asked)))
-    assert {asked, following} == {"p", "q"}
+    assert dials(member.receive(asked, Disconnect())) == []
 
 
 def test_lost_connection_of_a_peer_being_measured_ends_its_request() -> None:
