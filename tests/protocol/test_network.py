@@ -72,7 +72,7 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
         network.run(3)
     assert network.rmr(0) == pytest.approx(degree - 2, rel=0.03)
     # A link that changes meanwhile costs a few copies.
-    assert [network.rmr(id) for id in range(2, 5)] == pytest.approx([0, 0, 0], abs=0.02)
+    assert [network.rmr(id) for id in range(2, 5)] == pytest.approx([0, 0, 0], abs=0.05)
     tree_links = sum(
         network.topics[node].broadcast.tree.is_eager(peer)
         for node in network.live
