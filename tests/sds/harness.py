@@ -324,13 +324,20 @@ class Group:
 
 
 def converge(
-    size: int, messages: int, loss: float, *, streams: bool, seed: int, skew: float = 600.0
+    size: int,
+    messages: int,
+    loss: float,
+    *,
+    streams: bool,
+    seed: int,
+    skew: float = 600.0,
+    kind: Callable[..., Group] = Group,
 ) -> tuple[Group, float]:
-    """Let a group talk, and wait until it's quiet: the group, and how long that took (s).
+    """Let a group of a `kind` talk, wait until it's quiet: the group, and how long it took (s).
 
     A message per second and 10 members. Raises AssertionError where a guarantee doesn't hold.
     """
-    group = Group(size, seed=seed, links=Links(loss=loss, streams=streams), skew=skew)
+    group = kind(size, seed=seed, links=Links(loss=loss, streams=streams), skew=skew)
     names = sorted(group.members)
     for _ in range(messages):
         group.send(group.rng.choice(names), group.rng.randbytes(50))

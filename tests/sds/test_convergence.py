@@ -6,6 +6,7 @@ import pytest
 
 from episub_router.sds.store import SqliteStore
 from tests.sds.harness import Group, Links, converge
+from tests.sds.over_episub import EpisubGroup
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -68,3 +69,22 @@ def test_a_newcomer_asks_for_each_message_once() -> None:
     assert group.bytes["pull"] < 1.3 * sum(
         len(s.raw) for s in group.members["member-00"].store.page("0", None, None, 500, 10**9)[0]
     )
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["pull", "sds-r"])
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_over_episub(loss: float, streams: bool) -> None:
+    _, settled = converge(10, 40, loss, streams=streams, seed=1, kind=EpisubGroup)
+    assert settled < 300
+
+
+def test_fifty_members_over_episub() -> None:
+    converge(50, 20, 0.3, streams=True, seed=1, kind=EpisubGroup)
+
+
+def test_the_same_seed_gives_the_same_run_over_episub() -> None:
+    def run() -> tuple[object, ...]:
+        group, settled = converge(6, 20, 0.3, streams=True, seed=9, kind=EpisubGroup)
+        return settled, group.bytes, group.published, [m.delivered for m in group.members.values()]
+
+    assert run() == run()
