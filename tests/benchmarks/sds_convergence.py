@@ -35,7 +35,8 @@ def main() -> None:
     args = parser.parse_args()
     print(
         "| network | members | loss | repair | delivered | violations | orders | converged after "
-        "| delay p50 | p99 | bytes per message and receiver | content | sync | repair | pull | overlay |"
+        "| delay p50 | p99 | bytes per message and receiver "
+        "| content | sync | repair | pull | overlay |"
     )
     print("|---|---:|---:|---|" + "---:|" * 12)
     for network, size, loss, streams in rows(args.networks, args.members):
