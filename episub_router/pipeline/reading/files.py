@@ -1,0 +1,113 @@
+"""One trace file, of whatever format, as batches of records.
+
+Every stretch of the file becomes a record: an event, or something unreadable with its offset and
+the reason. The last row says how many there were, so that whoever writes the records can check
+that none was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from episub_router.pipeline.reading import hermes, simulator
+from episub_router.pipeline.reading.columns import BATCH, Columns
+from episub_router.pipeline.reading.protobuf import EventDecoder
+from episub_router.trace.reading import TraceFile, Unreadable
+
+_PARQUET = b"PAR1"
+
+
+def read_file(path: str, file: str, run: str | None) -> Iterator[pa.RecordBatch]:
+    """The records of the file at `path`, which is called `file` in them.
+
+    Without `run`, the run is the one that the trace's header names, or else the directory that
+    `file` is in. Memory is bounded by a few batches. Raises OSError where the file can't be
+    opened; nothing that it contains raises.
+    """
+    with open(path, "rb") as opened:
+        is_parquet = opened.read(len(_PARQUET)) == _PARQUET
+    if is_parquet:
+        yield from _parquet(path, file, run or _directory(file))
+    else:
+        yield from _events(path, file, run)
+
+
+def _directory(file: str) -> str:
+    return os.path.basename(os.path.dirname(file)) or "run"
+
+
+def _events(path: str, file: str, run: str | None) -> Iterator[pa.RecordBatch]:
+    with TraceFile(path) as trace:
+        columns: Columns | None = None
+        records = 0
+        for offset, event in trace:
+            if columns is None:
+                named = run
+                if named is None and not isinstance(event, Unreadable):
+                    named = event.header.run
+                columns = Columns(named or _directory(file), file)
+                decoder = EventDecoder(columns)
+            records += 1
+            if isinstance(event, Unreadable):
+                columns.quarantine(offset, event.size, event.reason)
+            else:
+                before = len(columns)
+                try:
+                    decoder.add(offset, event)
+                except ValueError as error:
+                    # Text that isn't UTF-8 shows only when it is looked at.
+                    if len(columns) > before:
+                        columns.undo()
+                    columns.quarantine(offset, None, f"not a TraceEvent: {error}")
+            if len(columns) >= BATCH:
+                yield columns.take()
+        if columns is None:
+            columns = Columns(run or _directory(file), file)
+        name = trace.format + ("+gz" if trace.gzipped else "")
+        columns.end(_books(name, records, trace.size))
+        yield columns.take()
+
+
+def _parquet(path: str, file: str, run: str) -> Iterator[pa.RecordBatch]:
+    columns = Columns(run, file)
+    size = os.path.getsize(path)
+    name, rows, stretches = "unknown", 0, 0
+    try:
+        table = pq.ParquetFile(path)
+        names = set(table.schema_arrow.names)
+        known = {"simulator": simulator, "hermes": hermes}
+        name = next((name for name, how in known.items() if names >= how.COLUMNS), "unknown")
+        if name == "unknown":
+            raise ValueError(f"a Parquet file with unknown columns: {', '.join(sorted(names))}")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        columns.quarantine(0, min(size, 2**31 - 1), _reason(error))
+        stretches += 1
+    else:
+        for group in range(table.num_row_groups):
+            wanted = rows + table.metadata.row_group(group).num_rows
+            try:
+                for batch in table.iter_batches(batch_size=BATCH, row_groups=[group]):
+                    made = known[name].records(run, file, rows, batch)
+                    rows += len(batch)
+                    yield made
+            except (pa.ArrowException, OSError, ValueError) as error:
+                columns.quarantine(rows, None, f"{wanted - rows} rows: {_reason(error)}")
+                stretches += 1
+                # Offsets stay row numbers of the file.
+                skipped, rows = wanted - rows, wanted
+                stretches -= skipped
+    columns.end(_books(name, rows + stretches, size))
+    yield columns.take()
+
+
+def _books(name: str, records: int, size: int) -> str:
+    return json.dumps({"format": name, "records": records, "bytes": size}, sort_keys=True)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0][:500]
