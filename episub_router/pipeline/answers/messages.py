@@ -28,7 +28,7 @@ def messages(
         .join(_fan_out(arrivals), ["run", "message"], "left")
     )
     counts = ("live", "delivered", "deliveries", "receivers", "payloads", "duplicates")
-    table = table.fillna(0, [*counts, "newcomers", "negative_latencies", "fan_out_max"])
+    table = table.fillna(0, [*counts, "negative_latencies", "fan_out_max", "ldh"])
     receivers = F.col("receivers")
     table = table.select(
         "*",

@@ -118,12 +118,10 @@ def _intervals(told: DataFrame, *key: str) -> DataFrame:
     changed = told.withColumn("before", F.lag(state, 1, "").over(order)).where(
         state != F.col("before")
     )
-    spans = changed.withColumn("until", F.lead("time").over(order)).withColumnRenamed(
-        "time", "since"
-    )
+    spans = changed.withColumn("until", F.lead("time").over(order))
     if "ending" in told.columns:
         spans = spans.withColumn("ending", F.lead("ending").over(order))
-    return spans.where(F.col("state").isNotNull())
+    return spans.where(F.col("state").isNotNull()).withColumnRenamed("time", "since")
 
 
 def _assumed(events: DataFrame, topics: DataFrame) -> DataFrame:
