@@ -27,6 +27,7 @@ from episub_router.pipeline.schemas import MANIFEST, RECORD
 BRONZE, SILVER, GOLD = "bronze", "silver", "gold"
 
 _SCHEMA = "_schema.json"
+_NO_BOOKS = {"records": -1, "bytes": 0}
 
 
 class LakeError(Exception):
@@ -47,6 +48,7 @@ class Entry:
     events: int
     quarantined: int
     late: int = 0
+    latest: int | None = None
     result: str | None = None
 
 
@@ -100,13 +102,14 @@ class Lake:
                 F.count_if(F.col("status") == "event").alias("events"),
                 F.count_if(F.col("status") == "quarantined").alias("quarantined"),
                 F.count_if((F.col("status") == "event") & F.col("late")).alias("late"),
+                F.max("time").alias("latest"),
                 F.max(F.when(F.col("status") == "file", F.col("detail"))).alias("books"),
             )
             .orderBy("file")
         )
         entries = []
         for row in counted.collect():
-            books = json.loads(row.books) if row.books else {"records": -1, "bytes": 0}
+            books: dict[str, Any] = json.loads(row.books) if row.books else _NO_BOOKS
             entries.append(
                 Entry(
                     batch=batch,
@@ -119,6 +122,7 @@ class Lake:
                     events=row.events,
                     quarantined=row.quarantined,
                     late=row.late,
+                    latest=row.latest,
                     result=books.get("result"),
                 )
             )
@@ -178,6 +182,26 @@ class Lake:
         if not system.exists(path):
             return []
         return sorted(entry.getPath().getName() for entry in system.listStatus(path))
+
+    # Live.
+
+    def write_batch(self, name: str, run: str, number: int, table: DataFrame) -> DataFrame:
+        """Write batch `number` of a stream's table `name`; what is written."""
+        path = f"{self.root}/live/{name}"
+        where = f"{path}/run={self._escaped(run)}/batch={number:08d}"
+        table.drop("run").write.mode("overwrite").parquet(where)
+        self._put(f"{path}/{_SCHEMA}", table.schema.json())
+        return self._spark.read.schema(table.schema).option("basePath", path).parquet(where)
+
+    def read_batches(self, name: str, runs: Sequence[str]) -> DataFrame | None:
+        """All batches of a stream's table, with `batch`; None if there is none."""
+        path = f"{self.root}/live/{name}"
+        schema = self._get(f"{path}/{_SCHEMA}")
+        if schema is None:
+            return None
+        typed = StructType.fromJson(json.loads(schema)).add("batch", "string")
+        table = self._spark.read.schema(typed).parquet(path)
+        return table.where(F.col("run").isin(list(runs)))
 
     # Files, wherever Hadoop has them.
 

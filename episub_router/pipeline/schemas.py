@@ -104,6 +104,7 @@ MANIFEST = StructType(
         StructField("events", _LONG, False),  # counted in what was written
         StructField("quarantined", _LONG, False),
         StructField("late", _LONG, False),  # events behind the watermark, of a stream
+        StructField("latest", _LONG, True),  # time of the latest event
         StructField("result", _TEXT, True),  # of a simulation: its summary (JSON)
     ]
 )

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf
+from pyspark.errors import PySparkException as SparkError
 from pyspark.sql import SparkSession
 
 from episub_router.pipeline.reading.source import TraceDataSource
+
+__all__ = ["LOCAL", "SparkError", "SparkSession", "start"]
 
 LOCAL = "local[*]"
 
@@ -51,6 +54,7 @@ def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> S
     settings = dict(_DEFAULTS)
     if where.startswith("local"):
         settings |= _ON_ONE_MACHINE
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(where)
     for key, value in {**settings, **(conf or {})}.items():
         # What spark-submit was given stays, unless it is asked for again here.

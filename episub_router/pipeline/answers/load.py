@@ -71,11 +71,7 @@ def balance(load: DataFrame) -> DataFrame:
         "run",
         F.explode(
             F.create_map(
-                *(
-                    part
-                    for name in measured
-                    for part in (F.lit(name), F.col(name).cast("double"))
-                )
+                *(part for name in measured for part in (F.lit(name), F.col(name).cast("double")))
             )
         ).alias("figure", "value"),
     ).where(F.col("value").isNotNull())

@@ -78,15 +78,11 @@ def nearest_rank(ordered: Column, rank: Column) -> Column:
 def _receivers(deliveries: DataFrame) -> DataFrame:
     """Peers that have the message, its publisher included, whether or not that was traced."""
     return deliveries.groupBy("run", "message").agg(
-        (
-            F.count("*") + F.when(F.count_if("origin") == 0, 1).otherwise(0)
-        ).alias("receivers")
+        (F.count("*") + F.when(F.count_if("origin") == 0, 1).otherwise(0)).alias("receivers")
     )
 
 
-def _payloads(
-    deliveries: DataFrame, duplicates: DataFrame, transmissions: DataFrame
-) -> DataFrame:
+def _payloads(deliveries: DataFrame, duplicates: DataFrame, transmissions: DataFrame) -> DataFrame:
     """Transmissions of each message: as many as were sent, in runs that trace sends, else as many
     as came in."""
     copies = duplicates.groupBy("run", "message").agg(F.count("*").alias("duplicates"))

@@ -111,7 +111,7 @@ def measure(path_sources: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
         neighbours: dict[str, list[str]] = {peer: [] for peer in members}
         for peer, remote in zip(edges["peer"], edges["remote"], strict=True):
             neighbours[peer].append(remote)
-        matrix, ids = graphs.adjacency(neighbours)  # type: ignore[arg-type, type-var]
+        matrix, ids = graphs.adjacency(neighbours)  # type: ignore[arg-type]
         if not ids:
             return pd.DataFrame(columns=OVERLAY.names)
         out, _ = graphs.degrees(matrix)

@@ -33,9 +33,7 @@ def quality(
         .groupBy("run", "peer")
         .agg(F.max(books["dropped"]).alias("dropped"), F.max(books["failed"]).alias("failed"))
         .groupBy("run")
-        .agg(
-            F.sum("dropped").alias("dropped_by_tracer"), F.sum("failed").alias("failed_by_tracer")
-        )
+        .agg(F.sum("dropped").alias("dropped_by_tracer"), F.sum("failed").alias("failed_by_tracer"))
     )
     spread = deliveries.groupBy("run").agg(
         F.count("*").alias("deliveries"),

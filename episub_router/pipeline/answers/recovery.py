@@ -39,9 +39,7 @@ def recovery(messages: DataFrame, subscriptions: DataFrame) -> DataFrame:
     gone = subscriptions.where(F.col("ending").isin("crash", "silent")).select(
         "run", "topic", F.col("until").alias("time"), "ending"
     )
-    spread = messages.select(
-        "run", "topic", F.col("published").alias("time"), "reliability", "rmr"
-    )
+    spread = messages.select("run", "topic", F.col("published").alias("time"), "reliability", "rmr")
     keys = ["run", "topic"]
     return gone.groupBy(*keys).cogroup(spread.groupBy(*keys)).applyInPandas(mend, RECOVERY)
 

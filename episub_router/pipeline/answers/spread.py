@@ -123,7 +123,7 @@ def missing(arrivals: DataFrame, params: AnswerParams) -> DataFrame:
 
 
 def duplicates(duplicates: DataFrame, params: AnswerParams) -> DataFrame:
-    """The table `duplicates`: copies in vain by cause, and how long after the delivery they came."""
+    """The table `duplicate_causes`: copies in vain by cause, and how long after the delivery."""
     first = duplicates.groupBy("run", "message", "peer").agg(F.min("gap").alias("first_gap"))
     told = by_window(duplicates, "time", params)
     counted = told.groupBy(*_KEY, "cause").agg(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -45,9 +45,9 @@ def deliveries(events: DataFrame, publishes: DataFrame) -> DataFrame:
         events.where(F.col("event") == "deliver")
         .groupBy("run", "message", "peer")
         .agg(
-            F.min(
-                F.struct("time", "offset", "remote", "hops", "size", "correction")
-            ).alias("first"),
+            F.min(F.struct("time", "offset", "remote", "hops", "size", "correction")).alias(
+                "first"
+            ),
             (F.count("*") - 1).alias("repeats"),
         )
         .select("run", "message", "peer", "first.*", "repeats")
@@ -156,5 +156,5 @@ def duplicates(events: DataFrame, deliveries: DataFrame) -> DataFrame:
     )
 
 
-def _is_request(part: F.Column) -> F.Column:
+def _is_request(part: Column) -> Column:
     return (part["kind"] == "iwant") & part["messages"].isNotNull()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -103,8 +105,8 @@ def losses(events: DataFrame) -> DataFrame:
     )
 
 
-def _count(predicate: object) -> Column:
-    return F.coalesce(F.size(F.filter("parts", predicate)), F.lit(0))  # type: ignore[arg-type]
+def _count(predicate: Callable[[Column], Column]) -> Column:
+    return F.coalesce(F.size(F.filter("parts", predicate)), F.lit(0))
 
 
 def _is_message(part: Column) -> Column:

@@ -13,7 +13,6 @@ _DENSE = ("event", "peer", "time", "topic", "message", "remote", "hops", "size",
 _SPARSE = ("state", "kind", "reason", "count", "rtt", "sds", "detail")
 
 
-
 def _list(kind: pa.DataType) -> pa.DataType:
     # Spark's name for what is in a list; Arrow's own differs.
     return pa.list_(pa.field("element", kind))

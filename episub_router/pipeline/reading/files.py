@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,26 +22,30 @@ from episub_router.trace.reading import TraceFile, Unreadable
 _PARQUET = b"PAR1"
 
 
-def read_file(path: str, file: str, run: str | None) -> Iterator[pa.RecordBatch]:
+def read_file(
+    path: str, file: str, run: str | None, notes: Mapping[str, str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The records of the file at `path`, which is called `file` in them.
 
-    Without `run`, the run is the one that the trace's header names, or else the directory that
-    `file` is in. Memory is bounded by a few batches. Raises OSError where the file can't be
-    opened; nothing that it contains raises.
+    `notes` go into the last row, beside what was counted. Without `run`, the run is the one that
+    the trace's header names, or else the directory that `file` is in. Memory is bounded by a few
+    batches. Raises OSError where the file can't be opened; nothing that it contains raises.
     """
     with open(path, "rb") as opened:
         is_parquet = opened.read(len(_PARQUET)) == _PARQUET
     if is_parquet:
-        yield from _parquet(path, file, run or _directory(file))
+        yield from _parquet(path, file, run or _directory(file), notes or {})
     else:
-        yield from _events(path, file, run)
+        yield from _events(path, file, run, notes or {})
 
 
 def _directory(file: str) -> str:
     return os.path.basename(os.path.dirname(file)) or "run"
 
 
-def _events(path: str, file: str, run: str | None) -> Iterator[pa.RecordBatch]:
+def _events(
+    path: str, file: str, run: str | None, notes: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
     with TraceFile(path) as trace:
         columns: Columns | None = None
         records = 0
@@ -69,11 +73,11 @@ def _events(path: str, file: str, run: str | None) -> Iterator[pa.RecordBatch]:
         if columns is None:
             columns = Columns(run or _directory(file), file)
         name = trace.format + ("+gz" if trace.gzipped else "")
-        columns.end(_books(name, records, trace.size))
+        columns.end(_books(name, records, trace.size, notes))
         yield columns.take()
 
 
-def _parquet(path: str, file: str, run: str) -> Iterator[pa.RecordBatch]:
+def _parquet(path: str, file: str, run: str, notes: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     columns = Columns(run, file)
     size = os.path.getsize(path)
     name, rows, stretches = "unknown", 0, 0
@@ -101,12 +105,12 @@ def _parquet(path: str, file: str, run: str) -> Iterator[pa.RecordBatch]:
                 # Offsets stay row numbers of the file.
                 skipped, rows = wanted - rows, wanted
                 stretches -= skipped
-    columns.end(_books(name, rows + stretches, size))
+    columns.end(_books(name, rows + stretches, size, notes))
     yield columns.take()
 
 
-def _books(name: str, records: int, size: int) -> str:
-    return json.dumps({"format": name, "records": records, "bytes": size}, sort_keys=True)
+def _books(name: str, records: int, size: int, notes: Mapping[str, str]) -> str:
+    return json.dumps({**notes, "format": name, "records": records, "bytes": size}, sort_keys=True)
 
 
 def _reason(error: Exception) -> str:

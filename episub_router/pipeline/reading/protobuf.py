@@ -248,7 +248,7 @@ class EventDecoder:
         sds: dict[str, Any] = {"channel": body.channelID, "participant": body.participant}
         size = None
         for action in ("send", "deliver", "ack", "missing", "found", "lost", "expired"):
-            if body.HasField(action):  # type: ignore[arg-type]
+            if body.HasField(action):
                 detail = getattr(body, action)
                 sds |= {"action": action, "message": detail.messageID}
                 sds |= _SDS_DETAILS[action](detail)
