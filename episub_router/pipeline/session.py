@@ -21,11 +21,14 @@ LOCAL = "local[*]"
 _DEFAULTS = {
     "spark.app.name": "episub",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Without this, rows are sorted before they are written to more than one partition.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.log.level": "ERROR",
 }
 _ON_ONE_MACHINE = {

@@ -16,15 +16,18 @@ from episub_router.trace.kinds import TYPED, kind_of
 _SHOWN = {"ihave", "iwant", "graft", "prune", "idontwant"}
 """Control messages that RPCMeta has; of Episub's, only the others are taken from their names."""
 
+_PEERS = Names(peer_name)
+
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 
 class EventDecoder:
-    """Adds events to `columns`; keeps the names of peers and messages for one file."""
+    """Adds events to `columns`; keeps the names of messages for one file, and those of peers for
+    as long as the process lives."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._peers = Names(peer_name)
+        self._peers = _PEERS
         self._ids = Names(message_name)
         self._handlers: dict[str, Callable[[int, TraceEvent, str, int], None]] = {
             "publishMessage": self._publish,
