@@ -192,9 +192,7 @@ def messages(events: Sequence[Event], patience: int) -> dict[str, dict[str, Any]
         children = Counter(d["parent"] for d in served)
         hops = [d["hops"] for d in served if d["hops"] is not None]
         times = [all_got[peer]["latency"] for peer in delivered]
-        edges = {
-            tuple(sorted((d["peer"], d["parent"]))) for d in all_got.values() if d["parent"]
-        }
+        edges = {tuple(sorted((d["peer"], d["parent"]))) for d in all_got.values() if d["parent"]}
         index = len(by_topic[publish["topic"]]) - 1
         stability = None
         if index:
@@ -393,9 +391,7 @@ def graph(neighbours: dict[str, list[str]]) -> dict[str, Any]:
         "degree_mean": sum(degrees) / len(degrees),
         "degree_min": min(degrees),
         "degree_max": max(degrees),
-        "symmetry": sum((b, a) in set(links_) for a, b in links_) / len(links_)
-        if links_
-        else 1.0,
+        "symmetry": sum((b, a) in set(links_) for a, b in links_) / len(links_) if links_ else 1.0,
         "clustering": sum(local) / len(local),
         "average_shortest_path": sum(distances) / len(distances) if distances else 0.0,
         "components": len(components),

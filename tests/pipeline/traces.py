@@ -119,7 +119,13 @@ class RandomTrace:
                  size=size)  # fmt: skip
 
     def _rpc(
-        self, direction: str, peer: str, remote: str, time: int, parts: list[Event], payload: int = 0
+        self,
+        direction: str,
+        peer: str,
+        remote: str,
+        time: int,
+        parts: list[Event],
+        payload: int = 0,
     ) -> None:
         self.add(direction, peer, time, remote=remote, parts=parts, payload=payload,
                  size=payload + self.rng.randrange(10, 90))  # fmt: skip
@@ -135,7 +141,9 @@ class RandomTrace:
                 _part("subscribe", topic, None),
             ]
             direction = rng.choice(["send", "recv"])
-            self._rpc(direction, peer, remote, self._at(0, 60), rng.sample(parts, rng.choice([1, 2])))
+            self._rpc(
+                direction, peer, remote, self._at(0, 60), rng.sample(parts, rng.choice([1, 2]))
+            )
             if rng.random() < 0.2:
                 kind = rng.choice(["reject", "discard"])
                 self.add(kind, peer, self._at(0, 60), remote=remote, topic=topic,

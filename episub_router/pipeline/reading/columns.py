@@ -162,23 +162,6 @@ class Columns:
             self._peers_from.append(len(self._peers))
             self._peers += peers
 
-    def undo(self) -> None:
-        """Take back the record added last, whose columns may be half set."""
-        row = len(self.offset) - 1
-        for name in ("offset", "status", *_DENSE):
-            getattr(self, name).pop()
-        for sparse in self._sparse.values():
-            sparse.pop(row, None)
-        start = self._rpcs.pop()
-        if start is None:
-            return
-        for starts, values in ((self._ids_from, self._ids), (self._peers_from, self._peers)):
-            first = next((place for place in starts[start:] if place is not None), len(values))
-            del values[first:]
-            del starts[start:]
-        del self._part_kind[start:]
-        del self._part_topic[start:]
-
     def quarantine(self, offset: int, size: int | None, reason: str) -> None:
         """`size` bytes from `offset` on that can't be read."""
         self.add(offset, None, None, None, size=size, status="quarantined")
@@ -208,7 +191,7 @@ class Columns:
                 values[row] = value
             columns[name] = values
         arrays = [
-            column if isinstance(column, pa.Array) else pa.array(column, type=field.type)
+            column if isinstance(column, pa.Array) else _array(column, field.type)
             for field in RECORD
             for column in (columns[field.name],)
         ]
@@ -218,14 +201,33 @@ class Columns:
     def _parts(self) -> pa.Array:
         parts = pa.StructArray.from_arrays(
             [
-                pa.array(self._part_kind, type=pa.string()),
-                pa.array(self._part_topic, type=pa.string()),
+                _array(self._part_kind, pa.string()),
+                _array(self._part_topic, pa.string()),
                 _lists(self._ids_from, pa.array(self._ids, type=pa.string())),
                 _lists(self._peers_from, pa.array(self._peers, type=pa.string())),
             ],
             fields=list(PART),
         )
         return _lists(self._rpcs, parts)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, type=kind)
+    except pa.ArrowInvalid:
+        # Text in a protobuf that isn't UTF-8 comes as bytes.
+        return pa.array([as_text(value) for value in values], type=kind)
+
+
+def as_text(value: Any) -> Any:
+    """`value` with all bytes in it as text, what isn't UTF-8 as escapes."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {key: as_text(item) for key, item in value.items()}
+    return value
 
 
 def _lists(starts: list[int | None], values: pa.Array) -> pa.Array:

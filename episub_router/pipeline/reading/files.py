@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from episub_router.pipeline.reading import hermes, simulator
-from episub_router.pipeline.reading.columns import BATCH, Columns
+from episub_router.pipeline.reading.columns import BATCH, Columns, as_text
 from episub_router.pipeline.reading.protobuf import EventDecoder
 from episub_router.trace.reading import TraceFile, Unreadable
 
@@ -53,21 +53,14 @@ def _events(
             if columns is None:
                 named = run
                 if named is None and not isinstance(event, Unreadable):
-                    named = event.header.run
+                    named = as_text(event.header.run)
                 columns = Columns(named or _directory(file), file)
                 decoder = EventDecoder(columns)
             records += 1
             if isinstance(event, Unreadable):
                 columns.quarantine(offset, event.size, event.reason)
             else:
-                before = len(columns)
-                try:
-                    decoder.add(offset, event)
-                except ValueError as error:
-                    # Text that isn't UTF-8 shows only when it is looked at.
-                    if len(columns) > before:
-                        columns.undo()
-                    columns.quarantine(offset, None, f"not a TraceEvent: {error}")
+                decoder.add(offset, event)
             if len(columns) >= BATCH:
                 yield columns.take()
         if columns is None:

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.pipeline.reading.columns import Columns
+from episub_router.pipeline.reading.columns import Columns, as_text
 from episub_router.pipeline.reading.names import Names, message_name, peer_name
 from episub_router.trace.kinds import TYPED, kind_of
 
@@ -291,4 +291,5 @@ def _json(message: Any) -> str:
     return json.dumps(
         {name: int(value) if name in numbers else value for name, value in fields.items()},
         sort_keys=True,
+        default=as_text,
     )
