@@ -16,7 +16,14 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
     from episub_router.pipeline import session
 
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    # Compiling code for each of hundreds of plans takes far longer than running them on little data.
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     started = session.start("local[2]", conf)
     yield started
     started.stop()

@@ -351,6 +351,7 @@ def neighbours_at(
             and (link["until"] is None or link["until"] > time)
             and link["peer"] in there
             and link["remote"] in there
+            and link["remote"] != link["peer"]
         ):
             there[link["peer"]].append(link["remote"])
     return there

@@ -10,7 +10,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyspark")
 
-from hypothesis import given  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from episub_router.pipeline.facts.clocks import solve  # noqa: E402
@@ -30,6 +30,7 @@ def delays(
     return pd.DataFrame(rows, columns=["run", "sender", "receiver", "delay", "exchanges"])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(10**10), 10**10), min_size=2, max_size=12), st.integers(0, 2**32))
 def test_the_truth_is_within_the_uncertainty(clocks: list[int], seed: int) -> None:
     names = [f"p{number}" for number in range(len(clocks))]

@@ -14,10 +14,11 @@ _COLUMNS = (
 
 
 class RandomTrace:
-    """The events of a run; everything is drawn from `seed`."""
+    """The events of a run of 10 to 50 nodes; everything is drawn from `seed`."""
 
-    def __init__(self, seed: int, *, nodes: int, messages: int) -> None:
+    def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        nodes, messages = self.rng.randint(10, 50), self.rng.randint(1, 9)
         self.events: list[Event] = []
         self.peers = [f"peer-{number}" for number in range(nodes)]
         self._topics = ["a", "b"][: self.rng.choice([1, 1, 2])]

@@ -101,13 +101,14 @@ def measure(path_sources: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
     """A function from the rows of one look (run, topic, kind, time, peer, remote, rtt,
     rtt_of_all; a member without links has a row without `remote`) to its row of `OVERLAY`.
 
-    Links from and to who isn't a member are left out.
+    Links from and to who isn't a member, and to oneself, are left out.
     """
 
     def of_one(rows: pd.DataFrame) -> pd.DataFrame:
         first = rows.iloc[0]
         members = set(rows.loc[rows["remote"].isna(), "peer"])
         edges = rows[rows["remote"].notna() & rows["peer"].isin(members)]
+        edges = edges[edges["peer"] != edges["remote"]]
         neighbours: dict[str, list[str]] = {peer: [] for peer in members}
         for peer, remote in zip(edges["peer"], edges["remote"], strict=True):
             neighbours[peer].append(remote)

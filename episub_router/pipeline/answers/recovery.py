@@ -41,6 +41,8 @@ def recovery(messages: DataFrame, subscriptions: DataFrame) -> DataFrame:
     )
     spread = messages.select("run", "topic", F.col("published").alias("time"), "reliability", "rmr")
     keys = ["run", "topic"]
+    # New columns, since both may come from the same table.
+    gone, spread = gone.toDF(*gone.columns), spread.toDF(*spread.columns)
     return gone.groupBy(*keys).cogroup(spread.groupBy(*keys)).applyInPandas(mend, RECOVERY)
 
 
