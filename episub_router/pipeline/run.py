@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 
 from pyspark.sql import DataFrame
@@ -83,6 +84,21 @@ class Tables:
     def replace(self, name: str, table: DataFrame) -> None:
         """From now on, `name` is `table`."""
         self._made[name] = table
+
+    @contextmanager
+    def kept(self, *names: str) -> Iterator[None]:
+        """While in this context, the tables `names`, each made after those before it, are held in
+        memory (or on disk), so that what follows from them doesn't make them again and again."""
+        tables = []
+        for name in names:
+            table = self(name).persist()
+            tables.append(table)
+            self.replace(name, table)
+        try:
+            yield
+        finally:
+            for table in tables:
+                table.unpersist()
 
 
 def answer(

@@ -25,6 +25,8 @@ from episub_router.pipeline.run import Tables
 
 _LASTING = ("join", "leave", "node", "neighbor", "graft", "prune", "publish")
 
+_SHARED = ("clocks", "publishes", "deliveries", "links", "subscriptions", "arrivals")
+
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 
 
@@ -123,10 +125,11 @@ def _answer_open_windows(
             done = closed.where(F.col("published") < first).select("run", "message")
             publishes = publishes.join(done, ["run", "message"], "anti")
         tables.replace("publishes", publishes)
-    made = lake.write_batch("messages", run, number, tables("messages"))
-    tables.replace("messages", made)
-    spread = tables("spread").where(F.col("window").isNotNull())
-    lake.write_batch("spread", run, number, spread)
+    with tables.kept(*_SHARED):
+        made = lake.write_batch("messages", run, number, tables("messages"))
+        tables.replace("messages", made)
+        spread = tables("spread").where(F.col("window").isNotNull())
+        lake.write_batch("spread", run, number, spread)
 
 
 def live(lake: Lake, name: str, runs: Sequence[str]) -> DataFrame | None:

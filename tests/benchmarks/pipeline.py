@@ -225,9 +225,8 @@ def measure(events: int, conf: list[str], kept: Path | None) -> None:
         for name, took in told.items():
             print(f"{name:18} {took:7.1f} s  {count / max(took, 1e-9):12,.0f} events/s")
         print(f"{'whole':18} {whole:7.1f} s  {count / whole:12,.0f} events/s  ({count:,} events)")
-        print(
-            f"memory at most: JVM {watch.jvm / 2**30:.2f} GiB, Python {watch.python / 2**30:.2f} GiB"
-        )
+        jvm, python = watch.jvm / 2**30, watch.python / 2**30
+        print(f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB")
         print(f"per-message query on bronze: Spark {query:.2f} s", end="")
         try:
             import duckdb

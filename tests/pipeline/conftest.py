@@ -16,7 +16,7 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
     from episub_router.pipeline import session
 
-    # Compiling code for each of hundreds of plans takes far longer than running them on little data.
+    # Compiling code for each of hundreds of plans takes longer than running them on little data.
     conf = {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",

@@ -366,7 +366,7 @@ def graph(neighbours: dict[str, list[str]]) -> dict[str, Any]:
             undirected[other].add(peer)
     links_ = [(a, b) for a, others in neighbours.items() for b in others]
     local = []
-    for peer, others in undirected.items():
+    for others in undirected.values():
         pairs = [(a, b) for a in others for b in others if a < b]
         closed = sum(b in undirected[a] for a, b in pairs)
         local.append(closed / len(pairs) if pairs else 0.0)

@@ -27,7 +27,7 @@ class Answers:
 
     def __init__(self, spark: SparkSession, runs: dict[str, list[Event]]) -> None:
         from episub_router.pipeline.params import AnswerParams
-        from episub_router.pipeline.run import ANSWERS, FACTS, Tables
+        from episub_router.pipeline.run import ANSWERS, Tables
         from episub_router.pipeline.schemas import RECORD
 
         rows = [
@@ -40,17 +40,15 @@ class Answers:
         ]
         params = AnswerParams(window=WINDOW, patience=PATIENCE)
         tables = Tables({"records": spark.createDataFrame(rows, RECORD).cache()}, params)
-        kept = ("clocks", "deliveries", "links", "subscriptions", "arrivals", "messages", "load",
-                "sds_entries", "sds_messages", "sds_violations", "quality")  # fmt: skip
+        shared = ("clocks", "publishes", "deliveries", "links", "subscriptions", "arrivals",
+                  "messages", "load", "sds_entries",
+                  "sds_messages", "sds_violations", "quality")  # fmt: skip
         self.tables: dict[str, dict[str, list[Row]]] = {}
-        for name, _ in (*FACTS, *ANSWERS):
-            if name in kept:
-                tables.replace(name, tables(name).cache())
-        for name, _ in ANSWERS:
-            by_run = self.tables[name] = defaultdict(list)
-            for row in tables(name).collect():
-                by_run[row.run].append(row)
-        spark.catalog.clearCache()
+        with tables.kept(*shared):
+            for name, _ in ANSWERS:
+                by_run = self.tables[name] = defaultdict(list)
+                for row in tables(name).collect():
+                    by_run[row.run].append(row)
 
     def of(self, table: str, run: str, **wanted: Any) -> list[Row]:
         """The rows of a run that have the `wanted` values."""

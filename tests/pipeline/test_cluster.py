@@ -105,7 +105,9 @@ def test_on_a_cluster(master: str, tmp_path: Path) -> None:
     done = episub(
         "pipeline", "ingest", str(traces), "--lake", str(lake), "--answers",
         "--master", master, "--conf", "spark.executor.memory=512m",
-        "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=2",
+        "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1",
+        "--conf", "spark.sql.codegen.wholeStage=false",
+        "--conf", "spark.sql.adaptive.enabled=false",
         "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -89,6 +89,8 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
         sys.executable, "-m", "episub_router", "pipeline", "stream", str(traces), "--run", "r",
         "--lake", str(root), "--files", "1", "--window", "5", "--once", "--master", "local[1]",
         "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1",
+        "--conf", "spark.sql.codegen.wholeStage=false",
+        "--conf", "spark.sql.adaptive.enabled=false",
     ]  # fmt: skip
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

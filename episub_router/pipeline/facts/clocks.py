@@ -37,12 +37,17 @@ CLOCKS = StructType(
 """One row per peer that exchanged anything that both ends traced. `offset` is null where the
 exchanges don't bound it from both sides, and where they contradict each other."""
 
+ENOUGH = 2_000_000
+"""RPCs of a run that are matched: with 1,000 peers of 10 neighbours, a hundred each way."""
+
 
 def exchanges(events: DataFrame) -> DataFrame:
     """RPCs that were traced at both ends: run, sender, receiver, sent, received.
 
     They are matched by what is in them: the sequence number of an Episub frame, else each id of a
-    message and what it was named in. What either end saw twice is left out.
+    message and what it was named in. What either end saw twice is left out. Of a run with more
+    than ENOUGH traced RPCs it is a sample, by a hash of what is matched, so that both ends of an
+    exchange are in it or neither.
     """
     is_send = F.col("event") == "send"
     rpcs = events.where(F.col("event").isin("send", "recv") & F.col("remote").isNotNull()).select(
@@ -65,6 +70,7 @@ def exchanges(events: DataFrame) -> DataFrame:
         )
     )
     framed = F.array(F.concat_ws(" ", F.lit("frame"), "topic", F.col("seq").cast("string")))
+    sizes = rpcs.groupBy("run").agg(F.ceil(F.count("*") / ENOUGH).alias("one_in"))
     keyed = rpcs.select(
         "run",
         "sender",
@@ -73,9 +79,11 @@ def exchanges(events: DataFrame) -> DataFrame:
         "received",
         F.explode(F.when(F.col("seq").isNotNull(), framed).otherwise(named)).alias("what"),
     )
+    # The text would be held for each of millions of RPCs; its hash does.
+    keyed = keyed.withColumn("what", F.xxhash64("what"))
+    sampled = keyed.join(F.broadcast(sizes), "run").where(F.expr("pmod(what, one_in) = 0"))
     return (
-        # The text would be held for each of millions of RPCs; its hash does.
-        keyed.groupBy("run", "sender", "receiver", F.xxhash64("what").alias("what"))
+        sampled.groupBy("run", "sender", "receiver", "what")
         .agg(
             F.count("sent").alias("sends"),
             F.count("received").alias("receipts"),
