@@ -19,6 +19,7 @@ def spark() -> Iterator[SparkSession]:
     # Compiling code for each of hundreds of plans takes longer than running them on little data.
     conf = {
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",

@@ -94,7 +94,12 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     ]  # fmt: skip
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": os.getcwd()},
+        start_new_session=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.getcwd(),
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
     ) as process:  # fmt: skip
         assert process.stdout is not None
         batches = 0
