@@ -34,6 +34,11 @@ class LakeError(Exception):
     """The lake, or what is to be put into it, isn't as it should be; `str()` says what."""
 
 
+def batch_name(number: int) -> str:
+    """The name of a stream's batch, in whose order batches sort."""
+    return f"{number:08d}"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A row of the manifest (`schemas.MANIFEST`)."""
@@ -188,7 +193,7 @@ class Lake:
     def write_batch(self, name: str, run: str, number: int, table: DataFrame) -> DataFrame:
         """Write batch `number` of a stream's table `name`; what is written."""
         path = f"{self.root}/live/{name}"
-        where = f"{path}/run={self._escaped(run)}/batch={number:08d}"
+        where = f"{path}/run={self._escaped(run)}/batch={batch_name(number)}"
         table.drop("run").write.mode("overwrite").parquet(where)
         self._put(f"{path}/{_SCHEMA}", table.schema.json())
         return self._spark.read.schema(table.schema).option("basePath", path).parquet(where)

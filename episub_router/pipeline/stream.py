@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from episub_router.pipeline.ingest import decode
-from episub_router.pipeline.lake import Entry, Lake
+from episub_router.pipeline.lake import Entry, Lake, batch_name
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
 
@@ -91,7 +91,7 @@ def _take(
     params: AnswerParams,
     lateness: float,
 ) -> Progress:
-    name = f"stream-{run}-{number:08d}"
+    name = f"stream-{run}-{batch_name(number)}"
     manifest = lake.manifest()
     others = [entry for entry in manifest if entry.run == run and entry.batch != name]
     before = [entry.latest for entry in others if entry.batch < name and entry.latest is not None]
@@ -120,7 +120,7 @@ def _answer_open_windows(
     tables = Tables({"events": events}, params)
     if first is not None:
         publishes = tables("publishes").where(F.col("time") >= first)
-        closed = live(lake, "messages", [run])
+        closed = live(lake, "messages", [run], before=number)
         if closed is not None:
             done = closed.where(F.col("published") < first).select("run", "message")
             publishes = publishes.join(done, ["run", "message"], "anti")
@@ -132,12 +132,15 @@ def _answer_open_windows(
         lake.write_batch("spread", run, number, spread)
 
 
-def live(lake: Lake, name: str, runs: Sequence[str]) -> DataFrame | None:
-    """The table `messages` or `spread` as streams have it now: of each message or window the row
-    that was made last. None before the first batch."""
+def live(lake: Lake, name: str, runs: Sequence[str], before: int | None = None) -> DataFrame | None:
+    """The table `messages` or `spread` as streams have it now, or had it `before` a batch: of each
+    message or window the row that was made last. None before the first batch."""
     table = lake.read_batches(name, runs)
     if table is None:
         return None
+    if before is not None:
+        # This batch may be there already, half done, and is about to be replaced.
+        table = table.where(F.col("batch") < batch_name(before))
     key = ["run", "message"] if name == "messages" else ["run", "topic", "window"]
     newest = Window.partitionBy(*key).orderBy(F.col("batch").desc())
     return table.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place")
