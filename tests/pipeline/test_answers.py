@@ -180,8 +180,8 @@ def _check_sds(answers: Answers, run: str, events: list[Event]) -> None:
 @given(st.data())
 def test_depths_follow_parents(data: st.DataObject) -> None:
     """Against walking up from each peer; cycles and chains that end nowhere have no depth."""
-    pd = pytest.importorskip("pandas")
     pytest.importorskip("pyspark")
+    pd = pytest.importorskip("pandas")
     from episub_router.pipeline.facts.spread import with_depths
 
     peers = [f"p{number}" for number in range(data.draw(st.integers(1, 30)))]

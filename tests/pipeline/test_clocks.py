@@ -6,16 +6,19 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-pd = pytest.importorskip("pandas")
-pytest.importorskip("pyspark")
-
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-
-from episub_router.pipeline.facts.clocks import solve  # noqa: E402
+pytestmark = pytest.mark.spark
 
 MILLISECOND = 1_000_000
+
+
+def solve(delays: Any) -> Any:
+    pytest.importorskip("pyspark")
+    from episub_router.pipeline.facts import clocks
+
+    return clocks.solve(delays)
 
 
 def delays(
@@ -27,6 +30,11 @@ def delays(
     for sender, receiver in pairs:
         least = min(rng.randrange(5, 80) for _ in range(exchanges)) * MILLISECOND
         rows.append(("r", sender, receiver, least + offsets[receiver] - offsets[sender], exchanges))
+    return table(rows)
+
+
+def table(rows: list[tuple[Any, ...]]) -> Any:
+    pd = pytest.importorskip("pandas")
     return pd.DataFrame(rows, columns=["run", "sender", "receiver", "delay", "exchanges"])
 
 
@@ -70,8 +78,7 @@ def test_one_sided_and_contradictory_exchanges_are_named() -> None:
     one_way = solve(delays({"a": 0, "b": 0}, [("a", "b")], 1)).set_index("peer")
     assert one_way["note"].tolist().count("bounded from one side only") == 1
     rows = [("r", "a", "b", -50, 1), ("r", "b", "a", -50, 1)]
-    columns = ["run", "sender", "receiver", "delay", "exchanges"]
-    set_back = solve(pd.DataFrame(rows, columns=columns))
+    set_back = solve(table(rows))
     assert set_back["note"].str.startswith("contradictory").all()
     assert set_back["offset"].isna().all()
     assert not set_back["correction"].any()

@@ -17,8 +17,6 @@ from tests.pipeline.files import write_star
 
 pytestmark = pytest.mark.spark
 
-pyspark = pytest.importorskip("pyspark")
-
 ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": os.getcwd(),
@@ -38,6 +36,7 @@ def episub(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def daemon(*command: str, directory: str) -> tuple[subprocess.Popen[bytes], Iterator[str]]:
     """A class of Spark's, started by the script of the pip package; its log line by line."""
+    pyspark = pytest.importorskip("pyspark")
     script = Path(pyspark.__file__).parent / "bin" / "spark-class"
     log = Path(directory, f"{command[0].rsplit('.', 1)[-1]}-{os.urandom(4).hex()}.log")
     with log.open("wb") as out:
@@ -118,6 +117,7 @@ def test_on_a_cluster(master: str, tmp_path: Path) -> None:
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
     wrong = episub("pipeline", "ingest", "x", "--lake", str(tmp_path), "--conf", "nonsense")
     assert wrong.returncode == 1
     assert wrong.stderr == "episub: --conf 'nonsense': must be key=value\n"

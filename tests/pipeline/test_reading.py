@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq  # noqa: E402
-from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
 
 from episub_router.pb.trace_pb2 import TraceEvent  # noqa: E402
-from episub_router.pipeline import schemas  # noqa: E402
 from episub_router.pipeline.reading.columns import RECORD  # noqa: E402
 from episub_router.pipeline.reading.files import read_file  # noqa: E402
 from episub_router.pipeline.reading.names import message_name, peer_name  # noqa: E402
@@ -44,7 +41,13 @@ def without(records: list[Row], *names: str) -> list[Row]:
     return [{name: value for name, value in row.items() if name not in names} for row in records]
 
 
+@pytest.mark.spark
 def test_both_schemas_are_one() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from episub_router.pipeline import schemas
+
     assert to_arrow_schema(schemas.RECORD).equals(RECORD)
 
 
