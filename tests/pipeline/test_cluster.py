@@ -30,7 +30,7 @@ ENVIRONMENT = {
 def episub(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "episub_router", *arguments],
-        capture_output=True, text=True, env=ENVIRONMENT, timeout=280,
+        capture_output=True, text=True, env=ENVIRONMENT, timeout=500,
     )  # fmt: skip
 
 
@@ -100,6 +100,7 @@ def master() -> Iterator[str]:
                 process.wait()
 
 
+@pytest.mark.timeout(600)
 def test_on_a_cluster(master: str, tmp_path: Path) -> None:
     traces, lake = tmp_path / "star", tmp_path / "lake"
     count = write_star(traces)

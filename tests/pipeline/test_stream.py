@@ -77,6 +77,7 @@ def _live(lake: object, name: str) -> list[object]:
     return table.drop("batch").collect()
 
 
+@pytest.mark.timeout(900)
 def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.ingest import read_records
     from episub_router.pipeline.lake import Lake
