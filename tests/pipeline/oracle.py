@@ -10,6 +10,7 @@ from typing import Any
 
 Event = dict[str, Any]
 SECOND = 1_000_000_000
+SILENCE = 30 * SECOND
 
 
 def publishes(events: Sequence[Event]) -> dict[str, Event]:
@@ -66,7 +67,8 @@ def depth(first: dict[tuple[str, str], Event], message: str, peer: str) -> int |
 
 
 def sessions(events: Sequence[Event], patience: int) -> list[dict[str, Any]]:
-    """Subscriptions: topic, peer, since, until, ending, ready (when messages are expected)."""
+    """Subscriptions: topic, peer, since, until, ending, ready (when messages are expected). Where
+    receipts are traced, who is silent for the last SILENCE of the run has gone."""
     made: list[dict[str, Any]] = []
     open_ones: dict[tuple[str, str], dict[str, Any]] = {}
     for event in sorted(events, key=lambda e: (e["time"], e["offset"])):
@@ -88,6 +90,13 @@ def sessions(events: Sequence[Event], patience: int) -> list[dict[str, Any]]:
             session = open_ones.pop(key)
             session["until"] = event["time"]
             session["ending"] = "leave" if event["event"] == "leave" else event["state"]
+    last: dict[str, int] = {}
+    for event in events:
+        last[event["peer"]] = max(last.get(event["peer"], 0), event["time"])
+    end = max(last.values())
+    for session in made if by_kind(events, "recv") else ():
+        if session["until"] is None and last[session["peer"]] < end - SILENCE:
+            session["until"], session["ending"] = last[session["peer"]], "silent"
     intervals = links(events)
     for session in made:
         linked = [
