@@ -42,7 +42,9 @@ class Optimizing:
         params = overlay.params
         self._schedule(now)
         self._forget()
-        for peer in pick_some(overlay.rng, list(overlay.active), params.rtt_samples):
+        unmeasured = [peer for peer, link in overlay.active.items() if link.rtt is None]
+        sampled = pick_some(overlay.rng, unmeasured, params.first_rtt_samples)
+        for peer in sampled or pick_some(overlay.rng, list(overlay.active), params.rtt_samples):
             overlay.emit(MeasureRtt(peer))
         nearest = min(
             ((rtt.mean, peer) for peer, rtt in overlay.passive.measured()),
