@@ -32,7 +32,10 @@ class Optimizing:
             self._schedule(now)
 
     def _schedule(self, now: Time) -> None:
-        self.deadline = now + self._overlay.jittered(self._overlay.params.optimize_interval)
+        params = self._overlay.params
+        rest = self._overlay.all_near
+        interval = params.optimize_rest_interval if rest else params.optimize_interval
+        self.deadline = now + self._overlay.jittered(interval)
 
     def asked(self, peer: PeerId) -> bool:
         return peer == self._candidate

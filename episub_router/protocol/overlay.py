@@ -107,6 +107,14 @@ class Overlay:
         self.active.add(peer, link)
         self.emit(NeighborUp(peer, kind))
 
+    @property
+    def all_near(self) -> bool:
+        """Whether all neighbours are so near, as on a LAN, that no other peer could be nearer by
+        the factor and by the gain that count (E10, E18)."""
+        far = self.params.rtt_advantage * self.params.rtt_min_gain
+        links = [link for _, link in self.active.items()]
+        return bool(links) and all(link.rtt is not None and link.rtt.mean <= far for link in links)
+
     def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""
         link = self.active.remove(peer)

@@ -32,16 +32,10 @@ class Upkeep:
 
     def _schedule(self, now: Time) -> None:
         params = self._overlay.params
-        interval = params.upkeep_interval if self._seeking() else params.upkeep_rest_interval
+        # Where all are near, what remains is to see who is still there.
+        rest = self._overlay.all_near
+        interval = params.upkeep_rest_interval if rest else params.upkeep_interval
         self.deadline = now + self._overlay.jittered(interval)
-
-    def _seeking(self) -> bool:
-        """Whether a nearer peer could replace a neighbour; where all are near, as on a LAN, what
-        remains is to see who is still there."""
-        params = self._overlay.params
-        far = params.rtt_advantage * params.rtt_min_gain
-        links = [link for _, link in self._overlay.active.items()]
-        return not links or any(link.rtt is None or link.rtt.mean > far for link in links)
 
     def fire(self, now: Time) -> None:
         overlay = self._overlay
