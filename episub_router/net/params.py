@@ -67,6 +67,22 @@ class RouterParams:
     )
     leave_memory: int = param(4096, "leaves", "ours: bound of the table that stops repetition")
 
+    discovery_retry: float = param(
+        1.0, "s", "ours: pause after the first look-up in a discovery; doubles each time"
+    )
+    discovery_interval: float = param(
+        300.0, "s", "ours: as contact_interval; the longest pause between two look-ups"
+    )
+    discovery_timeout: float = param(30.0, "s", "py-libp2p: its DHT look-ups end after 30 s")
+    discovery_answer: int = param(1000, "peers", "ours: more of one answer are not looked at")
+    discovery_contacts: int = param(
+        16, "peers", "ours: as nodes_size; one answer fills a quarter of the table of contacts"
+    )
+    discovered_peers: int = param(256, "peers", "ours: found peers whose addresses are kept")
+    provide_interval: float = param(
+        3600.0, "s", "ours: a DHT node that came back without its records has ours in an hour"
+    )
+
     left_topics: int = param(8, "topics", "ours: seen ids kept for topics that may be joined again")
 
     def __post_init__(self) -> None:

@@ -53,13 +53,16 @@ class Joining:
         return list(self._contacts)
 
     def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
-        """Remember `contacts`, the newest at most `max_waiting` of them."""
+        """Remember `contacts`. Beyond `max_waiting`, those known longest stay, since they lead back
+        after a partition, and the newest."""
         for contact in contacts:
             if contact != self._overlay.me:
-                self._contacts.pop(contact, None)
-                self._contacts[contact] = None
-        while len(self._contacts) > self._overlay.params.max_waiting:
-            del self._contacts[next(iter(self._contacts))]
+                self._contacts.setdefault(contact)
+        most = self._overlay.params.max_waiting
+        if len(self._contacts) > most:
+            known = list(self._contacts)
+            oldest = (most + 1) // 2
+            self._contacts = dict.fromkeys(known[:oldest] + known[len(known) - most + oldest :])
 
     def start(self, now: Time) -> None:
         """Ask some random contacts for nodes (E03); without contacts, wait for some."""
