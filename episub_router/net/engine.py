@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
+from typing import Any
 
 import trio
 from libp2p.custom_types import TProtocol
@@ -25,6 +26,7 @@ from episub_router.net.discovery.source import Discovery
 from episub_router.net.driver import Driver
 from episub_router.net.fanout import Fanout, Replay
 from episub_router.net.framer import Framer
+from episub_router.net.groups import address_prefix
 from episub_router.net.inbound import Inbound
 from episub_router.net.leave_proof import sign_leave
 from episub_router.net.mesh import Mesh
@@ -225,6 +227,12 @@ class Engine:
 
     def measure(self, peer: bytes) -> None:
         self._pinger.request(peer)
+
+    def group_of(self, peer: Any) -> str | None:
+        connections = self._pubsub.host.get_network().get_connections(ID(peer))
+        seen = [address for c in connections for address in c.get_transport_addresses()]
+        # Where it is connected from counts more than where it says that it is.
+        return address_prefix([*seen, *self._addresses(peer)], self._params)
 
     def neighbor_up(self, topic: str, peer: bytes) -> None:
         neighbor = ID(peer)

@@ -62,6 +62,9 @@ class RouterParams:
     )
     replay_messages: int = param(32, "messages", "gossipsub: a late subscriber is handed 32")
 
+    prefix_v4: int = param(24, "bits", "py-libp2p: SUBNET_PREFIX_LEN_V4; what counts as one party")
+    prefix_v6: int = param(48, "bits", "py-libp2p: SUBNET_PREFIX_LEN_V6")
+
     leave_max_age: float = param(
         300.0, "s", "ours: how far the clocks of a leaving node and ours may differ"
     )

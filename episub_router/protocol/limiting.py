@@ -40,7 +40,7 @@ class Limiter:
     def __init__(self, params: MembershipParams) -> None:
         self._limits: dict[type, Rate] = {
             Join: params.join_limit,
-            ForwardJoin: params.join_limit,
+            ForwardJoin: params.forward_join_limit,
             Neighbor: params.neighbor_limit,
             Shuffle: params.shuffle_limit,
             Leave: params.leave_limit,
