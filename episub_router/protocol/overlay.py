@@ -16,7 +16,6 @@ from episub_router.protocol.effects import (
     Dropped,
     DropReason,
     Effect,
-    MeasureRtt,
     NeighborDown,
     NeighborUp,
     Release,
@@ -31,6 +30,7 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.passive import PassiveView
+from episub_router.protocol.rtt import Rtt
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 from episub_router.protocol.views import ActiveView, Link
 
@@ -45,6 +45,8 @@ class Overlay:
 
     __slots__ = (
         "_connected",
+        "_dial_time",
+        "_dialled",
         "_dials",
         "_effects",
         "_for_others",
@@ -73,6 +75,10 @@ class Overlay:
         self._dials: dict[PeerId, list[Action]] = {}
         self._for_others: dict[PeerId, None] = {}
         """Those of them that only another node's message asked for."""
+        self._dialled: dict[PeerId, Time] = {}
+        """When each dial under way began."""
+        self._dial_time: Rtt | None = None
+        """How long dials take that succeed."""
         self._effects: list[Effect] = []
 
     def take_effects(self) -> list[Effect]:
@@ -112,8 +118,14 @@ class Overlay:
             link.update(told, now)
         self.active.add(peer, link)
         self.emit(NeighborUp(peer, kind))
-        if self.params.near_links:
-            self.emit(MeasureRtt(peer))
+
+    @property
+    def all_near(self) -> bool:
+        """Whether all neighbours are so near, as on a LAN, that no other peer could be nearer by
+        the factor and by the gain that count (E10, E18)."""
+        far = self.params.rtt_advantage * self.params.rtt_min_gain
+        links = [link for _, link in self.active.items()]
+        return bool(links) and all(link.rtt is not None and link.rtt.mean <= far for link in links)
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""
@@ -170,6 +182,7 @@ class Overlay:
                     return
                 self._for_others[peer] = None
             actions = self._dials[peer] = []
+            self._dialled[peer] = now
             self.emit(Dial(peer))
         elif not for_others:
             self._for_others.pop(peer, None)
@@ -181,6 +194,9 @@ class Overlay:
     def connected(self, peer: PeerId, now: Time) -> None:
         self._connected[peer] = None
         self._for_others.pop(peer, None)
+        dialled = self._dialled.pop(peer, None)
+        if dialled is not None:
+            self._note_dial_time(now - dialled)
         for action in self._dials.pop(peer, ()):
             action(True, now)
 
@@ -188,11 +204,25 @@ class Overlay:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
         self._for_others.pop(peer, None)
+        self._dialled.pop(peer, None)
         for action in self._dials.pop(peer, ()):
             action(False, now)
+
+    def _note_dial_time(self, duration: float) -> None:
+        if self._dial_time is None:
+            self._dial_time = Rtt(duration)
+        else:
+            self._dial_time.update(duration)
+
+    def patience(self, timeout: float) -> float:
+        """`timeout`, and the time that the other side may need for a dial of its own: where
+        dials are slow, trying again soon would only make them slower."""
+        dial = self._dial_time
+        return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
 
     def forget(self) -> None:
         """Drop the views and all dials under way; who is connected stays known."""
         self.passive.clear()
         self._dials.clear()
         self._for_others.clear()
+        self._dialled.clear()

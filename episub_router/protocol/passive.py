@@ -99,7 +99,7 @@ class PassiveView:
         """Take in what `teller` sent; a full view forgets the `given` first, then others (E19).
         False if the shares kept some out."""
         new = [peer for peer in dict.fromkeys(incoming) if peer not in self._entries][: self.size]
-        spares = [peer for peer in given if peer in self._entries]
+        spares = [peer for peer in dict.fromkeys(given) if peer in self._entries]
         label = self._label(teller)
         taken = [self._take(peer, rng, None, label, spares, new) for peer in new]
         return all(taken)
