@@ -250,6 +250,8 @@ class Membership:
             if link is not None:
                 link.measured(event.rtt)
             self._overlay.passive.update_rtt(event.peer, event.rtt)
+        else:
+            self._overlay.unanswered(event.peer)
         self._upkeep.on_rtt(event.peer)
         self._granting.on_rtt(event.peer, event.rtt, now)
 

@@ -150,6 +150,16 @@ class Overlay:
         ):
             self.drop(teller, DropReason.SHARE_FULL)
 
+    def unanswered(self, peer: PeerId) -> None:
+        """A measurement of `peer` failed. One failure may be chance, or the peer busy."""
+        link = self.active.get(peer)
+        if link is not None:
+            link.unanswered += 1
+            if link.unanswered >= self.params.rtt_failures:
+                link.rtt = None
+        elif self.passive.unanswered(peer) >= self.params.rtt_failures:
+            self.passive.remove(peer)
+
     def release(self, peer: PeerId) -> None:
         """Let the driver close the connection to `peer`, unless it is a neighbour's."""
         if peer not in self.active and peer in self._connected:

@@ -120,6 +120,11 @@ class MembershipParams:
     contact_interval: float = param(
         300.0, "s", "ours: a bootstrap node of 10,000 gets 33 GETNODES a second"
     )
+    rtt_failures: int = param(
+        3,
+        "samples",
+        "ours: failed in a row until a neighbour is as far as can be, and a passive peer gone",
+    )
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     rtt_min_gain: float = param(
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"

@@ -17,12 +17,13 @@ from episub_router.protocol.views import pick_some
 
 
 class _Entry:
-    __slots__ = ("group", "rtt", "teller")
+    __slots__ = ("group", "rtt", "teller", "unanswered")
 
     def __init__(self, rtt: Rtt | None, teller: Group | None, group: Group | None) -> None:
         self.rtt = rtt
         self.teller = teller
         self.group = group
+        self.unanswered = 0
 
 
 class PassiveView:
@@ -63,10 +64,19 @@ class PassiveView:
         entry = self._entries.get(peer)
         if entry is None:
             return
+        entry.unanswered = 0
         if entry.rtt is None:
             entry.rtt = Rtt(sample)
         else:
             entry.rtt.update(sample)
+
+    def unanswered(self, peer: PeerId) -> int:
+        """A measurement of `peer` failed: how many in a row."""
+        entry = self._entries.get(peer)
+        if entry is None:
+            return 0
+        entry.unanswered += 1
+        return entry.unanswered
 
     def forget_rtt(self, peer: PeerId) -> None:
         entry = self._entries.get(peer)

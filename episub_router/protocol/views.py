@@ -16,7 +16,17 @@ _LISTED = 32
 class Link:
     """One entry of the active view."""
 
-    __slots__ = ("heard", "kind", "links", "listed", "need_of", "peers", "random_links", "rtt")
+    __slots__ = (
+        "heard",
+        "kind",
+        "links",
+        "listed",
+        "need_of",
+        "peers",
+        "random_links",
+        "rtt",
+        "unanswered",
+    )
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
         self.kind = kind
@@ -27,7 +37,9 @@ class Link:
         self.heard = now
         """When the peer last sent something that only a neighbour sends (E12)."""
         self.rtt: Rtt | None = None
-        """None until it was measured."""
+        """None until it was measured, and once too many measurements in a row have failed."""
+        self.unanswered = 0
+        """Measurements in a row that failed."""
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last told us (E11)."""
         self.listed = now
@@ -37,6 +49,7 @@ class Link:
 
     def measured(self, sample: float) -> None:
         """A round trip took `sample` seconds."""
+        self.unanswered = 0
         if self.rtt is None:
             self.rtt = Rtt(sample)
         else:
