@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from episub_router.net.discovery.dht import DhtDiscovery
+    from episub_router.net.discovery.source import Discovery
     from episub_router.net.params import RouterParams
     from episub_router.overlay import Neighbor, Overlay
     from episub_router.protocol.params import (
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "PROTOCOL_ID": "router",
     "BroadcastParams": "protocol.params",
+    "DhtDiscovery": "net.discovery.dht",
+    "Discovery": "net.discovery.source",
     "EagerRepair": "protocol.params",
     "EpisubParams": "protocol.params",
     "EpisubRouter": "router",
@@ -37,6 +41,8 @@ _HOMES = {
 __all__ = [
     "PROTOCOL_ID",
     "BroadcastParams",
+    "DhtDiscovery",
+    "Discovery",
     "EagerRepair",
     "EpisubParams",
     "EpisubRouter",
