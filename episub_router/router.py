@@ -71,7 +71,7 @@ class EpisubRouter(IPubsubRouter, Service):
         self._router_params = router_params or RouterParams()
         self._fallback = fallback
         self._offers_episub = offer_episub
-        if not self.get_protocols():
+        if fallback is None and not offer_episub:
             raise ValueError("without a fallback, Episub has to be offered")
         self._bootstrap = parse_bootstrap(bootstrap)
         self._rng = Random(seed)
