@@ -159,6 +159,7 @@ class EpisubRouter(IPubsubRouter, Service):
             self._bridge = Bridge(
                 pubsub,
                 self._fallback,
+                self._router_params,
                 self.extensions_state,
                 self._engine.counters,
                 self._engine.mesh.also_up,

@@ -59,6 +59,17 @@ async def test_sizes() -> None:
             await readers.all_have(messages)
 
 
+async def test_a_burst_arrives_completely() -> None:
+    """Pubsub's queue holds 32 RPCs, and GossipSub drops what is beyond."""
+    messages = [b"%d" % number for number in range(250)]
+    async with network([gossipsub, episub, episub], [(0, 1), (1, 2)]) as nodes:
+        subscriptions = await subscribe(nodes)
+        async with reading(subscriptions) as readers:
+            for message in messages:
+                await nodes[1].pubsub.publish(TOPIC, message)
+            await readers.all_have(messages)
+
+
 async def test_bridges_side_by_side_make_no_loops_and_no_duplicates() -> None:
     """A ring of alternating kinds, with chords: everything can come from either side first."""
     routers = [gossipsub, episub] * 4

@@ -18,13 +18,16 @@ from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12, GossipSub
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import get_peer_and_seqno_msg_id
 from libp2p.pubsub.rpc_queue import RpcQueue
-from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
 from episub_router import FallbackParams
 from episub_router.fallback.contained import ContainedGossipSub
 
 TOPIC = "t"
 ME = ID(b"me")
+
+
+class Seen(set[bytes]):
+    has = set.__contains__
 
 
 class FakePubsub:
@@ -35,7 +38,7 @@ class FakePubsub:
         self.peers: dict[ID, Any] = {}
         self.peer_queues: dict[ID, RpcQueue] = {}
         self.peer_topics: dict[str, set[ID]] = {}
-        self.seen_messages = LastSeenCache(120, 60)
+        self.seen_messages = Seen()
         self.get_message_id = message_id
 
     def sent(self, peer: ID) -> list[rpc_pb2.RPC]:
