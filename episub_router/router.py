@@ -178,6 +178,8 @@ class EpisubRouter(IPubsubRouter, Service):
         if protocol_id is None:
             return
         self._peers.protocols[peer_id] = protocol_id
+        if self._engine is None:
+            return
         with self._guard("add_peer") as engine:
             if not self._speaks_episub(engine, peer_id) and self._bridge is not None:
                 self._bridge.add_peer(peer_id, protocol_id)

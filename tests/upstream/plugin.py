@@ -21,7 +21,7 @@ import pytest
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.pubsub.gossipsub import GossipSub
 
-from episub_router import EpisubRouter, FallbackParams
+from episub_router import EpisubRouter, FallbackParams, MembershipParams
 
 MODE = os.environ.get("UPSTREAM_MODE", "episub")
 
@@ -36,6 +36,8 @@ class Record:
     substituted: bool = False
     missed: list[str] = field(default_factory=list)
     """Attributes of GossipSub that the test asked its router for in vain."""
+    needs_rsa: bool = False
+    """An RSA key takes 0.3 s to make, and is what few tests are about."""
 
 
 RECORDS: dict[str, Record] = {}
@@ -44,6 +46,8 @@ _current = Record()
 
 class Substitute(EpisubRouter):
     """An EpisubRouter that notes what it is asked for and hasn't got."""
+
+    degree_low = MembershipParams().random_links  # for `subscribed_mesh`, which waits for as many
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and name not in _current.missed:
@@ -84,15 +88,17 @@ def pytest_collection_modifyitems() -> None:
     from tests.utils import factories  # type: ignore[attr-defined]
 
     factories.GossipsubFactory._create = classmethod(_substitute)
-    # Their RSA keys take 0.3 s each to make, and are not what is tested.
-    factories.generate_new_rsa_identity = lambda: create_new_key_pair(os.urandom(32))
+    make_rsa_key = factories.generate_new_rsa_identity
+    factories.generate_new_rsa_identity = lambda: (
+        make_rsa_key() if _current.needs_rsa else create_new_key_pair(os.urandom(32))
+    )
     GossipSub.register(EpisubRouter)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     global _current
-    _current = RECORDS[item.nodeid] = Record()
+    _current = RECORDS[item.nodeid] = Record(needs_rsa="signing" in item.name)
     return (yield)
 
 
