@@ -162,6 +162,7 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._router_params,
                 self.extensions_state,
                 self._engine.counters,
+                self._engine.book,
                 self._engine.mesh.also_up,
             )
 

@@ -15,8 +15,10 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.fallback.backlog import PatientQueues
 from episub_router.fallback.contained import ContainedGossipSub
+from episub_router.fallback.exchange import Exchange
 from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.view import GossipView
+from episub_router.net.address_book import AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 
@@ -37,13 +39,17 @@ class Bridge:
         router_params: RouterParams,
         extensions: ExtensionsState,
         counters: Counters,
+        book: AddressBook,
         meshed: Callable[[str, ID], None],
     ) -> None:
         """`meshed` is told of each new mesh link, by topic and peer."""
         self._pubsub = pubsub
         self._params = params
         self._counters = counters
-        self._gossip = ContainedGossipSub(params, extensions, pubsub.get_message_id, meshed)
+        self._exchange = Exchange(pubsub.host, book, router_params)
+        self._gossip = ContainedGossipSub(
+            params, extensions, pubsub.get_message_id, meshed, self._exchange.named
+        )
         view: Any = GossipView(pubsub, self.serves, router_params, counters)
         self._gossip.attach(view)
         self._queues: PatientQueues = view.peer_queues
@@ -63,8 +69,9 @@ class Bridge:
         return self._gossip.fanout
 
     async def run(self) -> None:
-        """Heartbeats, and retries of what there was no room for, until cancelled."""
+        """Heartbeats, dials, and retries of what there was no room for, until cancelled."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._exchange.run)
             nursery.start_soon(self._queues.run)
             nursery.start_soon(self._heartbeats)
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
-from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12, GossipSub
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
@@ -316,7 +316,6 @@ async def test_the_gossip_path_to_a_peer_that_keeps_no_mesh() -> None:
 
 async def test_with_protocol_11_and_its_default_scoring() -> None:
     """GossipSub as most have it: its scorer grafts up to the bound."""
-    from libp2p.pubsub.gossipsub import GossipSub
 
     def default() -> GossipSub:
         return GossipSub([PROTOCOL_ID_V11], 6, 4, 12, heartbeat_interval=1)
@@ -330,3 +329,19 @@ async def test_with_protocol_11_and_its_default_scoring() -> None:
                 await nodes[number % 4].pubsub.publish(TOPIC, messages[-1])
                 await readers.each_has(number + 1)
             await readers.all_have(messages)
+
+
+async def test_peers_that_a_leaving_hub_names_are_connected_to() -> None:
+    """Peer exchange: the hub unsubscribes, and its PRUNE names the others."""
+
+    def hub() -> GossipSub:
+        return gossipsub(do_px=True)
+
+    async with network([hub, episub, gossipsub], [(1, 0), (2, 0)]) as nodes:
+        subscriptions = await subscribe(nodes)
+        assert nodes[2].id not in nodes[1].pubsub.peers
+        await nodes[0].pubsub.unsubscribe(TOPIC)
+        await nodes[1].pubsub.wait_for_peer(nodes[2].id, timeout=10)
+        await linked(nodes[1], nodes[2])
+        await nodes[1].pubsub.publish(TOPIC, b"hello")
+        assert [m.data for m in await receive(subscriptions[2])] == [b"hello"]

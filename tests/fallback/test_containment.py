@@ -34,12 +34,19 @@ class FakePubsub:
     """As much of Pubsub as a router sees, with queues that nobody empties."""
 
     def __init__(self, message_id: Any = get_peer_and_seqno_msg_id) -> None:
-        self.host = SimpleNamespace(get_id=lambda: ME)
+        self.connected: list[ID] = []
+        network = SimpleNamespace(get_connections=lambda p: [p] if p in self.connected else [])
+        self.host = SimpleNamespace(
+            get_id=lambda: ME, get_network=lambda: network, connect=self.connect
+        )
         self.peers: dict[ID, Any] = {}
         self.peer_queues: dict[ID, RpcQueue] = {}
         self.peer_topics: dict[str, set[ID]] = {}
         self.seen_messages = Seen()
         self.get_message_id = message_id
+
+    async def connect(self, info: object) -> None:
+        raise AssertionError("dialled from within a hook")
 
     def sent(self, peer: ID) -> list[rpc_pb2.RPC]:
         """What was queued to `peer` since the last call."""
@@ -55,12 +62,14 @@ class Lab:
     def __init__(self, kind: str, *, message_id: Any = get_peer_and_seqno_msg_id) -> None:
         self.pubsub = FakePubsub(message_id)
         self.meshed: list[tuple[str, ID]] = []
+        self.exchanged: list[rpc_pb2.PeerInfo] = []
         if kind == "contained":
             self.router: GossipSub = ContainedGossipSub(
                 FallbackParams(),
                 ExtensionsState(),
                 message_id,
                 lambda topic, peer: self.meshed.append((topic, peer)),
+                self.exchanged.extend,
             )
         else:
             self.router = GossipSub([PROTOCOL_ID_V12], 6, 4, 12, heartbeat_interval=1)
@@ -141,6 +150,31 @@ async def test_more_than_ten_messages_a_second(kind: str) -> None:
     for number in range(30):
         await lab.router.publish(ME, message(number))
     assert sum(len(rpc.publish) for rpc in lab.pubsub.sent(peer)) == 30
+
+
+async def test_a_peer_that_grafted_and_was_gone_before_we_knew_it(kind: str) -> None:
+    """handle_graft takes anybody, and Pubsub reports the loss only of those it had a stream to."""
+    lab = Lab(kind)
+    lab.add(1)
+    await lab.router.join(TOPIC)
+    here, gone = ID(b"here"), ID(b"gone")
+    lab.pubsub.connected.append(here)
+    for peer in (here, gone):
+        await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), peer)
+    lab.router.mesh_heartbeat()
+    assert here in lab.router.mesh[TOPIC]
+    assert gone not in lab.router.mesh[TOPIC]
+
+
+async def test_peers_in_a_prune_are_not_dialled_by_the_one_who_reads_it() -> None:
+    """_do_px connects to each in turn, which may take minutes; the stream is not read so long."""
+    lab = Lab("contained")
+    [peer] = lab.add(1)
+    await lab.router.join(TOPIC)
+    named = [rpc_pb2.PeerInfo(peerID=b"%d" % number) for number in range(20)]
+    prune = rpc_pb2.ControlPrune(topicID=TOPIC, peers=named)
+    await lab.router.handle_prune(prune, peer)
+    assert [info.peerID for info in lab.exchanged] == [b"%d" % number for number in range(16)]
 
 
 async def test_a_pruned_peer_is_left_alone(kind: str) -> None:
@@ -307,6 +341,7 @@ def test_the_cache_is_bounded() -> None:
         ExtensionsState(),
         get_peer_and_seqno_msg_id,
         lambda *_: None,
+        lambda _: None,
     )
     router.attach(lab.pubsub)  # type: ignore[arg-type]
     for number in range(100):

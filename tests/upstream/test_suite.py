@@ -33,6 +33,10 @@ def tests_for(mode: str) -> list[str]:
     return [test for group in GROUPS if mode in group["modes"] for test in group["tests"]]
 
 
+def _python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **options)
+
+
 @pytest.fixture(scope="module")
 def suite() -> Path:
     """The unpacked tests. Skips without the network, except in CI."""
@@ -54,13 +58,10 @@ def _download() -> Path:
         requirement = CACHE / "requirement.txt"
         CACHE.mkdir(parents=True, exist_ok=True)
         requirement.write_text(f"libp2p=={SUITE['version']} --hash=sha256:{SUITE['sha256']}\n")
-        subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-            + ["--no-binary=libp2p", f"--dest={CACHE}", f"--requirement={requirement}"],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        _python(
+            *("-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"),
+            *("--no-binary=libp2p", f"--dest={CACHE}", f"--requirement={requirement}"),
+        ).check_returncode()
     if hashlib.sha256(archive.read_bytes()).hexdigest() != SUITE["sha256"]:
         raise ValueError(f"{archive} is not the pinned one: delete it and try again")
     return archive
@@ -90,29 +91,20 @@ def _run(suite: Path, mode: str, tests: list[str], report: Path) -> dict[str, di
         "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT)]),
     }
     options = ["-q", "--tb=short", "--timeout=60", "-p", "plugin", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"@{arguments}"],
-        cwd=suite,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = _python("-m", "pytest", *options, f"@{arguments}", cwd=suite, env=environment)
     assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
     results: dict[str, dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))
     return results
 
 
-def test_every_test_is_in_one_group_with_a_reason(suite: Path, tmp_path: Path) -> None:
+def test_every_test_is_in_one_group_with_a_reason(suite: Path) -> None:
     listed = Counter(test for group in GROUPS for test in group["tests"])
     assert not [test for test, times in listed.items() if times > 1]
     assert all(group["reason"] for group in GROUPS)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-        + ["-o", "addopts=", "-o", "trio_mode=true", "tests/core/pubsub"],
+    done = _python(
+        *("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"),
+        *("-o", "trio_mode=true", "tests/core/pubsub"),
         cwd=suite,
-        capture_output=True,
-        text=True,
-        check=True,
     )
     prefix = "tests/core/pubsub/"
     collected = [line for line in done.stdout.splitlines() if line.startswith(prefix)]
