@@ -81,7 +81,8 @@ class Bridge:
                 await self._gossip.heartbeat()
             except Exception:
                 self._counters.add(Reason.ERROR)
-                logger.exception("a GossipSub heartbeat failed")
+                if self._counters[Reason.ERROR] == 1:
+                    logger.exception("a GossipSub heartbeat failed")
             await trio.sleep(self._params.heartbeat_interval)
 
     def add_peer(self, peer: ID, protocol: TProtocol) -> None:

@@ -151,6 +151,8 @@ class Engine:
         key = peer.to_bytes()
         self.fanout.remove(peer)
         if self._dialer.is_connected(peer):
+            if not self._peers.speaks_episub(peer):
+                return
             # Of two connections that crossed, one goes, and Pubsub opens a stream on the other.
             # What waits is held; if no stream comes, the dialer says so.
             self.driver.interrupted(key)
