@@ -10,30 +10,34 @@ from typing import Any
 HERE = Path(__file__).parent
 PATH = HERE.parent.parent / "docs" / "interop-suite.md"
 
+_INTRODUCTION = """\
+# py-libp2p's own pubsub tests
+
+The source distribution of libp2p {version} has {total} pubsub tests. Where one of them asks for a
+GossipSub host, `tests/upstream/` gives it one with an `EpisubRouter`, and runs the {run} tests that
+check what any router has to do: once over `/episub/1.0.0`, and once with `offer_episub=False`, in
+which case the embedded GossipSub does the work. All of them have to pass in both.
+
+    pytest tests/upstream
+
+downloads the source distribution with pip, pinned by its hash, into the user's cache; without the
+network it is skipped, except where `CI` is set. `tests/upstream/suite.toml` names each test with its
+group, and the run fails if the two don't agree. Written by `python -m tests.upstream.render`.
+"""
+
 
 def render() -> str:
     """The text of docs/interop-suite.md."""
     suite: dict[str, Any] = tomllib.loads((HERE / "suite.toml").read_text(encoding="utf-8"))
     groups: list[dict[str, Any]] = suite["group"]
-    total = sum(len(group["tests"]) for group in groups)
     applies = [group for group in groups if group["modes"]]
     files = Counter(test.split("::")[0] for group in applies for test in group["tests"])
     lines = [
-        "# py-libp2p's own pubsub tests",
-        "",
-        f"The source distribution of libp2p {suite['version']} has {total} pubsub tests. Where one of",
-        "them asks for a GossipSub host, `tests/upstream/` gives it one with an `EpisubRouter`, and runs",
-        f"the {sum(len(group['tests']) for group in applies)} tests that check what any router has to",
-        "do: once over `/episub/1.0.0`, and once with `offer_episub=False`, in which case the embedded",
-        "GossipSub does the work. All of them have to pass in both.",
-        "",
-        "    pytest tests/upstream",
-        "",
-        "It downloads the source distribution with pip, pinned by its hash, into the user's cache; without",
-        "the network it is skipped, except where `CI` is set. `tests/upstream/suite.toml` names each test",
-        "with its group, and the run fails if the two don't agree. Written by",
-        "`python -m tests.upstream.render`.",
-        "",
+        _INTRODUCTION.format(
+            version=suite["version"],
+            total=sum(len(group["tests"]) for group in groups),
+            run=sum(len(group["tests"]) for group in applies),
+        ),
         "| tests | number | run | why |",
         "|---|--:|---|---|",
     ]
