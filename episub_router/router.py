@@ -164,6 +164,7 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._engine.counters,
                 self._engine.book,
                 self._engine.mesh.also_up,
+                self._engine.has_peers,
             )
 
     async def run(self) -> None:

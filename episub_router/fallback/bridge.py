@@ -41,14 +41,16 @@ class Bridge:
         counters: Counters,
         book: AddressBook,
         meshed: Callable[[str, ID], None],
+        bridges: Callable[[str], bool],
     ) -> None:
-        """`meshed` is told of each new mesh link, by topic and peer."""
+        """`meshed` is told of each new mesh link, by topic and peer; `bridges` tells of a topic
+        whether this node has Episub peers in it."""
         self._pubsub = pubsub
         self._params = params
         self._counters = counters
         self._exchange = Exchange(pubsub.host, book, router_params)
         self._gossip = ContainedGossipSub(
-            params, extensions, pubsub.get_message_id, meshed, self._exchange.named
+            params, extensions, pubsub.get_message_id, meshed, self._exchange.named, bridges
         )
         view: Any = GossipView(pubsub, self.serves, router_params, counters)
         self._gossip.attach(view)

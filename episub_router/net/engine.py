@@ -142,6 +142,10 @@ class Engine:
         self.driver.writable(peer)
         self._outbox.flush(peer)
 
+    def has_peers(self, topic: str) -> bool:
+        """Whether a writable peer in `topic` speaks Episub."""
+        return bool(self._subscribers(topic))
+
     def spoke_episub(self, peer: ID) -> None:
         """`peer` said without a frame that it speaks Episub."""
         self._open(peer.to_bytes())

@@ -22,7 +22,7 @@ which case the embedded GossipSub does the work. All of them have to pass in bot
 
 downloads the source distribution with pip, pinned by its hash, into the user's cache; without the
 network it is skipped, except where `CI` is set. `tests/upstream/suite.toml` names each test with its
-group, and the run fails if the two don't agree. Written by `python -m tests.upstream.render`.
+group, and the run fails if the two don't agree. `python -m tests.upstream.render` wrote this.
 """
 
 
