@@ -21,8 +21,8 @@ which case the embedded GossipSub does the work. All of them have to pass in bot
     pytest tests/upstream
 
 downloads the source distribution with pip, pinned by its hash, into the user's cache; without the
-network it is skipped, except where `CI` is set. `tests/upstream/suite.toml` names each test with its
-group, and the run fails if the two don't agree. `python -m tests.upstream.render` wrote this.
+network it is skipped, except where `CI` is set. `tests/upstream/suite.toml` names each test with
+its group, and the run fails if the two don't agree. `python -m tests.upstream.render` wrote this.
 """
 
 
