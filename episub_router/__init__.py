@@ -8,9 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from episub_router.fallback.params import FallbackParams
     from episub_router.net.discovery.dht import DhtDiscovery
     from episub_router.net.discovery.source import Discovery
     from episub_router.net.params import RouterParams
+    from episub_router.net.peers import PROTOCOL_ID
     from episub_router.overlay import Neighbor, Overlay
     from episub_router.protocol.params import (
         BroadcastParams,
@@ -19,16 +21,17 @@ if TYPE_CHECKING:
         MembershipParams,
     )
     from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
-    from episub_router.router import PROTOCOL_ID, EpisubRouter
+    from episub_router.router import EpisubRouter
 
 _HOMES = {
-    "PROTOCOL_ID": "router",
+    "PROTOCOL_ID": "net.peers",
     "BroadcastParams": "protocol.params",
     "DhtDiscovery": "net.discovery.dht",
     "Discovery": "net.discovery.source",
     "EagerRepair": "protocol.params",
     "EpisubParams": "protocol.params",
     "EpisubRouter": "router",
+    "FallbackParams": "fallback.params",
     "MembershipParams": "protocol.params",
     "Neighbor": "overlay",
     "Overlay": "overlay",
@@ -46,6 +49,7 @@ __all__ = [
     "EagerRepair",
     "EpisubParams",
     "EpisubRouter",
+    "FallbackParams",
     "MembershipParams",
     "Neighbor",
     "Overlay",
