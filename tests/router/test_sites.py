@@ -42,5 +42,5 @@ async def test_near_links_end_up_inside_the_site(clock: MockClock) -> None:
             for number in range(20, 30):
                 await sites.nodes[0].pubsub.publish(TOPIC, b"%d" % number)
                 await readers.each_has(number + 1)
-            # A tree needs two; hosts that are reached across before they are reached inside add some.
+            # A tree needs two; hosts that are reached sooner across than inside add some.
             assert (sites.crossings - before) / 10 <= 8
