@@ -35,6 +35,8 @@ class Topic:
     question that the core asks its driver.
     """
 
+    __slots__ = ("broadcast", "me", "membership", "name")
+
     def __init__(
         self,
         me: PeerId,
@@ -65,7 +67,8 @@ class Topic:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        return min(self.membership.next_deadline(), self.broadcast.next_deadline())
+        membership, broadcast = self.membership.next_deadline(), self.broadcast.next_deadline()
+        return membership if membership < broadcast else broadcast
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
@@ -83,7 +86,7 @@ class Topic:
             effects += self.membership.stranger(peer, now)
         return effects
 
-    def _on_broadcast_event(self, event: ev.Event, now: Time) -> list[Effect]:
+    def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
         if not self.membership.joined:
             return []
         effects = self.broadcast.handle(event, now)
