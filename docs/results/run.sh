@@ -35,4 +35,6 @@ run routers episub sim run routers
 run plumtree-redundancy episub sim run plumtree-redundancy
 run hyparview-overlay episub sim run hyparview-overlay
 run hyparview-failures episub sim run hyparview-failures --processes 2
+run sizing episub sim run sizing
+run three-sites python -m tests.benchmarks.three_sites
 run scale python tests/benchmarks/sim_scale.py

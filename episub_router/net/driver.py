@@ -35,7 +35,7 @@ class Actions(Protocol):
     def send(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
         """Send one frame."""
 
-    def dial(self, peer: bytes) -> None:
+    def dial(self, peer: bytes, for_others: bool = False) -> None:
         """Make `peer` writable; the answer is `Driver.writable` or `Driver.unreachable`."""
 
     def release(self, peer: bytes) -> None:
@@ -270,7 +270,7 @@ class Driver:
             self._events.append((topic, ev.Connected(peer)))
         else:
             self._dialling.setdefault(peer, {})[topic] = None
-            self._actions.dial(peer)
+            self._actions.dial(peer, effect.for_others)
 
     def _on_measure(self, topic: str, effect: ef.MeasureRtt) -> None:
         peer: Any = effect.peer

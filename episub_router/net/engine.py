@@ -243,9 +243,9 @@ class Engine:
         if not self._outbox.send(peer, topic, messages):
             self._dialer.request(peer)
 
-    def dial(self, peer: bytes) -> None:
+    def dial(self, peer: bytes, for_others: bool = False) -> None:
         self._connections.used(peer)
-        self._dialer.request(peer)
+        self._dialer.request(peer, for_others=for_others)
 
     def release(self, peer: bytes) -> None:
         self._connections.release(peer)

@@ -65,9 +65,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a connection to `peer`; answer with `Connected` or `DialFailed`."""
+    """Open a connection to `peer`; answer with `Connected` or `DialFailed`.
+
+    `for_others`: only another node's message asked for it, so it isn't to hold up the dials that
+    we want ourselves.
+    """
 
     peer: PeerId
+    for_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from episub_router.protocol.messages import (
     Nodes,
 )
 from episub_router.protocol.overlay import Overlay
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, Group, PeerId, Time
 from episub_router.protocol.views import pick_some
 
 
@@ -69,13 +69,27 @@ class Joining:
         if self.under_way or not self._contacts:
             return
         overlay = self._overlay
-        chosen = pick_some(overlay.rng, list(self._contacts), overlay.params.contacts_asked)
+        chosen = self._disjoint(overlay.params.contacts_asked)
         self._asked = dict.fromkeys(chosen, False)
         self._walking = False
         self._ttl = overlay.params.join_ttl
         self.deadline = now + overlay.jittered(overlay.patience(overlay.params.nodes_timeout))
         for contact in chosen:
             overlay.when_connected(contact, partial(self._ask, contact), now)
+
+    def _disjoint(self, count: int) -> list[PeerId]:
+        """`count` random contacts, of as many groups as there are, so that they don't tell us one
+        party's tale (E02)."""
+        overlay = self._overlay
+        if len(self._contacts) <= count:
+            return pick_some(overlay.rng, list(self._contacts), count)
+        first: dict[Group, PeerId] = {}
+        others: list[PeerId] = []
+        for contact in pick_some(overlay.rng, list(self._contacts), len(self._contacts)):
+            group = overlay.group_of(contact)
+            if first.setdefault(contact if group is None else group, contact) != contact:
+                others.append(contact)
+        return [*first.values(), *others][:count]
 
     def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
         if up:

@@ -193,7 +193,7 @@ class Overlay:
                 self._for_others[peer] = None
             actions = self._dials[peer] = []
             self._dialled[peer] = now
-            self.emit(Dial(peer))
+            self.emit(Dial(peer, for_others))
         elif not for_others:
             self._for_others.pop(peer, None)
         if len(actions) >= _ACTIONS_PER_DIAL:

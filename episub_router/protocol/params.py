@@ -130,7 +130,10 @@ class MembershipParams:
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
     )
     dynamic_sizing: bool = param(
-        False, "switch", "ours: sizes for 10,000 nodes serve smaller overlays well, for some bytes"
+        False,
+        "switch",
+        "measured: at 100 and 1,000 nodes it saves 8 % of the control bytes and adds 11 to 22 % to "
+        "the p99 latency",
     )
     size_window: int = param(
         1000, "ids", "ours: ten minutes of passing shuffles; 20 equal pairs at 25,000 nodes"

@@ -89,6 +89,10 @@ class Node(ABC):
         """Those neighbours that payloads are pushed to."""
         return self.neighbors()
 
+    def estimated_size(self) -> float | None:
+        """Nodes in the overlay as far as this one can tell."""
+        return None
+
     def dial_failed(self, peer: int) -> None:
         """A dial came to nothing."""
         del peer

@@ -28,7 +28,7 @@ class Recorder:
     def send(self, peer: bytes, topic: str, messages: tuple[m.Message, ...]) -> None:
         self.log.append(("send", peer, topic, *(type(message).__name__ for message in messages)))
 
-    def dial(self, peer: bytes) -> None:
+    def dial(self, peer: bytes, for_others: bool = False) -> None:
         self.log.append(("dial", peer))
 
     def release(self, peer: bytes) -> None:

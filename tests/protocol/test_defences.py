@@ -70,6 +70,22 @@ def held(peers: Iterable[PeerId], start: str) -> int:
     return sum(str(peer).startswith(start) for peer in peers)
 
 
+# Contacts
+
+
+def test_contacts_of_one_prefix_are_asked_last() -> None:
+    """E02: three contacts that have nothing in common, if there are."""
+    contacts = (*named("evil:", 30), "a:1", "b:1", "alone")
+    for seed in range(10):
+        machine = Topic(ME, "t", EpisubParams(), Random(seed), by_prefix)
+        asked = dials(machine.handle(ev.JoinOverlay(contacts), 0.0))
+        assert len(asked) == PARAMS.contacts_asked
+        assert held(asked, "evil") <= 1
+    machine = Topic(ME, "t", EpisubParams(), Random(0), by_prefix)
+    asked = dials(machine.handle(ev.JoinOverlay(contacts[:20]), 0.0))
+    assert len(asked) == PARAMS.contacts_asked
+
+
 # The passive view
 
 

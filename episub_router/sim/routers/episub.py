@@ -100,6 +100,9 @@ class EpisubNode(Node):
     def neighbors(self) -> Iterable[int]:
         return self._links_up
 
+    def estimated_size(self) -> float | None:
+        return self.topic.membership.estimated_size
+
     def eager(self) -> Iterable[int]:
         return self.topic.broadcast.tree.eager  # type: ignore[return-value]
 
