@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from types import MappingProxyType
 
 import trio
-from libp2p.custom_types import TProtocol
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
@@ -28,7 +27,9 @@ from episub_router.net.leave_proof import sign_leave
 from episub_router.net.mesh import Mesh
 from episub_router.net.outbox import Outbox
 from episub_router.net.params import RouterParams
+from episub_router.net.peers import PROTOCOL_ID, Peers
 from episub_router.net.ping import Pinger
+from episub_router.net.view import PubsubView
 from episub_router.protocol.events import (
     ContactsFound,
     PayloadAccepted,
@@ -46,15 +47,20 @@ class Engine:
     def __init__(
         self,
         pubsub: Pubsub,
-        protocols: Iterable[TProtocol],
+        peers: Peers,
         params: EpisubParams,
         router_params: RouterParams,
         bootstrap: Iterable[PeerInfo],
         rng: Random,
+        episub_frame: Callable[[ID], None],
     ) -> None:
+        """`episub_frame` is told of the sender of each frame."""
         self._pubsub = pubsub
+        self._peers = peers
+        self._episub_frame = episub_frame
         self._params = router_params
         self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap}
+        self.host = pubsub.host
         self.me = pubsub.my_id.to_bytes()
         self.counters = counters = Counters()
         self.mesh = Mesh()
@@ -64,11 +70,15 @@ class Engine:
         self.driver = Driver(self.me, params, router_params, rng, counters, self)
         self._framer = Framer(pubsub.host, book)
         self._outbox = Outbox(
-            pubsub, router_params, counters, self._framer.encode, self._on_payload_dropped
+            PubsubView(pubsub, peers.speaks_episub),
+            router_params,
+            counters,
+            self._framer.encode,
+            self._on_payload_dropped,
         )
         self._dialer = Dialer(
             pubsub,
-            protocols,
+            [PROTOCOL_ID],
             router_params,
             counters,
             addresses=self._addresses,
@@ -76,11 +86,11 @@ class Engine:
             failed=self._on_dial_failed,
         )
         self._connections = Connections(
-            pubsub.host, protocols, router_params, counters, self._needed
+            pubsub.host, [PROTOCOL_ID], router_params, counters, self._needed
         )
         self._pinger = Pinger(pubsub.host, router_params, counters, self.driver.measured)
         self._inbound = Inbound(
-            pubsub, router_params, counters, book, self.driver, self._open, self._answer
+            pubsub, router_params, counters, book, self.driver, self._on_frame_from, self._answer
         )
 
     def counts(self) -> Mapping[str, int]:
@@ -119,6 +129,10 @@ class Engine:
         await self._stop_auto_connector()
         self._open(peer.to_bytes())
 
+    def _on_frame_from(self, peer: bytes) -> None:
+        self._episub_frame(ID(peer))
+        self._open(peer)
+
     def _open(self, peer: bytes) -> None:
         """`peer` speaks Episub: use it, if it is writable, and hasn't been in use already."""
         if self.driver.is_writable(peer) or not self._outbox.is_writable(peer):
@@ -127,6 +141,10 @@ class Engine:
         self._dialer.writable(peer)
         self.driver.writable(peer)
         self._outbox.flush(peer)
+
+    def spoke_episub(self, peer: ID) -> None:
+        """`peer` said without a frame that it speaks Episub."""
+        self._open(peer.to_bytes())
 
     def peer_removed(self, peer: ID) -> None:
         """Pubsub's stream to `peer` is gone, perhaps with the connection."""
@@ -138,6 +156,7 @@ class Engine:
             self.driver.interrupted(key)
             self._dialer.request(key)
             return
+        self._peers.disconnected(peer)
         self._outbox.discard(key)
         self._connections.closed(key)
         self._inbound.disconnected(key)
@@ -148,9 +167,9 @@ class Engine:
         if self.driver.joined(topic) is not None:
             self.driver.feed(topic, ContactsFound((peer.to_bytes(),)))
 
-    def received(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
-        """An RPC with control messages came from `sender`."""
-        self._inbound.receive(rpc, sender)
+    def received(self, rpc: rpc_pb2.RPC, sender: ID) -> bool:
+        """An RPC with control messages came from `sender`; False if it wasn't for us."""
+        return self._inbound.receive(rpc, sender)
 
     def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
         """`message` is valid: our own, or the first copy of somebody else's."""
@@ -253,14 +272,17 @@ class Engine:
             self._outbox.send(peer, topic, messages)
 
     def _subscribers(self, topic: str) -> list[ID]:
-        """Writable subscribers, in an order that doesn't depend on hashing."""
+        """Writable subscribers that speak Episub, in an order that doesn't depend on hashing."""
         subscribers = self._pubsub.peer_topics.get(topic, ())
-        return sorted((p for p in subscribers if p in self._pubsub.peers), key=ID.to_bytes)
+        return sorted(
+            (p for p in subscribers if p in self._pubsub.peers and self._peers.speaks_episub(p)),
+            key=ID.to_bytes,
+        )
 
     def _publish_fanout(self, topic: str, gossip: Gossip) -> None:
         self.counters.add(Reason.PUBLISHED)
         chosen = self.fanout.choose(topic, self._subscribers(topic))
-        if not chosen:
+        if not self._pubsub.peer_topics.get(topic):
             self.counters.add(Reason.FANOUT_EMPTY)
         if len(chosen) < self._params.fanout_degree:
             self._replay.remember(topic, gossip, chosen)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
-from episub_router import PubsubParams, RouterParams
+from episub_router import FallbackParams, PubsubParams, RouterParams
 from episub_router.net.limits import NetLimits
 from episub_router.protocol.params import BroadcastParams, MembershipParams
 from episub_router.sds import SdsParams
@@ -18,6 +18,7 @@ PARAMS: list[type[Any]] = [
     MembershipParams,
     BroadcastParams,
     RouterParams,
+    FallbackParams,
     PubsubParams,
     WireLimits,
     NetLimits,

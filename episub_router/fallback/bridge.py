@@ -1,0 +1,103 @@
+"""The gossipsub side of a node: which peers it has, and what crosses over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from libp2p.custom_types import TProtocol
+from libp2p.peer.id import ID
+from libp2p.pubsub.extensions import ExtensionsState
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.fallback.contained import ContainedGossipSub
+from episub_router.fallback.params import FallbackParams
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.view import PubsubView
+
+logger = logging.getLogger(__name__)
+
+
+class Bridge:
+    """Serves peers without Episub through an embedded GossipSub.
+
+    Pubsub hands each message to the router once, whichever side it came from; `publish` takes
+    it to this side. Its methods may raise; the router catches.
+    """
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        params: FallbackParams,
+        extensions: ExtensionsState,
+        counters: Counters,
+        meshed: Callable[[str, ID], None],
+    ) -> None:
+        """`meshed` is told of each new mesh link, by topic and peer."""
+        self._pubsub = pubsub
+        self._params = params
+        self._counters = counters
+        self._gossip = ContainedGossipSub(params, extensions, pubsub.get_message_id, meshed)
+        view: Any = PubsubView(pubsub, self.serves)
+        self._gossip.attach(view)
+
+    def serves(self, peer: ID) -> bool:
+        """Whether `peer` is on this side."""
+        return peer in self._gossip.peer_protocol
+
+    @property
+    def mesh(self) -> dict[str, set[ID]]:
+        """Joined topics and the mesh of each on this side."""
+        return self._gossip.mesh
+
+    @property
+    def fanout(self) -> dict[str, set[ID]]:
+        """Topics published to without joining, and the peers of this side chosen for each."""
+        return self._gossip.fanout
+
+    async def run(self) -> None:
+        """The heartbeats, until cancelled."""
+        while True:
+            try:
+                await self._gossip.heartbeat()
+            except Exception:
+                self._counters.add(Reason.ERROR)
+                logger.exception("a GossipSub heartbeat failed")
+            await trio.sleep(self._params.heartbeat_interval)
+
+    def add_peer(self, peer: ID, protocol: TProtocol) -> None:
+        """`peer` has a stream over one of `params.protocols`, and speaks no Episub."""
+        self._gossip.add_peer(peer, protocol)
+
+    def remove_peer(self, peer: ID) -> None:
+        """`peer` is gone, or has turned out to speak Episub."""
+        self._gossip.remove_peer(peer)
+
+    async def peer_subscribed(self, peer: ID, topic: str) -> None:
+        if self.serves(peer):
+            await self._gossip.on_peer_subscribed(peer, topic)
+
+    async def replay(self, peer: ID, topic: str) -> None:
+        """Send `peer` the messages of the last heartbeats."""
+        if self.serves(peer):
+            await self._gossip.send_recent_messages(peer, topic)
+
+    async def received(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
+        """Act on gossipsub control messages."""
+        if not self._pubsub.is_peer_blacklisted(sender):
+            await self._gossip.handle_rpc(rpc, sender)
+
+    async def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
+        """Send a valid message, ours or anybody's, to the peers of this side, once."""
+        # Under the stock Pubsub copies that are validated side by side all get here.
+        if self._pubsub.get_message_id(message) not in self._gossip.mcache:
+            await self._gossip.publish(forwarder, message)
+
+    async def join(self, topic: str) -> None:
+        await self._gossip.join(topic)
+
+    async def leave(self, topic: str) -> None:
+        await self._gossip.leave(topic)

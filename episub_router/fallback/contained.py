@@ -1,0 +1,146 @@
+"""py-libp2p's GossipSub, with what it does wrong kept inside.
+
+Each override names the defect that it is for, by function of libp2p 0.8.1,
+pubsub/gossipsub.py. What Pubsub's view already takes care of stands in `view`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from libp2p.peer.id import ID
+from libp2p.pubsub.extensions import ExtensionsState
+from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.pubsub.pb import rpc_pb2
+
+from episub_router.fallback.cache import BoundedCache
+from episub_router.fallback.params import FallbackParams
+
+_T = TypeVar("_T")
+
+
+class ContainedGossipSub(GossipSub):
+    """Serves the peers that were added to it. `meshed` is told of each new mesh link."""
+
+    def __init__(
+        self,
+        params: FallbackParams,
+        extensions: ExtensionsState,
+        message_id: Callable[[rpc_pb2.Message], bytes],
+        meshed: Callable[[str, ID], None],
+    ) -> None:
+        super().__init__(
+            params.protocols,
+            degree=params.degree,
+            degree_low=params.degree_low,
+            degree_high=params.degree_high,
+            time_to_live=params.fanout_ttl,
+            heartbeat_interval=params.heartbeat_interval,
+            prune_back_off=params.prune_backoff,
+            unsubscribe_back_off=params.unsubscribe_backoff,
+            max_idontwant_messages=params.max_idontwant,
+            # It lowers the heartbeat's rate to once in 30 s or more, whatever the health of the
+            # network (_adapt_heartbeat_parameters).
+            adaptive_gossip_enabled=False,
+            # It counts our own messages and relayed ones alike, and lets 10/s pass
+            # (_check_spam_protection).
+            spam_protection_enabled=False,
+            # Own replay covers it; what is queued here is handed out up to 30 s later.
+            pending_messages_ttl=0,
+        )
+        # With its default parameters every score is 0, and every heartbeat grafts two more
+        # peers, up to degree_high (_perform_opportunistic_grafting).
+        self.scorer = None
+        self.extensions_state = extensions
+        self.mcache: BoundedCache = BoundedCache(params, message_id)
+        self._meshed = meshed
+        self._gossiping = False
+
+    def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
+        super()._notify_mesh_peer_added(peer_id, topic)
+        self._meshed(topic, peer_id)
+
+    async def _emit_control_msgs(
+        self,
+        peers_to_graft: dict[ID, list[str]],
+        peers_to_prune: dict[ID, list[str]],
+        peers_to_gossip: dict[ID, dict[str, list[bytes]]],
+    ) -> None:
+        """One peer at a time: the lists of all peers before are sent along otherwise."""
+        for peer in dict.fromkeys([*peers_to_graft, *peers_to_prune, *peers_to_gossip]):
+            await super()._emit_control_msgs(
+                _only(peer, peers_to_graft),
+                _only(peer, peers_to_prune),
+                _only(peer, peers_to_gossip),
+            )
+
+    def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
+        """The heartbeat prunes and notes no back-off: it grafts the same peers again, which then
+        refuse for a minute (mesh_heartbeat)."""
+        chosen = super()._select_peers_for_pruning(topic, num_to_prune)
+        for peer in chosen:
+            self._add_back_off(peer, topic, False)
+        return chosen
+
+    def gossip_heartbeat(self) -> dict[ID, dict[str, list[bytes]]]:  # type: ignore[override]
+        """A back-off is about grafting. Peers in it get no IHAVE otherwise, and nothing at all
+        if all their neighbours pruned them (_handle_topic_heartbeat)."""
+        self._gossiping = True
+        try:
+            return super().gossip_heartbeat()
+        finally:
+            self._gossiping = False
+
+    def _check_back_off(self, peer: ID, topic: str) -> bool:
+        return not self._gossiping and super()._check_back_off(peer, topic)
+
+    def _check_equivocation(self, msg: rpc_pb2.Message) -> bool:
+        """It keeps 1000 whole messages, and takes all messages without a sequence number for one.
+        Pubsub lets only one message of an id pass."""
+        return True
+
+    async def handle_ihave(self, ihave_msg: rpc_pb2.ControlIHave, sender_peer_id: ID) -> None:
+        """Messages of topics that we aren't in are asked for as well otherwise."""
+        if ihave_msg.topicID in self.mesh:
+            ids = map(_in_hex, ihave_msg.messageIDs)
+            exact = rpc_pb2.ControlIHave(topicID=ihave_msg.topicID, messageIDs=ids)
+            await super().handle_ihave(exact, sender_peer_id)
+
+    async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
+        """An id that is named a thousand times is answered a thousand times otherwise."""
+        wanted = [
+            _in_hex(mid)
+            for mid in dict.fromkeys(iwant_msg.messageIDs)
+            if self.mcache.may_serve(mid, sender_peer_id)
+        ]
+        await super().handle_iwant(rpc_pb2.ControlIWant(messageIDs=wanted), sender_peer_id)
+
+    async def handle_prune(self, prune_msg: rpc_pb2.ControlPrune, sender_peer_id: ID) -> None:
+        """Back-offs for any topic that a peer makes up are kept for ever otherwise."""
+        if prune_msg.topicID in self.mesh:
+            await super().handle_prune(prune_msg, sender_peer_id)
+
+    def _periodic_security_cleanup(self) -> None:
+        super()._periodic_security_cleanup()
+        now = int(time.time())
+        for topic, peers in list(self.back_off.items()):
+            for peer in [peer for peer, until in peers.items() if until <= now]:
+                del peers[peer]
+            if not peers:
+                del self.back_off[topic]
+        # For adaptive gossip only, which is off, and never emptied then (publish).
+        self.recent_message_deliveries.clear()
+        for topic in [t for t in self.time_since_last_publish if t not in self.fanout]:
+            del self.time_since_last_publish[topic]
+
+
+def _only(peer: ID, by_peer: dict[ID, _T]) -> dict[ID, _T]:
+    return {peer: by_peer[peer]} if peer in by_peer else {}
+
+
+def _in_hex(mid: bytes) -> bytes:
+    """Ids that happen to consist of hexadecimal digits are decoded before they are compared, so
+    give all of them in a form in which that is right (utils.safe_bytes_from_hex)."""
+    return mid.hex().encode()
