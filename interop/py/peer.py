@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -26,7 +27,7 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, ResilientPubsub
+from episub_router import EpisubRouter, FallbackParams, ResilientPubsub
 
 VERSIONS = ["/meshsub/1.3.0", "/meshsub/1.2.0", "/meshsub/1.1.0", "/meshsub/1.0.0"]
 POLL = 0.02
@@ -64,9 +65,12 @@ def make_payload(size: int, seed: str) -> bytes:
 
 
 def make_router(args: argparse.Namespace) -> IPubsubRouter:
-    """GossipSub with what makes its mesh keep to its degree (its defaults flood, see docs)."""
+    """EpisubRouter, or GossipSub with what makes its mesh keep to its degree (docs/interop.md)."""
     if args.router == "episub":
-        return EpisubRouter()
+        params = FallbackParams()
+        if args.protocol:
+            params = replace(params, protocols=(TProtocol(args.protocol),))
+        return EpisubRouter(fallback=params)
     low, degree, high = map(int, args.mesh.split(","))
     router = GossipSub(
         [TProtocol(p) for p in ([args.protocol] if args.protocol else VERSIONS)],
