@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -20,10 +21,11 @@ class Lab:
         self.peers: list[Peer] = []
         self._nursery = nursery
         self._logs = logs
+        self._numbers = itertools.count()
 
     async def start(self, kind: str, *arguments: str, topics: Iterable[str] = ()) -> Peer:
         """Start a peer and wait until it listens."""
-        name = f"{kind}{len(self.peers)}"
+        name = f"{kind}{next(self._numbers)}"
         command = [*KINDS[kind].command, *arguments, *(f"--topic={topic}" for topic in topics)]
         with (self._logs / f"{name}.err").open("wb") as errors:
             process = await trio.lowlevel.open_process(

@@ -32,6 +32,7 @@ class Peer:
         self._log = log
         self._ended = False
         self._news = trio.Event()
+        self._input = trio.Lock()
 
     def __repr__(self) -> str:
         return self.name
@@ -123,7 +124,8 @@ class Peer:
     async def send(self, op: str, **arguments: Any) -> None:
         """Give one command."""
         assert self.process.stdin is not None
-        await self.process.stdin.send_all(json.dumps({"op": op, **arguments}).encode() + b"\n")
+        async with self._input:
+            await self.process.stdin.send_all(json.dumps({"op": op, **arguments}).encode() + b"\n")
 
     async def dial(self, other: Peer) -> None:
         """Connect to the other peer and wait until both have noticed."""

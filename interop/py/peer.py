@@ -22,7 +22,7 @@ from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import info_from_p2p_addr
 from libp2p.pubsub.gossipsub import GossipSub
-from libp2p.pubsub.pb.rpc_pb2 import Message
+from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
@@ -206,6 +206,32 @@ class Peer:
             await trio.sleep(POLL)
 
 
+def tell_arrivals(pubsub: Pubsub) -> None:
+    """Tell what comes in before anything is made of it: control messages, and each copy."""
+    handle_rpc, push_msg = pubsub.router.handle_rpc, pubsub.push_msg
+
+    async def told_rpc(rpc: RPC, sender: ID) -> None:
+        control = rpc.control
+        counts = {
+            "ihave": sum(len(entry.messageIDs) for entry in control.ihave),
+            "iwant": sum(len(entry.messageIDs) for entry in control.iwant),
+            "idontwant": sum(len(entry.messageIDs) for entry in control.idontwant),
+            "graft": len(control.graft),
+            "prune": len(control.prune),
+            "px": sum(len(entry.peers) for entry in control.prune),
+        }
+        if any(counts.values()):
+            emit("control", peer=str(sender), **{k: n for k, n in counts.items() if n})
+        await handle_rpc(rpc, sender)
+
+    async def told_message(sender: ID, message: Message) -> None:
+        emit("copy", peer=str(sender), **_digest(message.data))
+        await push_msg(sender, message)
+
+    vars(pubsub.router)["handle_rpc"] = told_rpc
+    vars(pubsub)["push_msg"] = told_message
+
+
 def _digest(data: bytes) -> dict[str, Any]:
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
@@ -245,6 +271,7 @@ async def main(arguments: list[str]) -> None:
     seed = hashlib.sha256(args.key_seed.encode()).digest() if args.key_seed else None
     host = new_host(key_pair=create_new_key_pair(seed), muxer_preference="YAMUX")
     pubsub = make_pubsub(args, host, make_router(args))
+    tell_arrivals(pubsub)
     async with running(args, pubsub, host), trio.open_nursery() as nursery:
         peer = Peer(args, host, pubsub, nursery)
         emit(
