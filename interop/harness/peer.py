@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-PATIENCE = 60.0
+PATIENCE = 25.0
 """Seconds for anything that is sure to happen: a busy machine takes long to start a process."""
 
 Event = dict[str, Any]
@@ -113,6 +113,12 @@ class Peer:
         await self.until(
             lambda: other.id in self.subscribers(topic) and self.protocol(other) is not None,
             f"{other} is subscribed to {topic}",
+        )
+
+    async def forgets(self, other: Peer, topic: str) -> None:
+        """Wait until this peer has heard that the other one is not subscribed."""
+        await self.until(
+            lambda: other.id not in self.subscribers(topic), f"{other} has left {topic}"
         )
 
     async def meshed(self, other: Peer, topic: str) -> None:

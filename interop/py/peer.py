@@ -24,6 +24,7 @@ from libp2p.peer.peerinfo import info_from_p2p_addr
 from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
 
@@ -89,10 +90,7 @@ def make_router(args: argparse.Namespace) -> IPubsubRouter:
 def make_pubsub(args: argparse.Namespace, host: IHost, router: IPubsubRouter) -> Pubsub:
     """Pubsub as a stock peer has it, ResilientPubsub around EpisubRouter."""
     kind = ResilientPubsub if args.router == "episub" else Pubsub
-    pubsub = kind(host, router, strict_signing=not args.no_sign)
-    if args.bad_sign:
-        pubsub.sign_key = create_new_key_pair(b"\xff" * 32).private_key
-    return pubsub
+    return kind(host, router, strict_signing=not args.no_sign)
 
 
 class Peer:
@@ -132,8 +130,19 @@ class Peer:
             if "data" in command
             else make_payload(command["size"], command["seed"])
         )
-        await self._pubsub.publish(command["topic"], data)
+        if self._args.bad_sign:
+            await self._publish_forged(command["topic"], data)
+        else:
+            await self._pubsub.publish(command["topic"], data)
         emit("published", topic=command["topic"], **_digest(data))
+
+    async def _publish_forged(self, topic: str, data: bytes) -> None:
+        """Past Pubsub, which doesn't publish what it wouldn't accept."""
+        own = self._host.get_id()
+        message = Message(from_id=own.to_bytes(), data=data, seqno=b"forged00", topicIDs=[topic])
+        signed = PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString()
+        message.signature = create_new_key_pair(b"\xff" * 32).private_key.sign(signed)
+        await self._pubsub.router.publish(own, message)
 
     async def subscribe(self, topic: str) -> None:
         if self._args.reject is not None:

@@ -9,17 +9,10 @@ import pytest
 import trio
 
 from interop.harness.lab import Lab
-from interop.harness.peer import Peer
+from interop.harness.links import link
 from interop.harness.traffic import Traffic, sizes
 
 TOPIC = "chain"
-
-
-async def link(dialler: Peer, listener: Peer, topic: str = TOPIC) -> None:
-    """Connect two peers and wait until each can send the other messages."""
-    await dialler.dial(listener)
-    await dialler.knows(listener, topic)
-    await listener.knows(dialler, topic)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +30,7 @@ async def link(dialler: Peer, listener: Peer, topic: str = TOPIC) -> None:
 async def test_messages_cross_a_chain(lab: Lab, kinds: list[str]) -> None:
     chain = await lab.start_all(kinds, TOPIC)
     for left, right in pairwise(chain):
-        await link(left, right)
+        await link(left, right, TOPIC)
     for left, right in pairwise(chain):
         await left.meshed(right, TOPIC)
         await right.meshed(left, TOPIC)
@@ -63,7 +56,7 @@ async def test_a_topic_of_24_peers_of_all_kinds(lab: Lab) -> None:
             links[a, b] = None
     async with trio.open_nursery() as nursery:
         for a, b in links:
-            nursery.start_soon(link, a, b)
+            nursery.start_soon(link, a, b, TOPIC)
     for peer in peers:
         await peer.until(lambda peer=peer: bool(peer.mesh(TOPIC)), "a neighbour")  # type: ignore[misc]
     traffic = Traffic(TOPIC, window=4)
