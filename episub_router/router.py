@@ -159,8 +159,10 @@ class EpisubRouter(IPubsubRouter, Service):
             self._bridge = Bridge(
                 pubsub,
                 self._fallback,
+                self._router_params,
                 self.extensions_state,
                 self._engine.counters,
+                self._engine.book,
                 self._engine.mesh.also_up,
             )
 
@@ -177,6 +179,8 @@ class EpisubRouter(IPubsubRouter, Service):
         if protocol_id is None:
             return
         self._peers.protocols[peer_id] = protocol_id
+        if self._engine is None:
+            return
         with self._guard("add_peer") as engine:
             if not self._speaks_episub(engine, peer_id) and self._bridge is not None:
                 self._bridge.add_peer(peer_id, protocol_id)

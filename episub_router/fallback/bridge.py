@@ -13,10 +13,14 @@ from libp2p.pubsub.extensions import ExtensionsState
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
+from episub_router.fallback.backlog import PatientQueues
 from episub_router.fallback.contained import ContainedGossipSub
+from episub_router.fallback.exchange import Exchange
 from episub_router.fallback.params import FallbackParams
+from episub_router.fallback.view import GossipView
+from episub_router.net.address_book import AddressBook
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.view import PubsubView
+from episub_router.net.params import RouterParams
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +36,23 @@ class Bridge:
         self,
         pubsub: Pubsub,
         params: FallbackParams,
+        router_params: RouterParams,
         extensions: ExtensionsState,
         counters: Counters,
+        book: AddressBook,
         meshed: Callable[[str, ID], None],
     ) -> None:
         """`meshed` is told of each new mesh link, by topic and peer."""
         self._pubsub = pubsub
         self._params = params
         self._counters = counters
-        self._gossip = ContainedGossipSub(params, extensions, pubsub.get_message_id, meshed)
-        view: Any = PubsubView(pubsub, self.serves)
+        self._exchange = Exchange(pubsub.host, book, router_params)
+        self._gossip = ContainedGossipSub(
+            params, extensions, pubsub.get_message_id, meshed, self._exchange.named
+        )
+        view: Any = GossipView(pubsub, self.serves, router_params, counters)
         self._gossip.attach(view)
+        self._queues: PatientQueues = view.peer_queues
 
     def serves(self, peer: ID) -> bool:
         """Whether `peer` is on this side."""
@@ -59,7 +69,13 @@ class Bridge:
         return self._gossip.fanout
 
     async def run(self) -> None:
-        """The heartbeats, until cancelled."""
+        """Heartbeats, dials, and retries of what there was no room for, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._exchange.run)
+            nursery.start_soon(self._queues.run)
+            nursery.start_soon(self._heartbeats)
+
+    async def _heartbeats(self) -> None:
         while True:
             try:
                 await self._gossip.heartbeat()
@@ -75,6 +91,7 @@ class Bridge:
     def remove_peer(self, peer: ID) -> None:
         """`peer` is gone, or has turned out to speak Episub."""
         self._gossip.remove_peer(peer)
+        self._queues.forget(peer)
 
     async def peer_subscribed(self, peer: ID, topic: str) -> None:
         if self.serves(peer):
@@ -87,7 +104,9 @@ class Bridge:
 
     async def received(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
         """Act on gossipsub control messages."""
-        if not self._pubsub.is_peer_blacklisted(sender):
+        if self._pubsub.is_peer_blacklisted(sender):
+            self._counters.add(Reason.BLACKLISTED)
+        else:
             await self._gossip.handle_rpc(rpc, sender)
 
     async def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:

@@ -7,7 +7,8 @@ pubsub/gossipsub.py. What Pubsub's view already takes care of stands in `view`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from libp2p.peer.id import ID
@@ -22,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class ContainedGossipSub(GossipSub):
-    """Serves the peers that were added to it. `meshed` is told of each new mesh link."""
+    """Serves the peers that were added to it."""
 
     def __init__(
         self,
@@ -30,7 +31,9 @@ class ContainedGossipSub(GossipSub):
         extensions: ExtensionsState,
         message_id: Callable[[rpc_pb2.Message], bytes],
         meshed: Callable[[str, ID], None],
+        exchanged: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
     ) -> None:
+        """`meshed` is told of each new mesh link, `exchanged` of the peers in a PRUNE."""
         super().__init__(
             params.protocols,
             degree=params.degree,
@@ -56,6 +59,7 @@ class ContainedGossipSub(GossipSub):
         self.extensions_state = extensions
         self.mcache: BoundedCache = BoundedCache(params, message_id)
         self._meshed = meshed
+        self._exchanged = exchanged
         self._gossiping = False
 
     def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
@@ -75,6 +79,18 @@ class ContainedGossipSub(GossipSub):
                 _only(peer, peers_to_prune),
                 _only(peer, peers_to_gossip),
             )
+
+    def mesh_heartbeat(
+        self,
+    ) -> tuple[defaultdict[ID, list[str]], defaultdict[ID, list[str]]]:
+        """A GRAFT may come before our stream to its sender is open; a sender that is gone before
+        it is stays in the mesh for good otherwise (handle_graft)."""
+        assert self.pubsub is not None
+        network = self.pubsub.host.get_network()
+        for peers in self.mesh.values():
+            unknown = [peer for peer in peers if peer not in self.peer_protocol]
+            peers.difference_update(p for p in unknown if not network.get_connections(p))
+        return super().mesh_heartbeat()
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
         """The heartbeat prunes and notes no back-off: it grafts the same peers again, which then
@@ -121,6 +137,11 @@ class ContainedGossipSub(GossipSub):
         """Back-offs for any topic that a peer makes up are kept for ever otherwise."""
         if prune_msg.topicID in self.mesh:
             await super().handle_prune(prune_msg, sender_peer_id)
+
+    async def _do_px(self, px_peers: list[rpc_pb2.PeerInfo]) -> None:
+        """It dials them one after the other in the task that reads from the sender of the PRUNE,
+        without a time-out, and signed by whomever."""
+        self._exchanged(px_peers[: self.px_peers_count])
 
     def _periodic_security_cleanup(self) -> None:
         super()._periodic_security_cleanup()

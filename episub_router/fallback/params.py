@@ -31,7 +31,11 @@ class FallbackParams:
     gossip_history: int = param(5, "heartbeats", "gossipsub: mcache_len = 5")
     fanout_ttl: int = param(60, "s", "gossipsub: fanout_ttl = 60 s")
     prune_backoff: int = param(60, "s", "gossipsub v1.1: 1 minute")
-    unsubscribe_backoff: int = param(10, "s", "gossipsub v1.1: 10 s")
+    unsubscribe_backoff: int = param(
+        1,
+        "s",
+        "ours: gossipsub v1.1 has 10 s, in which py-libp2p sends one who came back nothing at all",
+    )
     max_idontwant: int = param(
         1000, "ids", "go-libp2p-pubsub: MaxIDontWantMessages 1000 per peer and heartbeat"
     )

@@ -21,7 +21,9 @@ class RouterParams:
         "s",
         "ours: py-libp2p's floor is 0.25 s, its three retries take 0.7 s, then a slow link",
     )
-    dial_concurrency: int = param(8, "dials", "ours: a join dials at most 7 peers at once")
+    dial_concurrency: int = param(
+        4, "dials", "spec: C_rand = 4; more at once only slow each other down"
+    )
     dial_addresses: int = param(3, "addresses", "ours: tried in turn within one dial_timeout")
     max_dials: int = param(256, "peers", "ours: four topics' worth of requests under way")
     stream_timeout: float = param(

@@ -1,90 +1,41 @@
-"""What the embedded GossipSub sees of Pubsub: the peers that are given to it, and no others."""
+"""A part of Pubsub's peers: those on one side, Episub's or gossipsub's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from libp2p.abc import IHost, INetStream
+from libp2p.abc import INetStream
 from libp2p.peer.id import ID
-from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.pubsub.rpc_queue import RpcQueue
-from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
 _V = TypeVar("_V")
 
-Served = Callable[[ID], bool]
+OnThisSide: TypeAlias = Callable[[ID], bool]
 
 
 class PubsubView:
-    """The part of `Pubsub` that `GossipSub` uses, less the peers that aren't `served`.
+    """The streams and queues of those of Pubsub's peers that are `on_this_side`."""
 
-    It is no `Pubsub` itself, and GossipSub adds its signed peer record to RPCs, and checks
-    those of others, only under one: Pubsub has done that already.
-    """
-
-    def __init__(self, pubsub: Pubsub, served: Served) -> None:
-        self._pubsub = pubsub
-        self.host: IHost = pubsub.host
-        # Pubsub makes the dictionaries after it has attached its router.
-        self.peers: Mapping[ID, INetStream] = _Peers(lambda: pubsub.peers, served)
-        self.peer_queues: Mapping[ID, RpcQueue] = _Peers(lambda: pubsub.peer_queues, served)
-        self.peer_topics: Mapping[str, set[ID]] = _Subscribers(pubsub, served)
-
-    @property
-    def seen_messages(self) -> LastSeenCache:
-        return self._pubsub.seen_messages
-
-    def get_message_id(self, msg: rpc_pb2.Message) -> bytes:
-        return self._pubsub.get_message_id(msg)
-
-    async def write_msg(self, stream: INetStream, rpc_msg: rpc_pb2.RPC) -> bool:
-        """Queue `rpc_msg`. GossipSub replays messages past the queue, and two tasks that write to
-        one Yamux stream mix their frames when they have to wait for the window."""
-        queue = self.peer_queues.get(stream.muxed_conn.peer_id)
-        if queue is None or rpc_msg.ByteSize() > queue.max_message_size:
-            return False
-        return queue.push(rpc_msg)
+    def __init__(self, pubsub: Pubsub, on_this_side: OnThisSide) -> None:
+        # Pubsub makes its dictionaries after it has attached its router.
+        self.peers: Mapping[ID, INetStream] = _Part(lambda: pubsub.peers, on_this_side)
+        self.peer_queues: Mapping[ID, RpcQueue] = _Part(lambda: pubsub.peer_queues, on_this_side)
 
 
-class _Peers(Mapping[ID, _V]):
-    def __init__(self, whole: Callable[[], Mapping[ID, _V]], served: Served) -> None:
+class _Part(Mapping[ID, _V]):
+    def __init__(self, whole: Callable[[], Mapping[ID, _V]], on_this_side: OnThisSide) -> None:
         self._whole = whole
-        self._served = served
+        self._on_this_side = on_this_side
 
     def __getitem__(self, peer: ID) -> _V:
-        if not self._served(peer):
+        if not self._on_this_side(peer):
             raise KeyError(peer)
         return self._whole()[peer]
 
     def __iter__(self) -> Iterator[ID]:
-        return (peer for peer in self._whole() if self._served(peer))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class _Subscribers(Mapping[str, set[ID]]):
-    """Subscribers by topic. As in Pubsub, a topic without any is not there."""
-
-    def __init__(self, pubsub: Pubsub, served: Served) -> None:
-        self._pubsub = pubsub
-        self._served = served
-
-    def __getitem__(self, topic: str) -> set[ID]:
-        subscribers = {peer for peer in self._pubsub.peer_topics[topic] if self._served(peer)}
-        if not subscribers:
-            raise KeyError(topic)
-        return subscribers
-
-    def __iter__(self) -> Iterator[str]:
-        return (topic for topic in self._pubsub.peer_topics if topic in self)
-
-    def __contains__(self, topic: object) -> bool:
-        return isinstance(topic, str) and any(
-            map(self._served, self._pubsub.peer_topics.get(topic, ()))
-        )
+        return filter(self._on_this_side, self._whole())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

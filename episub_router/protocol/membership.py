@@ -220,7 +220,7 @@ class Membership:
         self._overlay.passive.remove(event.peer)
         self._overlay.disconnected(event.peer, now)
         if self.joined and not self._joining.under_way:
-            self._asking.grow(now)
+            self._asking.go_on(now)
 
     def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
         """E15: a lost connection ends the link at once."""
@@ -280,9 +280,6 @@ class Membership:
             self._recontacting.on_link(sender)
         if len(overlay.active) > size:
             self._joining.on_link()
-            if not self._joining.under_way:
-                # E09: once the first links stand, grow to A.
-                self._asking.grow(now)
 
     def _on_accept(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
         """NEIGHBOR as an answer, or from the end of one of our JOINs' walks (E06, E09)."""

@@ -14,13 +14,16 @@ from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.types import NEVER, PeerId, Time
 
 _MOST_BACKOFF = 8
-"""Grow intervals that a fruitless search is stretched to, once the C_rand links stand."""
+"""Grow intervals that a fruitless search for the last link is stretched to."""
+
+_BACKOFF_IF_SEVERAL = 2
+"""The same while the C_rand links stand and more than one link is missing."""
 
 
 class Asking:
     """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
 
-    __slots__ = ("_overlay", "_refused", "_requests", "_stretch", "deadline")
+    __slots__ = ("_growth", "_overlay", "_refused", "_requests", "_stretch", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -29,6 +32,8 @@ class Asking:
         self._refused: dict[PeerId, Time] = {}
         """Until when a peer that refused is not asked again."""
         self._stretch = 1
+        self._growth = NEVER
+        """When the view is next looked at."""
         self.deadline = NEVER
 
     def start(self, now: Time) -> None:
@@ -81,7 +86,7 @@ class Asking:
             del self._requests[peer]
             return
         overlay.tell(peer, NeighborRole.REQUEST, self._kind_missing())
-        self._requests[peer] = now + overlay.params.neighbor_timeout
+        self._requests[peer] = now + overlay.patience(overlay.params.neighbor_timeout)
         self.deadline = min(self.deadline, self._requests[peer])
 
     def _kind_missing(self) -> LinkKind:
@@ -101,6 +106,10 @@ class Asking:
             return
         self.back_off(peer, now)
         self._overlay.release(peer)
+        self.go_on(now)
+
+    def go_on(self, now: Time) -> None:
+        """Ask others at once, if C_rand links are still missing."""
         if len(self._overlay.active) < self._overlay.params.random_links:
             self.grow(now)
 
@@ -124,22 +133,31 @@ class Asking:
     def fire(self, now: Time) -> None:
         for peer in [peer for peer, until in self._requests.items() if until <= now]:
             self.on_refusal(peer, now)
-        self.grow(now)
-        self._schedule(now)
+        if self._growth <= now:
+            self.grow(now)
+            self._schedule(now)
+        else:
+            self._set_deadline()
 
     def _schedule(self, now: Time) -> None:
+        """Look again after a period that grows while C_rand links stand."""
         params = self._overlay.params
-        if len(self._overlay.active) >= params.random_links:
-            self._stretch = min(2 * self._stretch, _MOST_BACKOFF)
-        else:
+        links = len(self._overlay.active)
+        if links < params.random_links:
             self._stretch = 1
-        period = self._overlay.jittered(params.grow_interval * self._stretch)
-        self.deadline = min(now + period, *self._requests.values(), NEVER)
+        else:
+            most = _MOST_BACKOFF if links + 1 >= params.active_size else _BACKOFF_IF_SEVERAL
+            self._stretch = min(2 * self._stretch, most)
+        self._growth = now + self._overlay.jittered(params.grow_interval * self._stretch)
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        self.deadline = min(self._growth, *self._requests.values(), NEVER)
 
     def stop(self) -> None:
         self._requests.clear()
         self._refused.clear()
-        self.deadline = NEVER
+        self._growth = self.deadline = NEVER
 
 
 class Granting:

@@ -32,7 +32,10 @@ class Optimizing:
             self._schedule(now)
 
     def _schedule(self, now: Time) -> None:
-        self.deadline = now + self._overlay.jittered(self._overlay.params.optimize_interval)
+        params = self._overlay.params
+        rest = self._overlay.all_near
+        interval = params.optimize_rest_interval if rest else params.optimize_interval
+        self.deadline = now + self._overlay.jittered(interval)
 
     def asked(self, peer: PeerId) -> bool:
         return peer == self._candidate
@@ -42,7 +45,9 @@ class Optimizing:
         params = overlay.params
         self._schedule(now)
         self._forget()
-        for peer in pick_some(overlay.rng, list(overlay.active), params.rtt_samples):
+        unmeasured = [peer for peer, link in overlay.active.items() if link.rtt is None]
+        sampled = pick_some(overlay.rng, unmeasured, params.first_rtt_samples)
+        for peer in sampled or pick_some(overlay.rng, list(overlay.active), params.rtt_samples):
             overlay.emit(MeasureRtt(peer))
         nearest = min(
             ((rtt.mean, peer) for peer, rtt in overlay.passive.measured()),

@@ -16,7 +16,6 @@ from episub_router.protocol.effects import (
     Dropped,
     DropReason,
     Effect,
-    MeasureRtt,
     NeighborDown,
     NeighborUp,
     Release,
@@ -30,6 +29,7 @@ from episub_router.protocol.messages import (
     NeighborRole,
 )
 from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.rtt import Rtt
 from episub_router.protocol.types import PeerId, Time
 from episub_router.protocol.views import ActiveView, Link, PassiveView
 
@@ -42,7 +42,18 @@ _ACTIONS_PER_DIAL = 8
 class Overlay:
     """Views, connections and outgoing effects of one node in one topic."""
 
-    __slots__ = ("_connected", "_dials", "_effects", "active", "me", "params", "passive", "rng")
+    __slots__ = (
+        "_connected",
+        "_dial_time",
+        "_dialled",
+        "_dials",
+        "_effects",
+        "active",
+        "me",
+        "params",
+        "passive",
+        "rng",
+    )
 
     def __init__(self, me: PeerId, params: MembershipParams, rng: Random) -> None:
         self.me = me
@@ -52,6 +63,10 @@ class Overlay:
         self.passive = PassiveView(params.passive_size)
         self._connected: dict[PeerId, None] = {}
         self._dials: dict[PeerId, list[Action]] = {}
+        self._dialled: dict[PeerId, Time] = {}
+        """When each dial under way began."""
+        self._dial_time: Rtt | None = None
+        """How long dials take that succeed."""
         self._effects: list[Effect] = []
 
     def take_effects(self) -> list[Effect]:
@@ -91,8 +106,14 @@ class Overlay:
             link.update(told, now)
         self.active.add(peer, link)
         self.emit(NeighborUp(peer, kind))
-        if self.params.near_links:
-            self.emit(MeasureRtt(peer))
+
+    @property
+    def all_near(self) -> bool:
+        """Whether all neighbours are so near, as on a LAN, that no other peer could be nearer by
+        the factor and by the gain that count (E10, E18)."""
+        far = self.params.rtt_advantage * self.params.rtt_min_gain
+        links = [link for _, link in self.active.items()]
+        return bool(links) and all(link.rtt is not None and link.rtt.mean <= far for link in links)
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""
@@ -134,6 +155,7 @@ class Overlay:
                 action(False, now)
                 return
             actions = self._dials[peer] = []
+            self._dialled[peer] = now
             self.emit(Dial(peer))
         if len(actions) >= _ACTIONS_PER_DIAL:
             action(False, now)
@@ -142,16 +164,33 @@ class Overlay:
 
     def connected(self, peer: PeerId, now: Time) -> None:
         self._connected[peer] = None
+        dialled = self._dialled.pop(peer, None)
+        if dialled is not None:
+            self._note_dial_time(now - dialled)
         for action in self._dials.pop(peer, ()):
             action(True, now)
 
     def disconnected(self, peer: PeerId, now: Time) -> None:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
+        self._dialled.pop(peer, None)
         for action in self._dials.pop(peer, ()):
             action(False, now)
+
+    def _note_dial_time(self, duration: float) -> None:
+        if self._dial_time is None:
+            self._dial_time = Rtt(duration)
+        else:
+            self._dial_time.update(duration)
+
+    def patience(self, timeout: float) -> float:
+        """`timeout`, and the time that the other side may need for a dial of its own: where
+        dials are slow, trying again soon would only make them slower."""
+        dial = self._dial_time
+        return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
 
     def forget(self) -> None:
         """Drop the views and all dials under way; who is connected stays known."""
         self.passive.clear()
         self._dials.clear()
+        self._dialled.clear()

@@ -71,11 +71,20 @@ class MembershipParams:
     leave_ttl: int = param(3, "hops", "ours: reaches the leaver's neighbours' neighbours")
     leave_memory: int = param(512, "leaves", "ours: bound of the table that stops LEAVE loops")
     link_check_interval: float = param(
-        15.0, "s", "ours: a silent half-open link ends after three or four of these"
+        30.0, "s", "ours: a silent half-open link ends after three or four of these"
     )
     optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
+    optimize_rest_interval: float = param(
+        60.0, "s", "ours: in place of optimize_interval where all neighbours are near"
+    )
     rtt_samples: int = param(
         1, "peers", "ours: neighbours pinged in one optimize_interval, so each within about 70 s"
+    )
+    first_rtt_samples: int = param(
+        3,
+        "peers",
+        "ours: neighbours pinged in one optimize_interval while some never were; a ping costs 5 ms "
+        "of CPU, which a host that is joining has none to spare of",
     )
     upkeep_interval: float = param(
         30.0,
@@ -84,6 +93,12 @@ class MembershipParams:
     )
     upkeep_peers: int = param(
         2, "peers", "ours: passive peers dialled in one upkeep_interval; a dial costs 20 ms of CPU"
+    )
+    upkeep_rest_interval: float = param(
+        120.0,
+        "s",
+        "ours: in place of upkeep_interval where all neighbours are near; a full view is then "
+        "checked in 42 minutes",
     )
     recontact_interval: float = param(
         15.0, "s", "ours: halves that were cut apart find each other within a minute"
@@ -155,10 +170,11 @@ class BroadcastParams:
     """Parameters of the trees (E30-E41). Raises ValueError where values contradict."""
 
     lazy_interval: float = param(
-        0.5,
+        1.0,
         "s",
-        "spec: in the order of 0.1 s; measured: at 5 messages/s and A = 7 that is 5 IHAVE frames "
-        "a delivery and most of a py-libp2p host's CPU; each flush comes after 0.5 to 1 of it",
+        "gossipsub: a heartbeat of 1 s; spec: in the order of 0.1 s; measured at 5 messages/s and "
+        "A = 7: 5 IHAVE frames a delivery with 0.1 s, 1.2 with 1 s, and a frame costs 0.5 ms of "
+        "CPU; each flush comes after 0.5 to 1 of it",
     )
     missing_tick: float = param(
         0.5,

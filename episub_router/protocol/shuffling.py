@@ -55,7 +55,7 @@ class Shuffling:
         self._offered = tuple(offered)
         overlay.send(walker, Shuffle(overlay.me, self._offered, self._ttl))
         if self._ttl > 0:
-            self.deadline = min(self.deadline, now + params.shuffle_timeout)
+            self.deadline = min(self.deadline, now + overlay.patience(params.shuffle_timeout))
 
     def on_shuffle(self, sender: PeerId, message: Shuffle, now: Time) -> None:
         """SHUFFLE: walk on, or answer the origin if it can be reached."""

@@ -31,7 +31,11 @@ class Upkeep:
         self._schedule(now)
 
     def _schedule(self, now: Time) -> None:
-        self.deadline = now + self._overlay.jittered(self._overlay.params.upkeep_interval)
+        params = self._overlay.params
+        # Where all are near, what remains is to see who is still there.
+        rest = self._overlay.all_near
+        interval = params.upkeep_rest_interval if rest else params.upkeep_interval
+        self.deadline = now + self._overlay.jittered(interval)
 
     def fire(self, now: Time) -> None:
         overlay = self._overlay

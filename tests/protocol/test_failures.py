@@ -15,9 +15,9 @@ def test_links_that_end_together_are_not_grafted() -> None:
     member.receive("a", Gossip("m", 1, "payload"))
     for peer in "bcd":
         member.receive(peer, Prune())
-    member.wait(40)
+    member.wait(80)
     member.receive("d", Prune())
-    effects = member.wait(20)
+    effects = member.wait(40)
     ended = {effect.peer for effect in effects if isinstance(effect, NeighborDown)}
     assert ended == {"a", "b", "c"}
     assert sent(effects, Graft) == [("d", Graft())]

@@ -81,9 +81,10 @@ def test_oversubscribed_views_shrink_to_their_size() -> None:
     network.join_all(2)
     network.run(4)
     assert max(len(network.neighbors(node)) for node in network.live) > PARAMS.active_size
-    network.run(120)
+    network.run(180)
     sizes = Counter(len(network.neighbors(node)) for node in network.live)
-    assert sizes[PARAMS.active_size] >= 0.95 * 200
+    near = range(PARAMS.active_size - 1, PARAMS.active_size + 2)
+    assert sum(sizes[size] for size in near) >= 0.99 * 200
     assert min(sizes) >= PARAMS.random_links
     assert network.components() == 1
     assert network.one_sided() == []
