@@ -164,6 +164,7 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._engine.counters,
                 self._engine.book,
                 self._engine.mesh.also_up,
+                self._engine.has_peers,
             )
 
     async def run(self) -> None:
@@ -186,13 +187,13 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._bridge.add_peer(peer_id, protocol_id)
 
     def remove_peer(self, peer_id: ID) -> None:
-        self._peers.protocols.pop(peer_id, None)
         if self._bridge is not None:
             with self._guard("remove_peer"):
                 self._bridge.remove_peer(peer_id)
         if self._offers_episub:
             with self._guard("remove_peer") as engine:
                 engine.peer_removed(peer_id)
+        self._peers.protocols.pop(peer_id, None)
 
     async def flush_pending_messages(self, peer_id: ID) -> None:
         with self._guard("flush_pending_messages") as engine:

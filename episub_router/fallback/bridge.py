@@ -41,14 +41,16 @@ class Bridge:
         counters: Counters,
         book: AddressBook,
         meshed: Callable[[str, ID], None],
+        bridges: Callable[[str], bool],
     ) -> None:
-        """`meshed` is told of each new mesh link, by topic and peer."""
+        """`meshed` is told of each new mesh link, by topic and peer; `bridges` tells of a topic
+        whether this node has Episub peers in it."""
         self._pubsub = pubsub
         self._params = params
         self._counters = counters
         self._exchange = Exchange(pubsub.host, book, router_params)
         self._gossip = ContainedGossipSub(
-            params, extensions, pubsub.get_message_id, meshed, self._exchange.named
+            params, extensions, pubsub.get_message_id, meshed, self._exchange.named, bridges
         )
         view: Any = GossipView(pubsub, self.serves, router_params, counters)
         self._gossip.attach(view)
@@ -81,7 +83,8 @@ class Bridge:
                 await self._gossip.heartbeat()
             except Exception:
                 self._counters.add(Reason.ERROR)
-                logger.exception("a GossipSub heartbeat failed")
+                if self._counters[Reason.ERROR] == 1:
+                    logger.exception("a GossipSub heartbeat failed")
             await trio.sleep(self._params.heartbeat_interval)
 
     def add_peer(self, peer: ID, protocol: TProtocol) -> None:

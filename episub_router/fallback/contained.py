@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from libp2p.peer.id import ID
@@ -32,8 +33,10 @@ class ContainedGossipSub(GossipSub):
         message_id: Callable[[rpc_pb2.Message], bytes],
         meshed: Callable[[str, ID], None],
         exchanged: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
+        bridges: Callable[[str], bool],
     ) -> None:
-        """`meshed` is told of each new mesh link, `exchanged` of the peers in a PRUNE."""
+        """`meshed` is told of each new mesh link, `exchanged` of the peers in a PRUNE; `bridges`
+        tells of a topic whether Episub brings its messages too."""
         super().__init__(
             params.protocols,
             degree=params.degree,
@@ -60,6 +63,8 @@ class ContainedGossipSub(GossipSub):
         self.mcache: BoundedCache = BoundedCache(params, message_id)
         self._meshed = meshed
         self._exchanged = exchanged
+        self._bridges = bridges
+        self._params = params
         self._gossiping = False
 
     def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
@@ -87,10 +92,45 @@ class ContainedGossipSub(GossipSub):
         it is stays in the mesh for good otherwise (handle_graft)."""
         assert self.pubsub is not None
         network = self.pubsub.host.get_network()
-        for peers in self.mesh.values():
-            unknown = [peer for peer in peers if peer not in self.peer_protocol]
-            peers.difference_update(p for p in unknown if not network.get_connections(p))
-        return super().mesh_heartbeat()
+        grafts: defaultdict[ID, list[str]] = defaultdict(list)
+        prunes: defaultdict[ID, list[str]] = defaultdict(list)
+        every = self.mesh
+        try:
+            for topic, peers in every.items():
+                unknown = [peer for peer in peers if peer not in self.peer_protocol]
+                peers.difference_update(p for p in unknown if not network.get_connections(p))
+                self.mesh = {topic: peers}
+                with self._degrees_of(topic):
+                    for wanted, more in zip(
+                        (grafts, prunes), super().mesh_heartbeat(), strict=True
+                    ):
+                        for peer in more:
+                            wanted[peer].append(topic)
+        finally:
+            self.mesh = every
+        return grafts, prunes
+
+    async def join(self, topic: str) -> None:
+        with self._degrees_of(topic):
+            await super().join(topic)
+
+    async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
+        with self._degrees_of(topic):
+            await super().on_peer_subscribed(peer_id, topic)
+
+    @contextmanager
+    def _degrees_of(self, topic: str) -> Iterator[None]:
+        """A bridge needs no mesh of its own. It asks for few links, and gives as many as it is
+        asked for: of two that a peer depends on, both could think that it has the other."""
+        if not self._bridges(topic):
+            yield
+            return
+        params = self._params
+        self.degree_low, self.degree = params.bridge_degree_low, params.bridge_degree
+        try:
+            yield
+        finally:
+            self.degree_low, self.degree = params.degree_low, params.degree
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
         """The heartbeat prunes and notes no back-off: it grafts the same peers again, which then

@@ -27,6 +27,12 @@ class FallbackParams:
     degree: int = param(6, "peers", "gossipsub: D = 6")
     degree_low: int = param(4, "peers", "gossipsub: D_low = 4; py-libp2p's tests have 4 to 12")
     degree_high: int = param(12, "peers", "gossipsub: D_high = 12")
+    bridge_degree: int = param(
+        2,
+        "peers",
+        "ours: D where Episub brings messages too; two paths to gossipsub, more if its peers want",
+    )
+    bridge_degree_low: int = param(1, "peers", "ours: D_low there")
     gossip_window: int = param(3, "heartbeats", "gossipsub: mcache_gossip = 3")
     gossip_history: int = param(5, "heartbeats", "gossipsub: mcache_len = 5")
     fanout_ttl: int = param(60, "s", "gossipsub: fanout_ttl = 60 s")
@@ -59,6 +65,11 @@ class FallbackParams:
             raise ValueError(
                 f"degree_low, degree and degree_high must not decrease: "
                 f"{self.degree_low}, {self.degree}, {self.degree_high}"
+            )
+        if not self.bridge_degree_low <= self.bridge_degree <= self.degree:
+            raise ValueError(
+                f"bridge_degree_low, bridge_degree and degree must not decrease: "
+                f"{self.bridge_degree_low}, {self.bridge_degree}, {self.degree}"
             )
         if self.gossip_window > self.gossip_history:
             raise ValueError(

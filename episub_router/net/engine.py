@@ -142,6 +142,10 @@ class Engine:
         self.driver.writable(peer)
         self._outbox.flush(peer)
 
+    def has_peers(self, topic: str) -> bool:
+        """Whether a writable peer in `topic` speaks Episub."""
+        return bool(self._subscribers(topic))
+
     def spoke_episub(self, peer: ID) -> None:
         """`peer` said without a frame that it speaks Episub."""
         self._open(peer.to_bytes())
@@ -151,6 +155,8 @@ class Engine:
         key = peer.to_bytes()
         self.fanout.remove(peer)
         if self._dialer.is_connected(peer):
+            if not self._peers.speaks_episub(peer):
+                return
             # Of two connections that crossed, one goes, and Pubsub opens a stream on the other.
             # What waits is held; if no stream comes, the dialer says so.
             self.driver.interrupted(key)

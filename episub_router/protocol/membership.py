@@ -35,6 +35,26 @@ class Membership:
     Drive it with `handle` and `handle_timer`; both return the effects in order.
     """
 
+    __slots__ = (
+        "_asking",
+        "_deadline",
+        "_doorman",
+        "_granting",
+        "_joining",
+        "_leaving",
+        "_links",
+        "_on_event",
+        "_on_message",
+        "_optimizing",
+        "_overlay",
+        "_recontacting",
+        "_shuffling",
+        "_sizing",
+        "_stabilizing",
+        "_upkeep",
+        "joined",
+    )
+
     def __init__(self, me: PeerId, name: str, params: MembershipParams, rng: Random) -> None:
         self._overlay = overlay = Overlay(me, params, rng)
         self._joining = Joining(overlay)

@@ -34,6 +34,8 @@ class Topic:
     `handle_timer` is next due. `rng` is the only source of randomness.
     """
 
+    __slots__ = ("broadcast", "me", "membership", "name")
+
     def __init__(self, me: PeerId, name: str, params: EpisubParams, rng: Random) -> None:
         self.me = me
         self.name = name
@@ -57,7 +59,8 @@ class Topic:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        return min(self.membership.next_deadline(), self.broadcast.next_deadline())
+        membership, broadcast = self.membership.next_deadline(), self.broadcast.next_deadline()
+        return membership if membership < broadcast else broadcast
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
@@ -75,7 +78,7 @@ class Topic:
             effects += self.membership.stranger(peer, now)
         return effects
 
-    def _on_broadcast_event(self, event: ev.Event, now: Time) -> list[Effect]:
+    def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
         if not self.membership.joined:
             return []
         effects = self.broadcast.handle(event, now)

@@ -62,6 +62,7 @@ class Lab:
     def __init__(self, kind: str, *, message_id: Any = get_peer_and_seqno_msg_id) -> None:
         self.pubsub = FakePubsub(message_id)
         self.meshed: list[tuple[str, ID]] = []
+        self.bridges = False
         self.exchanged: list[rpc_pb2.PeerInfo] = []
         if kind == "contained":
             self.router: GossipSub = ContainedGossipSub(
@@ -70,6 +71,7 @@ class Lab:
                 message_id,
                 lambda topic, peer: self.meshed.append((topic, peer)),
                 self.exchanged.extend,
+                lambda topic: self.bridges,
             )
         else:
             self.router = GossipSub([PROTOCOL_ID_V12], 6, 4, 12, heartbeat_interval=1)
@@ -342,6 +344,7 @@ def test_the_cache_is_bounded() -> None:
         get_peer_and_seqno_msg_id,
         lambda *_: None,
         lambda _: None,
+        lambda _: False,
     )
     router.attach(lab.pubsub)  # type: ignore[arg-type]
     for number in range(100):
@@ -355,6 +358,40 @@ def test_the_cache_is_bounded() -> None:
         router.mcache.shift()
     assert not router.mcache.msgs
     assert router.mcache._bytes == 0
+
+
+async def test_a_bridge_asks_for_few_links_and_gives_as_many_as_are_wanted() -> None:
+    lab = Lab("contained")
+    lab.bridges = True
+    peers = lab.add(13)
+    await lab.router.join(TOPIC)
+    assert len(lab.router.mesh[TOPIC]) == 2
+    for peer in peers[:12]:
+        await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), peer)
+    mesh = set(lab.router.mesh[TOPIC])
+    await lab.heartbeat()
+    assert lab.router.mesh[TOPIC] == mesh >= set(peers[:12])
+    assert (lab.router.degree_low, lab.router.degree) == (4, 6)
+    for peer in list(mesh):
+        await lab.router.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=1), peer)
+    lab.router.back_off.clear()
+    lab.bridges = False
+    await lab.heartbeat()
+    assert len(lab.router.mesh[TOPIC]) == 6
+
+
+async def test_each_topic_has_its_own_degrees() -> None:
+    lab = Lab("contained")
+    lab.router._bridges = lambda topic: topic == "bridged"  # type: ignore[attr-defined]
+    lab.add(10)
+    peers = lab.add(10, topic="bridged")
+    for topic in (TOPIC, "bridged"):
+        lab.router.mesh[topic] = set()
+    await lab.heartbeat()
+    assert len(lab.router.mesh[TOPIC]) == 6
+    assert len(lab.router.mesh["bridged"]) == 2
+    grafted = [g.topicID for p in peers for rpc in lab.pubsub.sent(p) for g in rpc.control.graft]
+    assert sorted(grafted) == ["bridged"] * 2 + [TOPIC] * 6
 
 
 def test_mesh_links_are_reported() -> None:
