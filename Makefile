@@ -6,7 +6,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint interop-sds proto bench clean
+.PHONY: demo test lint interop interop-peers interop-sds proto bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -20,6 +20,14 @@ interop-sds:
 	  test interop/js/sds/node_modules/.package-lock.json -nt interop/js/sds/package-lock.json || \
 	    npm ci --silent --no-audit --no-fund --prefix interop/js/sds; \
 	else echo "Node.js is not there: interop with the npm package is not tested."; fi
+
+# The router among go, js, rust and py peers. Peers whose toolchain isn't there are left out,
+# except with CI=true. Writes the table in docs/interop.md.
+interop: $(VENV)/.installed-dev interop-peers
+	$(BIN)/pytest tests/interop --interop-table $(ARGS)
+
+interop-peers:
+	@sh interop/build.sh
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-PATIENCE = 25.0
+PATIENCE = 60.0
 """Seconds for anything that is sure to happen: a busy machine takes long to start a process."""
 
 Event = dict[str, Any]

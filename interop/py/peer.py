@@ -156,8 +156,8 @@ class Peer:
         emit("subscribed", topic=topic)
 
     async def unsubscribe(self, topic: str) -> None:
-        await self._pubsub.unsubscribe(topic)
         self._readers.pop(topic).cancel()
+        await self._pubsub.unsubscribe(topic)
         emit("unsubscribed", topic=topic)
 
     async def dial(self, address: str) -> None:

@@ -8,16 +8,36 @@ import pytest
 
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab, running_lab
+from interop.harness.table import Result, render, write
 
+_RESULTS = pytest.StashKey[list[Result]]()
+_VERSIONS = pytest.StashKey[dict[str, dict[str, str]]]()
 _TAIL = 12
 """Lines of each log that a failure shows."""
 
 
 @pytest.fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+async def lab(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
     """Peers that end with the test; what they print is kept as pytest keeps `tmp_path`."""
     async with running_lab(tmp_path) as found:
         yield found
+        for peer in found.peers:
+            request.config.stash[_VERSIONS][peer.name.rstrip("0123456789")] = peer.versions
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--interop-table", action="store_true", help="write docs/interop.md's table")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RESULTS] = []
+    config.stash[_VERSIONS] = {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the table of a whole run."""
+    if session.config.getoption("--interop-table"):
+        write(render(session.config.stash[_RESULTS], session.config.stash[_VERSIONS]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,8 +56,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failure what the peers printed last."""
+    """Note the outcome, and show with a failure what the peers printed last."""
     report = yield
+    if report.when == "call" or report.skipped:
+        assert isinstance(item, pytest.Function)
+        cell = item.callspec.id if hasattr(item, "callspec") else ""
+        function = item.originalname
+        item.config.stash[_RESULTS].append(Result(item.path.stem, function, cell, report.outcome))
     logs = getattr(item, "funcargs", {}).get("tmp_path")
     if report.failed and logs is not None:
         for log in sorted(logs.glob("*.*")):

@@ -6,6 +6,7 @@ import pytest
 
 from interop.harness.lab import Lab
 from interop.harness.links import link, mesh_link
+from interop.harness.peer import Peer
 from interop.harness.traffic import Traffic, sizes
 
 TOPIC = "gossip"
@@ -14,15 +15,29 @@ STOCK = [
 ]
 
 
+# py-libp2p's GossipSub takes every GRAFT, and prunes at random afterwards.
+FULL = STOCK[1:]
+
+
+async def pruned(node: Peer, by: Peer) -> None:
+    """Wait until a peer has refused to have `node` in its mesh."""
+    await node.until(
+        lambda: (
+            any(event.get("prune") for event in node.told("control", peer=by.id))
+            and by.id not in node.mesh(TOPIC)
+        ),
+        f"a PRUNE from {by}",
+    )
+
+
 @pytest.mark.parametrize("kind", STOCK)
 async def test_a_peer_outside_the_mesh_asks_for_what_it_is_told_of(lab: Lab, kind: str) -> None:
     outside = await lab.start(kind, "--mesh=0,0,0", topics=[TOPIC])
     episub = await lab.start("episub", topics=[TOPIC])
     # The peer refuses a GRAFT from a peer that dialled it.
     await link(episub, outside, TOPIC)
-    await episub.meshed(outside, TOPIC)
-    await episub.until(lambda: outside.id not in episub.mesh(TOPIC), "the PRUNE")
-    assert outside.mesh(TOPIC) == []
+    await pruned(episub, outside)
+    await outside.until(lambda: not outside.mesh(TOPIC), "nobody in its mesh")
     traffic = Traffic(TOPIC)
     await traffic.publish(episub, [outside], [0, 1, 1024, 64 * 1024, 900 * 1024])
     await traffic.publish(outside, [episub], [0, 1, 1024, 64 * 1024, 900 * 1024])
@@ -31,16 +46,15 @@ async def test_a_peer_outside_the_mesh_asks_for_what_it_is_told_of(lab: Lab, kin
     assert asked >= 5
 
 
-@pytest.mark.parametrize("kind", STOCK)
+@pytest.mark.parametrize("kind", FULL)
 async def test_an_episub_node_outside_a_stock_mesh_asks_likewise(lab: Lab, kind: str) -> None:
     """The stock peer has no room, so the node hears of a third peer's messages by IHAVE."""
-    author = await lab.start("rust" if kind == "py" else "py", topics=[TOPIC])
+    author = await lab.start("py", topics=[TOPIC])
     full = await lab.start(kind, "--mesh=0,1,1", topics=[TOPIC])
     await mesh_link(full, author, TOPIC)
     episub = await lab.start("episub", topics=[TOPIC])
     await link(episub, full, TOPIC)
-    await episub.meshed(full, TOPIC)
-    await episub.until(lambda: full.id not in episub.mesh(TOPIC), "the PRUNE")
+    await pruned(episub, full)
     traffic = Traffic(TOPIC)
     await traffic.publish(author, [full, episub], [0, 1, 1024, 64 * 1024])
     await traffic.publish(episub, [full, author], [0, 1, 1024, 64 * 1024])
@@ -49,7 +63,7 @@ async def test_an_episub_node_outside_a_stock_mesh_asks_likewise(lab: Lab, kind:
     assert told >= 4
 
 
-@pytest.mark.parametrize("kind", STOCK)
+@pytest.mark.parametrize("kind", FULL)
 async def test_a_prune_with_peer_exchange_is_used(lab: Lab, kind: str) -> None:
     """A full stock peer prunes the node and names others; the node goes on to get everything."""
     full = await lab.start(kind, "--mesh=0,1,1", "--px", topics=[TOPIC])
@@ -61,7 +75,8 @@ async def test_a_prune_with_peer_exchange_is_used(lab: Lab, kind: str) -> None:
         lambda: any(event.get("px") for event in episub.told("control", peer=full.id)),
         "a PRUNE with peers",
     )
-    await episub.event("connected", peer=other.id)
+    if kind == "js":  # rust names peers without their signed records
+        await episub.event("connected", peer=other.id)
     traffic = Traffic(TOPIC)
     for author in (full, other, episub):
         await traffic.publish(author, [full, other, episub], sizes(20))

@@ -30,7 +30,9 @@ async def refused(bad: bytes, author: Peer, bridge: Peer, receivers: list[Peer])
 async def test_what_the_validator_rejects_is_not_forwarded(lab: Lab, kind: str) -> None:
     author = await lab.start(kind, topics=[TOPIC])
     bridge = await lab.start("episub", "--reject=bad", topics=[TOPIC])
-    others = [await lab.start(other, topics=[TOPIC]) for other in ("js", "rust", "episub")]
+    # Another Episub node would link with the author itself, and it has no validator.
+    behind = ("js", "rust") if kind == "episub" else ("js", "rust", "episub")
+    others = [await lab.start(other, topics=[TOPIC]) for other in behind]
     for peer in (author, *others):
         await mesh_link(peer, bridge, TOPIC)
     await refused(b"bad news", author, bridge, others)

@@ -6,6 +6,8 @@ use libp2p::gossipsub::{self, ConfigBuilder, MessageId, ValidationMode, Version}
 
 /// Bytes: that of an RPC in the gossipsub specification and in go; this library's default is 64 KiB.
 const MAX_TRANSMIT: usize = 1 << 20;
+/// Peers named in a PRUNE with `--px`: the specification's number; this library's default is none.
+const PX_PEERS: usize = 16;
 
 /// Parsed command line.
 #[derive(Default)]
@@ -68,7 +70,7 @@ impl Args {
             config.message_id_fn(|message| MessageId::new(&message_id(message)));
         }
         if self.px {
-            config.do_px();
+            config.do_px().prune_peers(PX_PEERS);
         }
         match self.protocol.as_deref() {
             None => {}
