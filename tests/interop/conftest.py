@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the table of a whole run."""
     if session.config.getoption("--interop-table"):
-        write(render(session.config.stash[_RESULTS], session.config.stash[_VERSIONS]))
+        results = session.config.stash[_RESULTS]
+        versions = session.config.stash[_VERSIONS]
+        write(render(results, versions))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -54,24 +54,21 @@ func (n *node) join() {
 	}
 }
 
-// nodes sends a JOIN to random peers of an answer; to its sender if it knows nobody.
+// nodes sends a JOIN to random peers of an answer, its sender among them.
 func (n *node) nodes(id peer.ID, answer *pb.Nodes) {
 	if !n.asked {
 		return
 	}
 	n.asked = false
-	ttl := min(n.ttl, joinTTL)
-	if answer.Ttl != nil {
-		ttl = min(ttl, answer.GetTtl())
-	}
+	ttl := min(n.ttl, answer.GetTtl())
 	found := []peer.ID{}
+	if n.active[id] == nil {
+		found = append(found, id)
+	}
 	for _, info := range answer.Peers[:min(len(answer.Peers), maxPeers)] {
 		if other, ok := n.learn(info); ok && n.active[other] == nil {
 			found = append(found, other)
 		}
-	}
-	if len(found) == 0 && n.active[id] == nil {
-		found = append(found, id)
 	}
 	n.joining = true
 	if n.ttl > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -175,7 +176,7 @@ func (n *node) handle(id peer.ID, control *pb.Control) {
 	switch message := control.Message.(type) {
 	case *pb.Control_GetNodes:
 		n.tell("in", "get_nodes", id)
-		n.control(id, &pb.Control{Message: &pb.Control_Nodes_{Nodes_: &pb.Nodes{Peers: n.neighbors(id)}}})
+		n.control(id, &pb.Control{Message: &pb.Control_Nodes_{Nodes_: &pb.Nodes{Peers: n.neighbors(id), Ttl: proto.Uint32(joinTTL)}}})
 	case *pb.Control_Nodes_:
 		n.tell("in", "nodes", id)
 		n.nodes(id, message.Nodes_)
