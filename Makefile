@@ -21,7 +21,7 @@ interop-sds:
 	    npm ci --silent --no-audit --no-fund --prefix interop/js/sds; \
 	else echo "Node.js is not there: interop with the npm package is not tested."; fi
 
-# The router among go, js, rust and py peers. Peers whose toolchain isn't there are left out,
+# The router among peers of other languages. Peers whose toolchain isn't there are left out,
 # except with CI=true. Writes the table in docs/interop.md.
 interop: $(VENV)/.installed-dev interop-peers
 	$(BIN)/pytest tests/interop --interop-table $(ARGS)
@@ -42,6 +42,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 clean:
+	rm -rf interop/js/*/node_modules interop/rust/target interop/go/leaf/leaf
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.installed: WHAT := .
