@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from episub_router.fallback.params import FallbackParams
+    from episub_router.net.discovery.dht import DhtDiscovery
+    from episub_router.net.discovery.source import Discovery
     from episub_router.net.params import RouterParams
     from episub_router.net.peers import PROTOCOL_ID
     from episub_router.overlay import Neighbor, Overlay
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "PROTOCOL_ID": "net.peers",
     "BroadcastParams": "protocol.params",
+    "DhtDiscovery": "net.discovery.dht",
+    "Discovery": "net.discovery.source",
     "EagerRepair": "protocol.params",
     "EpisubParams": "protocol.params",
     "EpisubRouter": "router",
@@ -40,6 +44,8 @@ _HOMES = {
 __all__ = [
     "PROTOCOL_ID",
     "BroadcastParams",
+    "DhtDiscovery",
+    "Discovery",
     "EagerRepair",
     "EpisubParams",
     "EpisubRouter",

@@ -26,7 +26,9 @@ from multiaddr import Multiaddr
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.net.counters import Reason
-from episub_router.net.engine import Engine, parse_bootstrap
+from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
+from episub_router.net.discovery.source import Discovery
+from episub_router.net.engine import Engine
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, Peers
 from episub_router.overlay import Neighbor, Overlay
@@ -50,10 +52,11 @@ class EpisubRouter(IPubsubRouter, Service):
     and get what the others publish. `fallback` has the parameters of that; None leaves such
     peers alone. `offer_episub=False` makes it a gossipsub node altogether.
 
-    `bootstrap` are multiaddrs with /p2p/ of nodes to join through when no connected peer is in
-    the topic. `seed` makes the overlay's random choices repeatable. Raises ValueError for a
-    bad bootstrap address, for params that the wire format can't carry, and if nothing is left
-    to offer.
+    `bootstrap` are multiaddrs with /p2p/ of nodes to join through, `discovery` are places to
+    look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
+    the topic are known without either. `seed` makes the overlay's random choices repeatable.
+    Raises ValueError for a bad bootstrap address, for params that the wire format can't carry,
+    and if nothing is left to offer.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class EpisubRouter(IPubsubRouter, Service):
         fallback: FallbackParams | None = _DEFAULT_FALLBACK,
         offer_episub: bool = True,
         bootstrap: Iterable[Multiaddr | str] = (),
+        discovery: Iterable[Discovery] = (),
         seed: int | None = None,
     ) -> None:
         self._params = params or EpisubParams()
@@ -73,7 +77,8 @@ class EpisubRouter(IPubsubRouter, Service):
         self._offers_episub = offer_episub
         if fallback is None and not offer_episub:
             raise ValueError("without a fallback, Episub has to be offered")
-        self._bootstrap = parse_bootstrap(bootstrap)
+        self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
+        self._discovery = tuple(discovery)
         self._rng = Random(seed)
         self._peers = Peers()
         self._engine: Engine | None = None
@@ -152,6 +157,7 @@ class EpisubRouter(IPubsubRouter, Service):
             self._params,
             self._router_params,
             self._bootstrap,
+            self._discovery,
             self._rng,
             self._take_to_episub,
         )

@@ -135,7 +135,8 @@ class ContainedGossipSub(GossipSub):
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
         """The heartbeat prunes and notes no back-off: it grafts the same peers again, which then
         refuse for a minute (mesh_heartbeat)."""
-        chosen = super()._select_peers_for_pruning(topic, num_to_prune)
+        surplus = len(self.mesh[topic]) - self._params.degree  # the degree may be a bridge's now
+        chosen = super()._select_peers_for_pruning(topic, surplus)
         for peer in chosen:
             self._add_back_off(peer, topic, False)
         return chosen

@@ -53,13 +53,16 @@ class Joining:
         return list(self._contacts)
 
     def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
-        """Remember `contacts`, the newest at most `max_waiting` of them."""
+        """Remember `contacts`. Beyond `max_waiting`, those known longest stay, since they lead back
+        after a partition, and the newest."""
         for contact in contacts:
             if contact != self._overlay.me:
-                self._contacts.pop(contact, None)
-                self._contacts[contact] = None
-        while len(self._contacts) > self._overlay.params.max_waiting:
-            del self._contacts[next(iter(self._contacts))]
+                self._contacts.setdefault(contact)
+        most = self._overlay.params.max_waiting
+        if len(self._contacts) > most:
+            known = list(self._contacts)
+            oldest = (most + 1) // 2
+            self._contacts = dict.fromkeys(known[:oldest] + known[len(known) - most + oldest :])
 
     def start(self, now: Time) -> None:
         """Ask some random contacts for nodes (E03); without contacts, wait for some."""
@@ -91,7 +94,7 @@ class Joining:
         self._ttl = max(0, min(self._ttl, nodes.ttl))
         overlay.remember(sender)
         for peer in nodes.peers[: overlay.params.nodes_size]:
-            overlay.remember(peer)
+            overlay.remember(peer, sender)
         self._walk_when_all_answered(now)
 
     def _walk_when_all_answered(self, now: Time) -> None:
@@ -210,9 +213,13 @@ class Doorman:
             if not self._forward(sender, joiner, ttl):
                 overlay.tell(joiner, NeighborRole.ACCEPT, link.kind)
         elif len(overlay.active) < overlay.params.active_size or ttl == 0:
-            overlay.when_connected(joiner, partial(self._admit, sender, joiner, ttl), now)
+            self._dial(sender, joiner, ttl, now)
         elif not self._forward(sender, joiner, ttl):
-            overlay.when_connected(joiner, partial(self._admit, sender, joiner, 0), now)
+            self._dial(sender, joiner, 0, now)
+
+    def _dial(self, sender: PeerId, joiner: PeerId, ttl: int, now: Time) -> None:
+        admit = partial(self._admit, sender, joiner, ttl)
+        self._overlay.when_connected(joiner, admit, now, for_others=True)
 
     def _admit(self, sender: PeerId, joiner: PeerId, ttl: int, up: bool, now: Time) -> None:
         overlay = self._overlay
@@ -247,7 +254,7 @@ class Doorman:
         if message.ttl < 0:
             overlay.drop(sender, DropReason.TTL_INVALID)
             return
-        overlay.remember(message.peer)
+        overlay.remember(message.peer, sender)
         ttl = min(message.ttl, overlay.params.join_ttl)
         if ttl > 0:
             walker = overlay.active.pick(overlay.rng, sender, message.peer)

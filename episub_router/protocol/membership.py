@@ -15,18 +15,20 @@ from episub_router.protocol import messages as msg
 from episub_router.protocol.effects import DownReason, DropReason, Effect
 from episub_router.protocol.joining import Doorman, Joining
 from episub_router.protocol.leaving import Leaving
+from episub_router.protocol.limiting import Limiter
 from episub_router.protocol.linkcheck import LinkCheck
 from episub_router.protocol.neighboring import Asking, Granting
 from episub_router.protocol.optimizing import Optimizing
 from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.passive import PassiveView
 from episub_router.protocol.recontacting import Recontacting
 from episub_router.protocol.shuffling import Shuffling
 from episub_router.protocol.sizing import Sizing
 from episub_router.protocol.stabilizing import Stabilizing
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time, ungrouped
 from episub_router.protocol.upkeep import Upkeep
-from episub_router.protocol.views import ActiveView, PassiveView
+from episub_router.protocol.views import ActiveView
 
 
 class Membership:
@@ -42,6 +44,7 @@ class Membership:
         "_granting",
         "_joining",
         "_leaving",
+        "_limiter",
         "_links",
         "_on_event",
         "_on_message",
@@ -55,8 +58,16 @@ class Membership:
         "joined",
     )
 
-    def __init__(self, me: PeerId, name: str, params: MembershipParams, rng: Random) -> None:
-        self._overlay = overlay = Overlay(me, params, rng)
+    def __init__(
+        self,
+        me: PeerId,
+        name: str,
+        params: MembershipParams,
+        rng: Random,
+        group_of: GroupOf = ungrouped,
+    ) -> None:
+        self._overlay = overlay = Overlay(me, params, rng, group_of)
+        self._limiter = Limiter(params)
         self._joining = Joining(overlay)
         self._doorman = Doorman(overlay)
         self._asking = Asking(overlay)
@@ -260,6 +271,8 @@ class Membership:
             if link is not None:
                 link.measured(event.rtt)
             self._overlay.passive.update_rtt(event.peer, event.rtt)
+        else:
+            self._overlay.unanswered(event.peer)
         self._upkeep.on_rtt(event.peer)
         self._granting.on_rtt(event.peer, event.rtt, now)
 
@@ -270,8 +283,13 @@ class Membership:
         self._overlay.connected(event.peer, now)
         if not self.joined:
             self._overlay.drop(event.peer, DropReason.NOT_JOINED)
-            return
-        self._on_message[type(event.message)](event.peer, event.message, now)
+        elif not self._limiter.allows(event.peer, event.message, now):
+            self._overlay.drop(event.peer, DropReason.RATE_LIMITED)
+        elif event.peer not in self._overlay.active and _comes_over_links(event):
+            self._overlay.drop(event.peer, DropReason.NOT_NEIGHBOR)
+            self._links.on_stranger(event.peer, now)
+        else:
+            self._on_message[type(event.message)](event.peer, event.message, now)
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         if not self._recontacting.on_nodes(sender, nodes):
@@ -338,3 +356,11 @@ class Membership:
         self._recontacting.on_left(message.source)
         if self._leaving.on_leave(sender, message):
             self._replace_links(now)
+
+
+def _comes_over_links(event: ev.Received) -> bool:
+    """Whether only neighbours send this: a walk, but for the first step of a JOIN's."""
+    message = event.message
+    if type(message) is msg.Join:
+        return message.peer != event.peer
+    return type(message) is msg.Shuffle or type(message) is msg.ForwardJoin

@@ -11,7 +11,7 @@ from episub_router.protocol.effects import DownReason, DropReason, MeasureRtt
 from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.optimizing import farther_neighbor
 from episub_router.protocol.overlay import Overlay
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, Group, PeerId, Time
 
 _MOST_BACKOFF = 8
 """Grow intervals that a fruitless search for the last link is stretched to."""
@@ -184,8 +184,13 @@ class Granting:
             short = overlay.active.count(LinkKind.RANDOM) < params.random_links
             full = overlay.active.count(LinkKind.NEAR) >= params.near_links
             self._admit(sender, LinkKind.RANDOM if short and full else request.kind, request, now)
-        elif self._in_need(request) and size < params.active_bound:
+        elif (
+            self._in_need(request)
+            and size < params.active_bound
+            and self._is_first_in_need(group := overlay.group_of(sender), sender)
+        ):
             self._admit(sender, LinkKind.RANDOM, request, now)
+            overlay.active.note_need(sender, group)
         elif sender in self._measuring:
             self._measuring[sender] = request
         elif params.near_links and len(self._measuring) < params.max_waiting:
@@ -200,6 +205,14 @@ class Granting:
         return request.links < least or (
             request.kind is LinkKind.RANDOM and request.random_links < least
         )
+
+    def _is_first_in_need(self, group: Group | None, sender: PeerId) -> bool:
+        """Need can't be checked: it gets one link beyond A for each group of peers."""
+        active = self._overlay.active
+        if group is not None and any(link.need_of == group for _, link in active.items()):
+            self._overlay.drop(sender, DropReason.NEED_REPEATED)
+            return False
+        return True
 
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""

@@ -111,6 +111,12 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
     params = overlay.params
     spare_random = _spare_random(overlay)
 
+    def distance(link: Link) -> float:
+        """Seconds; who answers no more is the farthest, who wasn't measured yet can't be judged."""
+        if link.unanswered >= params.rtt_failures:
+            return NEVER
+        return 0.0 if link.rtt is None else link.rtt.mean
+
     def replaceable(link: Link) -> bool:
         if link.kind is LinkKind.NEAR:
             spare = link.random_links >= params.random_links
@@ -118,14 +124,9 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
             spare = spare_random and link.random_links > params.random_links
         return (
             spare
-            and link.rtt is not None
-            and link.rtt.mean > params.rtt_advantage * rtt
-            and link.rtt.mean - rtt >= params.rtt_min_gain
+            and distance(link) > params.rtt_advantage * rtt
+            and distance(link) - rtt >= params.rtt_min_gain
         )
 
-    farther = [
-        (link.rtt.mean if link.rtt else 0.0, peer)
-        for peer, link in overlay.active.items()
-        if replaceable(link)
-    ]
+    farther = [(distance(link), peer) for peer, link in overlay.active.items() if replaceable(link)]
     return max(farther, key=lambda entry: entry[0])[1] if farther else None

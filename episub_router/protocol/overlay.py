@@ -29,9 +29,10 @@ from episub_router.protocol.messages import (
     NeighborRole,
 )
 from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.passive import PassiveView
 from episub_router.protocol.rtt import Rtt
-from episub_router.protocol.types import PeerId, Time
-from episub_router.protocol.views import ActiveView, Link, PassiveView
+from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
+from episub_router.protocol.views import ActiveView, Link
 
 Action: TypeAlias = Callable[[bool, Time], None]
 """What to do once a dial has ended: called with whether a connection stands, and `now`."""
@@ -48,21 +49,32 @@ class Overlay:
         "_dialled",
         "_dials",
         "_effects",
+        "_for_others",
         "active",
+        "group_of",
         "me",
         "params",
         "passive",
         "rng",
     )
 
-    def __init__(self, me: PeerId, params: MembershipParams, rng: Random) -> None:
+    def __init__(
+        self,
+        me: PeerId,
+        params: MembershipParams,
+        rng: Random,
+        group_of: GroupOf = ungrouped,
+    ) -> None:
         self.me = me
         self.params = params
         self.rng = rng
         self.active = ActiveView()
-        self.passive = PassiveView(params.passive_size)
+        self.passive = PassiveView(params.passive_size, params.passive_share, group_of)
+        self.group_of = group_of
         self._connected: dict[PeerId, None] = {}
         self._dials: dict[PeerId, list[Action]] = {}
+        self._for_others: dict[PeerId, None] = {}
+        """Those of them that only another node's message asked for."""
         self._dialled: dict[PeerId, Time] = {}
         """When each dial under way began."""
         self._dial_time: Rtt | None = None
@@ -128,10 +140,25 @@ class Overlay:
         if peer in self._connected:
             self.emit(Release(peer))
 
-    def remember(self, peer: PeerId) -> None:
-        """Put `peer` into the passive view, unless it is us or a neighbour."""
-        if peer != self.me and peer not in self.active:
-            self.passive.add(peer, self.rng)
+    def remember(self, peer: PeerId, teller: PeerId | None = None) -> None:
+        """Put `peer`, of which `teller` told us, into the passive view, unless it is us or a
+        neighbour."""
+        if (
+            peer != self.me
+            and peer not in self.active
+            and not self.passive.add(peer, self.rng, None, teller)
+        ):
+            self.drop(teller, DropReason.SHARE_FULL)
+
+    def unanswered(self, peer: PeerId) -> None:
+        """A measurement of `peer` failed. One failure may be chance, or the peer busy."""
+        link = self.active.get(peer)
+        if link is not None:
+            link.unanswered += 1
+            if link.unanswered >= self.params.rtt_failures:
+                link.rtt = None
+        elif self.passive.unanswered(peer) >= self.params.rtt_failures:
+            self.passive.remove(peer)
 
     def release(self, peer: PeerId) -> None:
         """Let the driver close the connection to `peer`, unless it is a neighbour's."""
@@ -143,9 +170,12 @@ class Overlay:
     def is_connected(self, peer: PeerId) -> bool:
         return peer in self._connected
 
-    def when_connected(self, peer: PeerId, action: Action, now: Time) -> None:
+    def when_connected(
+        self, peer: PeerId, action: Action, now: Time, *, for_others: bool = False
+    ) -> None:
         """Run `action` now if `peer` is connected, else after a dial; a full table of dials
-        counts as a failed one."""
+        counts as a failed one. `for_others` is what a message asked for: part of the table is
+        kept from it, or messages could keep us from the dials that we need."""
         if peer in self._connected:
             action(True, now)
             return
@@ -154,9 +184,18 @@ class Overlay:
             if len(self._dials) >= self.params.max_waiting:
                 action(False, now)
                 return
+            if for_others:
+                most = max(1, int(self.params.dials_for_others * self.params.max_waiting))
+                if len(self._for_others) >= most:
+                    self.drop(peer, DropReason.DIALS_FULL)
+                    action(False, now)
+                    return
+                self._for_others[peer] = None
             actions = self._dials[peer] = []
             self._dialled[peer] = now
             self.emit(Dial(peer))
+        elif not for_others:
+            self._for_others.pop(peer, None)
         if len(actions) >= _ACTIONS_PER_DIAL:
             action(False, now)
         else:
@@ -164,6 +203,7 @@ class Overlay:
 
     def connected(self, peer: PeerId, now: Time) -> None:
         self._connected[peer] = None
+        self._for_others.pop(peer, None)
         dialled = self._dialled.pop(peer, None)
         if dialled is not None:
             self._note_dial_time(now - dialled)
@@ -173,6 +213,7 @@ class Overlay:
     def disconnected(self, peer: PeerId, now: Time) -> None:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
+        self._for_others.pop(peer, None)
         self._dialled.pop(peer, None)
         for action in self._dials.pop(peer, ()):
             action(False, now)
@@ -193,4 +234,5 @@ class Overlay:
         """Drop the views and all dials under way; who is connected stays known."""
         self.passive.clear()
         self._dials.clear()
+        self._for_others.clear()
         self._dialled.clear()

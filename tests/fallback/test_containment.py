@@ -371,6 +371,10 @@ async def test_a_bridge_asks_for_few_links_and_gives_as_many_as_are_wanted() -> 
     mesh = set(lab.router.mesh[TOPIC])
     await lab.heartbeat()
     assert lab.router.mesh[TOPIC] == mesh >= set(peers[:12])
+    for peer in peers:
+        await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), peer)
+    await lab.heartbeat()
+    assert len(lab.router.mesh[TOPIC]) == 6
     assert (lab.router.degree_low, lab.router.degree) == (4, 6)
     for peer in list(mesh):
         await lab.router.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=1), peer)

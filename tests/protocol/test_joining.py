@@ -52,6 +52,16 @@ def test_a_few_random_contacts_are_asked_for_nodes() -> None:
     assert len(set(chosen)) > 1
 
 
+def test_the_contacts_known_longest_and_the_newest_are_kept() -> None:
+    """E02: who announces itself a thousand times over doesn't push the bootstrap list out."""
+    member = Member("n", membership=params(max_waiting=4, contacts_asked=9))
+    member.handle(ev.ContactsFound(("old1", "old2")))
+    for n in range(1000):
+        member.handle(ev.ContactsFound((f"x{n}",)))
+    effects = member.handle(ev.JoinOverlay())
+    assert set(dials(effects)) == {"old1", "old2", "x998", "x999"}
+
+
 def test_joins_start_when_all_contacts_have_answered() -> None:
     """E03, E04: the passive view is fresh before the first JOIN; then C_rand JOINs go to nodes of
     it, with the full TTL: to those that are connected, since a dial costs more than the rest."""

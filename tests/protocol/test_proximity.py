@@ -154,6 +154,30 @@ def test_tiny_gains_do_not_count() -> None:
     assert sent_to(effects, 8) == [Disconnect()]
 
 
+def test_who_answers_no_pings_is_as_far_as_can_be() -> None:
+    """E18: failed measurements count, once they are several in a row: anybody is nearer then."""
+    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR, near_rtt=0.03)
+    for failed in (PARAMS.rtt_failures - 1, PARAMS.rtt_failures):
+        topic.handle(ev.RttMeasured(3, 0.03), 0.5)
+        for _ in range(failed):
+            topic.handle(ev.RttMeasured(3, None), 1.0)
+        topic.handle(ev.Received(8, Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR)), 1.0)
+        effects = topic.handle(ev.RttMeasured(8, 0.1), 1.1)
+        evicted = [e.peer for e in effects if isinstance(e, NeighborDown)]
+        assert evicted == ([3] if failed == PARAMS.rtt_failures else [])
+
+
+def test_a_passive_peer_that_answers_no_pings_is_forgotten() -> None:
+    """E21: after several in a row."""
+    topic = member(1, 2)
+    topic.handle(ev.ContactsFound((8,)), 0.0)
+    for rtt in (None, None, 0.01, None, None):
+        topic.handle(ev.RttMeasured(8, rtt), 0.0)
+    assert 8 in topic.membership.passive
+    topic.handle(ev.RttMeasured(8, None), 0.0)
+    assert 8 not in topic.membership.passive
+
+
 def test_a_nearer_passive_peer_replaces_a_far_neighbour() -> None:
     """E18: the nearest passive peer is asked first; only when it has accepted does the far
     neighbour go."""
