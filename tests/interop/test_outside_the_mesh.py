@@ -32,7 +32,18 @@ async def pruned(node: Peer, by: Peer) -> None:
 
 @pytest.mark.parametrize("kind", STOCK)
 async def test_a_peer_outside_the_mesh_asks_for_what_it_is_told_of(lab: Lab, kind: str) -> None:
-    outside = await lab.start(kind, "--mesh=0,0,0", topics=[TOPIC])
+    await exchange_by_gossip(lab, kind)
+
+
+@pytest.mark.parametrize("kind", STOCK[1:])
+async def test_gossip_reaches_peers_with_message_ids_of_their_own(lab: Lab, kind: str) -> None:
+    """js and rust have other ids than the specification, unless they are told."""
+    await exchange_by_gossip(lab, kind, "--library-ids")
+
+
+async def exchange_by_gossip(lab: Lab, kind: str, *flags: str) -> None:
+    """A stock peer that refuses all grafts, and an Episub node."""
+    outside = await lab.start(kind, "--mesh=0,0,0", *flags, topics=[TOPIC])
     episub = await lab.start("episub", topics=[TOPIC])
     # The peer refuses a GRAFT from a peer that dialled it.
     await link(episub, outside, TOPIC)
