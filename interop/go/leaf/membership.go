@@ -20,7 +20,6 @@ type link struct {
 // membership is what a leaf keeps of the overlay.
 type membership struct {
 	active  map[peer.ID]*link
-	passive map[peer.ID]bool     // peers to join through
 	asked   bool                 // a GETNODES is unanswered
 	joining bool                 // a JOIN is under way
 	ttl     uint32               // of the next JOIN
@@ -81,7 +80,7 @@ func (n *node) nodes(id peer.ID, answer *pb.Nodes) {
 	}
 }
 
-// learn keeps a peer and its record; false for this host itself and for what is no peer id.
+// learn keeps the record of a peer; false for this host itself and for what is no peer id.
 func (n *node) learn(info *pb.PeerInfo) (peer.ID, bool) {
 	id, err := peer.IDFromBytes(info.GetPeerID())
 	if err != nil || id == n.host.ID() {
@@ -91,13 +90,6 @@ func (n *node) learn(info *pb.PeerInfo) (peer.ID, bool) {
 		if other := n.peers[id]; other != nil {
 			other.record = info.SignedPeerRecord
 		}
-	}
-	n.passive[id] = true
-	for old := range n.passive {
-		if len(n.passive) <= maxPeers {
-			break
-		}
-		delete(n.passive, old)
 	}
 	return id, true
 }

@@ -59,7 +59,7 @@ func newNode(h host.Host, key crypto.PrivKey, record []byte, topic string) *node
 		peers: map[peer.ID]*remote{},
 	}
 	n.membership = membership{
-		active: map[peer.ID]*link{}, passive: map[peer.ID]bool{}, ttl: joinTTL,
+		active: map[peer.ID]*link{}, ttl: joinTTL,
 		waiting: map[peer.ID][]func(){},
 	}
 	n.broadcast = broadcast{seen: map[string]*stored{}, missing: map[string]*announced{}}
