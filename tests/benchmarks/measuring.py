@@ -15,7 +15,7 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from tests.benchmarks.clock import ComputingClock
+from tests.benchmarks.clock import computing_clock
 from tests.benchmarks.contenders import CONTENDERS, Contender
 from tests.hosts import Muxer, Node, connect, running_nodes
 
@@ -95,7 +95,7 @@ def measure(name: str, load: Load) -> dict[str, Any]:
     """Run the contender called `name` under `load`; what was counted, or what went wrong."""
     result = {"error": f"not every host had 4 neighbours within {_READY_TIMEOUT:g} s"}
     try:
-        clock = ComputingClock() if load.computing_clock else None
+        clock = computing_clock() if load.computing_clock else None
         result = trio.run(_measure, CONTENDERS[name], load, clock=clock)
     except* trio.TooSlowError:
         pass

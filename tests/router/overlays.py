@@ -116,7 +116,9 @@ class Readers:
 
     async def each_has(self, size: int) -> None:
         """Wait until every one has `size` messages."""
-        await eventually(lambda: all(len(got) >= size for got in self.received))
+        await eventually(
+            lambda: all(len(got) >= size for got in self.received), patience=60
+        )  # on a busy machine
 
     async def all_have(self, expected: Sequence[bytes]) -> None:
         """Wait until every one has as many messages as expected, then compare: each once."""

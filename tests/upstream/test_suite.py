@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tomllib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 SUITE: dict[str, Any] = tomllib.loads((HERE / "suite.toml").read_text(encoding="utf-8"))
+MODES = ("episub", "fallback")
+PREFIX = "tests/core/pubsub/"
 GROUPS: list[dict[str, Any]] = SUITE["group"]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "episub-router"
 
@@ -30,7 +33,9 @@ pytestmark = pytest.mark.hosts
 
 def expected_in(mode: str) -> list[str]:
     """The node ids that have to pass in `mode`."""
-    return [test for group in GROUPS if mode in group["modes"] for test in group["tests"]]
+    return [
+        f"{PREFIX}{test}" for group in GROUPS if mode in group["modes"] for test in group["tests"]
+    ]
 
 
 def _python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -79,19 +84,22 @@ def _unpack(archive: Path, to: Path) -> None:
     part.rename(to)
 
 
-def _run(suite: Path, mode: str, tests: list[str], report: Path) -> dict[str, dict[str, Any]]:
-    """Run `tests` of the suite with the plugin; what became of each."""
-    (suite / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
-    arguments = report.with_suffix(".args")
-    arguments.write_text("\n".join(tests))
+def _run(suite: Path, mode: str, into: Path) -> dict[str, dict[str, Any]]:
+    """Run what applies in `mode` with the plugin; what became of each test."""
+    report, arguments = into / f"{mode}.json", into / f"{mode}.args"
+    arguments.write_text("\n".join(expected_in(mode)))
     environment = {
         **os.environ,
         "UPSTREAM_MODE": mode,
         "UPSTREAM_REPORT": str(report),
         "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT)]),
     }
-    options = ["-q", "--tb=short", "--timeout=60", "-p", "plugin", "-p", "no:cacheprovider"]
-    done = _python("-m", "pytest", *options, f"@{arguments}", cwd=suite, env=environment)
+    options = ("-q", "--tb=short", "--timeout=60", "-p", "plugin", "-p", "no:cacheprovider")
+    done = _python(
+        *("-m", "pytest", *options, "-o", "trio_mode=true", f"@{arguments}"),
+        cwd=suite,
+        env=environment,
+    )
     assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
     results: dict[str, dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))
     return results
@@ -103,23 +111,29 @@ def test_every_test_is_in_one_group_with_a_reason(suite: Path) -> None:
     assert all(group["reason"] for group in GROUPS)
     done = _python(
         *("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"),
-        *("-o", "trio_mode=true", "tests/core/pubsub"),
+        *("-o", "trio_mode=true", PREFIX),
         cwd=suite,
     )
-    prefix = "tests/core/pubsub/"
     collected = [line for line in done.stdout.splitlines() if "::" in line]
-    assert sorted(listed) == sorted(line.removeprefix(prefix) for line in collected)
+    assert sorted(listed) == sorted(line.removeprefix(PREFIX) for line in collected)
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("mode", ["episub", "fallback"])
-def test_what_applies_passes(suite: Path, tmp_path: Path, mode: str) -> None:
-    expected = [f"tests/core/pubsub/{test}" for test in expected_in(mode)]
-    results = _run(suite, mode, expected, tmp_path / f"{mode}.json")
+@pytest.fixture(scope="module")
+def results(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What became of the tests that apply, by mode. Modes run side by side: they mostly wait."""
+    into = tmp_path_factory.mktemp("upstream")
+    with ThreadPoolExecutor(len(MODES)) as pool:
+        return dict(zip(MODES, pool.map(lambda mode: _run(suite, mode, into), MODES), strict=True))
+
+
+@pytest.mark.timeout(600)  # for both modes, and the download
+@pytest.mark.parametrize("mode", MODES)
+def test_what_applies_passes(results: dict[str, dict[str, Any]], mode: str) -> None:
+    expected = expected_in(mode)
     failed = {
-        test: results.get(test, {}).get("error", "didn't run")
+        test: results[mode].get(test, {}).get("error", "didn't run")
         for test in expected
-        if results.get(test, {}).get("outcome") != "passed"
+        if results[mode].get(test, {}).get("outcome") != "passed"
     }
     assert not failed, "\n\n".join(f"{test}\n{error}" for test, error in failed.items())
-    assert all(results[test]["substituted"] for test in expected)
+    assert all(results[mode][test]["substituted"] for test in expected)
