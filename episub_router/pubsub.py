@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -105,6 +106,9 @@ class ResilientPubsub(Pubsub):
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
         super().__init__(host, router, **options)
+        # Pubsub begins at the second that it is made in: a node that restarts within as many
+        # seconds as it published messages gives new ones the ids of old ones.
+        self.counter = time.time_ns()
 
     # Inbound streams and frames
 

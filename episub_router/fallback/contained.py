@@ -66,9 +66,11 @@ class ContainedGossipSub(GossipSub):
         self._bridges = bridges
         self._params = params
         self._gossiping = False
+        self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
 
     def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
         super()._notify_mesh_peer_added(peer_id, topic)
+        self._fresh[topic, peer_id] = None
         self._meshed(topic, peer_id)
 
     async def _emit_control_msgs(
@@ -143,12 +145,20 @@ class ContainedGossipSub(GossipSub):
 
     def gossip_heartbeat(self) -> dict[ID, dict[str, list[bytes]]]:  # type: ignore[override]
         """A back-off is about grafting. Peers in it get no IHAVE otherwise, and nothing at all
-        if all their neighbours pruned them (_handle_topic_heartbeat)."""
+        if all their neighbours pruned them (_handle_topic_heartbeat).
+
+        Nor do peers get one that came into the mesh between a message and the heartbeat, and
+        they weren't sent that message either."""
         self._gossiping = True
         try:
-            return super().gossip_heartbeat()
+            gossip = super().gossip_heartbeat()
         finally:
             self._gossiping = False
+        for topic, peer in self._fresh:
+            if peer in self.peer_protocol and (ids := self.mcache.window(topic)):
+                gossip[peer].setdefault(topic, ids)
+        self._fresh.clear()
+        return gossip
 
     def _check_back_off(self, peer: ID, topic: str) -> bool:
         return not self._gossiping and super()._check_back_off(peer, topic)

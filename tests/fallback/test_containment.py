@@ -209,6 +209,23 @@ async def test_a_peer_in_back_off_is_told_of_messages(kind: str) -> None:
     assert not rpc.control.graft
 
 
+async def test_a_peer_that_comes_into_the_mesh_is_told_of_what_it_missed(kind: str) -> None:
+    """_handle_topic_heartbeat tells only peers outside the mesh."""
+    lab = Lab(kind)
+    await lab.router.join(TOPIC)
+    [peer] = lab.add(1)
+    await lab.router.publish(ME, message(1))
+    await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), peer)
+    lab.pubsub.sent(peer)
+    await lab.heartbeat()
+    [rpc] = lab.pubsub.sent(peer)
+    assert [list(ihave.messageIDs) for ihave in rpc.control.ihave] == [
+        [get_peer_and_seqno_msg_id(message(1))]
+    ]
+    await lab.heartbeat()
+    assert not lab.pubsub.sent(peer)
+
+
 def by_content(msg: rpc_pb2.Message) -> bytes:
     return sha256(msg.data).digest()
 
