@@ -27,6 +27,9 @@ from episub_router.net.engine import Engine, parse_bootstrap
 from episub_router.net.params import RouterParams
 from episub_router.overlay import Neighbor, Overlay
 from episub_router.protocol.params import EpisubParams
+from episub_router.pubsub import ResilientPubsub
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.tracer import Tracer
 from episub_router.wire import check_params
 
 logger = logging.getLogger(__name__)
@@ -43,7 +46,8 @@ class EpisubRouter(IPubsubRouter, Service):
             subscription = await pubsub.subscribe("news")
 
     `bootstrap` are multiaddrs with /p2p/ of nodes to join through when no connected peer is in
-    the topic. `seed` makes the overlay's random choices repeatable. Raises ValueError for a
+    the topic. `seed` makes the overlay's random choices repeatable. `tracer` gets what happens
+    here and in the Pubsub, which has to be a `ResilientPubsub` then. Raises ValueError for a
     bad bootstrap address and for params that the wire format can't carry.
     """
 
@@ -54,7 +58,9 @@ class EpisubRouter(IPubsubRouter, Service):
         router_params: RouterParams | None = None,
         bootstrap: Iterable[Multiaddr | str] = (),
         seed: int | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
+        self.tracer = tracer
         self._params = params or EpisubParams()
         check_params(self._params)
         self._router_params = router_params or RouterParams()
@@ -122,6 +128,8 @@ class EpisubRouter(IPubsubRouter, Service):
         return [PROTOCOL_ID]
 
     def attach(self, pubsub: Pubsub) -> None:
+        if self.tracer is not None and not isinstance(pubsub, ResilientPubsub):
+            raise ValueError("a tracer needs a ResilientPubsub")
         self._engine = Engine(
             pubsub,
             self.get_protocols(),
@@ -130,6 +138,10 @@ class EpisubRouter(IPubsubRouter, Service):
             self._bootstrap,
             self._rng,
         )
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Have `trace` told of neighbours, links, round trips and drops; Pubsub calls it."""
+        self._attached().trace_to(trace)
 
     async def run(self) -> None:
         """The service: timers, dials, pings and retries."""

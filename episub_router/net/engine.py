@@ -37,6 +37,8 @@ from episub_router.protocol.events import (
 )
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.overlay import OverlayTrace
 
 
 class Engine:
@@ -56,6 +58,7 @@ class Engine:
         self._params = router_params
         self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap}
         self.me = pubsub.my_id.to_bytes()
+        self._trace: NodeTrace | None = None
         self.counters = counters = Counters()
         self.mesh = Mesh()
         self.book = book = AddressBook()
@@ -82,6 +85,13 @@ class Engine:
         self._inbound = Inbound(
             pubsub, router_params, counters, book, self.driver, self._open, self._answer
         )
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Have `trace` told of what happens here."""
+        overlay = OverlayTrace(trace)
+        self.driver.observer = overlay
+        self.counters.on_add = overlay.counted
+        self._trace = trace
 
     def counts(self) -> Mapping[str, int]:
         """Every counter by name."""
@@ -246,6 +256,8 @@ class Engine:
             self._inbound.disconnected(peer)
 
     def _on_payload_dropped(self, peer: bytes, topic: str, gossip: Gossip) -> None:
+        if self._trace is not None:
+            self._trace.payload_dropped(gossip.id, topic, gossip.size, peer)
         self.driver.feed(topic, PayloadDropped(peer, gossip.id, gossip.hops))
 
     def _answer(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
