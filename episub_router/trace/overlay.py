@@ -10,6 +10,7 @@ from episub_router.net.counters import Reason
 from episub_router.protocol import effects as ef
 from episub_router.protocol.topic import Topic
 from episub_router.trace.harmless import harmless
+from episub_router.trace.links import changes
 from episub_router.trace.node import NodeTrace
 
 _NO_DROPS = frozenset(
@@ -74,15 +75,9 @@ class OverlayTrace:
         before = self._eager.get(machine.name, {})
         if tree.eager == before:
             return
-        now: dict[Any, None] = dict.fromkeys(tree.eager)
-        for peer in before:
-            if peer not in now:
-                state = "lazy" if tree.is_lazy(peer) else "none"
-                self._trace.became(peer, machine.name, state)
-        for peer in now:
-            if peer not in before:
-                self._trace.became(peer, machine.name, "eager")
-        if now:
-            self._eager[machine.name] = now
+        for peer, state in changes(before, tree.eager, tree.lazy):
+            self._trace.became(peer, machine.name, state)
+        if tree.eager:
+            self._eager[machine.name] = dict.fromkeys(tree.eager)
         else:
             self._eager.pop(machine.name, None)

@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,6 +22,7 @@ from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.kinds import CARRIER
 from episub_router.trace.output import Output
 from episub_router.trace.params import TracerParams
+from episub_router.trace.software import software
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +80,8 @@ class Tracer:
         self._part = 0
         self._reported = TracerStats()
         self._report_due = time.monotonic() + self._params.report_interval
-        self._opened = time.monotonic()
         self._output: Output | None = Output(self._path)
+        self._opened, self._opened_at = time.monotonic(), time.time_ns()
         self._headed = False
         self._thread = threading.Thread(target=self._work, name="tracer", daemon=True)
         self._thread.start()
@@ -175,7 +175,7 @@ class Tracer:
         try:
             if self._output is None:
                 self._output = Output(self._path)
-                self._opened = time.monotonic()
+                self._opened, self._opened_at = time.monotonic(), time.time_ns()
                 self._headed = False
             if not self._headed:
                 self._output.append([self._header()])
@@ -206,7 +206,7 @@ class Tracer:
 
     def _header(self) -> bytes:
         header = TraceEvent.TraceHeader(
-            software=f"episub-router/{_version()}",
+            software=software(),
             part=self._part,
             written=self._written,
             dropped=self._dropped,
@@ -218,7 +218,7 @@ class Tracer:
             header.name = self._name
         if self._router:
             header.router = self._router
-        return self._event(header=header)
+        return self._event(self._opened_at, header=header)
 
     def _report(self, *, end: bool = False, closed: bool = False) -> bytes:
         stats = self.stats
@@ -231,15 +231,8 @@ class Tracer:
             report.end = True
         if closed:
             report.closed = True
-        return self._event(report=report)
+        return self._event(time.time_ns(), report=report)
 
-    def _event(self, **content: Any) -> bytes:
-        event = TraceEvent(type=CARRIER, peerID=self._peer, timestamp=time.time_ns(), **content)
+    def _event(self, at: int, **content: Any) -> bytes:
+        event = TraceEvent(type=CARRIER, peerID=self._peer, timestamp=at, **content)
         return event.SerializeToString()
-
-
-def _version() -> str:
-    try:
-        return version("episub-router")
-    except PackageNotFoundError:
-        return "0"
