@@ -79,6 +79,7 @@ class Tracer:
         self._error = ""
         self._part = 0
         self._reported = TracerStats()
+        self._before = TracerStats()
         self._report_due = time.monotonic() + self._params.report_interval
         self._output: Output | None = Output(self._path)
         self._opened, self._opened_at = time.monotonic(), time.time_ns()
@@ -191,6 +192,7 @@ class Tracer:
         self._guarded(output.rotate)
         self._output = None
         self._part += 1
+        self._before = self.stats
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
@@ -209,8 +211,8 @@ class Tracer:
             software=software(),
             part=self._part,
             written=self._written,
-            dropped=self._dropped,
-            failed=self._failed,
+            dropped=self._before.dropped,
+            failed=self._before.failed,
         )
         if self._run_name:
             header.run = self._run_name

@@ -44,7 +44,7 @@ def test_a_flipped_bit_costs_no_more_than_the_event_that_it_is_in(bit: int) -> N
         damaged = bytearray(DATA)
         damaged[position] ^= 1 << bit
         records = read(bytes(damaged))
-        by_start = {at: found for at, found in records}
+        by_start = dict(records)
         for number, at in enumerate(starts):
             assert number == hit or by_start.get(at) == EVENTS[number]
         assert len(good(records)) in (len(EVENTS), len(EVENTS) - 1)
@@ -66,7 +66,7 @@ def test_whatever_the_damage_nothing_untouched_is_lost(data: st.DataObject) -> N
         touched.update(n for n in range(20) if starts[n] < at + len(junk) and at < ends[n])
     records = read(bytes(raw), data.draw(st.sampled_from((50, 1 << 18))))
     assert sum(r.size for _, r in bad(records)) <= len(raw)
-    by_start = {at: found for at, found in records}
+    by_start = dict(records)
     for number, start in enumerate(starts):
         # The last event before damage may seem to be a part of what follows.
         if number not in touched:
@@ -139,7 +139,7 @@ def test_events_of_newer_software_are_events() -> None:
         events = good(read(data))
         assert len(events) == 7
         assert kind_of(events[3]) is None
-        assert events[3].SerializeToString() == body
+        assert events[3] == TraceEvent.FromString(body)
 
 
 def test_an_event_beyond_what_go_reads_is_set_aside() -> None:
