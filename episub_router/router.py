@@ -23,7 +23,9 @@ from libp2p.tools.anyio_service import Service
 from multiaddr import Multiaddr
 
 from episub_router.net.counters import Reason
-from episub_router.net.engine import Engine, parse_bootstrap
+from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
+from episub_router.net.discovery.source import Discovery
+from episub_router.net.engine import Engine
 from episub_router.net.params import RouterParams
 from episub_router.overlay import Neighbor, Overlay
 from episub_router.protocol.params import EpisubParams
@@ -45,10 +47,11 @@ class EpisubRouter(IPubsubRouter, Service):
         async with background_trio_service(pubsub), background_trio_service(router):
             subscription = await pubsub.subscribe("news")
 
-    `bootstrap` are multiaddrs with /p2p/ of nodes to join through when no connected peer is in
-    the topic. `seed` makes the overlay's random choices repeatable. `tracer` gets what happens
-    here and in the Pubsub, which has to be a `ResilientPubsub` then. Raises ValueError for a
-    bad bootstrap address and for params that the wire format can't carry.
+    `bootstrap` are multiaddrs with /p2p/ of nodes to join through, `discovery` are places to
+    look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
+    the topic are known without either. `seed` makes the overlay's random choices repeatable.
+    `tracer` gets what happens here and in the Pubsub, which has to be a `ResilientPubsub` then.
+    Raises ValueError for a bad bootstrap address and for params that the wire format can't carry.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class EpisubRouter(IPubsubRouter, Service):
         *,
         router_params: RouterParams | None = None,
         bootstrap: Iterable[Multiaddr | str] = (),
+        discovery: Iterable[Discovery] = (),
         seed: int | None = None,
         tracer: Tracer | None = None,
     ) -> None:
@@ -64,7 +68,8 @@ class EpisubRouter(IPubsubRouter, Service):
         self._params = params or EpisubParams()
         check_params(self._params)
         self._router_params = router_params or RouterParams()
-        self._bootstrap = parse_bootstrap(bootstrap)
+        self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
+        self._discovery = tuple(discovery)
         self._rng = Random(seed)
         self._engine: Engine | None = None
         self._logged: set[str] = set()
@@ -136,6 +141,7 @@ class EpisubRouter(IPubsubRouter, Service):
             self._params,
             self._router_params,
             self._bootstrap,
+            self._discovery,
             self._rng,
         )
 

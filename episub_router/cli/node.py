@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from episub_router.cli.local_host import quiet_libp2p
     from episub_router.cli.node_output import JsonOutput, PlainOutput
     from episub_router.cli.node_run import NodeConfig, run_node
-    from episub_router.net.engine import parse_bootstrap
+    from episub_router.net.discovery.bootstrap import parse_bootstrap
 
     try:
         parse_bootstrap(arguments.bootstrap)

@@ -44,6 +44,9 @@ class Actions(Protocol):
     def measure(self, peer: bytes) -> None:
         """Measure the RTT; the answer is `Driver.measured`."""
 
+    def group_of(self, peer: Any) -> str | None:
+        """What peers of one owner are likely to share with `peer`, if that is known."""
+
     def neighbor_up(self, topic: str, peer: bytes) -> None:
         """`peer` entered the active view of `topic`."""
 
@@ -127,7 +130,8 @@ class Driver:
         self._left.pop(topic, None)
         if topic not in self._topics:
             rng = Random(self._rng.getrandbits(64))
-            self._topics[topic] = Topic(self._me, topic, self._params, rng)
+            group_of = self._actions.group_of
+            self._topics[topic] = Topic(self._me, topic, self._params, rng, group_of)
             for peer in self._writable:
                 self._events.append((topic, ev.Connected(peer)))
         self.feed(topic, ev.JoinOverlay(contacts))

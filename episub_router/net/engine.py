@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
+from typing import Any
 
 import trio
 from libp2p.custom_types import TProtocol
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
-from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from multiaddr import Multiaddr
@@ -20,9 +20,13 @@ from episub_router.net.address_book import AddressBook
 from episub_router.net.connections import Connections
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.dialer import Dialer
+from episub_router.net.discovery.bootstrap import Bootstrap
+from episub_router.net.discovery.rendezvous import Rendezvous
+from episub_router.net.discovery.source import Discovery
 from episub_router.net.driver import Driver
 from episub_router.net.fanout import Fanout, Replay
 from episub_router.net.framer import Framer
+from episub_router.net.groups import address_prefix
 from episub_router.net.inbound import Inbound
 from episub_router.net.leave_proof import sign_leave
 from episub_router.net.mesh import Mesh
@@ -51,12 +55,14 @@ class Engine:
         protocols: Iterable[TProtocol],
         params: EpisubParams,
         router_params: RouterParams,
-        bootstrap: Iterable[PeerInfo],
+        bootstrap: Bootstrap,
+        discovery: Sequence[Discovery],
         rng: Random,
     ) -> None:
         self._pubsub = pubsub
         self._params = router_params
-        self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap}
+        self._contacts_asked = params.membership.contacts_asked
+        self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap.peers}
         self.me = pubsub.my_id.to_bytes()
         self._trace: NodeTrace | None = None
         self.counters = counters = Counters()
@@ -80,6 +86,14 @@ class Engine:
         )
         self._connections = Connections(
             pubsub.host, protocols, router_params, counters, self._needed
+        )
+        self._rendezvous = Rendezvous(
+            self.me,
+            [*([bootstrap] if bootstrap.peers else []), *discovery],
+            router_params,
+            counters,
+            Random(rng.getrandbits(64)),
+            self._on_found,
         )
         self._pinger = Pinger(pubsub.host, router_params, counters, self.driver.measured)
         self._inbound = Inbound(
@@ -109,6 +123,7 @@ class Engine:
                     self._dialer,
                     self._connections,
                     self._pinger,
+                    self._rendezvous,
                 ):
                     nursery.start_soon(part.run)
         finally:
@@ -181,17 +196,22 @@ class Engine:
                 self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size))
 
     def join(self, topic: str) -> None:
-        """Enter the overlay of `topic` through connected subscribers, else the bootstrap list."""
+        """Enter the overlay of `topic` through connected subscribers, and where they are too few
+        to check one another, through the bootstrap list; discovery may find more."""
         self.fanout.leave(topic)
         self.mesh.join(topic)
-        known = [peer.to_bytes() for peer in self._subscribers(topic)]
-        self.driver.join(topic, tuple(known or self._bootstrap))
+        contacts = [peer.to_bytes() for peer in self._subscribers(topic)]
+        if len(contacts) < self._contacts_asked:
+            contacts += self._bootstrap
+        self.driver.join(topic, tuple(contacts))
+        self._rendezvous.join(topic)
 
     def leave(self, topic: str) -> None:
         """Say goodbye to the neighbours in `topic`."""
         proof = sign_leave(self._pubsub.host.get_private_key(), topic, time.time_ns())
         self._outbox.leave(topic)
         self.driver.leave(topic, proof)
+        self._rendezvous.leave(topic)
         self.mesh.leave(topic)
 
     def replay(self, peer: ID, topic: str) -> None:
@@ -218,6 +238,12 @@ class Engine:
     def measure(self, peer: bytes) -> None:
         self._pinger.request(peer)
 
+    def group_of(self, peer: Any) -> str | None:
+        connections = self._pubsub.host.get_network().get_connections(ID(peer))
+        seen = [address for c in connections for address in c.get_transport_addresses()]
+        # Where it is connected from counts more than where it says that it is.
+        return address_prefix([*seen, *self._addresses(peer)], self._params)
+
     def neighbor_up(self, topic: str, peer: bytes) -> None:
         neighbor = ID(peer)
         self._connections.used(peer)
@@ -228,13 +254,14 @@ class Engine:
         neighbor = ID(peer)
         self._pubsub.host.get_network().unprotect(neighbor, _protection(topic))
         self.mesh.down(topic, neighbor)
-        if not self.mesh.neighbors.get(topic) and self._bootstrap:
-            self.driver.feed(topic, ContactsFound(tuple(self._bootstrap)))
+        if not self.mesh.neighbors.get(topic):
+            self._rendezvous.alone(topic)
 
     # The parts' questions and reports
 
     def _addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
-        return self.book.addresses(peer) + self._bootstrap.get(peer, ())
+        found = self._rendezvous.addresses(peer)
+        return self.book.addresses(peer) + self._bootstrap.get(peer, ()) + found
 
     def _needed(self, peer: bytes) -> bool:
         neighbor = ID(peer)
@@ -254,6 +281,10 @@ class Engine:
         if not self._dialer.is_connected(ID(peer)):
             self._connections.closed(peer)
             self._inbound.disconnected(peer)
+
+    def _on_found(self, topic: str, contacts: tuple[bytes, ...]) -> None:
+        self.counters.add(Reason.CONTACTS_FOUND, len(contacts))
+        self.driver.feed(topic, ContactsFound(contacts))
 
     def _on_payload_dropped(self, peer: bytes, topic: str, gossip: Gossip) -> None:
         if self._trace is not None:
@@ -282,19 +313,3 @@ class Engine:
 
 def _protection(topic: str) -> str:
     return f"episub/{topic}"
-
-
-def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:
-    """Peers from multiaddrs that end in /p2p/<peer id>; addresses of one peer are gathered.
-
-    Raises ValueError for an address without a peer id.
-    """
-    peers: dict[ID, PeerInfo] = {}
-    for address in addresses:
-        try:
-            info = info_from_p2p_addr(Multiaddr(address) if isinstance(address, str) else address)
-        except Exception as error:
-            raise ValueError(f"not a multiaddr with /p2p/<peer id>: {address}") from error
-        known = peers.setdefault(info.peer_id, PeerInfo(info.peer_id, []))
-        known.addrs.extend(info.addrs)
-    return list(peers.values())

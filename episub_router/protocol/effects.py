@@ -31,6 +31,14 @@ class DropReason(Enum):
     GRAFT_REPEATED = "graft-repeated"
     PENDING_FULL = "pending-full"
     LEAVE_REPEATED = "leave-repeated"
+    RATE_LIMITED = "rate-limited"
+    """More of a kind than one peer may send."""
+    SHARE_FULL = "share-full"
+    """Peers that would have given one teller, or one group, too much of the passive view."""
+    NEED_REPEATED = "need-repeated"
+    """A second peer of one group that asked for a link because it lacks some."""
+    DIALS_FULL = "dials-full-for-others"
+    """A dial that another node's message asked for, with too many of those under way."""
     MESSAGE_LOST = "message-lost"
 
 

@@ -21,7 +21,7 @@ class Tree:
         self._lazy: dict[PeerId, None] = {}
 
     def __contains__(self, peer: PeerId) -> bool:
-        return peer in self._eager or peer in self._lazy
+        return peer in self._lazy or peer in self._eager
 
     @property
     def eager(self) -> Collection[PeerId]:

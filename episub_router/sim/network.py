@@ -121,8 +121,8 @@ class Network:
         # An end that has yet to notice the loss of an earlier connection learns of it now.
         if node.id in other.links:
             self._closed((other, node.id, other.links[node.id]))
-        node.links[peer] = Link(other.receive, delay)
-        other.links[node.id] = Link(node.receive, delay)
+        node.links[peer] = Link(other.sink, delay)
+        other.links[node.id] = Link(node.sink, delay)
         node.outbound[peer] = None
         other.connected(node.id)
         node.connected(peer)

@@ -9,6 +9,7 @@ from typing import Any
 
 from episub_router.protocol.types import NEVER
 from episub_router.sim.network import Link, Network
+from episub_router.sim.queue import Action
 from episub_router.sim.records import Ending, Session
 
 
@@ -30,6 +31,7 @@ class Node(ABC):
         "records",
         "rng",
         "session",
+        "sink",
     )
 
     def __init__(self, node: int, network: Network, rng: random.Random) -> None:
@@ -44,6 +46,8 @@ class Node(ABC):
         """The connections that this host dialled."""
         self.session = Session(node, started=self.loop.now)
         self.records.sessions.append(self.session)
+        self.sink: Action = self.receive
+        """`receive`, bound once for all links that lead here."""
         self._wake = NEVER
         network.add(self)
 

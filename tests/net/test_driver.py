@@ -37,6 +37,9 @@ class Recorder:
     def measure(self, peer: bytes) -> None:
         self.log.append(("measure", peer))
 
+    def group_of(self, peer: object) -> None:
+        return None
+
     def neighbor_up(self, topic: str, peer: bytes) -> None:
         self.log.append(("up", topic, peer))
 

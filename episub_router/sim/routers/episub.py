@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
 from episub_router.protocol.effects import (
@@ -54,7 +54,7 @@ class EpisubNode(Node):
     """Drives one `Topic`. A parcel is the `Received` event that the receiver is to handle:
     the sender makes one per message, however many peers it goes to."""
 
-    __slots__ = ("_links_up", "_on_effect", "topic")
+    __slots__ = ("_links_up", "topic")
 
     def __init__(
         self, node: int, network: Network, rng: random.Random, params: EpisubParams
@@ -62,15 +62,6 @@ class EpisubNode(Node):
         super().__init__(node, network, rng)
         self.topic = Topic(node, TOPIC_NAME, params, rng)
         self._links_up: dict[int, None] = {}
-        self._on_effect = {
-            Deliver: self._on_deliver,
-            Dial: self._on_dial,
-            Release: self._on_release,
-            MeasureRtt: self._on_measure,
-            NeighborUp: self._on_neighbor_up,
-            NeighborDown: self._on_neighbor_down,
-            Dropped: self._on_dropped,
-        }
 
     # From the network and the script.
 
@@ -154,7 +145,7 @@ class EpisubNode(Node):
             if peers:
                 self._send(message, peers)
                 message, peers = None, []
-            self._on_effect[type(effect)](effect)
+            _ON_EFFECT[type(effect)](self, effect)
         if peers:
             self._send(message, peers)
 
@@ -239,3 +230,14 @@ def _columns(message: Any) -> dict[str, Any]:
     elif isinstance(message, Neighbor):
         columns["control"] += f"-{message.role.name}"
     return columns
+
+
+_ON_EFFECT: dict[type, Callable[[EpisubNode, Any], None]] = {
+    Deliver: EpisubNode._on_deliver,
+    Dial: EpisubNode._on_dial,
+    Release: EpisubNode._on_release,
+    MeasureRtt: EpisubNode._on_measure,
+    NeighborUp: EpisubNode._on_neighbor_up,
+    NeighborDown: EpisubNode._on_neighbor_down,
+    Dropped: EpisubNode._on_dropped,
+}
