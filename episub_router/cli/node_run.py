@@ -73,7 +73,7 @@ def _tracer(path: Path | None) -> AbstractContextManager[Tracer | None]:
     if path is None:
         return nullcontext()
     try:
-        return Tracer(path, name=path.stem)
+        return Tracer(path, name=path.name.split(".")[0])
     except OSError as error:
         raise CommandError(f"--trace: {error}") from error
 

@@ -101,7 +101,8 @@ def _opened(path: Path) -> Any:
 
 
 def _as_json(found: Check) -> dict[str, Any]:
-    return {**asdict(found), "total": found.total, "complete": found.complete}
+    counted = {"events": dict(found.events), "total": found.total, "complete": found.complete}
+    return {**asdict(found), **counted}
 
 
 def _print(path: str, found: Check) -> None:
