@@ -121,6 +121,31 @@ def test_the_cookbook_runs(
 
 
 @pytest.mark.hosts
+def test_a_demo_s_traces_have_its_own_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--hosts", "6", "--messages", "10", "--kill", "0.2", "--json"]
+    assert main(["demo", *arguments, "--trace", str(tmp_path)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    delivered = duplicates = in_all = 0
+    ends = []
+    for path in sorted(tmp_path.iterdir()):
+        with TraceFile(path) as file:
+            events = good(file)
+        foreign = sum(
+            event.HasField("deliverMessage") and event.deliverMessage.receivedFrom != event.peerID
+            for event in events
+        )
+        ends.append([event.node.state for event in events if event.HasField("node")][-1])
+        delivered += foreign if ends[-1] == "leave" else 0
+        in_all += foreign
+        duplicates += sum(event.HasField("duplicateMessage") for event in events)
+    assert delivered == summary["delivered"]
+    assert round(duplicates / in_all, 3) == summary["duplicates_per_delivery"]["first_ten"]
+    assert [number for number, end in enumerate(ends) if end == "crash"] == summary["killed"]
+
+
+@pytest.mark.hosts
 async def test_a_node_writes_its_trace(tmp_path: Path) -> None:
     path = tmp_path / "node.pb.gz"
     async with node_process("--trace", str(path)) as node:
