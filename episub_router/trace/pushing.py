@@ -40,15 +40,19 @@ class Pushes:
         push = self._under_way[id(message)] = _Push(forwarder)
         try:
             yield
+        except Exception:
+            if not push.settled:
+                self._trace.rejected(message, forwarder, "validation failed")
+            raise
         finally:
             del self._under_way[id(message)]
-            if not push.settled:
-                blacklisted = self._blacklisted(forwarder, message)
-                if known and not blacklisted:
-                    self._trace.repeated(message, forwarder)
-                else:
-                    reason = blacklisted or self._unsigned(message) or "validation ignored"
-                    self._trace.rejected(message, forwarder, reason)
+        if not push.settled:
+            blacklisted = self._blacklisted(forwarder, message)
+            if known and not blacklisted:
+                self._trace.repeated(message, forwarder)
+            else:
+                reason = blacklisted or self._unsigned(message) or "validation ignored"
+                self._trace.rejected(message, forwarder, reason)
 
     def accepted(self, message: Message) -> None:
         """It is valid and new."""

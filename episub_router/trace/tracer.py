@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from episub_router.pb.trace_pb2 import TraceEvent
+from episub_router.trace.frames import MAX_EVENT
 from episub_router.trace.kinds import CARRIER
 from episub_router.trace.output import Output
 from episub_router.trace.params import TracerParams
@@ -100,6 +101,9 @@ class Tracer:
     def emit(self, event: TraceEvent) -> None:
         """Queue `event`, or count it as dropped."""
         data = event.SerializeToString()
+        if len(data) > MAX_EVENT:
+            self.fail(ValueError(f"an event of {len(data)} bytes, which nobody reads"))
+            return
         with self._lock:
             if self._closing:
                 return

@@ -127,6 +127,18 @@ def test_what_the_queue_has_no_room_for_is_counted_in_the_trace(
     assert not found.complete
 
 
+def test_an_event_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.pb"
+    huge = TraceEvent(
+        type=TraceEvent.JOIN, peerID=b"me", timestamp=1, join={"topic": "x" * (1 << 20)}
+    )
+    with Tracer(path) as tracer:
+        tracer.emit(EVENTS[0])
+        tracer.emit(huge)
+    assert read(path) == EVENTS[:1]
+    assert checked(path).failed == 1
+
+
 def test_a_file_that_can_t_be_opened_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Tracer(tmp_path / "none" / "t.pb")
