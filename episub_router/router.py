@@ -33,6 +33,9 @@ from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, Peers
 from episub_router.overlay import Neighbor, Overlay
 from episub_router.protocol.params import EpisubParams
+from episub_router.pubsub import ResilientPubsub
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.tracer import Tracer
 from episub_router.wire import check_params
 
 logger = logging.getLogger(__name__)
@@ -55,6 +58,7 @@ class EpisubRouter(IPubsubRouter, Service):
     `bootstrap` are multiaddrs with /p2p/ of nodes to join through, `discovery` are places to
     look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
     the topic are known without either. `seed` makes the overlay's random choices repeatable.
+    `tracer` gets what happens here and in the Pubsub, which has to be a `ResilientPubsub` then.
     Raises ValueError for a bad bootstrap address, for params that the wire format can't carry,
     and if nothing is left to offer.
     """
@@ -69,7 +73,9 @@ class EpisubRouter(IPubsubRouter, Service):
         bootstrap: Iterable[Multiaddr | str] = (),
         discovery: Iterable[Discovery] = (),
         seed: int | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
+        self.tracer = tracer
         self._params = params or EpisubParams()
         check_params(self._params)
         self._router_params = router_params or RouterParams()
@@ -151,6 +157,8 @@ class EpisubRouter(IPubsubRouter, Service):
         return own + list(self._fallback.protocols if self._fallback else ())
 
     def attach(self, pubsub: Pubsub) -> None:
+        if self.tracer is not None and not isinstance(pubsub, ResilientPubsub):
+            raise ValueError("a tracer needs a ResilientPubsub")
         self._engine = Engine(
             pubsub,
             self._peers,
@@ -172,6 +180,10 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._engine.mesh.also_up,
                 self._engine.has_peers,
             )
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Have `trace` told of neighbours, links, round trips and drops; Pubsub calls it."""
+        self._attached().trace_to(trace)
 
     async def run(self) -> None:
         """The service: timers, heartbeats, dials, pings and retries."""

@@ -54,6 +54,16 @@ class Actions(Protocol):
         """`peer` left it."""
 
 
+class Observer(Protocol):
+    """Who may look at what the driver does. May not change anything, nor raise."""
+
+    def stepped(self, machine: Topic, effects: list[ef.Effect]) -> None:
+        """`machine` took a step; its effects are still to be carried out."""
+
+    def measured(self, peer: bytes, rtt: float | None) -> None:
+        """A measurement that was asked for came to an end."""
+
+
 class Driver:
     """The machines of all topics that this node is in, and of a few that it has left."""
 
@@ -72,6 +82,7 @@ class Driver:
         self._rng = rng
         self._counters = counters
         self._actions = actions
+        self.observer: Observer | None = None
         self._topics: dict[str, Topic] = {}
         self._left: dict[str, float] = {}
         """Topics left, the oldest first, and when to forget them. Until then the ids that were
@@ -171,6 +182,8 @@ class Driver:
         self._drain()
 
     def measured(self, peer: bytes, rtt: float | None) -> None:
+        if self.observer is not None:
+            self.observer.measured(peer, rtt)
         for topic in self._measuring.pop(peer, ()):
             self._events.append((topic, ev.RttMeasured(peer, rtt)))
         self._drain()
@@ -233,6 +246,8 @@ class Driver:
         now = trio.current_time()
         try:
             effects = topic.handle_timer(now) if event is None else topic.handle(event, now)
+            if self.observer is not None:
+                self.observer.stepped(topic, effects)
             self._apply(topic.name, effects)
         except Exception:
             self._counters.add(Reason.ERROR)

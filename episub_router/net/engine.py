@@ -42,6 +42,8 @@ from episub_router.protocol.events import (
 )
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.overlay import OverlayTrace
 
 
 class Engine:
@@ -68,6 +70,7 @@ class Engine:
         self._contacts_asked = params.membership.contacts_asked
         self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap.peers}
         self.me = pubsub.my_id.to_bytes()
+        self._trace: NodeTrace | None = None
         self.counters = counters = Counters()
         self.mesh = Mesh()
         self.book = book = AddressBook()
@@ -106,6 +109,13 @@ class Engine:
         self._inbound = Inbound(
             pubsub, router_params, counters, book, self.driver, self._on_frame_from, self._answer
         )
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Have `trace` told of what happens here."""
+        overlay = OverlayTrace(trace)
+        self.driver.observer = overlay
+        self.counters.on_add = overlay.counted
+        self._trace = trace
 
     def counts(self) -> Mapping[str, int]:
         """Every counter by name."""
@@ -302,6 +312,8 @@ class Engine:
         self.driver.feed(topic, ContactsFound(contacts))
 
     def _on_payload_dropped(self, peer: bytes, topic: str, gossip: Gossip) -> None:
+        if self._trace is not None:
+            self._trace.payload_dropped(gossip.id, topic, gossip.size, peer)
         self.driver.feed(topic, PayloadDropped(peer, gossip.id, gossip.hops))
 
     def _answer(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:

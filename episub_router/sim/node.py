@@ -120,14 +120,12 @@ class Node(ABC):
             self._wake = NEVER
             self.timer()
 
-    def trace_send(
-        self, kind: str, peers: Iterable[int], message: int = -1, hops: int = 0, size: int = 0
-    ) -> None:
-        """Note in the trace, if there is one, what goes to `peers`."""
+    def trace_send(self, peers: Iterable[int], size: int, **columns: Any) -> None:
+        """Note in the trace, if there is one, what goes to `peers`, with further `columns`."""
         trace = self.records.trace
         if trace is not None:
             for peer in peers:
-                trace.add(self.loop.now, "send", self.id, peer, message, hops, size, kind)
+                trace.add(self.loop.now, "sendRPC", self.id, remote=peer, size=size, **columns)
 
     def gained_neighbor(self) -> None:
         """Note that this node has a neighbour, perhaps its first or its first again."""

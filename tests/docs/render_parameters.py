@@ -10,6 +10,7 @@ from episub_router import FallbackParams, PubsubParams, RouterParams
 from episub_router.net.limits import NetLimits
 from episub_router.protocol.params import BroadcastParams, MembershipParams
 from episub_router.sds import SdsParams
+from episub_router.trace.params import TracerParams
 from episub_router.wire import WireLimits
 from tests.docs.snippets import ROOT
 
@@ -23,6 +24,7 @@ PARAMS: list[type[Any]] = [
     WireLimits,
     NetLimits,
     SdsParams,
+    TracerParams,
 ]
 
 _INTRODUCTION = """\
