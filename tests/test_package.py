@@ -25,7 +25,7 @@ def test_the_core_loads_without_libp2p(package: str) -> None:
     """A simulation, or a worker of a pipeline, shouldn't pay for what it can't use."""
     code = (
         f"import sys, episub_router.{package}; "
-        "print([name for name in ('libp2p', 'trio', 'google') if name in sys.modules])"
+        "print([name for name in ('libp2p', 'trio', 'pyspark') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
