@@ -28,7 +28,13 @@ from episub_router.protocol.events import (
     Received,
     RttMeasured,
 )
-from episub_router.protocol.messages import BroadcastMessage, Gossip, IHave, MembershipMessage
+from episub_router.protocol.messages import (
+    BroadcastMessage,
+    Gossip,
+    IHave,
+    LinkKind,
+    MembershipMessage,
+)
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
 from episub_router.sim.network import Network
@@ -99,6 +105,10 @@ class EpisubNode(Node):
 
     def neighbors(self) -> Iterable[int]:
         return self._links_up
+
+    def near_neighbors(self) -> Iterable[int]:
+        links = self.topic.membership.active.items()
+        return [peer for peer, link in links if link.kind is LinkKind.NEAR]  # type: ignore[misc]
 
     def eager(self) -> Iterable[int]:
         return self.topic.broadcast.tree.eager  # type: ignore[return-value]
