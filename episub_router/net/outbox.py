@@ -161,8 +161,9 @@ class Outbox:
             return False
         try:
             rpc = self._encode(peer, parcel.topic, parcel.messages)
-        except (TypeError, ValueError):
-            # Ids that aren't bytes, or a topic that is too long for a frame.
+        except Exception:
+            # Ids that aren't bytes, a topic that is too long for a frame; whatever else it is, it
+            # must not reach Pubsub or the nursery, since the host would stop.
             self._counters.add(Reason.UNENCODABLE)
             return True
         if rpc.ByteSize() > queue.max_message_size:

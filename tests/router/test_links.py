@@ -13,7 +13,13 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pubsub import Pubsub
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, ResilientPubsub, RouterParams
+from episub_router import (
+    EpisubParams,
+    EpisubRouter,
+    MembershipParams,
+    ResilientPubsub,
+    RouterParams,
+)
 from episub_router.net.counters import Reason
 from tests.hosts import Node, connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import TOPIC, count, engine, joined, overlay_of, router
@@ -233,7 +239,8 @@ async def _until(subscription: object, data: bytes) -> None:
 
 
 async def test_rtts_are_measured() -> None:
-    async with overlay_of(2) as (nodes, _):
+    often = EpisubParams(membership=MembershipParams(optimize_interval=0.5))
+    async with overlay_of(2, params=often) as (nodes, _):
         await eventually(lambda: router(nodes[0]).overlay(TOPIC).active[0].rtt is not None)
         rtt = router(nodes[0]).overlay(TOPIC).active[0].rtt
         assert rtt is not None
