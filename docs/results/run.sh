@@ -32,8 +32,7 @@ run partition-heal episub sim run partition-heal --seeds 8
 run headline-uniform episub sim run headline --variant "uniform, one" --seeds 8
 run headline-plane episub sim run headline --variant "plane, one" --seeds 8
 run headline-five episub sim run headline --variant five --seeds 2
-run proximity-near episub sim run proximity --variant near --seeds 8
-run proximity-random episub sim run proximity --variant "7 random" --seeds 8
+run proximity episub sim run proximity --seeds 4
 run sites episub sim run sites
 run multi-source episub sim run multi-source
 run lossy episub sim run lossy

@@ -255,16 +255,20 @@ class BroadcastParams:
     )
     missing_ticks_lost: int = param(10, "ticks", "ours: about 5 s, then reliability is SDS's job")
     optimization_threshold: int | None = param(
-        7, "hops", "Plumtree p. 12: 7; None turns the optimisation off"
+        3,
+        "hops",
+        "measured (docs/results/multi-source.txt): p50 and RMR are low at 5 and at 50 sources; with "
+        "7 (Plumtree p. 12) or off, trees of several sources grow deep; 1 flutters at 5 sources; "
+        "None turns the optimisation off",
     )
     repair: EagerRepair = param(
         EagerRepair.EAGER, "strategy", "spec: for applications that value latency"
     )
     repair_links: int = param(
-        1,
+        2,
         "peers",
-        "measured: lazy peers promoted for a lost link; with all of them, RMR at 1 % "
-        "churn a second is 0.36 instead of 0.26, and latencies differ little",
+        "measured: lazy peers promoted for a lost parent. All of them: RMR 0.36 at 1 % churn a "
+        "second instead of 0.28. Only one: links between several sources are slow to mend",
     )
     cache_ttl: float = param(30.0, "s", "iroh-gossip: messages kept for 30 s")
     cache_messages: int = param(4096, "messages", "ours: 30 s at over 100 messages/s")
