@@ -257,9 +257,9 @@ class BroadcastParams:
     optimization_threshold: int | None = param(
         3,
         "hops",
-        "measured (docs/results/multi-source.txt): p50 and RMR are low at 5 and at 50 sources; with "
-        "7 (Plumtree p. 12) or off, trees of several sources grow deep; 1 flutters at 5 sources; "
-        "None turns the optimisation off",
+        "measured (docs/results/multi-source.txt): p50 and RMR are low at 5 and at 50 sources; "
+        "with 7 (Plumtree p. 12) or off, trees of several sources grow deep; 1 flutters at 5 "
+        "sources; None turns the optimisation off",
     )
     repair: EagerRepair = param(
         EagerRepair.EAGER, "strategy", "spec: for applications that value latency"
