@@ -215,6 +215,7 @@ class Broadcast:
             self._missing_deadline = NEVER
         if peer is not None:
             self._promote(peer)
+            tree.brought(peer)
         hops_on = self._hops_on(hops)
         push = Gossip(id, hops_on, payload, size)
         for other in tree.eager:
@@ -342,10 +343,18 @@ class Broadcast:
         self._announcing.owe(peer, reversed(newest), now)
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
-        """E40: the loss of an eager link may have cut the tree."""
+        """E40: the loss of an eager link may have cut the tree.
+
+        It has not cut us off if it never brought us anything, while others do: then the repair is
+        the peer's.
+        """
         self._announcing.forget(event.peer)
-        was_eager = self._tree.remove(event.peer)
-        if was_eager and self._params.repair is EagerRepair.EAGER:
-            for peer in list(self._tree.lazy):
+        tree = self._tree
+        was_parent = event.peer in tree.parents
+        was_eager = tree.remove(event.peer)
+        if self._params.repair is EagerRepair.LAZY or not was_eager:
+            return
+        if was_parent or not tree.parents:
+            for peer in list(islice(tree.lazy, self._params.repair_links)):
                 self._promote(peer)
                 self._effects.append(Send(peer, _GRAFT))

@@ -106,7 +106,7 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
     """The farthest neighbour that a peer at `rtt` seconds may replace, if any (E10, E18).
 
     It must be farther by the factor alpha and by the least gain that counts, must have enough
-    random links of its own, and must not be one of our C_rand random links.
+    links of its own, random ones and in all, and must not be one of our C_rand random links.
     """
     params = overlay.params
     spare_random = _spare_random(overlay)
@@ -124,6 +124,7 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
             spare = spare_random and link.random_links > params.random_links
         return (
             spare
+            and link.links >= params.active_size
             and distance(link) > params.rtt_advantage * rtt
             and distance(link) - rtt >= params.rtt_min_gain
         )

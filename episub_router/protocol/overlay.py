@@ -121,11 +121,11 @@ class Overlay:
 
     @property
     def all_near(self) -> bool:
-        """Whether all neighbours are so near, as on a LAN, that no other peer could be nearer by
-        the factor and by the gain that count (E10, E18)."""
+        """Whether all neighbours that were measured are so near, as on a LAN, that no other peer
+        could be nearer by the factor and by the gain that count (E10, E18)."""
         far = self.params.rtt_advantage * self.params.rtt_min_gain
-        links = [link for _, link in self.active.items()]
-        return bool(links) and all(link.rtt is not None and link.rtt.mean <= far for link in links)
+        known = [link.rtt.mean for _, link in self.active.items() if link.rtt is not None]
+        return bool(known) and max(known) <= far
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""

@@ -85,6 +85,10 @@ class Node(ABC):
     def neighbors(self) -> Iterable[int]:
         """The overlay as this node sees it: peers that payloads or announcements go to."""
 
+    def near_neighbors(self) -> Iterable[int]:
+        """Those neighbours that were chosen for their nearness."""
+        return ()
+
     def eager(self) -> Iterable[int]:
         """Those neighbours that payloads are pushed to."""
         return self.neighbors()

@@ -43,6 +43,8 @@ class Snapshot:
     overlay: Any
     """Sparse matrix of the live nodes' neighbours (`metrics.overlay`)."""
     ids: list[int]
+    near: Any
+    """Likewise, those links alone that were made for their nearness."""
     connections: int
     """Open connections, each counted once."""
     traffic: dict[str, tuple[int, int]]
@@ -201,6 +203,7 @@ class Simulation:
                 time=self.loop.now,
                 overlay=overlay,
                 ids=ids,
+                near=adjacency({node: nodes[node].near_neighbors() for node in nodes})[0],
                 connections=sum(len(node.links) for node in nodes.values()) // 2,
                 traffic={
                     kind: (entry.sends, entry.size) for kind, entry in self.records.traffic.items()

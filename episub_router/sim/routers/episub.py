@@ -33,6 +33,7 @@ from episub_router.protocol.messages import (
     Gossip,
     Graft,
     IHave,
+    LinkKind,
     MembershipMessage,
     Neighbor,
 )
@@ -109,6 +110,10 @@ class EpisubNode(Node):
 
     def estimated_size(self) -> float | None:
         return self.topic.membership.estimated_size
+
+    def near_neighbors(self) -> Iterable[int]:
+        links = self.topic.membership.active.items()
+        return [peer for peer, link in links if link.kind is LinkKind.NEAR]  # type: ignore[misc]
 
     def eager(self) -> Iterable[int]:
         return self.topic.broadcast.tree.eager  # type: ignore[return-value]
