@@ -55,7 +55,7 @@ def test_impossible_hops_in_an_announcement_gain_nothing(claimed: int) -> None:
     """E38: a hop count below 1 is counted and taken as 1, not as a reason to switch."""
     branch = Branch("parent", lazy=["liar"])
     assert drops(branch.receive("liar", ihave("m", hops=claimed))) == [DropReason.HOPS_INVALID]
-    branch.receive("parent", Gossip("m", 8, "payload"))
+    branch.receive("parent", Gossip("m", 3, "payload"))
     assert (branch.eager, branch.lazy) == ({"parent"}, {"liar"})
 
 
