@@ -6,6 +6,7 @@ pubsub/gossipsub.py. What Pubsub's view already takes care of stands in `view`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -67,6 +68,7 @@ class ContainedGossipSub(GossipSub):
         self._params = params
         self._gossiping = False
         self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
+        self._left: dict[tuple[str, ID], float] = {}  # when we unsubscribed from our mesh
 
     def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
         super()._notify_mesh_peer_added(peer_id, topic)
@@ -161,7 +163,35 @@ class ContainedGossipSub(GossipSub):
         return gossip
 
     def _check_back_off(self, peer: ID, topic: str) -> bool:
-        return not self._gossiping and super()._check_back_off(peer, topic)
+        """Whether to send no GRAFT: one that comes early is refused, and renews the back-off.
+
+        Whole seconds end up to one early otherwise, and a py-libp2p peer that we left refuses for
+        10 s, whatever our PRUNE said (_check_graft_flood_protection)."""
+        now = time.time()
+        params = self._params
+        left = self._left.get((topic, peer), -math.inf) + params.regraft_pause
+        until = max(self.back_off.get(topic, {}).get(peer, -math.inf), left)
+        return not self._gossiping and now < until + params.backoff_slack
+
+    def _add_back_off(
+        self, peer: ID, topic: str, is_unsubscribe: bool, backoff_duration: int = 0
+    ) -> None:
+        """Those that we left may graft us as soon as we are back, and not we them (leave)."""
+        if is_unsubscribe:
+            self._left[topic, peer] = time.time()
+        else:
+            super()._add_back_off(peer, topic, False, backoff_duration)
+
+    async def handle_graft(self, graft_msg: rpc_pb2.ControlGraft, sender_peer_id: ID) -> None:
+        """A back-off that the sender's clock may have ended a second ago is over, and no other
+        counts: 10 s after any PRUNE, whatever it said, do otherwise."""
+        topic = graft_msg.topicID
+        back_offs = self.back_off.get(topic, {})
+        if topic in self.mesh and time.time() >= back_offs.get(sender_peer_id, 0) - 1:
+            back_offs.pop(sender_peer_id, None)
+            self._left.pop((topic, sender_peer_id), None)
+            self.graft_flood_tracking[sender_peer_id].pop(topic, None)
+        await super().handle_graft(graft_msg, sender_peer_id)
 
     def _check_equivocation(self, msg: rpc_pb2.Message) -> bool:
         """It keeps 1000 whole messages, and takes all messages without a sequence number for one.
@@ -196,12 +226,14 @@ class ContainedGossipSub(GossipSub):
 
     def _periodic_security_cleanup(self) -> None:
         super()._periodic_security_cleanup()
-        now = int(time.time())
+        over = time.time() - self._params.backoff_slack
         for topic, peers in list(self.back_off.items()):
-            for peer in [peer for peer, until in peers.items() if until <= now]:
+            for peer in [peer for peer, until in peers.items() if until <= over]:
                 del peers[peer]
             if not peers:
                 del self.back_off[topic]
+        paused = over - self._params.regraft_pause
+        self._left = {link: left for link, left in self._left.items() if left > paused}
         # For adaptive gossip only, which is off, and never emptied then (publish).
         self.recent_message_deliveries.clear()
         for topic in [t for t in self.time_since_last_publish if t not in self.fanout]:

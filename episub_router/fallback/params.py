@@ -42,6 +42,14 @@ class FallbackParams:
         "s",
         "ours: gossipsub v1.1 has 10 s, in which py-libp2p sends one who came back nothing at all",
     )
+    regraft_pause: int = param(
+        10,
+        "s",
+        "gossipsub v1.1's unsubscribe back-off; py-libp2p refuses a GRAFT so long after any PRUNE",
+    )
+    backoff_slack: int = param(
+        2, "s", "ours: a second that py-libp2p rounds off, and a heartbeat on the way"
+    )
     max_idontwant: int = param(
         1000, "ids", "go-libp2p-pubsub: MaxIDontWantMessages 1000 per peer and heartbeat"
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import trio
+from libp2p.abc import IPubsubRouter
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
+from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12, GossipSub
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router import ResilientPubsub
+from episub_router import FallbackParams, ResilientPubsub
 from episub_router.net.counters import Reason
 from tests.fallback.mixed import (
     FLOODSUB,
@@ -151,6 +153,41 @@ async def test_unsubscribe_and_subscribe_again(leaver: int) -> None:
                 await other.pubsub.wait_for_subscription(node.id, TOPIC)
         await nodes[2 if leaver == 0 else 0].pubsub.publish(TOPIC, b"three")
         assert (await receive_until(again, b"three")).count(b"three") == 1
+
+
+async def test_a_bridge_that_comes_back_is_not_refused() -> None:
+    """A stock peer answers a GRAFT that follows our PRUNE too soon with a minute's back-off. Here
+    too soon is 2 s, its back-off; it has no heartbeat in which it could graft first."""
+
+    def slow() -> GossipSub:
+        router = gossipsub(prune_back_off=2)
+        router.heartbeat_initial_delay = 600
+        return router
+
+    def bridge() -> IPubsubRouter:
+        return episub(fallback=FallbackParams(regraft_pause=2))
+
+    async with network([slow, bridge, episub], [(0, 1), (1, 2)]) as (peer, node, far):
+        refused = 0
+        handle_rpc = node.router.handle_rpc
+
+        async def told(rpc: rpc_pb2.RPC, sender: ID) -> None:
+            nonlocal refused
+            refused += len(rpc.control.prune)
+            await handle_rpc(rpc, sender)
+
+        vars(node.router)["handle_rpc"] = told
+        first, _, _ = await subscribe([peer, node, far])
+        await node.pubsub.unsubscribe(TOPIC)
+        await eventually(lambda: node.id not in peer.router.mesh[TOPIC])
+        await eventually(lambda: node.id not in peer.pubsub.peer_topics.get(TOPIC, ()))
+        again = await node.pubsub.subscribe(TOPIC)
+        await eventually(lambda: node.id in peer.router.mesh[TOPIC])
+        assert not refused
+        await peer.pubsub.publish(TOPIC, b"to you")
+        assert [m.data for m in await receive(again)] == [b"to you"]
+        await far.pubsub.publish(TOPIC, b"to me")
+        assert [m.data for m in await receive(first, 2)] == [b"to you", b"to me"]
 
 
 async def receive_until(subscription: object, last: bytes) -> list[bytes]:
