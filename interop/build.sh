@@ -16,8 +16,10 @@ if has npm js; then
   test js/gossipsub/node_modules/.package-lock.json -nt js/gossipsub/package-lock.json ||
     npm ci --silent --no-audit --no-fund --prefix js/gossipsub
 fi
-if has go leaf; then
-  (cd go/leaf && go build -mod=readonly -trimpath -o leaf .)
+if has go go; then
+  for peer in gossipsub leaf; do
+    (cd "go/$peer" && GOFLAGS=-mod=readonly go build -trimpath -o "$peer" .)
+  done
 fi
 if has cargo rust; then
   cargo build --quiet --locked --release --manifest-path rust/Cargo.toml

@@ -50,6 +50,7 @@ _PYTHON_PEER = INTEROP / "py" / "peer.py"
 _PYTHON = [sys.executable, str(_PYTHON_PEER)]
 _JS = INTEROP / "js" / "gossipsub"
 _RUST_PEER = INTEROP / "rust" / "target" / "release" / "episub-interop-peer"
+_GO_PEER = INTEROP / "go" / "gossipsub" / "gossipsub"
 _LEAF = INTEROP / "go" / "leaf" / "leaf"
 
 _V10, _V11, _V12, _V13 = "1.0.0", "1.1.0", "1.2.0", "1.3.0"
@@ -81,6 +82,14 @@ KINDS = {
             _RUST_PEER,
             speaks=[_V13, _V12, _V11, _V10],
             told=[_V11, _V10],
+        ),
+        Kind(
+            "go",
+            [str(_GO_PEER)],
+            "go",
+            _GO_PEER,
+            speaks=[_V13, _V12, _V11, _V10],
+            told=[_V13, _V12, _V11, _V10],
         ),
         Kind("leaf", [str(_LEAF)], "go", _LEAF),
     )

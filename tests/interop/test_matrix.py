@@ -16,7 +16,7 @@ def cells() -> list[object]:
     """Each kind of stock peer with each of its versions."""
     return [
         pytest.param(kind, version, marks=pytest.mark.peers(kind), id=f"{kind}-{version}")
-        for kind in ("py", "js", "rust")
+        for kind in ("py", "js", "rust", "go")
         for version in KINDS[kind].speaks
     ]
 
