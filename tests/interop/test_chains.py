@@ -24,6 +24,8 @@ TOPIC = "chain"
             "rust-episub-episub-js",
             "py-episub-episub-rust",
             "episub-js-rust-py-episub",
+            "go-episub-episub-rust",
+            "js-episub-go",
         )
     ],
 )
@@ -42,9 +44,9 @@ async def test_messages_cross_a_chain(lab: Lab, kinds: list[str]) -> None:
     traffic.check()
 
 
-@pytest.mark.peers("py", "js", "rust", "episub")
-async def test_a_topic_of_24_peers_of_all_kinds(lab: Lab) -> None:
-    kinds = ["py"] * 4 + ["rust"] * 4 + ["js"] * 4 + ["episub"] * 12
+@pytest.mark.peers("go", "js", "rust", "episub")
+async def test_a_topic_of_24_gossipsub_and_episub_peers(lab: Lab) -> None:
+    kinds = ["go"] * 4 + ["rust"] * 4 + ["js"] * 4 + ["episub"] * 12
     peers = await lab.start_all(kinds, TOPIC)
     rng = Random(5)
     order = rng.sample(peers, len(peers))

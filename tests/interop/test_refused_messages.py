@@ -42,7 +42,16 @@ async def test_what_the_validator_rejects_is_not_forwarded(lab: Lab, kind: str) 
 @pytest.mark.peers("js", "rust", "py")
 @pytest.mark.parametrize(
     ("kind", "flag"),
-    [("rust", "--no-sign"), ("js", "--no-sign"), ("py", "--no-sign"), ("py", "--bad-sign")],
+    [
+        pytest.param(kind, flag, marks=pytest.mark.peers(kind), id=f"{kind}{flag}")
+        for kind, flag in (
+            ("rust", "--no-sign"),
+            ("js", "--no-sign"),
+            ("py", "--no-sign"),
+            ("go", "--no-sign"),
+            ("py", "--bad-sign"),
+        )
+    ],
 )
 async def test_what_is_not_signed_by_its_author_is_not_forwarded(
     lab: Lab, kind: str, flag: str

@@ -72,12 +72,11 @@ func (a *arguments) pubsub() ([]pubsub.Option, error) {
 	}
 	if a.protocol != "" {
 		only := protocol.ID(a.protocol)
-		// Without this the library would offer floodsub too, and could fall back to it.
-		options = append(options, pubsub.WithGossipSubProtocols(
-			[]protocol.ID{only}, pubsub.GossipSubDefaultFeatures))
 		if !pubsub.GossipSubDefaultFeatures(pubsub.GossipSubFeatureMesh, only) {
 			return nil, fmt.Errorf("this peer doesn't speak %q", a.protocol)
 		}
+		options = append(options, pubsub.WithGossipSubProtocols(
+			[]protocol.ID{only}, pubsub.GossipSubDefaultFeatures))
 	}
 	return options, nil
 }
