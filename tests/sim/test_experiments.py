@@ -81,6 +81,21 @@ def test_headline() -> None:
     assert 5.5 <= gossipsub["payloads_per_delivery"] <= 8.5
 
 
+def test_views_come_to_rest_at_their_size_after_a_join_storm() -> None:
+    overlay = one("join-storm", network__nodes=300)["phases"][0]["overlay"]
+    assert overlay["near_target"] >= 0.99
+    assert overlay["symmetry"] >= 0.999
+    assert overlay["components"] == 1
+
+
+def test_proximity() -> None:
+    made = runs("proximity", network__nodes=150, traffic__messages=4)
+    near, random = (phase(summary, "first message") for summary in made.values())
+    assert near["overlay"]["near_proximity_ratio"] < 0.5
+    assert near["latency"]["mean"] < 0.8 * random["latency"]["mean"]
+    assert near["latency"]["p99"] < 0.8 * random["latency"]["p99"]
+
+
 def test_multi_source() -> None:
     made = runs("multi-source", only="5 sources", network__nodes=100, traffic__messages=70)
     without = phase(made["5 sources, threshold off"], "steady")
