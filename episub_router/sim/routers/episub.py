@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, get_args
 
 from episub_router.protocol.effects import (
@@ -153,7 +153,7 @@ class EpisubNode(Node):
             if peers:
                 self._send(message, peers)
                 message, peers = None, []
-            _ON_EFFECT[type(effect)](self, effect)
+            getattr(self, _ON_EFFECT[type(effect)])(effect)
         if peers:
             self._send(message, peers)
 
@@ -240,12 +240,12 @@ def _columns(message: Any) -> dict[str, Any]:
     return columns
 
 
-_ON_EFFECT: dict[type, Callable[[EpisubNode, Any], None]] = {
-    Deliver: EpisubNode._on_deliver,
-    Dial: EpisubNode._on_dial,
-    Release: EpisubNode._on_release,
-    MeasureRtt: EpisubNode._on_measure,
-    NeighborUp: EpisubNode._on_neighbor_up,
-    NeighborDown: EpisubNode._on_neighbor_down,
-    Dropped: EpisubNode._on_dropped,
+_ON_EFFECT: dict[type, str] = {
+    Deliver: "_on_deliver",
+    Dial: "_on_dial",
+    Release: "_on_release",
+    MeasureRtt: "_on_measure",
+    NeighborUp: "_on_neighbor_up",
+    NeighborDown: "_on_neighbor_down",
+    Dropped: "_on_dropped",
 }
