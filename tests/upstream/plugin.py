@@ -75,6 +75,9 @@ def _params(options: dict[str, Any]) -> FallbackParams:
         "unsubscribe_back_off": "unsubscribe_backoff",
     }
     wanted = {ours: options[theirs] for theirs, ours in names.items() if theirs in options}
+    if "unsubscribe_back_off" in options:
+        # All peers of such a test wait no longer than this, and ours need not either.
+        wanted |= {"regraft_pause": options["unsubscribe_back_off"], "backoff_slack": 0.01}
     served = FallbackParams().protocols
     wanted["protocols"] = tuple(p for p in wanted["protocols"] if p in served) or served
     try:
