@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from libp2p.custom_types import TProtocol
 from libp2p.pubsub import floodsub
 from libp2p.pubsub.gossipsub import PROTOCOL_ID, PROTOCOL_ID_V11, PROTOCOL_ID_V12, PROTOCOL_ID_V13
 
-from episub_router.protocol.params import param
+from episub_router.protocol.params import check_numbers, param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +64,7 @@ class FallbackParams:
         unknown = [p for p in self.protocols if p not in _SERVED]
         if unknown:
             raise ValueError(f"protocols that GossipSub doesn't serve: {', '.join(unknown)}")
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if isinstance(value, int) and not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{spec.name} must be more than 0: {value}")
+        check_numbers(self)
         if not self.degree_low <= self.degree <= self.degree_high:
             raise ValueError(
                 f"degree_low, degree and degree_high must not decrease: "

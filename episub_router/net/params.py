@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from episub_router.protocol.params import param
+from episub_router.protocol.params import check_numbers, param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,4 @@ class RouterParams:
     left_topics: int = param(8, "topics", "ours: seen ids kept for topics that may be joined again")
 
     def __post_init__(self) -> None:
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if not isinstance(value, bool) and not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{spec.name} must be more than 0: {value}")
+        check_numbers(self)

@@ -8,6 +8,7 @@ of this project, with its reason.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
@@ -27,6 +28,33 @@ class Rate:
 
     def __str__(self) -> str:
         return f"{self.per_second:g}/s, {self.burst:,} at once"
+
+
+def check_numbers(
+    params: Any,
+    may_be_zero: Collection[str] = (),
+    may_be_none: Collection[str] = (),
+    *,
+    endless: bool = False,
+) -> None:
+    """Make sure that every number among the parameters of `params` is more than 0.
+
+    Those named may be 0 or None as well; infinity is refused unless `endless`. Raises ValueError
+    that names the first parameter that is wrong.
+    """
+    for spec in fields(params):
+        value = getattr(params, spec.name)
+        if isinstance(value, Enum | tuple) or isinstance(spec.default, bool):
+            continue
+        if value is None and spec.name in may_be_none:
+            continue
+        if isinstance(value, Rate):
+            value = min(value.per_second, value.burst)
+        zero = spec.name in may_be_zero
+        if not (value > 0 or (zero and value == 0)) or not (endless or math.isfinite(value)):
+            raise ValueError(
+                f"{spec.name} must be {'0 or more' if zero else 'more than 0'}: {value}"
+            )
 
 
 class EagerRepair(Enum):
@@ -197,7 +225,7 @@ class MembershipParams:
     max_waiting: int = param(64, "peers", "ours: bound of every table of requests under way")
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
+        check_numbers(self, _MAY_BE_ZERO)
         if self.active_size < self.random_links + self.near_links:
             raise ValueError(
                 f"active_size must hold random_links + near_links: "
@@ -301,7 +329,7 @@ class BroadcastParams:
     max_hops: int = param(64, "hops", "ours: far above the diameter of any bounded-degree overlay")
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
+        check_numbers(self, _MAY_BE_ZERO, {"optimization_threshold"})
         if self.seen_messages < self.cache_messages:
             raise ValueError(
                 f"seen_messages must not be below cache_messages: "
@@ -326,15 +354,3 @@ _MAY_BE_ZERO = frozenset(
      "join_ttl", "shuffle_active", "shuffle_passive", "shuffle_ttl", "announce_window",
      "upkeep_peers", "optimization_threshold"}
 )  # fmt: skip
-
-
-def _check_numbers(params: MembershipParams | BroadcastParams) -> None:
-    for spec in fields(params):
-        value = getattr(params, spec.name)
-        if isinstance(value, Enum | bool) or value is None:
-            continue
-        if isinstance(value, Rate):
-            value = min(value.per_second, value.burst)
-        if not math.isfinite(value) or value < 0 or (value == 0 and spec.name not in _MAY_BE_ZERO):
-            least = "0 or more" if spec.name in _MAY_BE_ZERO else "more than 0"
-            raise ValueError(f"{spec.name} must be {least}: {value}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from episub_router.protocol.params import param
+from episub_router.protocol.params import check_numbers, param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +21,4 @@ class TracerParams:
     report_interval: float = param(10.0, "s", "ours: how soon losses show; 4 bytes a second")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if not 0 < getattr(self, field.name) <= math.inf:
-                raise ValueError(f"{field.name} must be more than 0: {getattr(self, field.name)}")
+        check_numbers(self, endless=True)

@@ -6,11 +6,10 @@ Sources: `spec` is sds.md or its published successor (LIP-109); `js` is the npm 
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 
-from episub_router.protocol.params import param
+from episub_router.protocol.params import check_numbers, param
 
 
 class WireFormat(Enum):
@@ -138,12 +137,7 @@ class SdsParams:
     max_history: int = param(256, "ids", "ours: above the js default of 200")
 
     def __post_init__(self) -> None:
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if isinstance(value, Enum):
-                continue
-            if not math.isfinite(value) or value < 0 or (value == 0 and spec.name not in _ZERO):
-                raise ValueError(f"{spec.name} must be more than 0: {value}")
+        check_numbers(self, _ZERO)
         for name in ("bloom_error_rate", "bloom_keep", "sender_share"):
             if getattr(self, name) >= 1 and name != "sender_share":
                 raise ValueError(f"{name} must be below 1: {getattr(self, name)}")
