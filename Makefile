@@ -6,7 +6,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint interop-sds proto bench clean
+.PHONY: demo test lint interop interop-peers interop-sds proto bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -21,6 +21,14 @@ interop-sds:
 	    npm ci --silent --no-audit --no-fund --prefix interop/js/sds; \
 	else echo "Node.js is not there: interop with the npm package is not tested."; fi
 
+# The router among peers of other languages. Peers whose toolchain isn't there are left out,
+# except with CI=true. Writes the table in docs/interop.md.
+interop: $(VENV)/.installed-dev interop-peers
+	$(BIN)/pytest tests/interop --interop-table $(ARGS)
+
+interop-peers:
+	@sh interop/build.sh
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -34,6 +42,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 clean:
+	rm -rf interop/js/*/node_modules interop/rust/target interop/go/gossipsub/gossipsub interop/go/leaf/leaf
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.installed: WHAT := .

@@ -1,22 +1,55 @@
-"""Episub for py-libp2p: a pubsub router that builds broadcast trees over a self-healing overlay."""
+"""Episub for py-libp2p: a pubsub router that builds broadcast trees over a self-healing overlay.
 
-from episub_router.net.params import RouterParams
-from episub_router.overlay import Neighbor, Overlay
-from episub_router.protocol.params import (
-    BroadcastParams,
-    EagerRepair,
-    EpisubParams,
-    MembershipParams,
-)
-from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
-from episub_router.router import PROTOCOL_ID, EpisubRouter
+The names below are loaded when first used: the protocol core, the simulator and the pipeline are
+subpackages too, and need no libp2p.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from episub_router.fallback.params import FallbackParams
+    from episub_router.net.discovery.dht import DhtDiscovery
+    from episub_router.net.discovery.source import Discovery
+    from episub_router.net.params import RouterParams
+    from episub_router.net.peers import PROTOCOL_ID
+    from episub_router.overlay import Neighbor, Overlay
+    from episub_router.protocol.params import (
+        BroadcastParams,
+        EagerRepair,
+        EpisubParams,
+        MembershipParams,
+    )
+    from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
+    from episub_router.router import EpisubRouter
+
+_HOMES = {
+    "PROTOCOL_ID": "net.peers",
+    "BroadcastParams": "protocol.params",
+    "DhtDiscovery": "net.discovery.dht",
+    "Discovery": "net.discovery.source",
+    "EagerRepair": "protocol.params",
+    "EpisubParams": "protocol.params",
+    "EpisubRouter": "router",
+    "FallbackParams": "fallback.params",
+    "MembershipParams": "protocol.params",
+    "Neighbor": "overlay",
+    "Overlay": "overlay",
+    "PubsubDrop": "pubsub",
+    "PubsubParams": "pubsub",
+    "ResilientPubsub": "pubsub",
+    "RouterParams": "net.params",
+}
 
 __all__ = [
     "PROTOCOL_ID",
     "BroadcastParams",
+    "DhtDiscovery",
+    "Discovery",
     "EagerRepair",
     "EpisubParams",
     "EpisubRouter",
+    "FallbackParams",
     "MembershipParams",
     "Neighbor",
     "Overlay",
@@ -25,3 +58,12 @@ __all__ = [
     "ResilientPubsub",
     "RouterParams",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -30,6 +31,10 @@ from libp2p.pubsub.utils import maybe_consume_signed_record
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from episub_router.protocol.params import param
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.pushing import Pushes
+from episub_router.trace.queues import TracedQueues
+from episub_router.trace.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +82,10 @@ class PubsubParams:
                 raise ValueError(f"{name} must be 1 or more: {getattr(self, name)}")
 
 
+_REJECTED = (PubsubDrop.VALIDATION_FULL, PubsubDrop.MESSAGE_UNVERIFIABLE)
+"""Drops of messages, which are traced as such."""
+
+
 class _AcceptedMeanwhile(Exception):
     """Another copy of the message passed validation while this one was in it."""
 
@@ -86,7 +95,8 @@ class ResilientPubsub(Pubsub):
 
     `options` are the keyword arguments of `Pubsub`. `drops` counts what was dropped, by
     reason; `lagging` counts the `SUBSCRIBER_SLOW` drops by topic, for the topics that are
-    subscribed now. Everything else is the interface of `Pubsub`.
+    subscribed now. `tracer` (by default the router's, if it has one) gets what happens here, and
+    `trace` is where others can add to it. Everything else is the interface of `Pubsub`.
     """
 
     def __init__(
@@ -95,9 +105,12 @@ class ResilientPubsub(Pubsub):
         router: IPubsubRouter,
         *,
         params: PubsubParams | None = None,
+        tracer: Tracer | None = None,
         **options: Any,
     ) -> None:
         self.params = params or PubsubParams()
+        self.trace: NodeTrace | None = None
+        self._pushes: Pushes | None = None
         self.drops: Counter[PubsubDrop] = Counter()
         self.lagging: Counter[str] = Counter()
         self._validating = 0
@@ -105,6 +118,24 @@ class ResilientPubsub(Pubsub):
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
         super().__init__(host, router, **options)
+        # Pubsub begins at the second that it is made in: a node that restarts within as many
+        # seconds as it published messages gives new ones the ids of old ones.
+        self.counter = time.time_ns()
+        tracer = tracer or getattr(router, "tracer", None)
+        if tracer is not None:
+            self._trace_to(tracer)
+
+    def _trace_to(self, tracer: Tracer) -> None:
+        router: Any = self.router
+        tells = hasattr(router, "trace_to")
+        name = "episub" if tells else type(router).__name__.lower()
+        self.trace = NodeTrace(tracer, self.my_id, name, self.get_message_id)
+        self._pushes = Pushes(self, self.trace)
+        if tells:
+            router.trace_to(self.trace)
+        else:
+            self.trace.watch_mesh(lambda: getattr(router, "mesh", {}))
+        self.peer_queues = TracedQueues(self, self.trace)
 
     # Inbound streams and frames
 
@@ -139,6 +170,8 @@ class ResilientPubsub(Pubsub):
             frame = await read_varint_prefixed_bytes_limited(stream, self.max_inbound_rpc_size)
             rpc = RPC()
             rpc.ParseFromString(frame)
+            if self.trace is not None:
+                self.trace.rpc_received(rpc, frame, peer)
             if not maybe_consume_signed_record(rpc, self.host, peer):
                 self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record that is not its own")
                 continue
@@ -149,6 +182,8 @@ class ResilientPubsub(Pubsub):
                     await self.router.handle_rpc(rpc, peer)
                 except Exception as error:
                     self._drop(PubsubDrop.ROUTER_RAISED, peer, error)
+                if self.trace is not None:
+                    self.trace.look_at_mesh()
             if stream.metric_send_channel is not None:
                 await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
 
@@ -160,6 +195,8 @@ class ResilientPubsub(Pubsub):
                 self._drop(PubsubDrop.TOPIC_UNREADABLE, peer, "a message")
             elif self._validating >= self.params.max_validating:
                 self._drop(PubsubDrop.VALIDATION_FULL, peer, f"{self._validating} in validation")
+                if self.trace is not None:
+                    self.trace.rejected(msg, peer, "validation queue full")
             elif self.manager.is_running:
                 self._validating += 1
                 self.manager.run_task(self._push_received, peer, msg)
@@ -193,6 +230,13 @@ class ResilientPubsub(Pubsub):
 
     async def push_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """As in `Pubsub`, but each message id is accepted once, however many copies race."""
+        if self._pushes is None:
+            await self._push_once(msg_forwarder, msg)
+        else:
+            with self._pushes.follow(msg_forwarder, msg):
+                await self._push_once(msg_forwarder, msg)
+
+    async def _push_once(self, msg_forwarder: ID, msg: Message) -> None:
         with suppress(_AcceptedMeanwhile):
             if any(validator.is_async for validator in self.get_msg_validators(msg)):
                 async with self._turn(msg):
@@ -226,10 +270,15 @@ class ResilientPubsub(Pubsub):
             await super().validate_msg(msg_forwarder, msg)
         except ValidationError:
             self.validation_cache._remove(self.get_message_id(msg))
+            if self._pushes is not None:
+                self._pushes.invalid(msg)
             raise
 
     def _mark_msg_seen(self, msg: Message) -> None:
-        if not self.seen_messages.add(self.get_message_id(msg)):
+        new = self.seen_messages.add(self.get_message_id(msg))
+        if self._pushes is not None:
+            (self._pushes.accepted if new else self._pushes.overtaken)(msg)
+        if not new:
             raise _AcceptedMeanwhile
 
     # Subscriptions of the application
@@ -242,6 +291,8 @@ class ResilientPubsub(Pubsub):
         subscription = TrioSubscriptionAPI(receive, functools.partial(self.unsubscribe, topic_id))
         self.subscribed_topics_send[topic_id] = send
         self.subscribed_topics_receive[topic_id] = subscription
+        if self.trace is not None:
+            self.trace.joined(topic_id)
         packet, announcement = self._build_announce_rpc(topic_id, subscribe=True)
         await self.message_all_peers(packet.SerializeToString(), announce=announcement)
         await self.router.join(topic_id)
@@ -249,7 +300,11 @@ class ResilientPubsub(Pubsub):
 
     async def unsubscribe(self, topic_id: str) -> None:
         """As in `Pubsub`; the topic's count in `lagging` goes with the subscription."""
+        if self.trace is not None and topic_id in self.topic_ids:
+            self.trace.left(topic_id)
         await super().unsubscribe(topic_id)
+        if self.trace is not None:
+            self.trace.look_at_mesh()
         self.lagging.pop(topic_id, None)
 
     def notify_subscriptions(self, publish_message: Message) -> None:
@@ -263,6 +318,8 @@ class ResilientPubsub(Pubsub):
             except (trio.WouldBlock, trio.BrokenResourceError):
                 self.drops[PubsubDrop.SUBSCRIBER_SLOW] += 1
                 self.lagging[topic] += 1
+                if self.trace is not None:
+                    self.trace.discarded(PubsubDrop.SUBSCRIBER_SLOW.value, topic=topic)
                 if self._is_worth_a_line(self.lagging[topic]):
                     logger.warning(
                         "the subscription to %r doesn't keep up: %d messages dropped so far",
@@ -279,6 +336,8 @@ class ResilientPubsub(Pubsub):
         """
         topics = self._topics_of(peer_id)
         super()._handle_dead_peer(peer_id)
+        if self.trace is not None:
+            self.trace.look_at_mesh()
         if not self._peer_is_connected(peer_id):
             self._greeted.discard(peer_id)
             self._resuming.discard(peer_id)
@@ -313,6 +372,8 @@ class ResilientPubsub(Pubsub):
 
     def _drop(self, reason: PubsubDrop, peer: ID, detail: object) -> None:
         self.drops[reason] += 1
+        if self.trace is not None and reason not in _REJECTED:
+            self.trace.discarded(reason.value, peer.to_bytes())
         if self._is_worth_a_line(self.drops[reason]):
             logger.warning(
                 "dropped input from %s: %s (%d so far): %r",

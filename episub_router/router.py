@@ -17,21 +17,30 @@ import trio
 from libp2p.abc import IPubsubRouter
 from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V13
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service
 from multiaddr import Multiaddr
 
+from episub_router.fallback import Bridge, FallbackParams
+from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.net.counters import Reason
-from episub_router.net.engine import Engine, parse_bootstrap
+from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
+from episub_router.net.discovery.source import Discovery
+from episub_router.net.engine import Engine
 from episub_router.net.params import RouterParams
+from episub_router.net.peers import PROTOCOL_ID, Peers
 from episub_router.overlay import Neighbor, Overlay
 from episub_router.protocol.params import EpisubParams
+from episub_router.pubsub import ResilientPubsub
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.tracer import Tracer
 from episub_router.wire import check_params
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL_ID = TProtocol("/episub/1.0.0")
+_DEFAULT_FALLBACK = FallbackParams()
 
 
 class EpisubRouter(IPubsubRouter, Service):
@@ -42,9 +51,16 @@ class EpisubRouter(IPubsubRouter, Service):
         async with background_trio_service(pubsub), background_trio_service(router):
             subscription = await pubsub.subscribe("news")
 
-    `bootstrap` are multiaddrs with /p2p/ of nodes to join through when no connected peer is in
-    the topic. `seed` makes the overlay's random choices repeatable. Raises ValueError for a
-    bad bootstrap address and for params that the wire format can't carry.
+    Peers that don't speak Episub are served as a gossipsub or floodsub node would serve them,
+    and get what the others publish. `fallback` has the parameters of that; None leaves such
+    peers alone. `offer_episub=False` makes it a gossipsub node altogether.
+
+    `bootstrap` are multiaddrs with /p2p/ of nodes to join through, `discovery` are places to
+    look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
+    the topic are known without either. `seed` makes the overlay's random choices repeatable.
+    `tracer` gets what happens here and in the Pubsub, which has to be a `ResilientPubsub` then.
+    Raises ValueError for a bad bootstrap address, for params that the wire format can't carry,
+    and if nothing is left to offer.
     """
 
     def __init__(
@@ -52,30 +68,47 @@ class EpisubRouter(IPubsubRouter, Service):
         params: EpisubParams | None = None,
         *,
         router_params: RouterParams | None = None,
+        fallback: FallbackParams | None = _DEFAULT_FALLBACK,
+        offer_episub: bool = True,
         bootstrap: Iterable[Multiaddr | str] = (),
+        discovery: Iterable[Discovery] = (),
         seed: int | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
+        self.tracer = tracer
         self._params = params or EpisubParams()
         check_params(self._params)
         self._router_params = router_params or RouterParams()
-        self._bootstrap = parse_bootstrap(bootstrap)
+        self._fallback = fallback
+        self._offers_episub = offer_episub
+        if fallback is None and not offer_episub:
+            raise ValueError("without a fallback, Episub has to be offered")
+        self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
+        self._discovery = tuple(discovery)
         self._rng = Random(seed)
+        self._peers = Peers()
         self._engine: Engine | None = None
+        self._bridge: Bridge | None = None
         self._logged: set[str] = set()
         self.degree = self._params.membership.active_size
-        self.peer_protocol: dict[ID, TProtocol] = {}
+        self.extensions_state = EpisubExtension(announced=offer_episub)
 
     # For applications, tools and tests
 
     @property
     def mesh(self) -> dict[str, set[ID]]:  # type: ignore[override]
-        """Joined topics and the neighbours in each."""
-        return self._attached().mesh.neighbors
+        """Joined topics and the neighbours in each, Episub's and gossipsub's."""
+        return _union(self._attached().mesh.neighbors, self._bridge.mesh if self._bridge else {})
 
     @property
     def fanout(self) -> dict[str, set[ID]]:  # type: ignore[override]
         """Topics published to without joining, and the subscribers chosen for each."""
-        return self._attached().fanout.peers
+        return _union(self._attached().fanout.peers, self._bridge.fanout if self._bridge else {})
+
+    @property
+    def peer_protocol(self) -> dict[ID, TProtocol]:  # type: ignore[override]
+        """What our stream to each peer negotiated."""
+        return self._peers.protocols
 
     def overlay(self, topic: str) -> Overlay:
         """A snapshot of `topic`; raises KeyError if this node hasn't joined it."""
@@ -109,69 +142,149 @@ class EpisubRouter(IPubsubRouter, Service):
         timeout: float = 5.0,  # noqa: ASYNC109 (Pubsub passes it)
     ) -> None:
         """Wait until `peer_id` is a neighbour in `topic_id`; trio.TooSlowError after `timeout`."""
-        with trio.fail_after(timeout):
-            await self._attached().mesh.wait(topic_id, peer_id)
+        if peer_id not in self.mesh.get(topic_id, ()):
+            with trio.fail_after(timeout):
+                await self._attached().mesh.wait(topic_id, peer_id)
 
     async def mesh_changed(self) -> None:
-        """Wait until a neighbour comes or goes, in any topic."""
+        """Wait until an Episub neighbour comes or goes, or a gossipsub one comes, in any topic."""
         await self._attached().mesh.changed()
 
     # Pubsub's hooks
 
     def get_protocols(self) -> list[TProtocol]:
-        return [PROTOCOL_ID]
+        own = [PROTOCOL_ID] if self._offers_episub else []
+        return own + list(self._fallback.protocols if self._fallback else ())
 
     def attach(self, pubsub: Pubsub) -> None:
+        if self.tracer is not None and not isinstance(pubsub, ResilientPubsub):
+            raise ValueError("a tracer needs a ResilientPubsub")
         self._engine = Engine(
             pubsub,
-            self.get_protocols(),
+            self._peers,
             self._params,
             self._router_params,
             self._bootstrap,
+            self._discovery,
             self._rng,
+            self._take_to_episub,
         )
+        if self._fallback is not None:
+            self._bridge = Bridge(
+                pubsub,
+                self._fallback,
+                self._router_params,
+                self.extensions_state,
+                self._engine.counters,
+                self._engine.book,
+                self._engine.mesh.also_up,
+                self._engine.has_peers,
+            )
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Have `trace` told of neighbours, links, round trips and drops; Pubsub calls it."""
+        self._attached().trace_to(trace)
 
     async def run(self) -> None:
-        """The service: timers, dials, pings and retries."""
-        await self._attached().run()
+        """The service: timers, heartbeats, dials, pings and retries."""
+        engine = self._attached()
+        async with trio.open_nursery() as nursery:
+            if self._offers_episub:
+                nursery.start_soon(engine.run)
+            if self._bridge is not None:
+                nursery.start_soon(self._bridge.run)
 
     def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
-        if protocol_id is not None:
-            self.peer_protocol[peer_id] = protocol_id
+        if protocol_id is None:
+            return
+        self._peers.protocols[peer_id] = protocol_id
+        if self._engine is None:
+            return
+        with self._guard("add_peer") as engine:
+            if not self._speaks_episub(engine, peer_id) and self._bridge is not None:
+                self._bridge.add_peer(peer_id, protocol_id)
 
     def remove_peer(self, peer_id: ID) -> None:
-        self.peer_protocol.pop(peer_id, None)
-        with self._guard("remove_peer") as engine:
-            engine.peer_removed(peer_id)
+        if self._bridge is not None:
+            with self._guard("remove_peer"):
+                self._bridge.remove_peer(peer_id)
+        if self._offers_episub:
+            with self._guard("remove_peer") as engine:
+                engine.peer_removed(peer_id)
+        self._peers.protocols.pop(peer_id, None)
 
     async def flush_pending_messages(self, peer_id: ID) -> None:
-        if self.peer_protocol.get(peer_id) == PROTOCOL_ID:
-            with self._guard("flush_pending_messages") as engine:
+        with self._guard("flush_pending_messages") as engine:
+            if self._speaks_episub(engine, peer_id):
                 await engine.peer_writable(peer_id)
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         with self._guard("send_recent_messages") as engine:
-            engine.replay(peer_id, topic)
+            if self._speaks_episub(engine, peer_id):
+                engine.replay(peer_id, topic)
+            elif self._bridge is not None:
+                await self._bridge.replay(peer_id, topic)
 
     async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
         with self._guard("on_peer_subscribed") as engine:
-            engine.peer_subscribed(peer_id, topic)
+            if self._speaks_episub(engine, peer_id):
+                engine.peer_subscribed(peer_id, topic)
+            elif self._bridge is not None:
+                await self._bridge.peer_subscribed(peer_id, topic)
 
     async def handle_rpc(self, rpc: rpc_pb2.RPC, sender_peer_id: ID) -> None:
         with self._guard("handle_rpc") as engine:
-            engine.received(rpc, sender_peer_id)
+            if self._offers_episub:
+                if engine.received(rpc, sender_peer_id):
+                    return
+                if announces_episub(rpc):
+                    self._take_to_episub(sender_peer_id)
+                    engine.spoke_episub(sender_peer_id)
+            if self._bridge is not None and not self._peers.speaks_episub(sender_peer_id):
+                await self._bridge.received(rpc, sender_peer_id)
+            else:
+                engine.counters.add(Reason.NOT_EPISUB)
 
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
         with self._guard("publish") as engine:
-            engine.publish(msg_forwarder, pubsub_msg)
+            if self._offers_episub:
+                engine.publish(msg_forwarder, pubsub_msg)
+        if self._bridge is not None:
+            with self._guard("publish"):
+                await self._bridge.publish(msg_forwarder, pubsub_msg)
 
     async def join(self, topic: str) -> None:
-        with self._guard("join") as engine:
-            engine.join(topic)
+        if self._offers_episub:
+            with self._guard("join") as engine:
+                engine.join(topic)
+        if self._bridge is not None:
+            with self._guard("join"):
+                await self._bridge.join(topic)
 
     async def leave(self, topic: str) -> None:
-        with self._guard("leave") as engine:
-            engine.leave(topic)
+        if self._offers_episub:
+            with self._guard("leave") as engine:
+                engine.leave(topic)
+        if self._bridge is not None:
+            with self._guard("leave"):
+                await self._bridge.leave(topic)
+
+    def supports_v13_features(self, peer_id: ID) -> bool:
+        """Pubsub looks for this name before it lets us announce extensions."""
+        return self._peers.protocols.get(peer_id) == PROTOCOL_ID_V13
+
+    def _speaks_episub(self, engine: Engine, peer: ID) -> bool:
+        """Whether `peer` belongs to Episub's side. Of its two streams, the one to us may come
+        later, and be the one that says so."""
+        if self._offers_episub and self._peers.opened_episub(engine.host, peer):
+            self._take_to_episub(peer)
+        return self._peers.speaks_episub(peer)
+
+    def _take_to_episub(self, peer: ID) -> None:
+        """`peer` speaks Episub, whatever we took it for."""
+        self._peers.showed_episub(peer)
+        if self._bridge is not None and self._bridge.serves(peer):
+            self._bridge.remove_peer(peer)
 
     def _attached(self) -> Engine:
         if self._engine is None:
@@ -188,6 +301,13 @@ class EpisubRouter(IPubsubRouter, Service):
             if hook not in self._logged:
                 self._logged.add(hook)
                 logger.exception("%s failed; further failures are only counted", hook)
+
+
+def _union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:
+    return {
+        topic: one.get(topic, set()) | other.get(topic, set())
+        for topic in dict.fromkeys([*one, *other])
+    }
 
 
 def _id(peer: Any) -> ID:

@@ -171,8 +171,8 @@ async def receive(subscription: ISubscriptionAPI, count: int = 1) -> list[Messag
         return [await subscription.get() for _ in range(count)]
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for a state that py-libp2p gives no event for."""
-    with trio.fail_after(PATIENCE):
+async def eventually(condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Wait for a state that py-libp2p gives no event for, `patience` seconds at most."""
+    with trio.fail_after(patience):
         while not condition():  # noqa: ASYNC110 (there is no event to wait for)
             await trio.sleep(0.005)

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Make the files in this directory again: docs/results/run.sh [NAME ...]
-# Each holds a command and what it printed. The whole takes one to two hours on two cores.
+# Each holds a command and what it printed. The whole takes about an hour and a half on one core.
 set -eu
 cd "$(dirname "$0")/../.."
-export COLUMNS=170
+export COLUMNS=170 PYTHONPATH="$PWD"
 
 run() {
     name=$1
@@ -25,14 +25,23 @@ run simsub-3 episub sim run simsub-3 --seeds 8
 run simsub-4 episub sim run simsub-4 --seeds 8
 run simsub-5 episub sim run simsub-5 --seeds 8
 run simsub-6 episub sim run simsub-6 --seeds 8
-run headline episub sim run headline
+run churn episub sim run churn --seeds 8
+run join-storm episub sim run join-storm --seeds 8
+run nat episub sim run nat --seeds 8
+run partition-heal episub sim run partition-heal --seeds 8
+run headline-uniform episub sim run headline --variant "uniform, one" --seeds 8
+run headline-plane episub sim run headline --variant "plane, one" --seeds 8
+run headline-five episub sim run headline --variant five --seeds 2
+run proximity episub sim run proximity --seeds 4
+run sites episub sim run sites
 run multi-source episub sim run multi-source
-run churn episub sim run churn
-run partition-heal episub sim run partition-heal
 run lossy episub sim run lossy
-run nat episub sim run nat
 run routers episub sim run routers
 run plumtree-redundancy episub sim run plumtree-redundancy
 run hyparview-overlay episub sim run hyparview-overlay
-run hyparview-failures episub sim run hyparview-failures --processes 2
+for share in 10 20 30 40 50 60 70 80 90 95; do
+    run "hyparview-failures-$share" episub sim run hyparview-failures --variant "$share %"
+done
+run sizing episub sim run sizing
+run three-sites python -m tests.benchmarks.three_sites
 run scale python tests/benchmarks/sim_scale.py

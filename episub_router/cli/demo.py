@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from episub_router.cli.arguments import seconds, share, whole
@@ -77,6 +78,7 @@ def add_parser(commands: Any) -> None:
         metavar="SECONDS",
         help="give up when nothing has moved for so long (default: 30)",
     )
+    add("--trace", type=Path, metavar="DIR", help="write what happens at each host to DIR")
     add("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(run=_run, refuse=parser.error)
 
@@ -125,4 +127,5 @@ def _config(arguments: argparse.Namespace) -> DemoConfig:
         victims=victims,
         seed=arguments.seed,
         patience=arguments.patience,
+        trace=arguments.trace,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from pathlib import Path
 from random import Random
 
 import trio
@@ -18,6 +19,7 @@ from episub_router.cli.live import ShowProgress
 from episub_router.cli.local_host import LocalHost
 from episub_router.cli.recording import Recorder, RecordingRouter, Trace, duplicates, payload
 from episub_router.net.counters import Reason
+from episub_router.trace.tracer import Tracer
 
 TOPIC = "demo"
 
@@ -46,6 +48,8 @@ class DemoConfig:
     victims: int
     """Hosts that crash after half of the messages."""
     seed: int
+    trace: Path | None = None
+    """The directory for the hosts' traces."""
     patience: float
     """Give up when nothing has happened for this long."""
 
@@ -94,6 +98,7 @@ async def run_demo(config: DemoConfig, progress: ShowProgress) -> DemoOutcome:
             for host in demo.hosts:
                 host.crash()  # all are to be gone at once, and goodbyes take time
             nursery.cancel_scope.cancel()
+            demo.end_traces()
 
 
 class _Demo:
@@ -143,7 +148,8 @@ class _Demo:
         contact: list[str] = []
         for number in range(self._config.hosts):
             self._progress("Starting hosts", number + 1, self._config.hosts, "")
-            router = RecordingRouter(number, self._recorder, contact, self._rng.getrandbits(64))
+            seed = self._rng.getrandbits(64)
+            router = RecordingRouter(number, self._recorder, contact, seed, self._tracer(number))
             host = LocalHost(create_new_key_pair(self._rng.randbytes(32)), router)
             self._recorder.numbers[host.id] = number
             self.hosts.append(host)
@@ -152,6 +158,30 @@ class _Demo:
             except OSError as error:
                 raise CommandError(f"host {number} could not start: {error}") from error
             contact = contact or [str(address) for address in host.addresses]
+
+    def _tracer(self, number: int) -> Tracer | None:
+        directory = self._config.trace
+        if directory is None:
+            return None
+        width = len(str(self._config.hosts - 1))
+        name = f"host-{number:0{width}}"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            return Tracer(directory / f"{name}.pb", run=directory.name, name=name)
+        except OSError as error:
+            raise CommandError(f"--trace: {error}") from error
+
+    def _note_end(self, host: LocalHost, state: str) -> None:
+        if host.pubsub.trace is not None:
+            host.pubsub.trace.lived(state)
+
+    def end_traces(self) -> None:
+        """Nothing more is to be traced."""
+        for number, host in enumerate(self.hosts):
+            if host.router.tracer is not None:
+                if number not in self._killed:
+                    self._note_end(host, "leave")
+                host.router.tracer.close()
 
     async def _join(self, nursery: trio.Nursery) -> None:
         wanted, total = self._config.wanted_neighbors, self._config.hosts
@@ -185,6 +215,7 @@ class _Demo:
             await self.hosts[source].pubsub.publish(TOPIC, payload(number, self._filler))
             if count == self._config.killed_after:
                 for victim in self._killed:
+                    self._note_end(self.hosts[victim], "crash")
                     self.hosts[victim].crash()
             self._progress("Broadcasting", count, messages, self._remark())
             with trio.move_on_after(_PACE):

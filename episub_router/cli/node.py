@@ -75,6 +75,13 @@ def add_parser(commands: Any) -> None:
         help="how long lines wait for a first neighbour, "
         "unless --stay or typed on a terminal (default: 30)",
     )
+    add(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write what happens here to FILE, as PB, or as its name says: "
+        ".json, .gz (docs/trace.md)",
+    )
     add("--json", action="store_true", help="print events as JSON, one per line")
     parser.set_defaults(run=_run, refuse=parser.error)
 
@@ -89,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from episub_router.cli.local_host import quiet_libp2p
     from episub_router.cli.node_output import JsonOutput, PlainOutput
     from episub_router.cli.node_run import NodeConfig, run_node
-    from episub_router.net.engine import parse_bootstrap
+    from episub_router.net.discovery.bootstrap import parse_bootstrap
 
     try:
         parse_bootstrap(arguments.bootstrap)
@@ -115,6 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
         topic=arguments.topic,
         stay=arguments.stay,
         patience=None if arguments.stay or interactive else arguments.patience,
+        trace=arguments.trace,
     )
     output = JsonOutput(config.topic) if arguments.json else PlainOutput()
     return trio.run(run_node, config, output, sys.stdin.fileno())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import trio
 from libp2p.abc import ISubscriptionAPI
@@ -20,6 +21,7 @@ from episub_router.cli.lines import for_each_line
 from episub_router.cli.local_host import LocalHost
 from episub_router.cli.node_output import Output
 from episub_router.net.ping import measure_rtt
+from episub_router.trace.tracer import Tracer
 
 MAX_LINE = 1_000_000
 """Bytes: an RPC holds 1 MiB, with a signature and the frame."""
@@ -44,6 +46,8 @@ class NodeConfig:
     """Whether to go on when the input ends."""
     patience: float | None
     """Seconds that input waits for a first neighbour; None for ever."""
+    trace: Path | None = None
+    """Where to write the trace."""
 
 
 async def run_node(config: NodeConfig, output: Output, input_fd: int) -> int:
@@ -53,13 +57,25 @@ async def run_node(config: NodeConfig, output: Output, input_fd: int) -> int:
     """
     for address in config.listen:
         check_free(address)
-    router = EpisubRouter(bootstrap=config.bootstrap)
-    node = LocalHost(config.key_pair, router, config.listen)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(node.run)
-        status = await _Session(config, output, node).run(input_fd)
-        nursery.cancel_scope.cancel()
+    with _tracer(config.trace) as tracer:
+        router = EpisubRouter(bootstrap=config.bootstrap, tracer=tracer)
+        node = LocalHost(config.key_pair, router, config.listen)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.run)
+            status = await _Session(config, output, node).run(input_fd)
+            nursery.cancel_scope.cancel()
+        if node.pubsub.trace is not None:
+            node.pubsub.trace.lived("leave")
     return status
+
+
+def _tracer(path: Path | None) -> AbstractContextManager[Tracer | None]:
+    if path is None:
+        return nullcontext()
+    try:
+        return Tracer(path, name=path.name.split(".")[0])
+    except OSError as error:
+        raise CommandError(f"--trace: {error}") from error
 
 
 class _Session:

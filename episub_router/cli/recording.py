@@ -10,6 +10,7 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router import EpisubRouter
+from episub_router.trace.tracer import Tracer
 
 _NUMBER_BYTES = 8
 MIN_SIZE = _NUMBER_BYTES
@@ -109,8 +110,15 @@ def _number(data: bytes) -> int:
 class RecordingRouter(EpisubRouter):
     """An EpisubRouter that tells `recorder` of what passes through it."""
 
-    def __init__(self, number: int, recorder: Recorder, bootstrap: Iterable[str], seed: int):
-        super().__init__(bootstrap=bootstrap, seed=seed)
+    def __init__(
+        self,
+        number: int,
+        recorder: Recorder,
+        bootstrap: Iterable[str],
+        seed: int,
+        tracer: Tracer | None = None,
+    ) -> None:
+        super().__init__(bootstrap=bootstrap, seed=seed, tracer=tracer)
         self._number = number
         self._recorder = recorder
 

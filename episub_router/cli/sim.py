@@ -22,6 +22,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from episub_router.sim.runner import Job, Result
 
+_TRACES = ("parquet", "pb", "pb.gz", "json", "json.gz")
 _EXTRA = "the simulator needs more packages: pip install 'episub-router[sim]'"
 
 
@@ -45,7 +46,9 @@ def add_parser(subparsers: Any) -> None:
     runs.add_argument("--processes", type=int, default=1, help="runs at a time (default 1)")
     runs.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and plots here")
     runs.add_argument("--plots", choices=("svg", "png", "none"), default="svg", help="plot format")
-    runs.add_argument("--trace", action="store_true", help="write every event to DIR as Parquet")
+    runs.add_argument("--trace", nargs="?", const="parquet", choices=_TRACES, metavar="FORMAT",
+                      help="write every event to DIR, as parquet (the default), "
+                      "pb, pb.gz, json or json.gz (docs/trace.md)")  # fmt: skip
     runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
     runs.set_defaults(run=main)
     comparing = commands.add_parser("compare", help="compare two runs")
@@ -165,7 +168,7 @@ def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
 
             trace = None
             if arguments.trace:
-                trace = arguments.out / f"trace{_file_part(job.label)}-{job.seed}.parquet"
+                trace = arguments.out / f"trace{_file_part(job.label)}-{job.seed}.{arguments.trace}"
             yield job, run(job.scenario, job.seed, trace=trace, progress=progress)
             bar.remove_task(task)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
 
@@ -43,6 +43,14 @@ class Reason(Enum):
     """Connected, but the peer opened no Episub stream in time."""
     CONNECTIONS_CLOSED = "connections-closed"
     PINGS_FAILED = "pings-failed"
+    CONTACTS_FOUND = "contacts-found"
+    """Peers that a discovery or the bootstrap list named, each time."""
+    DISCOVERY_FAILED = "discovery-failed"
+    """A discovery raised, took too long, or answered with something that is no list."""
+    DISCOVERY_UNUSABLE = "discovery-unusable"
+    """An entry of its answer that is no peer, or has no readable address."""
+    DISCOVERY_EXCESS = "discovery-excess"
+    """Entries beyond what is looked at."""
     FANOUT_EMPTY = "fanout-empty"
     """Published to a topic with no known subscriber."""
     ERROR = "error"
@@ -50,16 +58,22 @@ class Reason(Enum):
 
 
 class Counters:
-    """Counts by the name of a reason. Bounded: every reason is a member of some enum."""
+    """Counts by the name of a reason. Bounded: every reason is a member of some enum.
 
-    __slots__ = ("_counts",)
+    `on_add`, if set, is told of each addition.
+    """
+
+    __slots__ = ("_counts", "on_add")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
+        self.on_add: Callable[[Enum, int], None] | None = None
 
     def add(self, reason: Enum, count: int = 1) -> None:
         name = reason.value
         self._counts[name] = self._counts.get(name, 0) + count
+        if self.on_add is not None:
+            self.on_add(reason, count)
 
     def __getitem__(self, reason: Enum) -> int:
         return self._counts.get(reason.value, 0)

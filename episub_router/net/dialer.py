@@ -7,7 +7,7 @@ over once that is so, or has failed; every request ends in one of the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import trio
 from libp2p.abc import IHost
@@ -56,6 +56,9 @@ class Dialer:
         self._opened = opened
         self._failed = failed
         self._limiter = trio.CapacityLimiter(params.dial_concurrency)
+        self._for_others = trio.CapacityLimiter(max(1, params.dial_concurrency // 2))
+        """Passed first by dials that other nodes' messages asked for: half of the turns are kept
+        from them, or made-up addresses could take all."""
         self._requests: dict[bytes, trio.Event] = {}
         """Requests under way; the event is set when the peer is writable."""
         self._failures: dict[bytes, tuple[int, float]] = {}
@@ -70,16 +73,16 @@ class Dialer:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for peer in self._requests:
-                nursery.start_soon(self._serve, peer)
+                nursery.start_soon(self._serve, peer, False)
             await trio.sleep_forever()
 
-    def request(self, peer: bytes) -> None:
+    def request(self, peer: bytes, *, for_others: bool = False) -> None:
         """Make `peer` writable; while a request is under way, another adds nothing."""
         if peer in self._requests:
             return
         self._requests[peer] = trio.Event()
         if self._nursery is not None:
-            self._nursery.start_soon(self._serve, peer)
+            self._nursery.start_soon(self._serve, peer, for_others)
 
     def writable(self, peer: bytes) -> None:
         """`peer` became writable, whoever dialled."""
@@ -88,12 +91,12 @@ class Dialer:
         if event is not None:
             event.set()
 
-    async def _serve(self, peer: bytes) -> None:
+    async def _serve(self, peer: bytes, for_others: bool) -> None:
         writable = self._requests.get(peer)
         if writable is None:
             return
         try:
-            reason = await self._make_writable(peer, writable)
+            reason = await self._make_writable(peer, writable, for_others)
         except Exception:
             reason = Reason.DIAL_FAILED
         if writable.is_set():
@@ -102,7 +105,7 @@ class Dialer:
         self._counters.add(reason)
         self._failed(peer)
 
-    async def _make_writable(self, peer: bytes, writable: trio.Event) -> Reason:
+    async def _make_writable(self, peer: bytes, writable: trio.Event, for_others: bool) -> Reason:
         """Return when `writable` is set, or why it isn't."""
         target = ID(peer)
         if not self.is_connected(target):
@@ -110,7 +113,10 @@ class Dialer:
                 return Reason.DIALS_FULL
             if self._backing_off(peer):
                 return Reason.DIAL_BACKED_OFF
-            async with self._limiter:
+            async with AsyncExitStack() as turn:
+                if for_others:
+                    await turn.enter_async_context(self._for_others)
+                await turn.enter_async_context(self._limiter)
                 reason = await self._connect(peer, target)
             if reason is not None:
                 self._note_failure(peer)

@@ -35,7 +35,7 @@ class Actions(Protocol):
     def send(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
         """Send one frame."""
 
-    def dial(self, peer: bytes) -> None:
+    def dial(self, peer: bytes, for_others: bool = False) -> None:
         """Make `peer` writable; the answer is `Driver.writable` or `Driver.unreachable`."""
 
     def release(self, peer: bytes) -> None:
@@ -44,11 +44,24 @@ class Actions(Protocol):
     def measure(self, peer: bytes) -> None:
         """Measure the RTT; the answer is `Driver.measured`."""
 
+    def group_of(self, peer: Any) -> str | None:
+        """What peers of one owner are likely to share with `peer`, if that is known."""
+
     def neighbor_up(self, topic: str, peer: bytes) -> None:
         """`peer` entered the active view of `topic`."""
 
     def neighbor_down(self, topic: str, peer: bytes) -> None:
         """`peer` left it."""
+
+
+class Observer(Protocol):
+    """Who may look at what the driver does. May not change anything, nor raise."""
+
+    def stepped(self, machine: Topic, effects: list[ef.Effect]) -> None:
+        """`machine` took a step; its effects are still to be carried out."""
+
+    def measured(self, peer: bytes, rtt: float | None) -> None:
+        """A measurement that was asked for came to an end."""
 
 
 class Driver:
@@ -69,6 +82,7 @@ class Driver:
         self._rng = rng
         self._counters = counters
         self._actions = actions
+        self.observer: Observer | None = None
         self._topics: dict[str, Topic] = {}
         self._left: dict[str, float] = {}
         """Topics left, the oldest first, and when to forget them. Until then the ids that were
@@ -116,7 +130,8 @@ class Driver:
         self._left.pop(topic, None)
         if topic not in self._topics:
             rng = Random(self._rng.getrandbits(64))
-            self._topics[topic] = Topic(self._me, topic, self._params, rng)
+            group_of = self._actions.group_of
+            self._topics[topic] = Topic(self._me, topic, self._params, rng, group_of)
             for peer in self._writable:
                 self._events.append((topic, ev.Connected(peer)))
         self.feed(topic, ev.JoinOverlay(contacts))
@@ -167,6 +182,8 @@ class Driver:
         self._drain()
 
     def measured(self, peer: bytes, rtt: float | None) -> None:
+        if self.observer is not None:
+            self.observer.measured(peer, rtt)
         for topic in self._measuring.pop(peer, ()):
             self._events.append((topic, ev.RttMeasured(peer, rtt)))
         self._drain()
@@ -229,6 +246,8 @@ class Driver:
         now = trio.current_time()
         try:
             effects = topic.handle_timer(now) if event is None else topic.handle(event, now)
+            if self.observer is not None:
+                self.observer.stepped(topic, effects)
             self._apply(topic.name, effects)
         except Exception:
             self._counters.add(Reason.ERROR)
@@ -266,7 +285,7 @@ class Driver:
             self._events.append((topic, ev.Connected(peer)))
         else:
             self._dialling.setdefault(peer, {})[topic] = None
-            self._actions.dial(peer)
+            self._actions.dial(peer, effect.for_others)
 
     def _on_measure(self, topic: str, effect: ef.MeasureRtt) -> None:
         peer: Any = effect.peer

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
+from typing import Any
 
 import trio
-from libp2p.custom_types import TProtocol
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
-from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from multiaddr import Multiaddr
@@ -20,15 +19,21 @@ from episub_router.net.address_book import AddressBook
 from episub_router.net.connections import Connections
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.dialer import Dialer
+from episub_router.net.discovery.bootstrap import Bootstrap
+from episub_router.net.discovery.rendezvous import Rendezvous
+from episub_router.net.discovery.source import Discovery
 from episub_router.net.driver import Driver
 from episub_router.net.fanout import Fanout, Replay
 from episub_router.net.framer import Framer
+from episub_router.net.groups import address_prefix
 from episub_router.net.inbound import Inbound
 from episub_router.net.leave_proof import sign_leave
 from episub_router.net.mesh import Mesh
 from episub_router.net.outbox import Outbox
 from episub_router.net.params import RouterParams
+from episub_router.net.peers import PROTOCOL_ID, Peers
 from episub_router.net.ping import Pinger
+from episub_router.net.view import PubsubView
 from episub_router.protocol.events import (
     ContactsFound,
     PayloadAccepted,
@@ -37,6 +42,8 @@ from episub_router.protocol.events import (
 )
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.overlay import OverlayTrace
 
 
 class Engine:
@@ -46,16 +53,24 @@ class Engine:
     def __init__(
         self,
         pubsub: Pubsub,
-        protocols: Iterable[TProtocol],
+        peers: Peers,
         params: EpisubParams,
         router_params: RouterParams,
-        bootstrap: Iterable[PeerInfo],
+        bootstrap: Bootstrap,
+        discovery: Sequence[Discovery],
         rng: Random,
+        episub_frame: Callable[[ID], None],
     ) -> None:
+        """`episub_frame` is told of the sender of each frame."""
         self._pubsub = pubsub
+        self._peers = peers
+        self._episub_frame = episub_frame
         self._params = router_params
-        self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap}
+        self.host = pubsub.host
+        self._contacts_asked = params.membership.contacts_asked
+        self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap.peers}
         self.me = pubsub.my_id.to_bytes()
+        self._trace: NodeTrace | None = None
         self.counters = counters = Counters()
         self.mesh = Mesh()
         self.book = book = AddressBook()
@@ -64,11 +79,15 @@ class Engine:
         self.driver = Driver(self.me, params, router_params, rng, counters, self)
         self._framer = Framer(pubsub.host, book)
         self._outbox = Outbox(
-            pubsub, router_params, counters, self._framer.encode, self._on_payload_dropped
+            PubsubView(pubsub, peers.speaks_episub),
+            router_params,
+            counters,
+            self._framer.encode,
+            self._on_payload_dropped,
         )
         self._dialer = Dialer(
             pubsub,
-            protocols,
+            [PROTOCOL_ID],
             router_params,
             counters,
             addresses=self._addresses,
@@ -76,12 +95,27 @@ class Engine:
             failed=self._on_dial_failed,
         )
         self._connections = Connections(
-            pubsub.host, protocols, router_params, counters, self._needed
+            pubsub.host, [PROTOCOL_ID], router_params, counters, self._needed
+        )
+        self._rendezvous = Rendezvous(
+            self.me,
+            [*([bootstrap] if bootstrap.peers else []), *discovery],
+            router_params,
+            counters,
+            Random(rng.getrandbits(64)),
+            self._on_found,
         )
         self._pinger = Pinger(pubsub.host, router_params, counters, self.driver.measured)
         self._inbound = Inbound(
-            pubsub, router_params, counters, book, self.driver, self._open, self._answer
+            pubsub, router_params, counters, book, self.driver, self._on_frame_from, self._answer
         )
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Have `trace` told of what happens here."""
+        overlay = OverlayTrace(trace)
+        self.driver.observer = overlay
+        self.counters.on_add = overlay.counted
+        self._trace = trace
 
     def counts(self) -> Mapping[str, int]:
         """Every counter by name."""
@@ -99,6 +133,7 @@ class Engine:
                     self._dialer,
                     self._connections,
                     self._pinger,
+                    self._rendezvous,
                 ):
                     nursery.start_soon(part.run)
         finally:
@@ -119,6 +154,10 @@ class Engine:
         await self._stop_auto_connector()
         self._open(peer.to_bytes())
 
+    def _on_frame_from(self, peer: bytes) -> None:
+        self._episub_frame(ID(peer))
+        self._open(peer)
+
     def _open(self, peer: bytes) -> None:
         """`peer` speaks Episub: use it, if it is writable, and hasn't been in use already."""
         if self.driver.is_writable(peer) or not self._outbox.is_writable(peer):
@@ -128,16 +167,27 @@ class Engine:
         self.driver.writable(peer)
         self._outbox.flush(peer)
 
+    def has_peers(self, topic: str) -> bool:
+        """Whether a writable peer in `topic` speaks Episub."""
+        return bool(self._subscribers(topic))
+
+    def spoke_episub(self, peer: ID) -> None:
+        """`peer` said without a frame that it speaks Episub."""
+        self._open(peer.to_bytes())
+
     def peer_removed(self, peer: ID) -> None:
         """Pubsub's stream to `peer` is gone, perhaps with the connection."""
         key = peer.to_bytes()
         self.fanout.remove(peer)
         if self._dialer.is_connected(peer):
+            if not self._peers.speaks_episub(peer):
+                return
             # Of two connections that crossed, one goes, and Pubsub opens a stream on the other.
             # What waits is held; if no stream comes, the dialer says so.
             self.driver.interrupted(key)
             self._dialer.request(key)
             return
+        self._peers.disconnected(peer)
         self._outbox.discard(key)
         self._connections.closed(key)
         self._inbound.disconnected(key)
@@ -148,9 +198,9 @@ class Engine:
         if self.driver.joined(topic) is not None:
             self.driver.feed(topic, ContactsFound((peer.to_bytes(),)))
 
-    def received(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
-        """An RPC with control messages came from `sender`."""
-        self._inbound.receive(rpc, sender)
+    def received(self, rpc: rpc_pb2.RPC, sender: ID) -> bool:
+        """An RPC with control messages came from `sender`; False if it wasn't for us."""
+        return self._inbound.receive(rpc, sender)
 
     def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
         """`message` is valid: our own, or the first copy of somebody else's."""
@@ -171,17 +221,22 @@ class Engine:
                 self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size))
 
     def join(self, topic: str) -> None:
-        """Enter the overlay of `topic` through connected subscribers, else the bootstrap list."""
+        """Enter the overlay of `topic` through connected subscribers, and where they are too few
+        to check one another, through the bootstrap list; discovery may find more."""
         self.fanout.leave(topic)
         self.mesh.join(topic)
-        known = [peer.to_bytes() for peer in self._subscribers(topic)]
-        self.driver.join(topic, tuple(known or self._bootstrap))
+        contacts = [peer.to_bytes() for peer in self._subscribers(topic)]
+        if len(contacts) < self._contacts_asked:
+            contacts += self._bootstrap
+        self.driver.join(topic, tuple(contacts))
+        self._rendezvous.join(topic)
 
     def leave(self, topic: str) -> None:
         """Say goodbye to the neighbours in `topic`."""
         proof = sign_leave(self._pubsub.host.get_private_key(), topic, time.time_ns())
         self._outbox.leave(topic)
         self.driver.leave(topic, proof)
+        self._rendezvous.leave(topic)
         self.mesh.leave(topic)
 
     def replay(self, peer: ID, topic: str) -> None:
@@ -198,15 +253,21 @@ class Engine:
         if not self._outbox.send(peer, topic, messages):
             self._dialer.request(peer)
 
-    def dial(self, peer: bytes) -> None:
+    def dial(self, peer: bytes, for_others: bool = False) -> None:
         self._connections.used(peer)
-        self._dialer.request(peer)
+        self._dialer.request(peer, for_others=for_others)
 
     def release(self, peer: bytes) -> None:
         self._connections.release(peer)
 
     def measure(self, peer: bytes) -> None:
         self._pinger.request(peer)
+
+    def group_of(self, peer: Any) -> str | None:
+        connections = self._pubsub.host.get_network().get_connections(ID(peer))
+        seen = [address for c in connections for address in c.get_transport_addresses()]
+        # Where it is connected from counts more than where it says that it is.
+        return address_prefix([*seen, *self._addresses(peer)], self._params)
 
     def neighbor_up(self, topic: str, peer: bytes) -> None:
         neighbor = ID(peer)
@@ -218,13 +279,14 @@ class Engine:
         neighbor = ID(peer)
         self._pubsub.host.get_network().unprotect(neighbor, _protection(topic))
         self.mesh.down(topic, neighbor)
-        if not self.mesh.neighbors.get(topic) and self._bootstrap:
-            self.driver.feed(topic, ContactsFound(tuple(self._bootstrap)))
+        if not self.mesh.neighbors.get(topic):
+            self._rendezvous.alone(topic)
 
     # The parts' questions and reports
 
     def _addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
-        return self.book.addresses(peer) + self._bootstrap.get(peer, ())
+        found = self._rendezvous.addresses(peer)
+        return self.book.addresses(peer) + self._bootstrap.get(peer, ()) + found
 
     def _needed(self, peer: bytes) -> bool:
         neighbor = ID(peer)
@@ -245,7 +307,13 @@ class Engine:
             self._connections.closed(peer)
             self._inbound.disconnected(peer)
 
+    def _on_found(self, topic: str, contacts: tuple[bytes, ...]) -> None:
+        self.counters.add(Reason.CONTACTS_FOUND, len(contacts))
+        self.driver.feed(topic, ContactsFound(contacts))
+
     def _on_payload_dropped(self, peer: bytes, topic: str, gossip: Gossip) -> None:
+        if self._trace is not None:
+            self._trace.payload_dropped(gossip.id, topic, gossip.size, peer)
         self.driver.feed(topic, PayloadDropped(peer, gossip.id, gossip.hops))
 
     def _answer(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
@@ -253,14 +321,17 @@ class Engine:
             self._outbox.send(peer, topic, messages)
 
     def _subscribers(self, topic: str) -> list[ID]:
-        """Writable subscribers, in an order that doesn't depend on hashing."""
+        """Writable subscribers that speak Episub, in an order that doesn't depend on hashing."""
         subscribers = self._pubsub.peer_topics.get(topic, ())
-        return sorted((p for p in subscribers if p in self._pubsub.peers), key=ID.to_bytes)
+        return sorted(
+            (p for p in subscribers if p in self._pubsub.peers and self._peers.speaks_episub(p)),
+            key=ID.to_bytes,
+        )
 
     def _publish_fanout(self, topic: str, gossip: Gossip) -> None:
         self.counters.add(Reason.PUBLISHED)
         chosen = self.fanout.choose(topic, self._subscribers(topic))
-        if not chosen:
+        if not self._pubsub.peer_topics.get(topic):
             self.counters.add(Reason.FANOUT_EMPTY)
         if len(chosen) < self._params.fanout_degree:
             self._replay.remember(topic, gossip, chosen)
@@ -270,19 +341,3 @@ class Engine:
 
 def _protection(topic: str) -> str:
     return f"episub/{topic}"
-
-
-def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:
-    """Peers from multiaddrs that end in /p2p/<peer id>; addresses of one peer are gathered.
-
-    Raises ValueError for an address without a peer id.
-    """
-    peers: dict[ID, PeerInfo] = {}
-    for address in addresses:
-        try:
-            info = info_from_p2p_addr(Multiaddr(address) if isinstance(address, str) else address)
-        except Exception as error:
-            raise ValueError(f"not a multiaddr with /p2p/<peer id>: {address}") from error
-        known = peers.setdefault(info.peer_id, PeerInfo(info.peer_id, []))
-        known.addrs.extend(info.addrs)
-    return list(peers.values())

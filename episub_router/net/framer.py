@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from libp2p.abc import IHost
 from libp2p.peer.id import ID
-from libp2p.peer.peerstore import env_to_send_in_RPC
+from libp2p.peer.peerstore import PeerStoreError, env_to_send_in_RPC
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.net.address_book import AddressBook
@@ -32,8 +33,10 @@ class Framer:
         target = ID(peer)
         if target == self._host.get_id():
             return env_to_send_in_RPC(self._host)[0]
-        # The peerstore has the newest records of those that Pubsub talks to, for a while.
-        envelope = self._host.get_peerstore().get_peer_record(target)
-        if envelope is not None:
-            self._book.learn(peer, envelope.marshal_envelope())
+        # The peerstore has the newest records of those that Pubsub talks to, for a while; asked
+        # for one whose addresses have expired, it raises.
+        with suppress(PeerStoreError):
+            envelope = self._host.get_peerstore().get_peer_record(target)
+            if envelope is not None:
+                self._book.learn(peer, envelope.marshal_envelope())
         return self._book.record(peer)

@@ -80,19 +80,21 @@ class Inbound:
         self._leaves = LeaveGate(params)
         self._replays = ReplayGuard()
 
-    def receive(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
-        """Act on the Episub frame in `rpc`, if it holds one."""
+    def receive(self, rpc: rpc_pb2.RPC, sender: ID) -> bool:
+        """Act on the Episub frame in `rpc`; False if it holds none."""
         if self._pubsub.is_peer_blacklisted(sender):
             self._counters.add(Reason.BLACKLISTED)
-            return
+            return True
         try:
             frame = decode_frame(rpc)
         except WireError:
             self._counters.add(Reason.FRAME_UNUSABLE)
-            return
-        if frame is None:
-            self._counters.add(Reason.NOT_EPISUB)
-            return
+            return True
+        if frame is not None:
+            self._on_frame(frame, rpc, sender)
+        return frame is not None
+
+    def _on_frame(self, frame: Decoded, rpc: rpc_pb2.RPC, sender: ID) -> None:
         peer = sender.to_bytes()
         self._counters.add(Reason.FRAMES_RECEIVED)
         for fault in frame.faults:

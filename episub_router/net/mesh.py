@@ -1,4 +1,4 @@
-"""The neighbours of each joined topic, in the form that py-libp2p's tools expect."""
+"""The Episub neighbours of each joined topic, in the form that py-libp2p's tools expect."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ class Mesh:
 
     def up(self, topic: str, peer: ID) -> None:
         self.neighbors.setdefault(topic, set()).add(peer)
+        self.also_up(topic, peer)
+
+    def also_up(self, topic: str, peer: ID) -> None:
+        """`peer` became a neighbour in `topic` that isn't kept here."""
         event = self._waiting.pop((topic, peer), None)
         if event is not None:
             event.set()

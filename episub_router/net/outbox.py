@@ -20,6 +20,7 @@ from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
+from episub_router.net.view import PubsubView
 from episub_router.protocol.messages import Disconnect, Gossip, Leave, Message
 
 Encode: TypeAlias = Callable[[bytes, str, tuple[Message, ...]], rpc_pb2.RPC]
@@ -63,7 +64,7 @@ class Outbox:
 
     def __init__(
         self,
-        pubsub: Pubsub,
+        pubsub: Pubsub | PubsubView,
         params: RouterParams,
         counters: Counters,
         encode: Encode,
@@ -161,8 +162,9 @@ class Outbox:
             return False
         try:
             rpc = self._encode(peer, parcel.topic, parcel.messages)
-        except (TypeError, ValueError):
-            # Ids that aren't bytes, or a topic that is too long for a frame.
+        except Exception:
+            # Ids that aren't bytes, a topic that is too long for a frame; whatever else it is, it
+            # must not reach Pubsub or the nursery, since the host would stop.
             self._counters.add(Reason.UNENCODABLE)
             return True
         if rpc.ByteSize() > queue.max_message_size:

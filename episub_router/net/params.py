@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from episub_router.protocol.params import param
+from episub_router.protocol.params import check_numbers, param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +20,9 @@ class RouterParams:
         "s",
         "ours: py-libp2p's floor is 0.25 s, its three retries take 0.7 s, then a slow link",
     )
-    dial_concurrency: int = param(8, "dials", "ours: a join dials at most 7 peers at once")
+    dial_concurrency: int = param(
+        4, "dials", "spec: C_rand = 4; more at once only slow each other down"
+    )
     dial_addresses: int = param(3, "addresses", "ours: tried in turn within one dial_timeout")
     max_dials: int = param(256, "peers", "ours: four topics' worth of requests under way")
     stream_timeout: float = param(
@@ -54,6 +55,10 @@ class RouterParams:
         4, "streams", "ours: RTTs measured side by side disturb each other"
     )
 
+    ping_rate: float = param(
+        4.0, "pings/s", "ours: over all topics; a ping costs 5 ms of CPU, so 2 % of a core"
+    )
+
     fanout_degree: int = param(4, "peers", "spec: C_rand = 4, which is what a joining node gets")
     fanout_ttl: float = param(60.0, "s", "gossipsub: fanout_ttl 60 s")
     fanout_topics: int = param(64, "topics", "ours: topics published to without subscribing")
@@ -62,15 +67,31 @@ class RouterParams:
     )
     replay_messages: int = param(32, "messages", "gossipsub: a late subscriber is handed 32")
 
+    prefix_v4: int = param(24, "bits", "py-libp2p: SUBNET_PREFIX_LEN_V4; what counts as one party")
+    prefix_v6: int = param(48, "bits", "py-libp2p: SUBNET_PREFIX_LEN_V6")
+
     leave_max_age: float = param(
         300.0, "s", "ours: how far the clocks of a leaving node and ours may differ"
     )
     leave_memory: int = param(4096, "leaves", "ours: bound of the table that stops repetition")
 
+    discovery_retry: float = param(
+        1.0, "s", "ours: pause after the first look-up in a discovery; doubles each time"
+    )
+    discovery_interval: float = param(
+        300.0, "s", "ours: as contact_interval; the longest pause between two look-ups"
+    )
+    discovery_timeout: float = param(30.0, "s", "py-libp2p: its DHT look-ups end after 30 s")
+    discovery_answer: int = param(1000, "peers", "ours: more of one answer are not looked at")
+    discovery_contacts: int = param(
+        16, "peers", "ours: as nodes_size; one answer fills a quarter of the table of contacts"
+    )
+    discovered_peers: int = param(256, "peers", "ours: found peers whose addresses are kept")
+    provide_interval: float = param(
+        3600.0, "s", "ours: a DHT node that came back without its records has ours in an hour"
+    )
+
     left_topics: int = param(8, "topics", "ours: seen ids kept for topics that may be joined again")
 
     def __post_init__(self) -> None:
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if not isinstance(value, bool) and not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{spec.name} must be more than 0: {value}")
+        check_numbers(self)

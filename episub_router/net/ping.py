@@ -46,8 +46,9 @@ async def measure_rtt(host: IHost, peer: ID) -> float:
 
 
 class Pinger:
-    """Measures on request, a few at a time, and reports each peer's RTT once per request.
+    """Measures on request, within a budget, and reports each peer's RTT once per request.
 
+    Requests beyond the budget wait; the core has few of them under way at a time.
     Requests for a peer that is already being measured share its measurement.
     """
 
@@ -63,6 +64,8 @@ class Pinger:
         self._counters = counters
         self._report = report
         self._limiter = trio.CapacityLimiter(params.ping_concurrency)
+        self._next = -float("inf")
+        """When the budget next allows a ping."""
         self._measuring: dict[bytes, None] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -87,6 +90,7 @@ class Pinger:
         target = ID(peer)
         try:
             async with self._limiter:
+                await self._turn()
                 # new_stream would dial a peer that isn't connected.
                 if self._host.get_network().get_connections(target):
                     with trio.move_on_after(self._params.ping_timeout):
@@ -98,3 +102,8 @@ class Pinger:
         if rtt is None:
             self._counters.add(Reason.PINGS_FAILED)
         self._report(peer, rtt)
+
+    async def _turn(self) -> None:
+        start = max(self._next, trio.current_time())
+        self._next = start + 1 / self._params.ping_rate
+        await trio.sleep_until(start)

@@ -50,6 +50,30 @@ class EpisubRpc(_message.Message):
 Global___EpisubRpc: _TypeAlias = EpisubRpc  # noqa: Y015
 
 @_typing.final
+class EpisubExtensions(_message.Message):
+    """What Episub adds to gossipsub's ControlExtensions, in the first RPC of a /meshsub/1.3.0 stream: a
+    node that sees one of us there may talk Episub to it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPISUB_FIELD_NUMBER: _builtins.int
+    episub: _builtins.bool
+    """The number of EpisubRpc.episub."""
+    def __init__(
+        self,
+        *,
+        episub: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["episub", b"episub"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["episub", b"episub"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EpisubExtensions: _TypeAlias = EpisubExtensions  # noqa: Y015
+
+@_typing.final
 class EpisubFrame(_message.Message):
     """The envelope of clause E42. Its source is the authenticated peer at the other end of the
     stream, and is not repeated.

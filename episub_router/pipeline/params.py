@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from episub_router.protocol.params import param
+from episub_router.protocol.params import check_numbers, param
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
@@ -24,6 +24,4 @@ class AnswerParams:
     """Nodes from which shortest paths are measured, where there are more."""
 
     def __post_init__(self) -> None:
-        for name in ("window", "patience", "silence", "path_sources"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} = {getattr(self, name)}; must be more than 0")
+        check_numbers(self)

@@ -25,7 +25,7 @@ class Announcing:
         self._params = params
         self._rng = rng
         self._queue: list[MessageSummary] = []
-        self._holders: dict[MessageId, dict[PeerId, None]] = {}
+        self._holders: dict[MessageId, list[PeerId]] = {}
         """Who is known to hold what is queued; without an entry, nobody."""
         self._queued_for: dict[PeerId, int] = {}
         """How much of the queue was there when a lazy peer became eager."""
@@ -35,7 +35,7 @@ class Announcing:
     def queue(self, summary: MessageSummary, holders: Iterable[PeerId], now: Time) -> None:
         """Announce to every peer that is lazy when the timer fires, but not to `holders`."""
         self._queue.append(summary)
-        self._holders[summary.id] = dict.fromkeys(holders)
+        self._holders[summary.id] = list(holders)
         if len(self._queue) > self._params.max_lazy_queue:
             self._holders.pop(self._queue.pop(0).id, None)
         self._arm(now)
@@ -43,8 +43,8 @@ class Announcing:
     def held(self, id: MessageId, peer: PeerId) -> None:
         """`peer` has pushed or announced what we have."""
         holders = self._holders.get(id)
-        if holders is not None:
-            holders[peer] = None
+        if holders is not None and peer not in holders:
+            holders.append(peer)
 
     def owe(self, peer: PeerId, summaries: Iterable[MessageSummary], now: Time) -> None:
         """Announce to `peer`, lazy or not."""

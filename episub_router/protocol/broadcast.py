@@ -7,10 +7,8 @@ and both rest when there is nothing to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from random import Random
-from typing import Any
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.announcing import Announcing
@@ -49,6 +47,17 @@ class Broadcast:
     effects in order.
     """
 
+    __slots__ = (
+        "_announcing",
+        "_arriving",
+        "_effects",
+        "_missing",
+        "_missing_deadline",
+        "_params",
+        "_store",
+        "_tree",
+    )
+
     def __init__(self, params: BroadcastParams, rng: Random) -> None:
         self._params = params
         self._tree = Tree()
@@ -58,20 +67,6 @@ class Broadcast:
         self._arriving = ArrivingMessages(params)
         self._announcing = Announcing(params, rng)
         self._effects: list[Effect] = []
-        self._on_event: dict[type, Callable[[Any, Time], None]] = {
-            NeighborUp: self._on_neighbor_up,
-            NeighborDown: self._on_neighbor_down,
-            ev.Publish: self._on_publish,
-            ev.PayloadArrived: self._on_arrived,
-            ev.PayloadAccepted: self._on_accepted,
-            ev.PayloadDropped: self._on_dropped,
-        }
-        self._on_message: dict[type, Callable[[PeerId, Any, Time], None]] = {
-            Gossip: self._on_gossip,
-            IHave: self._on_ihave,
-            Prune: self._on_prune,
-            Graft: self._on_graft,
-        }
 
     @property
     def tree(self) -> Tree:
@@ -93,14 +88,36 @@ class Broadcast:
         """How many messages are in validation."""
         return len(self._arriving)
 
-    def handle(self, event: ev.Event | NeighborUp | NeighborDown, now: Time) -> list[Effect]:
-        """Act on `event` at `now`; raises KeyError for an event that isn't broadcast's."""
-        self._on_event[type(event)](event, now)
+    def handle(
+        self, event: ev.BroadcastEvent | NeighborUp | NeighborDown, now: Time
+    ) -> list[Effect]:
+        """Act on `event` at `now`."""
+        match event:
+            case ev.PayloadArrived():
+                self._on_arrived(event, now)
+            case ev.PayloadAccepted():
+                self._on_accepted(event, now)
+            case ev.Publish():
+                self._on_publish(event, now)
+            case ev.PayloadDropped():
+                self._on_dropped(event, now)
+            case NeighborUp():
+                self._on_neighbor_up(event, now)
+            case NeighborDown():
+                self._on_neighbor_down(event, now)
         return self._take_effects()
 
     def receive(self, peer: PeerId, message: BroadcastMessage, now: Time) -> list[Effect]:
         """Act on a message from `peer`, neighbour or not."""
-        self._on_message[type(message)](peer, message, now)
+        match message:
+            case Gossip():
+                self._on_gossip(peer, message, now)
+            case IHave():
+                self._on_ihave(peer, message, now)
+            case Prune():
+                self._tree.demote(peer)
+            case Graft():
+                self._on_graft(peer, message, now)
         return self._take_effects()
 
     def reconnected(self, peer: PeerId, now: Time) -> list[Effect]:
@@ -110,7 +127,8 @@ class Broadcast:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        return min(self._announcing.deadline, self._missing_deadline)
+        announcing, missing = self._announcing.deadline, self._missing_deadline
+        return announcing if announcing < missing else missing
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
@@ -197,6 +215,7 @@ class Broadcast:
             self._missing_deadline = NEVER
         if peer is not None:
             self._promote(peer)
+            tree.brought(peer)
         hops_on = self._hops_on(hops)
         push = Gossip(id, hops_on, payload, size)
         for other in tree.eager:
@@ -252,21 +271,19 @@ class Broadcast:
 
     # Control messages
 
-    def _on_prune(self, peer: PeerId, message: Prune, now: Time) -> None:
-        self._tree.demote(peer)
-
     def _on_ihave(self, peer: PeerId, message: IHave, now: Time) -> None:
         """E34: mark as missing what we don't have."""
         if peer not in self._tree:
             self._drop(peer, DropReason.NOT_NEIGHBOR)
             return
+        store, announcing = self._store, self._announcing
         summary = message.summary
         if len(summary) > self._params.max_ids:
             self._drop(peer, DropReason.TOO_MANY_IDS)
             summary = summary[: self._params.max_ids]
         for id, announced in summary:
-            if id in self._store:
-                self._announcing.held(id, peer)
+            if id in store:
+                announcing.held(id, peer)
                 continue
             hops = self._checked_hops(peer, announced)
             if not self._missing.announce(peer, MessageSummary(id, hops)):
@@ -326,10 +343,18 @@ class Broadcast:
         self._announcing.owe(peer, reversed(newest), now)
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
-        """E40: the loss of an eager link may have cut the tree."""
+        """E40: the loss of an eager link may have cut the tree.
+
+        It has not cut us off if it never brought us anything, while others do: then the repair is
+        the peer's.
+        """
         self._announcing.forget(event.peer)
-        was_eager = self._tree.remove(event.peer)
-        if was_eager and self._params.repair is EagerRepair.EAGER:
-            for peer in list(self._tree.lazy):
+        tree = self._tree
+        was_parent = event.peer in tree.parents
+        was_eager = tree.remove(event.peer)
+        if self._params.repair is EagerRepair.LAZY or not was_eager:
+            return
+        if was_parent or not tree.parents:
+            for peer in list(islice(tree.lazy, self._params.repair_links)):
                 self._promote(peer)
                 self._effects.append(Send(peer, _GRAFT))

@@ -31,6 +31,14 @@ class DropReason(Enum):
     GRAFT_REPEATED = "graft-repeated"
     PENDING_FULL = "pending-full"
     LEAVE_REPEATED = "leave-repeated"
+    RATE_LIMITED = "rate-limited"
+    """More of a kind than one peer may send."""
+    SHARE_FULL = "share-full"
+    """Peers that would have given one teller, or one group, too much of the passive view."""
+    NEED_REPEATED = "need-repeated"
+    """A second peer of one group that asked for a link because it lacks some."""
+    DIALS_FULL = "dials-full-for-others"
+    """A dial that another node's message asked for, with too many of those under way."""
     MESSAGE_LOST = "message-lost"
 
 
@@ -57,9 +65,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a connection to `peer`; answer with `Connected` or `DialFailed`."""
+    """Open a connection to `peer`; answer with `Connected` or `DialFailed`.
+
+    `for_others`: only another node's message asked for it, so it isn't to hold up the dials that
+    we want ourselves.
+    """
 
     peer: PeerId
+    for_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

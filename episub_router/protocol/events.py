@@ -112,6 +112,8 @@ class RttMeasured:
     rtt: float | None
 
 
+BroadcastEvent: TypeAlias = PayloadArrived | PayloadAccepted | PayloadDropped | Publish
+
 Event: TypeAlias = (
     JoinOverlay
     | ContactsFound

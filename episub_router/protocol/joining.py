@@ -19,7 +19,7 @@ from episub_router.protocol.messages import (
     Nodes,
 )
 from episub_router.protocol.overlay import Overlay
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, Group, PeerId, Time
 from episub_router.protocol.views import pick_some
 
 
@@ -35,8 +35,8 @@ class Joining:
         """Contacts asked in this round, and whether they have answered."""
         self._walking = False
         """JOINs of ours are under way."""
-        self._started: dict[PeerId, None] = {}
-        """Nodes that they started at."""
+        self._started: dict[PeerId, bool] = {}
+        """Nodes that they start at, and whether the dial is still under way."""
         self._ttl = 0
         self.deadline = NEVER
 
@@ -53,26 +53,43 @@ class Joining:
         return list(self._contacts)
 
     def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
-        """Remember `contacts`, the newest at most `max_waiting` of them."""
+        """Remember `contacts`. Beyond `max_waiting`, those known longest stay, since they lead back
+        after a partition, and the newest."""
         for contact in contacts:
             if contact != self._overlay.me:
-                self._contacts.pop(contact, None)
-                self._contacts[contact] = None
-        while len(self._contacts) > self._overlay.params.max_waiting:
-            del self._contacts[next(iter(self._contacts))]
+                self._contacts.setdefault(contact)
+        most = self._overlay.params.max_waiting
+        if len(self._contacts) > most:
+            known = list(self._contacts)
+            oldest = (most + 1) // 2
+            self._contacts = dict.fromkeys(known[:oldest] + known[len(known) - most + oldest :])
 
     def start(self, now: Time) -> None:
         """Ask some random contacts for nodes (E03); without contacts, wait for some."""
         if self.under_way or not self._contacts:
             return
         overlay = self._overlay
-        chosen = pick_some(overlay.rng, list(self._contacts), overlay.params.contacts_asked)
+        chosen = self._disjoint(overlay.params.contacts_asked)
         self._asked = dict.fromkeys(chosen, False)
         self._walking = False
         self._ttl = overlay.params.join_ttl
-        self.deadline = now + overlay.jittered(overlay.params.nodes_timeout)
+        self.deadline = now + overlay.jittered(overlay.patience(overlay.params.nodes_timeout))
         for contact in chosen:
             overlay.when_connected(contact, partial(self._ask, contact), now)
+
+    def _disjoint(self, count: int) -> list[PeerId]:
+        """`count` random contacts, of as many groups as there are, so that they don't tell us one
+        party's tale (E02)."""
+        overlay = self._overlay
+        if len(self._contacts) <= count:
+            return pick_some(overlay.rng, list(self._contacts), count)
+        first: dict[Group, PeerId] = {}
+        others: list[PeerId] = []
+        for contact in pick_some(overlay.rng, list(self._contacts), len(self._contacts)):
+            group = overlay.group_of(contact)
+            if first.setdefault(contact if group is None else group, contact) != contact:
+                others.append(contact)
+        return [*first.values(), *others][:count]
 
     def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
         if up:
@@ -91,7 +108,7 @@ class Joining:
         self._ttl = max(0, min(self._ttl, nodes.ttl))
         overlay.remember(sender)
         for peer in nodes.peers[: overlay.params.nodes_size]:
-            overlay.remember(peer)
+            overlay.remember(peer, sender)
         self._walk_when_all_answered(now)
 
     def _walk_when_all_answered(self, now: Time) -> None:
@@ -102,22 +119,50 @@ class Joining:
         """Send the JOINs that are still needed to random nodes of the view (E04), and to others
         than before while there are any (E08)."""
         overlay = self._overlay
-        needed = max(0, overlay.params.random_links - len(overlay.active))
-        starts = overlay.passive.sample(overlay.rng, needed, *self._started)
-        starts += overlay.passive.sample(overlay.rng, needed - len(starts), *starts)
-        if not starts:
+        starts = self._starts(self._needed)
+        if not starts and not any(self._started.values()):
             self.stop()
             return
         self._walking = True
-        self.deadline = now + overlay.jittered(overlay.params.join_timeout)
+        self._wait(now)
         join = Join(overlay.me, self._ttl)
         for start in starts:
-            self._started[start] = None
+            self._started[start] = True
             overlay.when_connected(start, partial(self._send_join, start, join), now)
 
+    def _starts(self, count: int) -> list[PeerId]:
+        """Where to start `count` walks: at nodes of the view that are connected already, and
+        otherwise at random; at others than before while there are any (E08).
+
+        A walk forgets where it started, and a dial costs more than all the rest of a join.
+        """
+        overlay = self._overlay
+        view = overlay.passive.sample(overlay.rng, len(overlay.passive))
+        fresh = [peer for peer in view if peer not in self._started]
+        connected = [peer for peer in fresh if overlay.is_connected(peer)]
+        if connected:
+            return (connected * count)[:count]
+        return (fresh + view)[:count]
+
+    @property
+    def _needed(self) -> int:
+        """JOINs to send: none for a link that stands or a start that is being dialled."""
+        overlay = self._overlay
+        dialling = sum(self._started.values())
+        return max(0, overlay.params.random_links - len(overlay.active) - dialling)
+
     def _send_join(self, start: PeerId, join: Join, up: bool, now: Time) -> None:
+        if start not in self._started:
+            return  # Joining has ended meanwhile.
+        self._started[start] = False
         if up:
             self._overlay.send(start, join)
+            self._wait(now)
+
+    def _wait(self, now: Time) -> None:
+        """Give the JOINs just sent their time."""
+        overlay = self._overlay
+        self.deadline = now + overlay.jittered(overlay.patience(overlay.params.join_timeout))
 
     def fire(self, now: Time) -> None:
         """Nobody answered, or links are still missing: go on with a lower TTL (E08)."""
@@ -126,6 +171,8 @@ class Joining:
             self._walk(now)
         elif len(overlay.active) >= overlay.params.random_links or self._ttl == 0:
             self.stop()
+        elif not self._needed:
+            self._wait(now)
         else:
             self._ttl -= 1
             self._walk(now)
@@ -180,9 +227,13 @@ class Doorman:
             if not self._forward(sender, joiner, ttl):
                 overlay.tell(joiner, NeighborRole.ACCEPT, link.kind)
         elif len(overlay.active) < overlay.params.active_size or ttl == 0:
-            overlay.when_connected(joiner, partial(self._admit, sender, joiner, ttl), now)
+            self._dial(sender, joiner, ttl, now)
         elif not self._forward(sender, joiner, ttl):
-            overlay.when_connected(joiner, partial(self._admit, sender, joiner, 0), now)
+            self._dial(sender, joiner, 0, now)
+
+    def _dial(self, sender: PeerId, joiner: PeerId, ttl: int, now: Time) -> None:
+        admit = partial(self._admit, sender, joiner, ttl)
+        self._overlay.when_connected(joiner, admit, now, for_others=True)
 
     def _admit(self, sender: PeerId, joiner: PeerId, ttl: int, up: bool, now: Time) -> None:
         overlay = self._overlay
@@ -217,7 +268,7 @@ class Doorman:
         if message.ttl < 0:
             overlay.drop(sender, DropReason.TTL_INVALID)
             return
-        overlay.remember(message.peer)
+        overlay.remember(message.peer, sender)
         ttl = min(message.ttl, overlay.params.join_ttl)
         if ttl > 0:
             walker = overlay.active.pick(overlay.rng, sender, message.peer)

@@ -82,7 +82,7 @@ class LinkCheck:
         link.update(answer, now)
         for peer in link.peers:
             if len(overlay.passive) < overlay.passive.size:
-                overlay.remember(peer)
+                overlay.remember(peer, sender)
 
     def on_stranger(self, sender: PeerId, now: Time) -> None:
         """A peer sent us what only neighbours send: tell it, now and then (E12)."""

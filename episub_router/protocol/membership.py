@@ -15,18 +15,20 @@ from episub_router.protocol import messages as msg
 from episub_router.protocol.effects import DownReason, DropReason, Effect
 from episub_router.protocol.joining import Doorman, Joining
 from episub_router.protocol.leaving import Leaving
+from episub_router.protocol.limiting import Limiter
 from episub_router.protocol.linkcheck import LinkCheck
 from episub_router.protocol.neighboring import Asking, Granting
 from episub_router.protocol.optimizing import Optimizing
 from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.passive import PassiveView
 from episub_router.protocol.recontacting import Recontacting
 from episub_router.protocol.shuffling import Shuffling
 from episub_router.protocol.sizing import Sizing
 from episub_router.protocol.stabilizing import Stabilizing
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time, ungrouped
 from episub_router.protocol.upkeep import Upkeep
-from episub_router.protocol.views import ActiveView, PassiveView
+from episub_router.protocol.views import ActiveView
 
 
 class Membership:
@@ -35,8 +37,37 @@ class Membership:
     Drive it with `handle` and `handle_timer`; both return the effects in order.
     """
 
-    def __init__(self, me: PeerId, name: str, params: MembershipParams, rng: Random) -> None:
-        self._overlay = overlay = Overlay(me, params, rng)
+    __slots__ = (
+        "_asking",
+        "_deadline",
+        "_doorman",
+        "_granting",
+        "_joining",
+        "_leaving",
+        "_limiter",
+        "_links",
+        "_on_event",
+        "_on_message",
+        "_optimizing",
+        "_overlay",
+        "_recontacting",
+        "_shuffling",
+        "_sizing",
+        "_stabilizing",
+        "_upkeep",
+        "joined",
+    )
+
+    def __init__(
+        self,
+        me: PeerId,
+        name: str,
+        params: MembershipParams,
+        rng: Random,
+        group_of: GroupOf = ungrouped,
+    ) -> None:
+        self._overlay = overlay = Overlay(me, params, rng, group_of)
+        self._limiter = Limiter(params)
         self._joining = Joining(overlay)
         self._doorman = Doorman(overlay)
         self._asking = Asking(overlay)
@@ -220,7 +251,7 @@ class Membership:
         self._overlay.passive.remove(event.peer)
         self._overlay.disconnected(event.peer, now)
         if self.joined and not self._joining.under_way:
-            self._asking.grow(now)
+            self._asking.go_on(now)
 
     def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
         """E15: a lost connection ends the link at once."""
@@ -240,6 +271,8 @@ class Membership:
             if link is not None:
                 link.measured(event.rtt)
             self._overlay.passive.update_rtt(event.peer, event.rtt)
+        else:
+            self._overlay.unanswered(event.peer)
         self._upkeep.on_rtt(event.peer)
         self._granting.on_rtt(event.peer, event.rtt, now)
 
@@ -250,8 +283,13 @@ class Membership:
         self._overlay.connected(event.peer, now)
         if not self.joined:
             self._overlay.drop(event.peer, DropReason.NOT_JOINED)
-            return
-        self._on_message[type(event.message)](event.peer, event.message, now)
+        elif not self._limiter.allows(event.peer, event.message, now):
+            self._overlay.drop(event.peer, DropReason.RATE_LIMITED)
+        elif event.peer not in self._overlay.active and _comes_over_links(event):
+            self._overlay.drop(event.peer, DropReason.NOT_NEIGHBOR)
+            self._links.on_stranger(event.peer, now)
+        else:
+            self._on_message[type(event.message)](event.peer, event.message, now)
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         if not self._recontacting.on_nodes(sender, nodes):
@@ -280,9 +318,6 @@ class Membership:
             self._recontacting.on_link(sender)
         if len(overlay.active) > size:
             self._joining.on_link()
-            if not self._joining.under_way:
-                # E09: once the first links stand, grow to A.
-                self._asking.grow(now)
 
     def _on_accept(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
         """NEIGHBOR as an answer, or from the end of one of our JOINs' walks (E06, E09)."""
@@ -321,3 +356,11 @@ class Membership:
         self._recontacting.on_left(message.source)
         if self._leaving.on_leave(sender, message):
             self._replace_links(now)
+
+
+def _comes_over_links(event: ev.Received) -> bool:
+    """Whether only neighbours send this: a walk, but for the first step of a JOIN's."""
+    message = event.message
+    if type(message) is msg.Join:
+        return message.peer != event.peer
+    return type(message) is msg.Shuffle or type(message) is msg.ForwardJoin

@@ -11,16 +11,19 @@ from episub_router.protocol.effects import DownReason, DropReason, MeasureRtt
 from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.optimizing import farther_neighbor
 from episub_router.protocol.overlay import Overlay
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, Group, PeerId, Time
 
 _MOST_BACKOFF = 8
-"""Grow intervals that a fruitless search is stretched to, once the C_rand links stand."""
+"""Grow intervals that a fruitless search for the last link is stretched to."""
+
+_BACKOFF_IF_SEVERAL = 2
+"""The same while the C_rand links stand and more than one link is missing."""
 
 
 class Asking:
     """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
 
-    __slots__ = ("_overlay", "_refused", "_requests", "_stretch", "deadline")
+    __slots__ = ("_growth", "_overlay", "_refused", "_requests", "_stretch", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -29,6 +32,8 @@ class Asking:
         self._refused: dict[PeerId, Time] = {}
         """Until when a peer that refused is not asked again."""
         self._stretch = 1
+        self._growth = NEVER
+        """When the view is next looked at."""
         self.deadline = NEVER
 
     def start(self, now: Time) -> None:
@@ -81,7 +86,7 @@ class Asking:
             del self._requests[peer]
             return
         overlay.tell(peer, NeighborRole.REQUEST, self._kind_missing())
-        self._requests[peer] = now + overlay.params.neighbor_timeout
+        self._requests[peer] = now + overlay.patience(overlay.params.neighbor_timeout)
         self.deadline = min(self.deadline, self._requests[peer])
 
     def _kind_missing(self) -> LinkKind:
@@ -101,6 +106,10 @@ class Asking:
             return
         self.back_off(peer, now)
         self._overlay.release(peer)
+        self.go_on(now)
+
+    def go_on(self, now: Time) -> None:
+        """Ask others at once, if C_rand links are still missing."""
         if len(self._overlay.active) < self._overlay.params.random_links:
             self.grow(now)
 
@@ -124,22 +133,31 @@ class Asking:
     def fire(self, now: Time) -> None:
         for peer in [peer for peer, until in self._requests.items() if until <= now]:
             self.on_refusal(peer, now)
-        self.grow(now)
-        self._schedule(now)
+        if self._growth <= now:
+            self.grow(now)
+            self._schedule(now)
+        else:
+            self._set_deadline()
 
     def _schedule(self, now: Time) -> None:
+        """Look again after a period that grows while C_rand links stand."""
         params = self._overlay.params
-        if len(self._overlay.active) >= params.random_links:
-            self._stretch = min(2 * self._stretch, _MOST_BACKOFF)
-        else:
+        links = len(self._overlay.active)
+        if links < params.random_links:
             self._stretch = 1
-        period = self._overlay.jittered(params.grow_interval * self._stretch)
-        self.deadline = min(now + period, *self._requests.values(), NEVER)
+        else:
+            most = _MOST_BACKOFF if links + 1 >= params.active_size else _BACKOFF_IF_SEVERAL
+            self._stretch = min(2 * self._stretch, most)
+        self._growth = now + self._overlay.jittered(params.grow_interval * self._stretch)
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        self.deadline = min(self._growth, *self._requests.values(), NEVER)
 
     def stop(self) -> None:
         self._requests.clear()
         self._refused.clear()
-        self.deadline = NEVER
+        self._growth = self.deadline = NEVER
 
 
 class Granting:
@@ -166,8 +184,13 @@ class Granting:
             short = overlay.active.count(LinkKind.RANDOM) < params.random_links
             full = overlay.active.count(LinkKind.NEAR) >= params.near_links
             self._admit(sender, LinkKind.RANDOM if short and full else request.kind, request, now)
-        elif self._in_need(request) and size < params.active_bound:
+        elif (
+            self._in_need(request)
+            and size < params.active_bound
+            and self._is_first_in_need(group := overlay.group_of(sender), sender)
+        ):
             self._admit(sender, LinkKind.RANDOM, request, now)
+            overlay.active.note_need(sender, group)
         elif sender in self._measuring:
             self._measuring[sender] = request
         elif params.near_links and len(self._measuring) < params.max_waiting:
@@ -182,6 +205,14 @@ class Granting:
         return request.links < least or (
             request.kind is LinkKind.RANDOM and request.random_links < least
         )
+
+    def _is_first_in_need(self, group: Group | None, sender: PeerId) -> bool:
+        """Need can't be checked: it gets one link beyond A for each group of peers."""
+        active = self._overlay.active
+        if group is not None and any(link.need_of == group for _, link in active.items()):
+            self._overlay.drop(sender, DropReason.NEED_REPEATED)
+            return False
+        return True
 
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""

@@ -32,7 +32,10 @@ class Optimizing:
             self._schedule(now)
 
     def _schedule(self, now: Time) -> None:
-        self.deadline = now + self._overlay.jittered(self._overlay.params.optimize_interval)
+        params = self._overlay.params
+        rest = self._overlay.all_near
+        interval = params.optimize_rest_interval if rest else params.optimize_interval
+        self.deadline = now + self._overlay.jittered(interval)
 
     def asked(self, peer: PeerId) -> bool:
         return peer == self._candidate
@@ -42,7 +45,9 @@ class Optimizing:
         params = overlay.params
         self._schedule(now)
         self._forget()
-        for peer in pick_some(overlay.rng, list(overlay.active), params.rtt_samples):
+        unmeasured = [peer for peer, link in overlay.active.items() if link.rtt is None]
+        sampled = pick_some(overlay.rng, unmeasured, params.first_rtt_samples)
+        for peer in sampled or pick_some(overlay.rng, list(overlay.active), params.rtt_samples):
             overlay.emit(MeasureRtt(peer))
         nearest = min(
             ((rtt.mean, peer) for peer, rtt in overlay.passive.measured()),
@@ -101,10 +106,16 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
     """The farthest neighbour that a peer at `rtt` seconds may replace, if any (E10, E18).
 
     It must be farther by the factor alpha and by the least gain that counts, must have enough
-    random links of its own, and must not be one of our C_rand random links.
+    links of its own, random ones and in all, and must not be one of our C_rand random links.
     """
     params = overlay.params
     spare_random = _spare_random(overlay)
+
+    def distance(link: Link) -> float:
+        """Seconds; who answers no more is the farthest, who wasn't measured yet can't be judged."""
+        if link.unanswered >= params.rtt_failures:
+            return NEVER
+        return 0.0 if link.rtt is None else link.rtt.mean
 
     def replaceable(link: Link) -> bool:
         if link.kind is LinkKind.NEAR:
@@ -113,14 +124,10 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
             spare = spare_random and link.random_links > params.random_links
         return (
             spare
-            and link.rtt is not None
-            and link.rtt.mean > params.rtt_advantage * rtt
-            and link.rtt.mean - rtt >= params.rtt_min_gain
+            and link.links >= params.active_size
+            and distance(link) > params.rtt_advantage * rtt
+            and distance(link) - rtt >= params.rtt_min_gain
         )
 
-    farther = [
-        (link.rtt.mean if link.rtt else 0.0, peer)
-        for peer, link in overlay.active.items()
-        if replaceable(link)
-    ]
+    farther = [(distance(link), peer) for peer, link in overlay.active.items() if replaceable(link)]
     return max(farther, key=lambda entry: entry[0])[1] if farther else None

@@ -16,7 +16,6 @@ from episub_router.protocol.effects import (
     Dropped,
     DropReason,
     Effect,
-    MeasureRtt,
     NeighborDown,
     NeighborUp,
     Release,
@@ -30,8 +29,10 @@ from episub_router.protocol.messages import (
     NeighborRole,
 )
 from episub_router.protocol.params import MembershipParams
-from episub_router.protocol.types import PeerId, Time
-from episub_router.protocol.views import ActiveView, Link, PassiveView
+from episub_router.protocol.passive import PassiveView
+from episub_router.protocol.rtt import Rtt
+from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
+from episub_router.protocol.views import ActiveView, Link
 
 Action: TypeAlias = Callable[[bool, Time], None]
 """What to do once a dial has ended: called with whether a connection stands, and `now`."""
@@ -42,16 +43,42 @@ _ACTIONS_PER_DIAL = 8
 class Overlay:
     """Views, connections and outgoing effects of one node in one topic."""
 
-    __slots__ = ("_connected", "_dials", "_effects", "active", "me", "params", "passive", "rng")
+    __slots__ = (
+        "_connected",
+        "_dial_time",
+        "_dialled",
+        "_dials",
+        "_effects",
+        "_for_others",
+        "active",
+        "group_of",
+        "me",
+        "params",
+        "passive",
+        "rng",
+    )
 
-    def __init__(self, me: PeerId, params: MembershipParams, rng: Random) -> None:
+    def __init__(
+        self,
+        me: PeerId,
+        params: MembershipParams,
+        rng: Random,
+        group_of: GroupOf = ungrouped,
+    ) -> None:
         self.me = me
         self.params = params
         self.rng = rng
         self.active = ActiveView()
-        self.passive = PassiveView(params.passive_size)
+        self.passive = PassiveView(params.passive_size, params.passive_share, group_of)
+        self.group_of = group_of
         self._connected: dict[PeerId, None] = {}
         self._dials: dict[PeerId, list[Action]] = {}
+        self._for_others: dict[PeerId, None] = {}
+        """Those of them that only another node's message asked for."""
+        self._dialled: dict[PeerId, Time] = {}
+        """When each dial under way began."""
+        self._dial_time: Rtt | None = None
+        """How long dials take that succeed."""
         self._effects: list[Effect] = []
 
     def take_effects(self) -> list[Effect]:
@@ -91,8 +118,14 @@ class Overlay:
             link.update(told, now)
         self.active.add(peer, link)
         self.emit(NeighborUp(peer, kind))
-        if self.params.near_links:
-            self.emit(MeasureRtt(peer))
+
+    @property
+    def all_near(self) -> bool:
+        """Whether all neighbours that were measured are so near, as on a LAN, that no other peer
+        could be nearer by the factor and by the gain that count (E10, E18)."""
+        far = self.params.rtt_advantage * self.params.rtt_min_gain
+        known = [link.rtt.mean for _, link in self.active.items() if link.rtt is not None]
+        return bool(known) and max(known) <= far
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""
@@ -107,10 +140,25 @@ class Overlay:
         if peer in self._connected:
             self.emit(Release(peer))
 
-    def remember(self, peer: PeerId) -> None:
-        """Put `peer` into the passive view, unless it is us or a neighbour."""
-        if peer != self.me and peer not in self.active:
-            self.passive.add(peer, self.rng)
+    def remember(self, peer: PeerId, teller: PeerId | None = None) -> None:
+        """Put `peer`, of which `teller` told us, into the passive view, unless it is us or a
+        neighbour."""
+        if (
+            peer != self.me
+            and peer not in self.active
+            and not self.passive.add(peer, self.rng, None, teller)
+        ):
+            self.drop(teller, DropReason.SHARE_FULL)
+
+    def unanswered(self, peer: PeerId) -> None:
+        """A measurement of `peer` failed. One failure may be chance, or the peer busy."""
+        link = self.active.get(peer)
+        if link is not None:
+            link.unanswered += 1
+            if link.unanswered >= self.params.rtt_failures:
+                link.rtt = None
+        elif self.passive.unanswered(peer) >= self.params.rtt_failures:
+            self.passive.remove(peer)
 
     def release(self, peer: PeerId) -> None:
         """Let the driver close the connection to `peer`, unless it is a neighbour's."""
@@ -122,9 +170,12 @@ class Overlay:
     def is_connected(self, peer: PeerId) -> bool:
         return peer in self._connected
 
-    def when_connected(self, peer: PeerId, action: Action, now: Time) -> None:
+    def when_connected(
+        self, peer: PeerId, action: Action, now: Time, *, for_others: bool = False
+    ) -> None:
         """Run `action` now if `peer` is connected, else after a dial; a full table of dials
-        counts as a failed one."""
+        counts as a failed one. `for_others` is what a message asked for: part of the table is
+        kept from it, or messages could keep us from the dials that we need."""
         if peer in self._connected:
             action(True, now)
             return
@@ -133,8 +184,18 @@ class Overlay:
             if len(self._dials) >= self.params.max_waiting:
                 action(False, now)
                 return
+            if for_others:
+                most = max(1, int(self.params.dials_for_others * self.params.max_waiting))
+                if len(self._for_others) >= most:
+                    self.drop(peer, DropReason.DIALS_FULL)
+                    action(False, now)
+                    return
+                self._for_others[peer] = None
             actions = self._dials[peer] = []
-            self.emit(Dial(peer))
+            self._dialled[peer] = now
+            self.emit(Dial(peer, for_others))
+        elif not for_others:
+            self._for_others.pop(peer, None)
         if len(actions) >= _ACTIONS_PER_DIAL:
             action(False, now)
         else:
@@ -142,16 +203,36 @@ class Overlay:
 
     def connected(self, peer: PeerId, now: Time) -> None:
         self._connected[peer] = None
+        self._for_others.pop(peer, None)
+        dialled = self._dialled.pop(peer, None)
+        if dialled is not None:
+            self._note_dial_time(now - dialled)
         for action in self._dials.pop(peer, ()):
             action(True, now)
 
     def disconnected(self, peer: PeerId, now: Time) -> None:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
+        self._for_others.pop(peer, None)
+        self._dialled.pop(peer, None)
         for action in self._dials.pop(peer, ()):
             action(False, now)
+
+    def _note_dial_time(self, duration: float) -> None:
+        if self._dial_time is None:
+            self._dial_time = Rtt(duration)
+        else:
+            self._dial_time.update(duration)
+
+    def patience(self, timeout: float) -> float:
+        """`timeout`, and the time that the other side may need for a dial of its own: where
+        dials are slow, trying again soon would only make them slower."""
+        dial = self._dial_time
+        return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
 
     def forget(self) -> None:
         """Drop the views and all dials under way; who is connected stays known."""
         self.passive.clear()
         self._dials.clear()
+        self._for_others.clear()
+        self._dialled.clear()

@@ -91,7 +91,7 @@ class Recontacting:
             return False
         self._asked = None
         for peer in (sender, *nodes.peers[: overlay.params.nodes_size]):
-            overlay.remember(peer)
+            overlay.remember(peer, sender)
         overlay.release(sender)
         return True
 

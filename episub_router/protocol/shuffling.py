@@ -55,7 +55,7 @@ class Shuffling:
         self._offered = tuple(offered)
         overlay.send(walker, Shuffle(overlay.me, self._offered, self._ttl))
         if self._ttl > 0:
-            self.deadline = min(self.deadline, now + params.shuffle_timeout)
+            self.deadline = min(self.deadline, now + overlay.patience(params.shuffle_timeout))
 
     def on_shuffle(self, sender: PeerId, message: Shuffle, now: Time) -> None:
         """SHUFFLE: walk on, or answer the origin if it can be reached."""
@@ -76,7 +76,8 @@ class Shuffling:
             if walker is not None:
                 overlay.send(walker, Shuffle(message.peer, peers, ttl - 1))
                 return
-        overlay.when_connected(message.peer, partial(self._answer, message.peer, peers), now)
+        answer = partial(self._answer, message.peer, peers)
+        overlay.when_connected(message.peer, answer, now, for_others=True)
 
     def _answer(self, origin: PeerId, offered: tuple[PeerId, ...], up: bool, now: Time) -> None:
         overlay = self._overlay
@@ -85,7 +86,7 @@ class Shuffling:
             return
         given = tuple(overlay.passive.sample(overlay.rng, len(offered) + 1, origin))
         overlay.send(origin, ShuffleReply(given))
-        self._exchange((origin, *offered), given)
+        self._exchange(origin, (origin, *offered), given)
         overlay.release(origin)
 
     def on_reply(self, sender: PeerId, message: ShuffleReply) -> None:
@@ -95,15 +96,15 @@ class Shuffling:
             return
         offered, self._offered = self._offered, None
         self.deadline = self._period_ends
-        self._exchange(message.peers[: len(offered) + 1], offered)
+        self._exchange(sender, message.peers[: len(offered) + 1], offered)
 
-    def _exchange(self, incoming: tuple[PeerId, ...], given: tuple[PeerId, ...]) -> None:
+    def _exchange(
+        self, teller: PeerId, incoming: tuple[PeerId, ...], given: tuple[PeerId, ...]
+    ) -> None:
         overlay = self._overlay
-        overlay.passive.exchange(
-            (peer for peer in incoming if peer != overlay.me and peer not in overlay.active),
-            given,
-            overlay.rng,
-        )
+        news = [peer for peer in incoming if peer != overlay.me and peer not in overlay.active]
+        if not overlay.passive.exchange(news, given, overlay.rng, teller):
+            overlay.drop(teller, DropReason.SHARE_FULL)
 
     def stop(self) -> None:
         self._offered = None

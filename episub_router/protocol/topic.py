@@ -21,7 +21,7 @@ from episub_router.protocol.effects import (
 from episub_router.protocol.membership import Membership
 from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
 from episub_router.protocol.params import EpisubParams
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 
 _BROADCAST_EVENTS = (ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadDropped, ev.Publish)
 _TREE_MESSAGES = (Gossip, IHave, Prune, Graft)
@@ -31,13 +31,23 @@ class Topic:
     """The state machine of node `me` in the topic `name`.
 
     `handle` and `handle_timer` return effects in order; `next_deadline` says when
-    `handle_timer` is next due. `rng` is the only source of randomness.
+    `handle_timer` is next due. `rng` is the only source of randomness, `group_of` the only
+    question that the core asks its driver.
     """
 
-    def __init__(self, me: PeerId, name: str, params: EpisubParams, rng: Random) -> None:
+    __slots__ = ("broadcast", "me", "membership", "name")
+
+    def __init__(
+        self,
+        me: PeerId,
+        name: str,
+        params: EpisubParams,
+        rng: Random,
+        group_of: GroupOf = ungrouped,
+    ) -> None:
         self.me = me
         self.name = name
-        self.membership = Membership(me, name, params.membership, rng)
+        self.membership = Membership(me, name, params.membership, rng, group_of)
         self.broadcast = Broadcast(params.broadcast, rng)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
@@ -57,7 +67,8 @@ class Topic:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        return min(self.membership.next_deadline(), self.broadcast.next_deadline())
+        membership, broadcast = self.membership.next_deadline(), self.broadcast.next_deadline()
+        return membership if membership < broadcast else broadcast
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
@@ -75,7 +86,7 @@ class Topic:
             effects += self.membership.stranger(peer, now)
         return effects
 
-    def _on_broadcast_event(self, event: ev.Event, now: Time) -> list[Effect]:
+    def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
         if not self.membership.joined:
             return []
         effects = self.broadcast.handle(event, now)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
 PeerId: TypeAlias = Hashable
 """A node's identity. The core only compares and hashes it: the router passes the bytes of
 a libp2p peer id, the simulator small ints."""
+
+Group: TypeAlias = Hashable
+"""What peers that one party can easily have many of have in common, such as an address prefix."""
+
+GroupOf: TypeAlias = Callable[[PeerId], Group | None]
+"""How a driver that knows addresses tells the core of groups; None where a peer is in none."""
 
 MessageId: TypeAlias = Hashable
 """A payload message's identity; `bytes` on a real network."""
@@ -17,3 +23,8 @@ Time: TypeAlias = float
 
 NEVER: Time = float("inf")
 """The deadline of a machine that waits for nothing."""
+
+
+def ungrouped(peer: PeerId) -> Group | None:
+    """For drivers that know no addresses."""
+    return None

@@ -31,7 +31,11 @@ class Upkeep:
         self._schedule(now)
 
     def _schedule(self, now: Time) -> None:
-        self.deadline = now + self._overlay.jittered(self._overlay.params.upkeep_interval)
+        params = self._overlay.params
+        # Where all are near, what remains is to see who is still there.
+        rest = self._overlay.all_near
+        interval = params.upkeep_rest_interval if rest else params.upkeep_interval
+        self.deadline = now + self._overlay.jittered(interval)
 
     def fire(self, now: Time) -> None:
         overlay = self._overlay
@@ -52,15 +56,15 @@ class Upkeep:
         """Neighbours of near neighbours, then peers never measured, then any."""
         overlay = self._overlay
         count = overlay.params.upkeep_peers
-        near: dict[PeerId, None] = {}
-        for _, link in overlay.active.items():
+        near: dict[PeerId, PeerId] = {}
+        for neighbor, link in overlay.active.items():
             if link.kind is LinkKind.NEAR:
-                near.update(dict.fromkeys(link.peers))
+                near.update(dict.fromkeys(link.peers, neighbor))
         near.pop(overlay.me, None)
         new = [p for p in near if p not in overlay.active and overlay.passive.rtt(p) is None]
         chosen = pick_some(overlay.rng, new, (count + 1) // 2)
         for peer in chosen:
-            overlay.remember(peer)
+            overlay.remember(peer, near[peer])
         others = [peer for peer in overlay.passive if peer not in chosen]
         unmeasured = [peer for peer in others if overlay.passive.rtt(peer) is None]
         return chosen + pick_some(overlay.rng, unmeasured or others, count - len(chosen))

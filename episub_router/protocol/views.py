@@ -1,7 +1,4 @@
-"""The two lists of peers that membership keeps, and nothing about how they are used.
-
-Both are insertion-ordered, so that a run depends on its seed alone.
-"""
+"""The active view, which is insertion-ordered, so that a run depends on its seed alone."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from random import Random
 
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.rtt import Rtt
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import Group, PeerId, Time
 
 _LISTED = 32
 """Peers remembered of a neighbour's list; active views are smaller."""
@@ -19,7 +16,17 @@ _LISTED = 32
 class Link:
     """One entry of the active view."""
 
-    __slots__ = ("heard", "kind", "links", "listed", "peers", "random_links", "rtt")
+    __slots__ = (
+        "heard",
+        "kind",
+        "links",
+        "listed",
+        "need_of",
+        "peers",
+        "random_links",
+        "rtt",
+        "unanswered",
+    )
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
         self.kind = kind
@@ -30,14 +37,19 @@ class Link:
         self.heard = now
         """When the peer last sent something that only a neighbour sends (E12)."""
         self.rtt: Rtt | None = None
-        """None until it was measured."""
+        """None until it was measured, and once too many measurements in a row have failed."""
+        self.unanswered = 0
+        """Measurements in a row that failed."""
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last told us (E11)."""
         self.listed = now
         """When it did."""
+        self.need_of: Group | None = None
+        """The peer's group, if it became a neighbour by saying that it lacks links (E10)."""
 
     def measured(self, sample: float) -> None:
         """A round trip took `sample` seconds."""
+        self.unanswered = 0
         if self.rtt is None:
             self.rtt = Rtt(sample)
         else:
@@ -82,6 +94,10 @@ class ActiveView:
     def add(self, peer: PeerId, link: Link) -> None:
         self._links[peer] = link
 
+    def note_need(self, peer: PeerId, group: Group | None) -> None:
+        """`peer`, of `group`, became a neighbour because it said that it lacks links."""
+        self._links[peer].need_of = group
+
     def remove(self, peer: PeerId) -> Link | None:
         return self._links.pop(peer, None)
 
@@ -96,86 +112,6 @@ class ActiveView:
     def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
         """At most `size` random peers that aren't among `but`."""
         return pick_some(rng, [peer for peer in self._links if peer not in but], size)
-
-
-class PassiveView:
-    """Peers believed to be in the overlay, at most `size` of them, with their last RTT."""
-
-    __slots__ = ("_rtts", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._rtts: dict[PeerId, Rtt | None] = {}
-
-    def __len__(self) -> int:
-        return len(self._rtts)
-
-    def __contains__(self, peer: PeerId) -> bool:
-        return peer in self._rtts
-
-    def __iter__(self) -> Iterator[PeerId]:
-        return iter(self._rtts)
-
-    def rtt(self, peer: PeerId) -> Rtt | None:
-        return self._rtts.get(peer)
-
-    def measured(self) -> Iterator[tuple[PeerId, Rtt]]:
-        """The peers whose RTT is known."""
-        return ((peer, rtt) for peer, rtt in self._rtts.items() if rtt is not None)
-
-    def update_rtt(self, peer: PeerId, sample: float) -> None:
-        """A round trip to `peer` took `sample` seconds."""
-        if peer not in self._rtts:
-            return
-        known = self._rtts[peer]
-        if known is None:
-            self._rtts[peer] = Rtt(sample)
-        else:
-            known.update(sample)
-
-    def forget_rtt(self, peer: PeerId) -> None:
-        if peer in self._rtts:
-            self._rtts[peer] = None
-
-    def remove(self, peer: PeerId) -> bool:
-        """Forget `peer`; True if it was there."""
-        if peer not in self._rtts:
-            return False
-        del self._rtts[peer]
-        return True
-
-    def add(self, peer: PeerId, rng: Random, rtt: Rtt | None = None) -> None:
-        """Remember `peer`; a full view forgets one random other peer for it."""
-        if peer in self._rtts:
-            return
-        if len(self._rtts) >= self.size:
-            del self._rtts[rng.choice(list(self._rtts))]
-        self._rtts[peer] = rtt
-
-    def exchange(self, incoming: Iterable[PeerId], given: Iterable[PeerId], rng: Random) -> None:
-        """Take `incoming` in; a full view forgets the `given` first, then random ones (E19)."""
-        new = [peer for peer in dict.fromkeys(incoming) if peer not in self._rtts][: self.size]
-        room = len(self._rtts) + len(new) - self.size
-        kept = dict.fromkeys(new)
-        for peer in given:
-            if room > 0 and peer not in kept and self.remove(peer):
-                room -= 1
-        for peer in pick_some(rng, list(self._rtts), room):
-            self.remove(peer)
-        self._rtts.update(dict.fromkeys(new))
-
-    def resize(self, size: int, rng: Random) -> None:
-        """A new bound; what is beyond it is forgotten at random."""
-        self.size = size
-        for peer in pick_some(rng, list(self._rtts), len(self._rtts) - size):
-            del self._rtts[peer]
-
-    def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
-        """At most `size` random peers that aren't among `but`."""
-        return pick_some(rng, [peer for peer in self._rtts if peer not in but], size)
-
-    def clear(self) -> None:
-        self._rtts.clear()
 
 
 def pick_some(rng: Random, peers: list[PeerId], size: int) -> list[PeerId]:

@@ -65,7 +65,6 @@ class Script:
     def _crash(self, fault: Crash) -> None:
         victims = self._victims(fault.share, fault.target)
         for node in victims:
-            self._trace("crash", node)
             node.crash()
         nodes = self._network.nodes
         overlay, _ = adjacency({node: nodes[node].neighbors() for node in nodes})
@@ -74,7 +73,6 @@ class Script:
     def _leave(self, fault: Leave) -> None:
         victims = self._victims(fault.share)
         for node in victims:
-            self._trace("leave", node)
             node.leave()
         self.struck.append(Struck("leave", fault.at, len(victims)))
 
@@ -87,7 +85,6 @@ class Script:
         for node in ids:
             running = self._network.nodes.get(node)
             if running is not None:
-                self._trace("crash", running)
                 running.crash()
         up = partial(self._flap_up, fault, ids)
         self._loop.at(self._loop.now + fault.down, up, left)
@@ -111,7 +108,6 @@ class Script:
         victims = self._victims(1.5 / len(self._network.nodes))[:1]
         crashes = self._rng.random() < fault.crash
         for node in victims:
-            self._trace("crash" if crashes else "leave", node)
             if crashes:
                 node.crash()
             else:
@@ -131,8 +127,3 @@ class Script:
 
     def _heal(self, _: object) -> None:
         self._network.heal()
-
-    def _trace(self, event: str, node: Node) -> None:
-        trace = self._simulation.records.trace
-        if trace is not None:
-            trace.add(self._loop.now, event, node.id)

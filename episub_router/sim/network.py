@@ -121,8 +121,8 @@ class Network:
         # An end that has yet to notice the loss of an earlier connection learns of it now.
         if node.id in other.links:
             self._closed((other, node.id, other.links[node.id]))
-        node.links[peer] = Link(other.receive, delay)
-        other.links[node.id] = Link(node.receive, delay)
+        node.links[peer] = Link(other.sink, delay)
+        other.links[node.id] = Link(node.sink, delay)
         node.outbound[peer] = None
         other.connected(node.id)
         node.connected(peer)
@@ -197,6 +197,10 @@ class Network:
         self.records.dropped(reason)
         for message in node.messages_in(parcel):
             self.records.lost_on_the_way[message, peer] = None
+            if self.records.trace is not None:
+                self.records.trace.add(
+                    self.loop.now, "discard", node.id, remote=peer, message=message, reason=reason
+                )
 
     def measure(self, node: Node, peer: int) -> None:
         """Measure the round trip to a connected `peer`; `node` is told `measured`."""

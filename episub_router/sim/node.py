@@ -9,6 +9,7 @@ from typing import Any
 
 from episub_router.protocol.types import NEVER
 from episub_router.sim.network import Link, Network
+from episub_router.sim.queue import Action
 from episub_router.sim.records import Ending, Session
 
 
@@ -30,6 +31,7 @@ class Node(ABC):
         "records",
         "rng",
         "session",
+        "sink",
     )
 
     def __init__(self, node: int, network: Network, rng: random.Random) -> None:
@@ -44,6 +46,8 @@ class Node(ABC):
         """The connections that this host dialled."""
         self.session = Session(node, started=self.loop.now)
         self.records.sessions.append(self.session)
+        self.sink: Action = self.receive
+        """`receive`, bound once for all links that lead here."""
         self._wake = NEVER
         network.add(self)
 
@@ -81,9 +85,17 @@ class Node(ABC):
     def neighbors(self) -> Iterable[int]:
         """The overlay as this node sees it: peers that payloads or announcements go to."""
 
+    def near_neighbors(self) -> Iterable[int]:
+        """Those neighbours that were chosen for their nearness."""
+        return ()
+
     def eager(self) -> Iterable[int]:
         """Those neighbours that payloads are pushed to."""
         return self.neighbors()
+
+    def estimated_size(self) -> float | None:
+        """Nodes in the overlay as far as this one can tell."""
+        return None
 
     def dial_failed(self, peer: int) -> None:
         """A dial came to nothing."""
@@ -112,14 +124,12 @@ class Node(ABC):
             self._wake = NEVER
             self.timer()
 
-    def trace_send(
-        self, kind: str, peers: Iterable[int], message: int = -1, hops: int = 0, size: int = 0
-    ) -> None:
-        """Note in the trace, if there is one, what goes to `peers`."""
+    def trace_send(self, peers: Iterable[int], size: int, **columns: Any) -> None:
+        """Note in the trace, if there is one, what goes to `peers`, with further `columns`."""
         trace = self.records.trace
         if trace is not None:
             for peer in peers:
-                trace.add(self.loop.now, "send", self.id, peer, message, hops, size, kind)
+                trace.add(self.loop.now, "sendRPC", self.id, remote=peer, size=size, **columns)
 
     def gained_neighbor(self) -> None:
         """Note that this node has a neighbour, perhaps its first or its first again."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from episub_router.sim.sizes import SIGNED_PAYLOAD
+
 if TYPE_CHECKING:
     from episub_router.sim.trace import TraceWriter
 
@@ -95,7 +97,9 @@ class Records:
             )
         )
         if self.trace is not None:
-            self.trace.add(time, "publish", source, -1, message, 0, size)
+            self.trace.add(
+                time, "publishMessage", source, message=message, hops=0, size=SIGNED_PAYLOAD + size
+            )
         return message
 
     def deliver(self, time: float, message: int, node: int, hops: int, parent: int) -> None:
@@ -108,7 +112,16 @@ class Records:
         record.hops[node] = hops
         record.parent[node] = parent
         if self.trace is not None:
-            self.trace.add(time, "deliver", node, parent, message, hops, record.size)
+            own = node if record.source == node else None
+            self.trace.add(
+                time,
+                "deliverMessage",
+                node,
+                remote=own if parent == -1 else parent,
+                message=message,
+                hops=hops,
+                size=SIGNED_PAYLOAD + record.size,
+            )
 
     def sent(self, kind: str, sends: int, size: int) -> None:
         """`sends` transmissions of a message of `size` modelled bytes were made."""

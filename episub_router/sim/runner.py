@@ -6,6 +6,7 @@ import json
 import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -15,7 +16,8 @@ from episub_router.sim.records import Records
 from episub_router.sim.scenario import Scenario
 from episub_router.sim.simulation import Progress, Simulation
 from episub_router.sim.summary import summarize
-from episub_router.sim.trace import TraceWriter
+from episub_router.sim.trace import open_trace
+from episub_router.trace.software import software
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +40,28 @@ def run(
     trace: Path | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Run `scenario` with `seed`; `trace` is a file to write every event to, as Parquet."""
-    records = Records(scenario.capacity)
-    simulation = Simulation(scenario, seed, records)
+    """Run `scenario` with `seed`; `trace` is a file to write every event to, as Parquet or as
+    its name says (`sim.trace.open_trace`)."""
     started = perf_counter()
-    if trace is None:
+    records = Records(scenario.capacity)
+    with ExitStack() as stack:
+        if trace is not None:
+            records.trace = stack.enter_context(open_trace(trace, _header(scenario, seed, trace)))
+        simulation = Simulation(scenario, seed, records)
         simulation.run(progress)
-    else:
-        with TraceWriter(trace) as writer:
-            records.trace = writer
-            simulation.run(progress)
     seconds = perf_counter() - started
     return Result(summarize(simulation), seconds)
+
+
+def _header(scenario: Scenario, seed: int, trace: Path) -> dict[str, Any]:
+    return {
+        "run": f"{scenario.name} {trace.name.split('.')[0]}",
+        "simulated": True,
+        "software": software(),
+        "router": scenario.router.kind,
+        "seed": seed,
+        "scenario": scenario.name,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,8 @@ from episub_router.sim.scenario import (
     Scenario,
     UniformLatency,
 )
-
-OUTSIDE = -1
-"""The source of messages that come from outside of the network."""
+from episub_router.sim.tracing import traced
+from episub_router.trace.simulated import OUTSIDE
 
 Progress = Callable[[float, int], None]
 """Told the virtual time and the number of events so far, now and then."""
@@ -44,10 +43,14 @@ class Snapshot:
     overlay: Any
     """Sparse matrix of the live nodes' neighbours (`metrics.overlay`)."""
     ids: list[int]
+    near: Any
+    """Likewise, those links alone that were made for their nearness."""
     connections: int
     """Open connections, each counted once."""
     traffic: dict[str, tuple[int, int]]
     """(transmissions, modelled bytes) by kind of message, since the start."""
+    estimates: list[float]
+    """The overlay's size as the nodes see it that have seen enough, in order of their ids."""
 
 
 class Simulation:
@@ -102,21 +105,22 @@ class Simulation:
         life = self._lives.get(node, 0)
         self._lives[node] = life + 1
         made = self._make(node, generator(self.seed, f"router {life}", node))
-        if self.records.trace is not None:
-            self.records.trace.add(self.loop.now, "start", node)
         made.start(self._contacts(node))
         return made
 
     def _node_factory(self) -> Callable[[int, Any], Node]:
         router, network = self.scenario.router, self.network
+        kind: Any
+        params: Any
         if isinstance(router, EpisubRouter):
-            episub = router.params
-            return lambda node, rng: EpisubNode(node, network, rng, episub)
-        if isinstance(router, GossipsubRouter):
-            gossipsub = GossipsubParams(**router.merged())
-            return lambda node, rng: GossipsubNode(node, network, rng, gossipsub)
-        floodsub = router.params
-        return lambda node, rng: FloodsubNode(node, network, rng, floodsub)
+            kind, params = EpisubNode, router.params
+        elif isinstance(router, GossipsubRouter):
+            kind, params = GossipsubNode, GossipsubParams(**router.merged())
+        else:
+            kind, params = FloodsubNode, router.params
+        if self.records.trace is not None:
+            kind = traced(kind)
+        return lambda node, rng: kind(node, network, rng, params)
 
     def _contacts(self, node: int) -> tuple[int, ...]:
         """Whom `node` knows when it comes up: other nodes that are up, or come up with it."""
@@ -199,10 +203,16 @@ class Simulation:
                 time=self.loop.now,
                 overlay=overlay,
                 ids=ids,
+                near=adjacency({node: nodes[node].near_neighbors() for node in nodes})[0],
                 connections=sum(len(node.links) for node in nodes.values()) // 2,
                 traffic={
                     kind: (entry.sends, entry.size) for kind, entry in self.records.traffic.items()
                 },
+                estimates=[
+                    estimate
+                    for node in ids
+                    if (estimate := nodes[node].estimated_size()) is not None
+                ],
             )
         )
 

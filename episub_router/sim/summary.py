@@ -216,7 +216,18 @@ def _overlay(simulation: Simulation, snapshot: Snapshot) -> dict[str, Any]:
     router = simulation.scenario.router
     if isinstance(router, EpisubRouter):
         target = router.params.membership.active_size
-        figures["at_target"] = float(((out == target) & (into == target)).mean())
+        if snapshot.estimates:
+            known = np.array(snapshot.estimates)
+            figures["size_estimated_by"] = len(known) / len(ids)
+            for name, rank in (("p5", 5), ("p50", 50), ("p95", 95)):
+                figures[f"size_estimate_{name}"] = float(np.percentile(known, rank))
+        if not router.params.membership.dynamic_sizing:
+            figures["at_target"] = float(((out == target) & (into == target)).mean())
+            figures["near_target"] = float((abs(out - target) <= 1).mean())
+        if snapshot.near.nnz:
+            figures["near_proximity_ratio"] = overlay.proximity_ratio(
+                snapshot.near, ids, simulation.network.latency.delay, pairs
+            )
     row_of = {node: row for row, node in enumerate(ids)}
     sources = [row_of[source] for source in simulation.sources if source in row_of]
     if sources:

@@ -1,68 +1,84 @@
-"""The event trace of a run, as Parquet, written in batches of bounded size (G03).
+"""The event trace of a run, written in batches of bounded size (G03).
 
-Columns: `time` (seconds), `event` (start, publish, send, deliver, up, down, crash, leave),
-`node` (whose event it is), `peer` (the other one, -1: none), `message` (number, -1: none),
-`hops`, `size` (bytes), `kind` (of the message sent, or why a link went down).
+The events are those of docs/trace.md, one row each. As Parquet a row has the columns below,
+null where they don't apply, and the run is described in the schema's metadata under `header`
+(JSON, the fields of a trace header). In the other formats each row becomes a `TraceEvent`.
+
+Columns: `time` (ns since the start), `event` (the name of TraceEvent's submessage), `peer` (the
+node that it happened at; -1 is a publisher outside of the network), `remote` (the other node),
+`message` (number), `hops`, `size` (bytes, modelled: of the message, of a sendRPC's RPC),
+`payload` (bytes of messages in the RPC), `control` (name of the RPC's control message),
+`messages` (numbers in it), `announced` (their hop counts), `state` (of node: start, leave, crash;
+of neighbor: up, down; of graft and prune: eager, lazy, none), `kind` (of neighbor), `reason`
+(of neighbor and discard), `rtt` (ns).
 """
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
+
+from episub_router.trace.output import Output
+from episub_router.trace.simulated import event_of, header_of, report_of
 
 BATCH = 100_000
 """Rows held in memory before they are written."""
 
-_COLUMNS = ("time", "event", "node", "peer", "message", "hops", "size", "kind")
+
+class Row(NamedTuple):
+    """One event."""
+
+    time: int
+    event: str
+    peer: int
+    remote: int | None = None
+    message: int | None = None
+    hops: int | None = None
+    size: int | None = None
+    payload: int | None = None
+    control: str | None = None
+    messages: Sequence[int] | None = None
+    announced: Sequence[int] | None = None
+    state: str | None = None
+    kind: str | None = None
+    reason: str | None = None
+    rtt: int | None = None
 
 
-class TraceWriter:
-    """Collects rows and writes them to `path`; to be used as a context manager.
+class TraceWriter(ABC):
+    """Collects rows and writes them; to be used as a context manager."""
 
-    Raises ImportError without pyarrow, OSError where the file can't be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        names = pa.dictionary(pa.int8(), pa.string())
-        types = (
-            pa.float64(), names, pa.int32(), pa.int32(), pa.int32(), pa.int16(), pa.int32(), names,
-        )  # fmt: skip
-        self._pa: Any = pa
-        self._schema = pa.schema(list(zip(_COLUMNS, types, strict=True)))
-        self._writer: Any = pq.ParquetWriter(path, self._schema, compression="zstd")
-        self._rows: list[tuple[Any, ...]] = []
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
         self.rows = 0
+        """Rows written."""
 
-    def add(
-        self,
-        time: float,
-        event: str,
-        node: int,
-        peer: int = -1,
-        message: int = -1,
-        hops: int = 0,
-        size: int = 0,
-        kind: str = "",
-    ) -> None:
-        """One event."""
-        self._rows.append((time, event, node, peer, message, hops, size, kind))
+    def add(self, time: float, event: str, peer: int, **columns: Any) -> None:
+        """One event at `time` in seconds; `rtt`, if given, is in seconds too."""
+        rtt = columns.get("rtt")
+        if rtt is not None:
+            columns["rtt"] = round(rtt * 1e9)
+        self._rows.append(Row(round(time * 1e9), event, peer, **columns))
         if len(self._rows) >= BATCH:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._rows:
-            return
-        columns = [
-            self._pa.array(column, type=field.type)
-            for column, field in zip(zip(*self._rows, strict=True), self._schema, strict=True)
-        ]
-        self._writer.write_table(self._pa.table(columns, schema=self._schema))
-        self.rows += len(self._rows)
-        self._rows.clear()
+        if self._rows:
+            self._write(self._rows)
+            self.rows += len(self._rows)
+            self._rows = []
+
+    @abstractmethod
+    def _write(self, rows: list[Row]) -> None:
+        """Write `rows`."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """End the file."""
 
     def __enter__(self) -> TraceWriter:
         return self
@@ -74,4 +90,58 @@ class TraceWriter:
         traceback: TracebackType | None,
     ) -> None:
         self._flush()
+        self._close()
+
+
+class _Parquet(TraceWriter):
+    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        super().__init__()
+        names = pa.dictionary(pa.int8(), pa.string())
+        numbers = pa.list_(pa.int32())
+        types = {
+            "time": pa.int64(), "event": names, "hops": pa.int16(), "control": names,
+            "messages": numbers, "announced": numbers, "state": names, "kind": names,
+            "reason": names, "rtt": pa.int64(),
+        }  # fmt: skip
+        self._pa: Any = pa
+        self._schema = pa.schema(
+            [(name, types.get(name, pa.int32())) for name in Row._fields],
+            metadata={"header": json.dumps(header)},
+        )
+        self._writer: Any = pq.ParquetWriter(path, self._schema, compression="zstd")
+
+    def _write(self, rows: list[Row]) -> None:
+        columns = [
+            self._pa.array(column, type=field.type)
+            for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
+        ]
+        self._writer.write_table(self._pa.table(columns, schema=self._schema))
+
+    def _close(self) -> None:
         self._writer.close()
+
+
+class _Events(TraceWriter):
+    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._output = Output(path)
+        self._output.append([header_of(header).SerializeToString()])
+
+    def _write(self, rows: list[Row]) -> None:
+        self._output.append([event_of(row).SerializeToString() for row in rows])
+
+    def _close(self) -> None:
+        self._output.append([report_of(self.rows + 1).SerializeToString()])
+        self._output.close()
+
+
+def open_trace(path: Path, header: Mapping[str, Any]) -> TraceWriter:
+    """Write to `path`: Parquet if it ends so, else what `trace.output.Output` makes of the name.
+
+    `header` has the fields of a trace header. Raises ImportError for Parquet without pyarrow,
+    OSError, then and later, where the file can't be written.
+    """
+    return (_Parquet if path.suffix == ".parquet" else _Events)(path, header)

@@ -123,7 +123,8 @@ def _step(window: _Window) -> list[tuple[int, TraceEvent | str]]:
     # Either what follows is damaged, or this one's length: then it ends elsewhere.
     if gap < size or (window.base == here and _is_whole(window.data[:sync])):
         return [(gap, WRONG_LENGTH)]
-    return [(size, found), (gap - size, NOT_AN_EVENT)]
+    next_one = _frame(window, size)[1] if window.base == here else NOT_AN_EVENT
+    return [(size, found), (gap - size, next_one if isinstance(next_one, str) else NOT_AN_EVENT)]
 
 
 def _frame(window: _Window, at: int) -> tuple[int, TraceEvent | str]:

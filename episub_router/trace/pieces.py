@@ -86,7 +86,7 @@ class _Member:
             for piece in self._inflate(attempt):
                 some = True
                 yield piece
-            if some or self.error is None:
+            if some or self.end is not None:
                 return
 
     def _inflate(self, header: bytes) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from random import Random
 from typing import Any
 
@@ -67,6 +68,11 @@ def _episub(lazy_interval: float | None = None) -> EpisubRouter:
     return EpisubRouter(EpisubParams(broadcast=BroadcastParams(lazy_interval=lazy_interval)))
 
 
+def _alternating(*routers: Callable[[], IPubsubRouter]) -> Callable[[], IPubsubRouter]:
+    turns = cycle(routers)
+    return lambda: next(turns)()
+
+
 CONTENDERS = {
     contender.name: contender
     for contender in (
@@ -98,11 +104,23 @@ CONTENDERS = {
             random_graph,
         ),
         Contender(
-            "episub-lazy-1s",
-            "as episub, with IHAVEs once a second, which is GossipSub's heartbeat, "
-            "instead of every 0.1 s",
-            lambda: _episub(lazy_interval=1.0),
+            "episub-lazy-0.1s",
+            "as episub, with IHAVEs every 0.1 s, as the specification has them, "
+            "instead of about once a second",
+            lambda: _episub(lazy_interval=0.1),
             star,
+        ),
+        Contender(
+            "half-and-half-defaults",
+            "every other host of gossipsub-defaults has an EpisubRouter instead",
+            _alternating(_episub, _gossipsub),
+            random_graph,
+        ),
+        Contender(
+            "half-and-half-bounded",
+            "every other host of gossipsub-bounded has an EpisubRouter instead",
+            _alternating(_episub, _bounded_gossipsub),
+            random_graph,
         ),
     )
 }

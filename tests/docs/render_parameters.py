@@ -6,10 +6,11 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
-from episub_router import PubsubParams, RouterParams
+from episub_router import FallbackParams, PubsubParams, RouterParams
 from episub_router.net.limits import NetLimits
 from episub_router.protocol.params import BroadcastParams, MembershipParams
 from episub_router.sds import SdsParams
+from episub_router.trace.params import TracerParams
 from episub_router.wire import WireLimits
 from tests.docs.snippets import ROOT
 
@@ -18,10 +19,12 @@ PARAMS: list[type[Any]] = [
     MembershipParams,
     BroadcastParams,
     RouterParams,
+    FallbackParams,
     PubsubParams,
     WireLimits,
     NetLimits,
     SdsParams,
+    TracerParams,
 ]
 
 _INTRODUCTION = """\

@@ -17,7 +17,10 @@ SMALL = {
     "demo": ["--hosts", "4", "--messages", "5"],
 }
 """Arguments added to each `episub` command, so that it ends soon."""
-ELSEWHERE = {"simulator.md": "tests/sim/test_cli.py::test_the_cookbook_runs"}
+ELSEWHERE = {
+    "simulator.md": "tests/sim/test_cli.py::test_the_cookbook_runs",
+    "trace.md": "tests/trace/test_cli.py::test_the_cookbook_runs",
+}
 """Documents whose commands build on one another, and the test that runs them in order."""
 
 PYTHON = all_snippets("python")

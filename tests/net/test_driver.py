@@ -28,7 +28,7 @@ class Recorder:
     def send(self, peer: bytes, topic: str, messages: tuple[m.Message, ...]) -> None:
         self.log.append(("send", peer, topic, *(type(message).__name__ for message in messages)))
 
-    def dial(self, peer: bytes) -> None:
+    def dial(self, peer: bytes, for_others: bool = False) -> None:
         self.log.append(("dial", peer))
 
     def release(self, peer: bytes) -> None:
@@ -36,6 +36,9 @@ class Recorder:
 
     def measure(self, peer: bytes) -> None:
         self.log.append(("measure", peer))
+
+    def group_of(self, peer: object) -> None:
+        return None
 
     def neighbor_up(self, topic: str, peer: bytes) -> None:
         self.log.append(("up", topic, peer))

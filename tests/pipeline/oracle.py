@@ -291,7 +291,7 @@ def duplicate_causes(events: Sequence[Event]) -> Counter[str]:
         (event["peer"], event["remote"], message)
         for event in by_kind(events, "send")
         for part in event["parts"]
-        if part["kind"] == "iwant"
+        if part["kind"] in ("iwant", "graft")
         for message in part["messages"] or ()
     }
     return Counter(

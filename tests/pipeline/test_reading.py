@@ -125,26 +125,22 @@ def test_all_fields_of_an_rpc_and_of_our_own_events(tmp_path: Path) -> None:
     assert fourth["event"] == "other"
 
 
-def test_a_simulation(tmp_path: Path) -> None:
-    (scenario,) = loading.load("scale").scenarios({"network.nodes": 20}).values()
-    path = tmp_path / "trace.parquet"
-    run(scenario, 1, trace=path)
-    records, books = rows(path)
-    raw = pq.read_table(path).to_pylist()
-    assert books["format"] == "simulator"
-    assert len(records) == len(raw)
-    for row, was in zip(records, raw, strict=True):
-        assert row["time"] == round(was["time"] * 1e9)
-        assert row["peer"] == f"sim-{was['node']}"
-        if was["event"] == "send":
-            (part,) = row["parts"]
-            payload = was["kind"] in ("GOSSIP", "publish")
-            assert part["kind"] == ("message" if payload else was["kind"].lower())
-            assert part["messages"] == ([f"m{was['message']}"] if payload else None)
-            assert row["remote"] == f"sim-{was['peer']}"
-            assert row["payload"] == (was["size"] if payload else 0)
-        else:
-            assert row["parts"] is None
+@pytest.mark.parametrize("name", ["churn", "multi-source", "routers"])
+def test_a_simulation_is_the_same_in_every_format(name: str, tmp_path: Path) -> None:
+    settings = {"network.nodes": 20, "traffic.messages": 10, "network.loss": 0.1}
+    for variant, scenario in loading.load(name).scenarios(settings).items():
+        found = {}
+        for ending in ("parquet", "pb.gz", "json"):
+            path = tmp_path / f"trace.{ending}"
+            run(scenario, 1, trace=path)
+            found[ending], _ = rows(path)
+        wanted = without(found["pb.gz"], "offset")
+        assert wanted.pop()["event"] == "report"
+        assert without(found["json"][:-1], "offset") == wanted
+        in_columns = without(found["parquet"], "offset")
+        header, of_pb = (json.loads(rows.pop(0)["detail"]) for rows in (in_columns, wanted))
+        assert header == of_pb
+        assert in_columns == wanted, variant
 
 
 def test_hermes_tables(tmp_path: Path) -> None:

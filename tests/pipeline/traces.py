@@ -106,7 +106,7 @@ class RandomTrace:
                     late = when[peer] + self._at(0, 0.5)
                     self._copy("duplicate", peer, other, late - 1, late, topic, message, size, None)
                     if rng.random() < 0.3:
-                        part = _part("iwant", topic, [message])
+                        part = _part(rng.choice(["iwant", "graft"]), topic, [message])
                         self._rpc("send", peer, other, late - 2, [part])
 
     def _copy(

@@ -55,7 +55,7 @@ def test_impossible_hops_in_an_announcement_gain_nothing(claimed: int) -> None:
     """E38: a hop count below 1 is counted and taken as 1, not as a reason to switch."""
     branch = Branch("parent", lazy=["liar"])
     assert drops(branch.receive("liar", ihave("m", hops=claimed))) == [DropReason.HOPS_INVALID]
-    branch.receive("parent", Gossip("m", 8, "payload"))
+    branch.receive("parent", Gossip("m", 3, "payload"))
     assert (branch.eager, branch.lazy) == ({"parent"}, {"liar"})
 
 
@@ -209,12 +209,29 @@ def test_losing_a_lazy_peer_changes_nothing() -> None:
     assert (branch.eager, branch.lazy) == ({"a"}, {"c"})
 
 
-def test_losing_an_eager_peer_promotes_the_lazy_ones() -> None:
+def test_losing_an_eager_peer_promotes_lazy_ones() -> None:
     """E40, the default: empty GRAFTs at once; PRUNEs thin the tree again."""
-    branch = Branch("a", lazy=["b", "c"])
+    branch = Branch("a", lazy=["b", "c", "d"], params=BroadcastParams(repair_links=2))
     effects = branch.handle(NeighborDown("a", DownReason.FAILED))
     assert sent(effects) == [("b", Graft()), ("c", Graft())]
-    assert (branch.eager, branch.lazy) == ({"b", "c"}, set())
+    assert (branch.eager, branch.lazy) == ({"b", "c"}, {"d"})
+
+
+def test_only_who_is_cut_off_repairs_the_tree() -> None:
+    """E40: the loss of a peer that only took messages from us is the peer's to repair."""
+    branch = Branch("parent", "child", lazy=["b"])
+    branch.receive("parent", Gossip("m", 3, "payload"))
+    assert branch.handle(NeighborDown("child", DownReason.FAILED)) == []
+    effects = branch.handle(NeighborDown("parent", DownReason.FAILED))
+    assert sent(effects) == [("b", Graft())]
+
+
+def test_each_source_has_a_parent_whose_loss_is_repaired() -> None:
+    """E40: two peers brought messages; that one of them stays doesn't make up for the other."""
+    branch = Branch("a", "b", lazy=["c"])
+    branch.receive("a", Gossip("m", 3, "payload"))
+    branch.receive("b", Gossip("n", 3, "payload"))
+    assert sent(branch.handle(NeighborDown("a", DownReason.FAILED))) == [("c", Graft())]
 
 
 def test_losing_an_eager_peer_may_wait_for_announcements() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -51,9 +52,19 @@ def test_a_few_random_contacts_are_asked_for_nodes() -> None:
     assert len(set(chosen)) > 1
 
 
+def test_the_contacts_known_longest_and_the_newest_are_kept() -> None:
+    """E02: who announces itself a thousand times over doesn't push the bootstrap list out."""
+    member = Member("n", membership=params(max_waiting=4, contacts_asked=9))
+    member.handle(ev.ContactsFound(("old1", "old2")))
+    for n in range(1000):
+        member.handle(ev.ContactsFound((f"x{n}",)))
+    effects = member.handle(ev.JoinOverlay())
+    assert set(dials(effects)) == {"old1", "old2", "x998", "x999"}
+
+
 def test_joins_start_when_all_contacts_have_answered() -> None:
-    """E03, E04: the passive view is fresh before the first JOIN; then C_rand JOINs go to random
-    nodes of it, with the full TTL."""
+    """E03, E04: the passive view is fresh before the first JOIN; then C_rand JOINs go to nodes of
+    it, with the full TTL: to those that are connected, since a dial costs more than the rest."""
     member, effects = asked("c1", "c2")
     assert {peer for peer, _ in sent(effects)} == {"c1", "c2"}
     assert member.receive("c1", Nodes(PEERS[:6], 6)) == []
@@ -61,7 +72,8 @@ def test_joins_start_when_all_contacts_have_answered() -> None:
     effects = reach_all(member, member.receive("c2", Nodes(PEERS[6:], 6)))
     assert member.passive == {"c1", "c2", *PEERS}
     joins = sent(effects, Join)
-    assert len({peer for peer, _ in joins}) == len(joins) == member.params.random_links
+    assert Counter(peer for peer, _ in joins) == {"c1": 2, "c2": 2}
+    assert member.params.random_links == 4
     assert {message for _, message in joins} == {Join(ME, 6)}
 
 
@@ -114,11 +126,37 @@ def test_a_fruitless_join_goes_on_elsewhere_with_a_lower_ttl() -> None:
         {6}, {5}, {4}, {3}, {2}, {1}, {0},
     ]  # fmt: skip
     first, second, third, *_ = [{peer for peer, _ in joins} for joins in rounds]
-    assert len(first | second | third) == 3 * member.params.random_links
+    assert first == {"c1"}
+    assert len(second | third) == 2 * member.params.random_links
+    assert "c1" not in second | third
+
+
+def test_a_start_that_is_being_dialled_is_waited_for() -> None:
+    """E08: on a slow link a JOIN that hasn't left yet isn't replaced by another."""
+    member, _ = asked("c1", grow_interval=1000.0)
+    member.receive("c1", Nodes(PEERS, 6))
+    starts = dials(member.wait(member.params.join_timeout))
+    assert len(starts) == member.params.random_links
+    assert member.wait(2 * member.params.join_timeout) == []
+    effects = [e for peer in starts for e in member.handle(ev.Connected(peer))]
+    assert {message.ttl for _, message in sent(effects, Join)} == {5}
+
+
+def test_time_outs_follow_the_time_that_dials_take() -> None:
+    """E08: where a dial takes seconds, the one at the end of the walk does too."""
+    member, _ = asked("c1", grow_interval=1000.0)
+    member.receive("c1", Nodes(PEERS, 6))
+    starts = dials(member.wait(member.params.join_timeout))
+    member.wait(4)
+    for peer in starts:
+        member.handle(ev.Connected(peer))
+    assert dials(member.wait(member.params.join_timeout + 4)) == []
+    assert dials(member.wait(8)) != []
 
 
 def test_joining_ends_with_c_rand_links_and_growing_follows() -> None:
-    """E04, E09: JOINs bring C_rand links; the rest of A is asked for from the passive view."""
+    """E04, E09: JOINs bring C_rand links; the rest of A is asked for from the passive view, after
+    a while in which the JOINs of others bring some."""
     member, _ = asked("c1")
     reach_all(member, member.receive("c1", Nodes(PEERS, 6)))
     for peer in ("a", "b", "c"):
@@ -127,6 +165,8 @@ def test_joining_ends_with_c_rand_links_and_growing_follows() -> None:
     assert member.machine.membership.joining
     effects = reach_all(member, member.receive("d", accept()))
     assert not member.machine.membership.joining
+    assert sent(effects, Neighbor) == []
+    effects = reach_all(member, member.wait(2 * member.params.grow_interval))
     roles = [message.role for _, message in sent(effects, Neighbor)]
     assert roles == [NeighborRole.REQUEST] * member.params.near_links
 

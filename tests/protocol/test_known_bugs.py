@@ -48,10 +48,9 @@ def test_an_overflowing_passive_view_is_not_wiped() -> None:
     joiner = Member()
     joiner.handle(ev.Connected("c"))
     joiner.handle(ev.JoinOverlay(("c",)))
-    for n in range(3):
-        joiner.receive("a", ForwardJoin(f"early{n}", 0))
+    joiner.handle(ev.ContactsFound(("early1", "early2")))
     joiner.receive("c", Nodes(peers, 6))
-    assert len(joiner.passive) == 3 + joiner.params.nodes_size + 1
+    assert len(joiner.passive) == 3 + joiner.params.nodes_size
 
 
 def test_ids_of_any_length_are_ids() -> None:

@@ -15,6 +15,7 @@ from episub_router.protocol.messages import (
     Leave,
     Topics,
 )
+from episub_router.protocol.params import Rate
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Member, dials, drops, params, sent
 
@@ -107,7 +108,7 @@ def test_leave_is_acted_on_once_whatever_its_ttl() -> None:
 
 def test_leaves_are_remembered_up_to_a_bound() -> None:
     """E14: the oldest is forgotten first."""
-    member = Member("a", "b", membership=params(leave_memory=10))
+    member = Member("a", "b", membership=params(leave_memory=10, leave_limit=Rate(1, 10_000)))
     for n in range(1000):
         member.receive("a", Leave(f"x{n}", 0, b"1"))
     assert drops(member.receive("a", Leave("x995", 0, b"1"))) == [DropReason.LEAVE_REPEATED]

@@ -35,7 +35,21 @@ def test_request_is_over_when_the_peer_is_a_neighbour_already() -> None:
     assert member.active == set("abcdep")
     member.receive("p", accept())
     member.handle(ev.ContactsFound(("q",)))
-    assert dials(member.handle(ev.DialFailed("elsewhere"))) == ["q"]
+    assert dials(member.wait(4 * member.params.grow_interval)) == ["q"]
+
+
+def test_a_fruitless_search_slows_down() -> None:
+    """E17: once C_rand links stand, each search takes twice as long to come, whatever the
+    requests' own time-outs; a full overlay isn't asked over and over."""
+    peers = [f"p{n}" for n in range(20)]
+    member = Member("a", "b", "c", "d", "e", "f", passive=peers)
+    asked = []
+    for _ in range(600):
+        for peer in dials(member.wait(1)):
+            member.handle(ev.Connected(peer))
+            member.receive(peer, Disconnect())
+            asked.append(peer)
+    assert 10 <= len(asked) <= 20
 
 
 def test_who_ended_a_link_is_not_asked_for_it_at_once() -> None:

@@ -105,7 +105,7 @@ def test_tree_is_repaired_after_a_crash(seed: int, repair: EagerRepair) -> None:
         network.publish(0, id)
         network.run(5)
     assert [network.missed(id) for id in "xyz"] == [set()] * 3
-    assert network.rmr("z") < 0.02
+    assert network.rmr("z") < 0.05
     assert network.components() == 1
     assert network.one_sided() == []
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episub_router.protocol.messages import LinkKind
-from episub_router.protocol.views import ActiveView, Link, PassiveView
+from episub_router.protocol.passive import PassiveView
+from episub_router.protocol.views import ActiveView, Link
 
 peers = st.lists(st.integers(0, 30), max_size=40)
 

@@ -65,11 +65,12 @@ async def overlay_of(
     router_params: RouterParams | None = None,
     pubsub_class: type[Pubsub] = Pubsub,
     pubsub_options: dict[str, Any] | None = None,
+    **router_options: Any,
 ) -> AsyncIterator[tuple[list[Node], list[ISubscriptionAPI]]]:
     """`size` nodes that have joined one topic through the first of them."""
     async with running_nodes(
         size,
-        router=lambda: EpisubRouter(params, router_params=router_params, seed=1),
+        router=lambda: EpisubRouter(params, router_params=router_params, seed=1, **router_options),
         pubsub_class=pubsub_class,
         pubsub_options=pubsub_options,
     ) as nodes:
@@ -115,7 +116,9 @@ class Readers:
 
     async def each_has(self, size: int) -> None:
         """Wait until every one has `size` messages."""
-        await eventually(lambda: all(len(got) >= size for got in self.received))
+        await eventually(
+            lambda: all(len(got) >= size for got in self.received), patience=60
+        )  # on a busy machine
 
     async def all_have(self, expected: Sequence[bytes]) -> None:
         """Wait until every one has as many messages as expected, then compare: each once."""

@@ -60,11 +60,11 @@ def frames_to(node: Node) -> list[Decoded]:
     frames: list[Decoded] = []
     receive_rpc = engine(node).received
 
-    def spy(rpc: rpc_pb2.RPC, sender: ID) -> None:
+    def spy(rpc: rpc_pb2.RPC, sender: ID) -> bool:
         frame = decode_frame(rpc)
         assert frame is not None
         frames.append(frame)
-        receive_rpc(rpc, sender)
+        return receive_rpc(rpc, sender)
 
     engine(node).received = spy  # type: ignore[method-assign]
     return frames

@@ -13,7 +13,13 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pubsub import Pubsub
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, ResilientPubsub, RouterParams
+from episub_router import (
+    EpisubParams,
+    EpisubRouter,
+    MembershipParams,
+    ResilientPubsub,
+    RouterParams,
+)
 from episub_router.net.counters import Reason
 from tests.hosts import Node, connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import TOPIC, count, engine, joined, overlay_of, router
@@ -173,6 +179,23 @@ async def test_a_mute_listener_does_not_hold_a_dial_up() -> None:
     await listener.aclose()
 
 
+async def test_dials_for_others_do_not_hold_ours_up() -> None:
+    """A member may name any number of peers at addresses that never answer."""
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    mute = Multiaddr(f"/ip4/127.0.0.1/tcp/{listener.socket.getsockname()[1]}")
+    async with running_nodes(2, router=EpisubRouter) as (node, other):
+        for number in range(20):
+            peer = b"\x00\x24\x08\x01\x12\x20" + bytes(31) + bytes([number])
+            engine(node)._rendezvous._learn(peer, (mute,))
+            engine(node).dial(peer, for_others=True)
+        await eventually(lambda: count(node, Reason.DIALS) > 0)
+        engine(node)._rendezvous._learn(other.id.to_bytes(), tuple(other.info.addrs))
+        engine(node).dial(other.id.to_bytes())
+        await eventually(lambda: engine(node).driver.is_writable(other.id.to_bytes()))
+        assert count(node, Reason.DIAL_FAILED) == 0
+    await listener.aclose()
+
+
 async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
     async with running_nodes(1, router=EpisubRouter) as [node]:
         engine(node).dial(b"\x00\x24\x08\x01\x12\x20" + bytes(32))
@@ -233,7 +256,8 @@ async def _until(subscription: object, data: bytes) -> None:
 
 
 async def test_rtts_are_measured() -> None:
-    async with overlay_of(2) as (nodes, _):
+    often = EpisubParams(membership=MembershipParams(optimize_interval=0.5))
+    async with overlay_of(2, params=often) as (nodes, _):
         await eventually(lambda: router(nodes[0]).overlay(TOPIC).active[0].rtt is not None)
         rtt = router(nodes[0]).overlay(TOPIC).active[0].rtt
         assert rtt is not None

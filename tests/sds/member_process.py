@@ -18,6 +18,7 @@ from libp2p.peer.peerinfo import info_from_p2p_addr
 from libp2p.pubsub.gossipsub import GossipSub
 from multiaddr import Multiaddr
 
+from episub_router import EpisubRouter
 from episub_router.cli.host import add_host_arguments, running_pubsub
 from episub_router.sds import SdsChannel, SdsParams, SqliteStore
 
@@ -93,11 +94,13 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     add_host_arguments(parser)
     parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--router", choices=["episub", "gossipsub"], required=True)
     args = parser.parse_args()
     args.key = args.dir / "key"
     store = SqliteStore(args.dir / "state.db")
+    router = EpisubRouter() if args.router == "episub" else stock_router()
     async with (
-        running_pubsub(args, stock_router()) as pubsub,
+        running_pubsub(args, router) as pubsub,
         SdsChannel(pubsub, "twenty", store=store, params=PARAMS) as channel,
         trio.open_nursery() as nursery,
     ):

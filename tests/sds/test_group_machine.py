@@ -35,7 +35,7 @@ class GroupMachine(RuleBasedStateMachine):
         params = SdsParams(
             on_lost=LostPolicy.HOLD,
             causal_history=2 if small else 10,
-            sync_history=2 if small else 32,
+            heads_named=2 if small else 64,
             bloom_capacity=8 if small else 500,
             segment_size=2,
             page_items=3,

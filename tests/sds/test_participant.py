@@ -43,8 +43,18 @@ def test_history_is_heads_then_own_last_then_recents() -> None:
     assert [e.sender_id for e in message.causal_history if e.message_id == "b"] == ["third"]
 
 
+def test_all_heads_are_named_at_once_beyond_the_usual_length() -> None:
+    """S04: twenty concurrent messages that we have seen come before our next, for everybody."""
+    one = One(causal_history=10)
+    heads = {f"h{n}" for n in range(20)}
+    for head in sorted(heads):
+        one.hear(head)
+    _, message = one.send()
+    assert {e.message_id for e in message.causal_history} == heads
+
+
 def test_all_heads_are_named_in_the_end_and_own_messages_form_a_chain() -> None:
-    one = One(causal_history=3)
+    one = One(causal_history=3, heads_named=3)
     for n in range(20):
         one.hear(f"h{n}")
     named: set[str] = set()
@@ -485,7 +495,7 @@ def test_params_that_contradict_are_refused() -> None:
         {"timer_jitter": 1.0},
         {"lost_after": float("nan")},
         {"sync_interval": 0.0},
-        {"sync_history": 300},
+        {"heads_named": 300},
     ):
         with pytest.raises(ValueError, match="must"):
             SdsParams(**wrong)  # type: ignore[arg-type]

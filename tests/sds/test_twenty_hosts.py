@@ -19,11 +19,14 @@ pytestmark = pytest.mark.hosts
 MEMBERS = 20
 MESSAGES = 120
 PATIENCE = 120.0
+JOINING = 4
+"""Members that start or dial at the same time: twenty processes share few cores."""
 
 
 class Member:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, router: str) -> None:
         self.directory = directory
+        self.router = router
         directory.mkdir()
         self.sent: list[str] = []
         self.address = ""
@@ -34,12 +37,16 @@ class Member:
     async def start(self) -> None:
         self._buffer = b""
         self._events.clear()
-        self.process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "tests.sds.member_process", "--dir", str(self.directory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        with (self.directory / "stderr").open("ab") as errors:
+            self.process = await trio.lowlevel.open_process(
+                [
+                    *(sys.executable, "-m", "tests.sds.member_process"),
+                    *("--dir", str(self.directory), "--router", self.router),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
         self.address = (await self.event("ready"))["address"]
 
     async def kill(self) -> None:
@@ -62,9 +69,13 @@ class Member:
                     if event["event"] == name:
                         return event
                 data = await self.process.stdout.receive_some()
-                assert data, f"{self.directory.name} ended before {name}"
+                assert data, f"{self.directory.name} ended before {name}: {self.errors()}"
                 *lines, self._buffer = (self._buffer + data).split(b"\n")
                 self._events.extend(json.loads(line) for line in lines)
+
+    def errors(self) -> str:
+        """The end of what its processes wrote to standard error."""
+        return (self.directory / "stderr").read_text(errors="replace")[-4000:]
 
     async def log(self) -> list[str]:
         await self.tell("log")
@@ -80,19 +91,27 @@ class Member:
 
 
 @pytest.mark.timeout(400)
-async def test_all_have_everything_once_in_one_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("router", ["episub", "gossipsub"])
+async def test_all_have_everything_once_in_one_order(router: str, tmp_path: Path) -> None:
     rng = random.Random(6)
-    members = [Member(tmp_path / f"member-{n:02}") for n in range(MEMBERS)]
+    members = [Member(tmp_path / f"member-{n:02}", router) for n in range(MEMBERS)]
+
+    joining = trio.CapacityLimiter(JOINING)
+
+    async def start(member: Member) -> None:
+        async with joining:
+            await member.start()
 
     async def dial(member: Member, others: list[Member]) -> None:
-        for other in others:
-            await member.tell(f"dial {other.address}")
-            await member.event("dialled")
+        async with joining:
+            for other in others:
+                await member.tell(f"dial {other.address}")
+                await member.event("dialled")
 
     try:
         async with trio.open_nursery() as nursery:
             for member in members:
-                nursery.start_soon(member.start)
+                nursery.start_soon(start, member)
         async with trio.open_nursery() as nursery:
             for n, member in enumerate(members):
                 others = [members[(n + step) % MEMBERS] for step in (1, 3, 7)]

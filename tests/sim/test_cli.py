@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -14,6 +15,10 @@ import pytest
 
 from episub_router.cli import sim as cli
 from episub_router.sim import loading, trace
+from episub_router.sim.trace import Row
+from episub_router.trace.checking import check
+from episub_router.trace.reading import TraceFile
+from episub_router.trace.simulated import event_of
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "simulator.md"
 
@@ -68,17 +73,42 @@ def test_run_writes_summary_plots_and_trace(
     assert pq.ParquetFile(file).num_row_groups > table.num_rows // 500 - 1
     summary = printed["runs"][0]["summary"]
 
-    def count(event: str, kind: str = "") -> int:
-        chosen = table.filter(pc.field("event") == event)
-        return (chosen.filter(pc.field("kind") == kind) if kind else chosen).num_rows
-
-    assert count("publish") == 5
-    assert count("deliver") == 5 * 30
-    for kind, traffic in summary["traffic"].items():
-        if kind != "payload":
-            assert count("send", kind) == traffic["sends"]
+    events = Counter(table["event"].to_pylist())
+    assert events["publishMessage"] == 5
+    assert events["deliverMessage"] == 5 * 30
+    sent: Counter[str] = Counter()
+    control_bytes = payload_bytes = 0
+    for row in table.filter(pc.field("event") == "sendRPC").to_pylist():
+        sent[(row["control"] or "GOSSIP").partition("-")[0]] += 1
+        payload_bytes += row["payload"]
+        control_bytes += row["size"] - row["payload"]
+    traffic = summary["traffic"]
+    assert payload_bytes == traffic.pop("payload")["bytes"]
+    assert sent == {kind: entry["sends"] for kind, entry in traffic.items()}
+    assert control_bytes == sum(entry["bytes"] for entry in traffic.values())
     times = table["time"].to_pylist()
     assert times == sorted(times)
+    header = json.loads(pq.read_schema(file).metadata[b"header"])
+    assert header["simulated"]
+    assert header["router"] == "episub"
+
+
+def test_a_trace_has_the_same_events_in_every_format(tmp_path: Path) -> None:
+    for trace_format in ("parquet", "pb", "json.gz"):
+        options = ["--out", str(tmp_path), "--trace", trace_format, "--plots", "none"]
+        assert call(*small("run", "lossy", *options, "--variant", "5 %")) == 0
+    (parquet,) = tmp_path.glob("*.parquet")
+    (pb,) = tmp_path.glob("*.pb")
+    (lines,) = tmp_path.glob("*.json.gz")
+    rows = [Row(**row) for row in pq.read_table(parquet).to_pylist()]
+    with TraceFile(pb) as file:
+        events = [event for _, event in file]
+    assert events[1:-1] == [event_of(row) for row in rows]
+    assert {row.event for row in rows} >= {"discard", "duplicateMessage", "graft", "prune", "rtt"}
+    with TraceFile(lines) as file:
+        assert check(file).complete
+    with TraceFile(lines) as file:
+        assert [event for _, event in file][1:] == events[1:]
 
 
 @pytest.mark.parametrize("router", ["gossipsub", "floodsub"])
@@ -94,7 +124,7 @@ def test_other_routers_are_traced_too(router: str, tmp_path: Path) -> None:
     ]
     assert call(*small("run", "scale", *options)) == 0
     table = pq.read_table(tmp_path / "trace-1.parquet")
-    assert table.filter(pc.field("event") == "deliver").num_rows == 5 * 30
+    assert table.filter(pc.field("event") == "deliverMessage").num_rows == 5 * 30
 
 
 def test_plots_are_the_same_every_time(tmp_path: Path) -> None:

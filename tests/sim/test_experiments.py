@@ -81,6 +81,21 @@ def test_headline() -> None:
     assert 5.5 <= gossipsub["payloads_per_delivery"] <= 8.5
 
 
+def test_views_come_to_rest_at_their_size_after_a_join_storm() -> None:
+    overlay = one("join-storm", network__nodes=300)["phases"][0]["overlay"]
+    assert overlay["near_target"] >= 0.99
+    assert overlay["symmetry"] >= 0.999
+    assert overlay["components"] == 1
+
+
+def test_proximity() -> None:
+    made = runs("proximity", network__nodes=150, traffic__messages=4)
+    near, random = (phase(summary, "first message") for summary in made.values())
+    assert near["overlay"]["near_proximity_ratio"] < 0.5
+    assert near["latency"]["mean"] < 0.8 * random["latency"]["mean"]
+    assert near["latency"]["p99"] < 0.8 * random["latency"]["p99"]
+
+
 def test_multi_source() -> None:
     made = runs("multi-source", only="5 sources", network__nodes=100, traffic__messages=70)
     without = phase(made["5 sources, threshold off"], "steady")
@@ -145,3 +160,17 @@ def test_a_targeted_crash_takes_the_best_connected() -> None:
     assert hit["faults"][0]["nodes"] == 30
     before = 2 * 10 * 99 / 100
     assert hit["phases"][0]["overlay"]["degree_mean"] < 0.6 * before
+
+
+def test_nodes_can_tell_how_many_they_are() -> None:
+    """Collisions among the ids in passing shuffles; sizes follow only where they are to."""
+    settings = {"network__nodes": 80, "traffic__start": 300.0, "traffic__messages": 3}
+    made = runs("sizing", only="1,000, ", **settings)
+    fixed, following = (summary["phases"][-1] for summary in made.values())
+    assert "size_estimate_p50" not in fixed["overlay"]
+    assert following["overlay"]["size_estimated_by"] == 1.0
+    assert following["overlay"]["size_estimate_p5"] >= 0.75 * 80
+    assert following["overlay"]["size_estimate_p95"] <= 1.25 * 80
+    assert fixed["overlay"]["degree_mean"] > 6.5
+    assert following["overlay"]["degree_mean"] < 6.2
+    assert fixed["reliability"] == following["reliability"] == 1.0

@@ -13,6 +13,7 @@ from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
+from episub_router.fallback.extension import EpisubExtension
 from episub_router.net.leave_proof import sign_leave, verify_leave
 from episub_router.net.limits import NetLimits
 from episub_router.pb import episub_pb2 as pb
@@ -63,6 +64,8 @@ def test_the_field_number_is_described() -> None:
     assert f"| {number} | episub | EpisubFrame |" in TEXT
     tag = pb.EpisubRpc(episub=pb.EpisubFrame()).SerializeToString()[:4]
     assert f"`{tag.hex(' ')}`" in TEXT
+    hello = EpisubExtension(announced=True).build_hello_extensions(ID(b"peer"), rpc_pb2.RPC())
+    assert f"`{hello.SerializeToString().hex(' ')}`" in TEXT
 
 
 @pytest.mark.parametrize("enum", [pb.Neighbor.Role, pb.Neighbor.Kind])

@@ -157,4 +157,4 @@ def duplicates(events: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def _is_request(part: Column) -> Column:
-    return (part["kind"] == "iwant") & part["messages"].isNotNull()
+    return part["kind"].isin("iwant", "graft") & part["messages"].isNotNull()

@@ -22,26 +22,30 @@ def one_part_each(
     kind: pa.Array,
     topic: pa.Array,
     *,
-    messages: pa.Array | None = None,
-    lists: pa.Array | None = None,
+    ids: pa.Array | None = None,
     peers: pa.Array | None = None,
 ) -> pa.Array:
-    """The column `parts` with one part in each row of `mask` and null in the others. Its ids are
-    the one in `messages`, or the list in `lists`; `peers` are lists too."""
+    """The column `parts` with one part in each row of `mask` and null in the others. `ids` and
+    `peers` are lists."""
     chosen = pc.filter(pa.array(np.arange(len(mask))), mask)
-    count = len(chosen)
-    none = pa.nulls(count, TEXTS)
-    ids = none
-    if messages is not None:
-        ids = _singles(messages.take(chosen))
-    elif lists is not None:
-        ids = lists.take(chosen).cast(TEXTS)
-    others = none if peers is None else peers.take(chosen).cast(TEXTS)
+    none = pa.nulls(len(chosen), TEXTS)
     parts = pa.StructArray.from_arrays(
-        [kind.take(chosen), topic.take(chosen), ids, others], fields=list(PART)
+        [
+            kind.take(chosen),
+            topic.take(chosen),
+            none if ids is None else ids.take(chosen).cast(TEXTS),
+            none if peers is None else peers.take(chosen).cast(TEXTS),
+        ],
+        fields=list(PART),
     )
     flags = np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), dtype=bool)
     return _lists(flags, parts)
+
+
+def singles(values: pa.Array) -> pa.Array:
+    """Lists of one, or null where the value is."""
+    flags = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False), dtype=bool)
+    return _lists(flags, values.drop_null())
 
 
 def assemble(
@@ -63,12 +67,6 @@ def assemble(
             array = pa.nulls(rows, field.type)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD)
-
-
-def _singles(values: pa.Array) -> pa.Array:
-    """Lists of one, or null where the value is."""
-    flags = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False), dtype=bool)
-    return _lists(flags, values.drop_null())
 
 
 def _lists(flags: Any, values: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +35,7 @@ def read_file(
     with open(path, "rb") as opened:
         is_parquet = opened.read(len(_PARQUET)) == _PARQUET
     if is_parquet:
-        yield from _parquet(path, file, run or _directory(file), notes or {})
+        yield from _parquet(path, file, run, notes or {})
     else:
         yield from _events(path, file, run, notes or {})
 
@@ -70,25 +71,37 @@ def _events(
         yield columns.take()
 
 
-def _parquet(path: str, file: str, run: str, notes: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    columns = Columns(run, file)
+def _parquet(
+    path: str, file: str, run: str | None, notes: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
     size = os.path.getsize(path)
     name, rows, stretches = "unknown", 0, 0
+    header: dict[str, Any] = {}
     try:
-        table = pq.ParquetFile(path)
+        table = pq.ParquetFile(path, page_checksum_verification=True)
+        header = simulator.header(table.schema_arrow.metadata)
         names = set(table.schema_arrow.names)
         known = {"simulator": simulator, "hermes": hermes}
         name = next((name for name, how in known.items() if names >= how.COLUMNS), "unknown")
         if name == "unknown":
             raise ValueError(f"a Parquet file with unknown columns: {', '.join(sorted(names))}")
     except (pa.ArrowException, OSError, ValueError) as error:
+        run = run or _directory(file)
+        columns = Columns(run, file)
         columns.quarantine(0, min(size, 2**31 - 1), _reason(error))
         stretches += 1
     else:
+        run = run or str(header.get("run") or _directory(file))
+        columns = Columns(run, file)
+        if header:
+            simulator.put_header(columns, header)
+            yield columns.take()
+            stretches += 1
         for group in range(table.num_row_groups):
             wanted = rows + table.metadata.row_group(group).num_rows
             try:
                 for batch in table.iter_batches(batch_size=BATCH, row_groups=[group]):
+                    batch.validate(full=True)
                     made = known[name].records(run, file, rows, batch)
                     rows += len(batch)
                     yield made

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from episub_router.pipeline.reading.arrow import assemble, one_part_each, where
+from episub_router.pipeline.reading.arrow import assemble, one_part_each, singles, where
 
 COLUMNS = {"timestamp", "type", "producer_id"}
 """How such a file is recognised."""
@@ -71,13 +71,14 @@ def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.Recor
 
 def _parts(column: _Columns, rows: int, kind: pa.Array, is_rpc: pa.Array) -> pa.Array:
     # A table has one type, so either all rows have lists of ids or none has.
-    lists = column.get("msg_ids")
+    ids = column.get("msg_ids")
+    if ids is None and "msg_id" in column:
+        ids = singles(_text(column, "msg_id", rows))
     return one_part_each(
         is_rpc,
         _mapped(kind, _PARTS),
         _text(column, "topic", rows),
-        messages=_text(column, "msg_id", rows) if lists is None and "msg_id" in column else None,
-        lists=lists,
+        ids=ids,
         peers=column.get("px_peers"),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -156,21 +157,26 @@ class EventDecoder:
         for change in meta.subscription:
             part("subscribe" if change.subscribe else "unsubscribe", change.topic)
         if meta.HasField("control"):
-            self._control(meta.control, topic)
+            self._control(meta.control, topic, own)
         for kind in own:
             if kind not in _SHOWN:
                 part(kind, topic)
 
-    def _control(self, control: TraceEvent.ControlMeta, topic: str | None) -> None:
+    def _control(
+        self, control: TraceEvent.ControlMeta, topic: str | None, own: tuple[str, ...]
+    ) -> None:
         ids, part = self._ids, self._columns.part
         for ihave in control.ihave:
             part("ihave", ihave.topic, [ids[message] for message in ihave.messageIDs])
-        for iwant in control.iwant:
-            part("iwant", topic, [ids[message] for message in iwant.messageIDs])
-        for graft in control.graft:
-            part("graft", graft.topic)
+        wanted = [[ids[message] for message in iwant.messageIDs] for iwant in control.iwant]
+        # Episub asks by GRAFT, which the trace shows to Go's tools as an IWANT beside it.
+        asking = len(control.graft) if "graft" in own else 0
+        for graft, named in zip_longest(control.graft, wanted[:asking]):
+            part("graft", graft.topic, named)
+        for named in wanted[asking:]:
+            part("iwant", topic, named)
         for prune in control.prune:
-            part("prune", prune.topic, None, [self._peers[peer] for peer in prune.peers])
+            part("prune", prune.topic, None, [self._peers[peer] for peer in prune.peers] or None)
         for unwanted in control.idontwant:
             part("idontwant", topic, [ids[message] for message in unwanted.messageIDs])
 
@@ -179,7 +185,7 @@ class EventDecoder:
     def _stream_up(self, offset: int, event: TraceEvent, peer: str, time: int) -> None:
         body = event.onNewOutboundStream
         self._columns.add(offset, "stream-up", peer, time, remote=self._peers[body.peerID])
-        self._columns.put(kind=body.proto)
+        self._columns.put(kind=body.proto or None)
 
     def _stream_down(self, offset: int, event: TraceEvent, peer: str, time: int) -> None:
         remote = self._peers[event.onClosedOutboundStream.peerID]

@@ -19,6 +19,7 @@ from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher, sign
 from episub_router.sds.net.topic import Topic, join
+from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.catchup import HeadsAnswer
 from episub_router.sds.protocol.effects import Effect
@@ -93,6 +94,8 @@ class Engine(Served):
         self._outbox, self._to_publish = trio.open_memory_channel[tuple[bytes, fx.Purpose]](_OUTBOX)
         self._watchers: dict[trio.MemorySendChannel[ChannelEvent], None] = {}
         self._limiter = trio.CapacityLimiter(_ASKS)
+        trace = getattr(pubsub, "trace", None)
+        self._trace = trace and ChannelTrace(trace, topic_name, channel_id, sender_id)
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Load the state, join the topic, and work in `nursery` until it is cancelled."""
@@ -220,6 +223,8 @@ class Engine(Served):
                     raise
         delivered = False
         for effect in effects:
+            if self._trace is not None:
+                self._trace.noticed(effect)
             match effect:
                 case fx.Publish(raw=raw, purpose=purpose):
                     self._post(raw, purpose)
@@ -268,6 +273,9 @@ class Engine(Served):
         except trio.WouldBlock:
             self._signed.pop(raw, None)
             self.counts["outbox-full"] += 1  # resending repairs it
+            return
+        if self._trace is not None:
+            self._trace.sent(self.codec.decode(raw), purpose, len(raw))
 
     async def _publish(self) -> None:
         async for raw, purpose in self._to_publish:

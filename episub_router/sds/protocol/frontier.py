@@ -20,9 +20,10 @@ class Frontier:
     ) -> None:
         self._log = log
         self._rng = rng
+        self._params = params
         self._filter = RollingFilter(filters, params.bloom_keep)
         self._received: deque[MessageId] = deque(maxlen=self._filter.keep)
-        self._delivered: deque[MessageId] = deque(maxlen=params.sync_history)
+        self._delivered: deque[MessageId] = deque(maxlen=params.causal_history)
         self.last_own: MessageId | None = None
 
     def received(self, message_id: MessageId) -> None:
@@ -44,25 +45,26 @@ class Frontier:
     def filter_bytes(self) -> bytes:
         return self._filter.dump()
 
-    def history(self, limit: int, recents: int) -> list[HistoryEntry]:
-        """Heads first, then our last message, at most `limit`; then the newest, up to `recents`.
+    def history(self) -> list[HistoryEntry]:
+        """Heads first, then our last message, at most `heads_named`; then the newest, up to
+        `causal_history`.
 
-        Where there are more heads than room it's a random choice, so that over time all are
-        named. Our last message always has a place: so ours form a chain, and who has one has
-        those before it.
+        A head that isn't named leaves a hole in the causal order. Where there are more than that
+        it's a random choice, so that over time all are named. Our last message always has a
+        place: so ours form a chain, and who has one has those before it.
         """
         own = self.last_own
         if own is not None and own not in self._log:
             own = None
         heads = [h for h in self._log.heads if h != own]
-        room = limit - (own is not None)
+        room = self._params.heads_named - (own is not None)
         if len(heads) > room:
             heads = self._rng.sample(heads, room)
         chosen = dict.fromkeys(heads)
         if own is not None:
             chosen[own] = None
         for recent in reversed(self._delivered):
-            if len(chosen) >= min(limit, recents):
+            if len(chosen) >= self._params.causal_history:
                 break
             if recent in self._log:
                 chosen[recent] = None

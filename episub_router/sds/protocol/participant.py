@@ -87,7 +87,7 @@ class Participant:
         if not content:
             raise ValueError("a message needs content; an empty one would be a sync message")
         lamport = self.clock.tick(self._wall(now))
-        history = self._frontier.history(self.params.causal_history, self.params.causal_history)
+        history = self._frontier.history()
         new_id = message_id(self.channel_id, self.me, lamport, content)
         message = Message(
             sender_id=self.me,
@@ -368,7 +368,7 @@ class Participant:
         if not self.log.heads and not requests:
             return []
         lamport = self.clock.tick(self._wall(now))
-        history = self._frontier.history(self.params.sync_history, self.params.causal_history)
+        history = self._frontier.history()
         message = Message(
             sender_id=self.me,
             message_id=message_id(self.channel_id, self.me, lamport, b""),
@@ -408,7 +408,7 @@ class Participant:
             if own is not None:
                 self.outgoing.restore(old_id, own.own_seen, raw, now)
         self._frontier.restore(
-            self.log.newest(self.params.sync_history),
+            self.log.newest(self.params.causal_history),
             [received.message.message_id for received in restored.incoming],
         )
         for received in restored.incoming:

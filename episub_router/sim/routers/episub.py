@@ -28,7 +28,15 @@ from episub_router.protocol.events import (
     Received,
     RttMeasured,
 )
-from episub_router.protocol.messages import BroadcastMessage, Gossip, IHave, MembershipMessage
+from episub_router.protocol.messages import (
+    BroadcastMessage,
+    Gossip,
+    Graft,
+    IHave,
+    LinkKind,
+    MembershipMessage,
+    Neighbor,
+)
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
 from episub_router.sim.network import Network
@@ -47,7 +55,7 @@ class EpisubNode(Node):
     """Drives one `Topic`. A parcel is the `Received` event that the receiver is to handle:
     the sender makes one per message, however many peers it goes to."""
 
-    __slots__ = ("_links_up", "_on_effect", "topic")
+    __slots__ = ("_links_up", "topic")
 
     def __init__(
         self, node: int, network: Network, rng: random.Random, params: EpisubParams
@@ -55,15 +63,6 @@ class EpisubNode(Node):
         super().__init__(node, network, rng)
         self.topic = Topic(node, TOPIC_NAME, params, rng)
         self._links_up: dict[int, None] = {}
-        self._on_effect = {
-            Deliver: self._on_deliver,
-            Dial: self._on_dial,
-            Release: self._on_release,
-            MeasureRtt: self._on_measure,
-            NeighborUp: self._on_neighbor_up,
-            NeighborDown: self._on_neighbor_down,
-            Dropped: self._on_dropped,
-        }
 
     # From the network and the script.
 
@@ -109,6 +108,13 @@ class EpisubNode(Node):
     def neighbors(self) -> Iterable[int]:
         return self._links_up
 
+    def estimated_size(self) -> float | None:
+        return self.topic.membership.estimated_size
+
+    def near_neighbors(self) -> Iterable[int]:
+        links = self.topic.membership.active.items()
+        return [peer for peer, link in links if link.kind is LinkKind.NEAR]  # type: ignore[misc]
+
     def eager(self) -> Iterable[int]:
         return self.topic.broadcast.tree.eager  # type: ignore[return-value]
 
@@ -147,7 +153,7 @@ class EpisubNode(Node):
             if peers:
                 self._send(message, peers)
                 message, peers = None, []
-            self._on_effect[type(effect)](effect)
+            getattr(self, _ON_EFFECT[type(effect)])(effect)
         if peers:
             self._send(message, peers)
 
@@ -161,10 +167,7 @@ class EpisubNode(Node):
             records.sent("payload", len(peers), SIGNED_PAYLOAD + message.size)
             size += SIGNED_PAYLOAD + message.size
         if records.trace is not None:
-            if kind is Gossip:
-                self.trace_send("GOSSIP", peers, message.id, message.hops, size)
-            else:
-                self.trace_send(_NAMES[kind], peers, size=size)
+            self.trace_send(peers, size, **_columns(message))
         self.network.send(self, peers, Received(self.id, message), size)
 
     def _on_deliver(self, effect: Any) -> None:
@@ -185,18 +188,64 @@ class EpisubNode(Node):
     def _on_neighbor_up(self, effect: Any) -> None:
         self._links_up[effect.peer] = None
         if self.records.trace is not None:
-            self.records.trace.add(self.loop.now, "up", self.id, effect.peer)
+            link = self.topic.membership.active.get(effect.peer)
+            self.records.trace.add(
+                self.loop.now,
+                "neighbor",
+                self.id,
+                remote=effect.peer,
+                state="up",
+                kind=effect.kind.name.lower(),
+                rtt=link.rtt.mean if link is not None and link.rtt is not None else None,
+            )
         self.gained_neighbor()
 
     def _on_neighbor_down(self, effect: Any) -> None:
         self._links_up.pop(effect.peer, None)
         if self.records.trace is not None:
-            reason = effect.reason.value
-            self.records.trace.add(self.loop.now, "down", self.id, effect.peer, kind=reason)
+            self.records.trace.add(
+                self.loop.now,
+                "neighbor",
+                self.id,
+                remote=effect.peer,
+                state="down",
+                reason=effect.reason.value,
+            )
         if not self._links_up:
             self.lost_all_neighbors()
 
     def _on_dropped(self, effect: Any) -> None:
         self.records.dropped(effect.reason.value)
+        if self.records.trace is not None:
+            self.records.trace.add(
+                self.loop.now, "discard", self.id, remote=effect.peer, reason=effect.reason.value
+            )
         if effect.reason is DropReason.MESSAGE_LOST:
             self.session.given_up += 1
+
+
+def _columns(message: Any) -> dict[str, Any]:
+    """What the trace says of `message`, beside its size and receiver."""
+    if isinstance(message, Gossip):
+        size = SIGNED_PAYLOAD + message.size
+        return {"message": message.id, "hops": message.hops, "payload": size}
+    columns: dict[str, Any] = {"payload": 0, "control": _NAMES[type(message)]}
+    if isinstance(message, IHave):
+        columns["messages"] = [entry.id for entry in message.summary]
+        columns["announced"] = [entry.hops for entry in message.summary]
+    elif isinstance(message, Graft):
+        columns["messages"] = message.ids
+    elif isinstance(message, Neighbor):
+        columns["control"] += f"-{message.role.name}"
+    return columns
+
+
+_ON_EFFECT: dict[type, str] = {
+    Deliver: "_on_deliver",
+    Dial: "_on_dial",
+    Release: "_on_release",
+    MeasureRtt: "_on_measure",
+    NeighborUp: "_on_neighbor_up",
+    NeighborDown: "_on_neighbor_down",
+    Dropped: "_on_dropped",
+}

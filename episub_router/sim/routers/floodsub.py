@@ -73,5 +73,6 @@ class FloodsubNode(Node):
         self.records.sent("publish", len(peers), 0)
         self.records.sent("payload", len(peers), SIGNED_PAYLOAD + record.size)
         parcel = (self.id, message, hops + 1)
-        self.trace_send("publish", peers, message, hops + 1, SIGNED_PAYLOAD + record.size)
-        self.network.send(self, peers, parcel, SIGNED_PAYLOAD + record.size)
+        size = SIGNED_PAYLOAD + record.size
+        self.trace_send(peers, size, message=message, hops=hops + 1, payload=size)
+        self.network.send(self, peers, parcel, size)

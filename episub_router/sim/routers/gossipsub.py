@@ -208,7 +208,7 @@ class GossipsubNode(Node):
         self.records.sent("payload", len(peers), SIGNED_PAYLOAD + record.size)
         parcel = (self.id, PUBLISH, (message, hops))
         size = SIGNED_PAYLOAD + record.size
-        self.trace_send(PUBLISH, peers, message, hops, size)
+        self.trace_send(peers, size, message=message, hops=hops, payload=size)
         self.network.send(self, peers, parcel, size)
 
     def _on_iwant(self, sender: int, wanted: tuple[int, ...]) -> None:
@@ -259,7 +259,8 @@ class GossipsubNode(Node):
 
     def _send(self, peer: int, kind: str, body: Any, size: int) -> None:
         self.records.sent(kind, 1, size)
-        self.trace_send(kind, (peer,), size=size)
+        named = body if kind in (IHAVE, IWANT, IDONTWANT) else None
+        self.trace_send((peer,), size, payload=0, control=kind.upper(), messages=named)
         self.network.send(self, (peer,), (self.id, kind, body), size)
 
     # Heartbeat.

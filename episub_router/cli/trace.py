@@ -1,0 +1,131 @@
+"""`episub trace`: look into trace files, and check them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from episub_router.cli.arguments import CommandError
+
+if TYPE_CHECKING:
+    from episub_router.trace.checking import Check
+
+_CAT = """\
+Print the events of trace files, one per line: ours, and those of Go's PBTracer,
+JSONTracer and traced; gzipped or not. What is unreadable is reported on standard
+error, with its offset in the uncompressed bytes, and passed over.
+"""
+_CHECK = """\
+Count what is in trace files, and find what is not: unreadable bytes, events that
+were written and are missing, events that the tracer itself had to drop. Exit
+status: 0 nothing is known to be lost, 1 something is, 2 wrong arguments.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `trace` to the commands of an argument parser."""
+    parser = commands.add_parser("trace", help="look into trace files, and check them")
+    parts = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, about, description, run in (
+        ("cat", "print the events of trace files", _CAT, _cat),
+        ("check", "count events, find what is missing or damaged", _CHECK, _check),
+    ):
+        part = parts.add_parser(
+            name,
+            help=about,
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        part.add_argument("files", nargs="+", type=Path, metavar="FILE")
+        part.set_defaults(run=run)
+        wants = "events as Go's JSONTracer writes them" if name == "cat" else "the findings as JSON"
+        part.add_argument("--json", action="store_true", help=f"print {wants}")
+
+
+def _cat(arguments: argparse.Namespace) -> int:
+    from episub_router.trace.json_lines import to_json
+    from episub_router.trace.reading import Unreadable
+    from episub_router.trace.text import line
+
+    damaged = False
+    for path in arguments.files:
+        simulated = False
+        with _opened(path) as trace:
+            for offset, event in trace:
+                if isinstance(event, Unreadable):
+                    damaged = True
+                    print(
+                        f"{path}: {event.size} bytes at {offset}: {event.reason}", file=sys.stderr
+                    )
+                elif arguments.json:
+                    print(to_json(event))
+                else:
+                    if event.HasField("header"):
+                        simulated = event.header.simulated
+                    print(line(event, simulated=simulated))
+    return 1 if damaged else 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from episub_router.cli.live import live_progress
+    from episub_router.trace.checking import check
+
+    findings: dict[str, Check] = {}
+    with live_progress() as show:
+        for path in arguments.files:
+
+            def progress(done: int, size: int, path: Path = path) -> None:
+                show(path.name, done, size, "bytes")
+
+            with _opened(path) as trace:
+                findings[str(path)] = check(trace, progress)
+    if arguments.json:
+        print(json.dumps({path: _as_json(found) for path, found in findings.items()}, indent=1))
+    else:
+        for path, found in findings.items():
+            _print(path, found)
+    return 0 if all(found.complete for found in findings.values()) else 1
+
+
+def _opened(path: Path) -> Any:
+    from episub_router.trace.reading import TraceFile
+
+    try:
+        return TraceFile(path)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
+def _as_json(found: Check) -> dict[str, Any]:
+    counted = {"events": dict(found.events), "total": found.total, "complete": found.complete}
+    return {**asdict(found), **counted}
+
+
+def _print(path: str, found: Check) -> None:
+    kind = "JSON lines" if found.format == "json" else "PB"
+    print(f"{path}: {kind}{', gzipped' if found.gzipped else ''}")
+    span = (found.last - found.first) / 1e9 if found.first is not None and found.last else 0
+    print(f"  {found.total} events of {found.nodes} nodes in {span:.1f} s")
+    for name, count in found.events.most_common():
+        print(f"    {count:>9} {name}")
+    for offset, size, reason in found.unreadable_at:
+        print(f"  unreadable: {size} bytes at {offset}: {reason}")
+    _print_more(found.unreadable, len(found.unreadable_at), "unreadable places")
+    for gap in found.gaps:
+        print(f"  missing: {gap.events} events between {gap.after} and {gap.before}")
+    if found.dropped:
+        print(f"  dropped by the tracer, whose queue was full: {found.dropped} events")
+    if found.failed:
+        print(f"  not written by the tracer: {found.failed} events ({found.error})")
+    if found.ended is False:
+        print("  the end is not there: the tracer is at work, or was killed")
+    print("  " + ("nothing is known to be lost" if found.complete else "INCOMPLETE"))
+
+
+def _print_more(count: int, listed: int, what: str) -> None:
+    if count > listed:
+        print(f"  and {count - listed} more {what}")

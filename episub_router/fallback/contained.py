@@ -1,0 +1,250 @@
+"""py-libp2p's GossipSub, with what it does wrong kept inside.
+
+Each override names the defect that it is for, by function of libp2p 0.8.1,
+pubsub/gossipsub.py. What Pubsub's view already takes care of stands in `view`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from libp2p.peer.id import ID
+from libp2p.pubsub.extensions import ExtensionsState
+from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.pubsub.pb import rpc_pb2
+
+from episub_router.fallback.cache import BoundedCache
+from episub_router.fallback.params import FallbackParams
+
+_T = TypeVar("_T")
+
+
+class ContainedGossipSub(GossipSub):
+    """Serves the peers that were added to it."""
+
+    def __init__(
+        self,
+        params: FallbackParams,
+        extensions: ExtensionsState,
+        message_id: Callable[[rpc_pb2.Message], bytes],
+        meshed: Callable[[str, ID], None],
+        exchanged: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
+        bridges: Callable[[str], bool],
+    ) -> None:
+        """`meshed` is told of each new mesh link, `exchanged` of the peers in a PRUNE; `bridges`
+        tells of a topic whether Episub brings its messages too."""
+        super().__init__(
+            params.protocols,
+            degree=params.degree,
+            degree_low=params.degree_low,
+            degree_high=params.degree_high,
+            time_to_live=params.fanout_ttl,
+            heartbeat_interval=params.heartbeat_interval,
+            prune_back_off=params.prune_backoff,
+            unsubscribe_back_off=params.unsubscribe_backoff,
+            max_idontwant_messages=params.max_idontwant,
+            # It lowers the heartbeat's rate to once in 30 s or more, whatever the health of the
+            # network (_adapt_heartbeat_parameters).
+            adaptive_gossip_enabled=False,
+            # It counts our own messages and relayed ones alike, and lets 10/s pass
+            # (_check_spam_protection).
+            spam_protection_enabled=False,
+            # Own replay covers it; what is queued here is handed out up to 30 s later.
+            pending_messages_ttl=0,
+        )
+        # With its default parameters every score is 0, and every heartbeat grafts two more
+        # peers, up to degree_high (_perform_opportunistic_grafting).
+        self.scorer = None
+        self.extensions_state = extensions
+        self.mcache: BoundedCache = BoundedCache(params, message_id)
+        self._meshed = meshed
+        self._exchanged = exchanged
+        self._bridges = bridges
+        self._params = params
+        self._gossiping = False
+        self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
+        self._left: dict[tuple[str, ID], float] = {}  # when we unsubscribed from our mesh
+
+    def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
+        super()._notify_mesh_peer_added(peer_id, topic)
+        self._fresh[topic, peer_id] = None
+        self._meshed(topic, peer_id)
+
+    async def _emit_control_msgs(
+        self,
+        peers_to_graft: dict[ID, list[str]],
+        peers_to_prune: dict[ID, list[str]],
+        peers_to_gossip: dict[ID, dict[str, list[bytes]]],
+    ) -> None:
+        """One peer at a time: the lists of all peers before are sent along otherwise."""
+        for peer in dict.fromkeys([*peers_to_graft, *peers_to_prune, *peers_to_gossip]):
+            await super()._emit_control_msgs(
+                _only(peer, peers_to_graft),
+                _only(peer, peers_to_prune),
+                _only(peer, peers_to_gossip),
+            )
+
+    def mesh_heartbeat(
+        self,
+    ) -> tuple[defaultdict[ID, list[str]], defaultdict[ID, list[str]]]:
+        """A GRAFT may come before our stream to its sender is open; a sender that is gone before
+        it is stays in the mesh for good otherwise (handle_graft)."""
+        assert self.pubsub is not None
+        network = self.pubsub.host.get_network()
+        grafts: defaultdict[ID, list[str]] = defaultdict(list)
+        prunes: defaultdict[ID, list[str]] = defaultdict(list)
+        every = self.mesh
+        try:
+            for topic, peers in every.items():
+                unknown = [peer for peer in peers if peer not in self.peer_protocol]
+                peers.difference_update(p for p in unknown if not network.get_connections(p))
+                self.mesh = {topic: peers}
+                with self._degrees_of(topic):
+                    for wanted, more in zip(
+                        (grafts, prunes), super().mesh_heartbeat(), strict=True
+                    ):
+                        for peer in more:
+                            wanted[peer].append(topic)
+        finally:
+            self.mesh = every
+        return grafts, prunes
+
+    async def join(self, topic: str) -> None:
+        with self._degrees_of(topic):
+            await super().join(topic)
+
+    async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
+        with self._degrees_of(topic):
+            await super().on_peer_subscribed(peer_id, topic)
+
+    @contextmanager
+    def _degrees_of(self, topic: str) -> Iterator[None]:
+        """A bridge needs no mesh of its own. It asks for few links, and gives as many as it is
+        asked for: of two that a peer depends on, both could think that it has the other."""
+        if not self._bridges(topic):
+            yield
+            return
+        params = self._params
+        self.degree_low, self.degree = params.bridge_degree_low, params.bridge_degree
+        try:
+            yield
+        finally:
+            self.degree_low, self.degree = params.degree_low, params.degree
+
+    def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
+        """The heartbeat prunes and notes no back-off: it grafts the same peers again, which then
+        refuse for a minute (mesh_heartbeat)."""
+        surplus = len(self.mesh[topic]) - self._params.degree  # the degree may be a bridge's now
+        chosen = super()._select_peers_for_pruning(topic, surplus)
+        for peer in chosen:
+            self._add_back_off(peer, topic, False)
+        return chosen
+
+    def gossip_heartbeat(self) -> dict[ID, dict[str, list[bytes]]]:  # type: ignore[override]
+        """A back-off is about grafting. Peers in it get no IHAVE otherwise, and nothing at all
+        if all their neighbours pruned them (_handle_topic_heartbeat).
+
+        Nor do peers get one that came into the mesh between a message and the heartbeat, and
+        they weren't sent that message either."""
+        self._gossiping = True
+        try:
+            gossip = super().gossip_heartbeat()
+        finally:
+            self._gossiping = False
+        for topic, peer in self._fresh:
+            if peer in self.peer_protocol and (ids := self.mcache.window(topic)):
+                gossip[peer].setdefault(topic, ids)
+        self._fresh.clear()
+        return gossip
+
+    def _check_back_off(self, peer: ID, topic: str) -> bool:
+        """Whether to send no GRAFT: one that comes early is refused, and renews the back-off.
+
+        Whole seconds end up to one early otherwise, and a py-libp2p peer that we left refuses for
+        10 s, whatever our PRUNE said (_check_graft_flood_protection)."""
+        now = time.time()
+        params = self._params
+        left = self._left.get((topic, peer), -math.inf) + params.regraft_pause
+        until = max(self.back_off.get(topic, {}).get(peer, -math.inf), left)
+        return not self._gossiping and now < until + params.backoff_slack
+
+    def _add_back_off(
+        self, peer: ID, topic: str, is_unsubscribe: bool, backoff_duration: int = 0
+    ) -> None:
+        """Those that we left may graft us as soon as we are back, and not we them (leave)."""
+        if is_unsubscribe:
+            self._left[topic, peer] = time.time()
+        else:
+            super()._add_back_off(peer, topic, False, backoff_duration)
+
+    async def handle_graft(self, graft_msg: rpc_pb2.ControlGraft, sender_peer_id: ID) -> None:
+        """A back-off that the sender's clock may have ended a second ago is over, and no other
+        counts: 10 s after any PRUNE, whatever it said, do otherwise."""
+        topic = graft_msg.topicID
+        back_offs = self.back_off.get(topic, {})
+        if topic in self.mesh and time.time() >= back_offs.get(sender_peer_id, 0) - 1:
+            back_offs.pop(sender_peer_id, None)
+            self._left.pop((topic, sender_peer_id), None)
+            self.graft_flood_tracking[sender_peer_id].pop(topic, None)
+        await super().handle_graft(graft_msg, sender_peer_id)
+
+    def _check_equivocation(self, msg: rpc_pb2.Message) -> bool:
+        """It keeps 1000 whole messages, and takes all messages without a sequence number for one.
+        Pubsub lets only one message of an id pass."""
+        return True
+
+    async def handle_ihave(self, ihave_msg: rpc_pb2.ControlIHave, sender_peer_id: ID) -> None:
+        """Messages of topics that we aren't in are asked for as well otherwise."""
+        if ihave_msg.topicID in self.mesh:
+            ids = map(_in_hex, ihave_msg.messageIDs)
+            exact = rpc_pb2.ControlIHave(topicID=ihave_msg.topicID, messageIDs=ids)
+            await super().handle_ihave(exact, sender_peer_id)
+
+    async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
+        """An id that is named a thousand times is answered a thousand times otherwise."""
+        wanted = [
+            _in_hex(mid)
+            for mid in dict.fromkeys(iwant_msg.messageIDs)
+            if self.mcache.may_serve(mid, sender_peer_id)
+        ]
+        await super().handle_iwant(rpc_pb2.ControlIWant(messageIDs=wanted), sender_peer_id)
+
+    async def handle_prune(self, prune_msg: rpc_pb2.ControlPrune, sender_peer_id: ID) -> None:
+        """Back-offs for any topic that a peer makes up are kept for ever otherwise."""
+        if prune_msg.topicID in self.mesh:
+            await super().handle_prune(prune_msg, sender_peer_id)
+
+    async def _do_px(self, px_peers: list[rpc_pb2.PeerInfo]) -> None:
+        """It dials them one after the other in the task that reads from the sender of the PRUNE,
+        without a time-out, and signed by whomever."""
+        self._exchanged(px_peers[: self.px_peers_count])
+
+    def _periodic_security_cleanup(self) -> None:
+        super()._periodic_security_cleanup()
+        over = time.time() - self._params.backoff_slack
+        for topic, peers in list(self.back_off.items()):
+            for peer in [peer for peer, until in peers.items() if until <= over]:
+                del peers[peer]
+            if not peers:
+                del self.back_off[topic]
+        paused = over - self._params.regraft_pause
+        self._left = {link: left for link, left in self._left.items() if left > paused}
+        # For adaptive gossip only, which is off, and never emptied then (publish).
+        self.recent_message_deliveries.clear()
+        for topic in [t for t in self.time_since_last_publish if t not in self.fanout]:
+            del self.time_since_last_publish[topic]
+
+
+def _only(peer: ID, by_peer: dict[ID, _T]) -> dict[ID, _T]:
+    return {peer: by_peer[peer]} if peer in by_peer else {}
+
+
+def _in_hex(mid: bytes) -> bytes:
+    """Ids that happen to consist of hexadecimal digits are decoded before they are compared, so
+    give all of them in a form in which that is right (utils.safe_bytes_from_hex)."""
+    return mid.hex().encode()

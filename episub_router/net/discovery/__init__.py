@@ -1,0 +1,1 @@
+"""Finding nodes that are in a topic (E02)."""

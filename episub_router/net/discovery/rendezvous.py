@@ -1,0 +1,184 @@
+"""Keeps asking every source for contacts of the topics that this node is in (E02)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+from random import Random
+
+import trio
+from libp2p.peer.peerinfo import PeerInfo
+from multiaddr import Multiaddr
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.discovery.source import Discovery
+from episub_router.net.params import RouterParams
+
+_P2P = 421
+"""Code of the multiaddr part that holds a peer id."""
+
+_MAX_PEER_ID = 128
+"""Bytes; a libp2p peer id has at most 42."""
+
+
+class _Search:
+    """Contacts of one topic are being sought, until `scope` is cancelled."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.alone = trio.Event()
+
+
+class Rendezvous:
+    """One task for each joined topic and source: find, provide, wait, find again.
+
+    Others are asked for before this node is provided, whose own record tells it nothing. The
+    pauses double up to `discovery_interval`, and start short again when a topic has no
+    neighbours left.
+    """
+
+    def __init__(
+        self,
+        me: bytes,
+        sources: Sequence[Discovery],
+        params: RouterParams,
+        counters: Counters,
+        rng: Random,
+        found: Callable[[str, tuple[bytes, ...]], None],
+    ) -> None:
+        """`found` is told of contacts; they can be dialled at `addresses`."""
+        self._me = me
+        self._sources = sources
+        self._params = params
+        self._counters = counters
+        self._rng = rng
+        self._found = found
+        self._addresses: OrderedDict[bytes, tuple[Multiaddr, ...]] = OrderedDict()
+        """Of peers that were found, the longest not found again first."""
+        self._searches: dict[str, _Search] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self) -> None:
+        """Host the searches until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for topic, search in self._searches.items():
+                nursery.start_soon(self._serve, topic, search)
+            await trio.sleep_forever()
+
+    def addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
+        """Where a source said that `peer` is; empty if none did."""
+        return self._addresses.get(peer, ())
+
+    def join(self, topic: str) -> None:
+        """Seek contacts of `topic` until `leave`."""
+        if topic in self._searches or not self._sources:
+            return
+        search = self._searches[topic] = _Search()
+        if self._nursery is not None:
+            self._nursery.start_soon(self._serve, topic, search)
+
+    def leave(self, topic: str) -> None:
+        """Seek no longer, and stop being found."""
+        search = self._searches.pop(topic, None)
+        if search is not None:
+            search.scope.cancel()
+
+    def alone(self, topic: str) -> None:
+        """`topic` has no neighbours left: ask again soon."""
+        search = self._searches.get(topic)
+        if search is not None:
+            search.alone.set()
+            search.alone = trio.Event()
+
+    async def _serve(self, topic: str, search: _Search) -> None:
+        with search.scope:
+            async with trio.open_nursery() as nursery:
+                for source in self._sources:
+                    nursery.start_soon(self._seek, topic, search, source)
+        for source in self._sources:
+            if topic not in self._searches:
+                await self._attempt(source.withdraw(topic))
+
+    async def _seek(self, topic: str, search: _Search, source: Discovery) -> None:
+        pause = self._params.discovery_retry
+        provide_at = trio.current_time()
+        while True:
+            alone = search.alone
+            contacts = await self._find(topic, source)
+            if contacts:
+                self._found(topic, contacts)
+            if provide_at <= trio.current_time() and await self._attempt(source.provide(topic)):
+                provide_at = trio.current_time() + self._params.provide_interval
+            with trio.move_on_after(pause * self._rng.uniform(0.5, 1.0)):
+                await alone.wait()
+                # What has just been found was of no use.
+                pause = self._params.discovery_retry
+                await trio.sleep(pause)
+            pause = min(2 * pause, self._params.discovery_interval)
+
+    async def _attempt(self, call: Awaitable[object]) -> bool:
+        """Whether `call` ended well and in time."""
+        try:
+            with trio.fail_after(self._params.discovery_timeout):
+                await call
+        except Exception:
+            self._counters.add(Reason.DISCOVERY_FAILED)
+            return False
+        return True
+
+    async def _find(self, topic: str, source: Discovery) -> tuple[bytes, ...]:
+        """A few of the peers that `source` names, at random, with their addresses learnt."""
+        answer: dict[bytes, tuple[Multiaddr, ...]] = {}
+
+        async def ask() -> None:
+            found = await source.find(topic)
+            most = self._params.discovery_answer
+            if len(found) > most:
+                self._counters.add(Reason.DISCOVERY_EXCESS, len(found) - most)
+            for info in islice(found, most):
+                self._take(info, answer)
+
+        await self._attempt(ask())
+        chosen = sorted(answer)
+        limit = self._params.discovery_contacts
+        if len(chosen) > limit:
+            chosen = self._rng.sample(chosen, limit)
+        for peer in chosen:
+            self._learn(peer, answer[peer])
+        return tuple(chosen)
+
+    def _take(self, info: PeerInfo, answer: dict[bytes, tuple[Multiaddr, ...]]) -> None:
+        """Put `info` into `answer`, if there is anything in it to dial."""
+        try:
+            peer = info.peer_id.to_bytes()
+            addresses = _dialable(info.addrs[: self._params.dial_addresses])
+            usable = 0 < len(peer) <= _MAX_PEER_ID and bool(addresses)
+        except Exception:
+            # Whoever implements a discovery may return anything.
+            usable = False
+        if not usable:
+            self._counters.add(Reason.DISCOVERY_UNUSABLE)
+        elif peer != self._me:
+            answer.setdefault(peer, addresses)
+
+    def _learn(self, peer: bytes, addresses: tuple[Multiaddr, ...]) -> None:
+        self._addresses[peer] = addresses
+        self._addresses.move_to_end(peer)
+        if len(self._addresses) > self._params.discovered_peers:
+            self._addresses.popitem(last=False)
+
+
+def _dialable(addresses: Sequence[Multiaddr]) -> tuple[Multiaddr, ...]:
+    """The addresses that can be read, without the peer id at their end."""
+    readable = []
+    for address in addresses:
+        try:
+            bare = address.decapsulate_code(_P2P)
+            if str(bare):
+                readable.append(bare)
+        except Exception:
+            # Multiaddr takes any bytes, and raises only when somebody looks into it.
+            continue
+    return tuple(readable)

@@ -1,0 +1,25 @@
+"""What `EpisubRouter` asks for contacts of a topic (E02)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from libp2p.peer.peerinfo import PeerInfo
+
+
+class Discovery(Protocol):
+    """A place where nodes of one topic find each other, such as a DHT or a directory.
+
+    Methods may take their time and may raise: the router gives each call `discovery_timeout`,
+    counts what fails, and calls again later. What `find` returns is not trusted.
+    """
+
+    async def find(self, topic: str) -> Sequence[PeerInfo]:
+        """Nodes said to be in `topic`, this one perhaps among them."""
+
+    async def provide(self, topic: str) -> None:
+        """Let others find this node under `topic`; called again every `provide_interval`."""
+
+    async def withdraw(self, topic: str) -> None:
+        """This node has left `topic`."""

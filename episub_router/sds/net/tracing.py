@@ -1,0 +1,80 @@
+"""The events of an SDS channel, from the effects that its engine carries out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from episub_router.pb.trace_pb2 import TraceEvent
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.message import Message
+from episub_router.trace.harmless import harmless
+from episub_router.trace.node import NodeTrace
+
+
+class ChannelTrace:
+    """The trace of one channel at one participant."""
+
+    def __init__(self, trace: NodeTrace, topic: str, channel_id: str, participant: str) -> None:
+        self._trace = trace
+        self._where: dict[str, Any] = {
+            "topic": topic,
+            "channelID": channel_id,
+            "participant": participant,
+        }
+
+    def fail(self, error: Exception) -> None:
+        """Count an event that could not be made."""
+        self._trace.fail(error)
+
+    @harmless
+    def sent(self, message: Message, purpose: fx.Purpose, size: int) -> None:
+        """`message`, of `size` bytes on the wire, is to be published."""
+        self._tell(
+            send=TraceEvent.SdsSend(
+                messageID=message.message_id,
+                purpose=purpose.value,
+                lamport=message.lamport,
+                causalHistory=_history(message),
+                size=size,
+            )
+        )
+
+    @harmless
+    def noticed(self, effect: fx.Effect) -> None:
+        """`effect` is carried out; most are nobody's business but the engine's."""
+        match effect:
+            case fx.Deliver(message=message, position=position, missing=missing):
+                self._delivered(message, position=position, lost=missing)
+            case fx.DeliverEphemeral(message=message):
+                self._delivered(message)
+            case fx.PossiblyAcknowledged(message_id=id, by=by, probability=probability):
+                self._tell(ack=TraceEvent.SdsAck(messageID=id, by=by, probability=probability))
+            case fx.Acknowledged(message_id=id, by=by):
+                self._tell(ack=TraceEvent.SdsAck(messageID=id, by=by))
+            case fx.Missing(message_id=id, dependencies=missing):
+                self._tell(missing=TraceEvent.SdsMissing(messageID=id, dependencies=missing))
+            case fx.Found(message_id=id, after=after):
+                self._tell(found=TraceEvent.SdsFound(messageID=id, after=round(after * 1e9)))
+            case fx.Lost(message_id=id):
+                self._tell(lost=TraceEvent.SdsLost(messageID=id))
+            case fx.Expired(message_id=id):
+                self._tell(expired=TraceEvent.SdsExpired(messageID=id))
+
+    def _delivered(self, message: Message, **more: Any) -> None:
+        self._tell(
+            deliver=TraceEvent.SdsDeliver(
+                messageID=message.message_id,
+                sender=message.sender_id,
+                lamport=message.lamport,
+                causalHistory=_history(message),
+                size=len(message.content or b""),
+                **more,
+            )
+        )
+
+    def _tell(self, **what: Any) -> None:
+        self._trace.sds(TraceEvent.Sds(**self._where, **what))
+
+
+def _history(message: Message) -> list[str]:
+    return [entry.message_id for entry in message.causal_history]

@@ -1,0 +1,103 @@
+"""Nodes that tell the trace what they do, whatever their router."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from episub_router.protocol.events import Received
+from episub_router.protocol.messages import Gossip
+from episub_router.sim.node import Node
+from episub_router.sim.records import NEVER_DELIVERED
+from episub_router.sim.trace import TraceWriter
+from episub_router.trace.links import changes
+
+
+def traced(kind: Any) -> Any:
+    """The node class `kind`, traced. Its records must have a trace."""
+
+    class Traced(kind):  # type: ignore[misc]
+        __slots__ = ("_eager_before",)
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self._eager_before: dict[int, None] = {}
+
+        def start(self, contacts: tuple[int, ...]) -> None:
+            _tell(self, "node", state="start")
+            _tell(self, "join")
+            super().start(contacts)
+
+        def receive(self, parcel: Any) -> None:
+            copy = _copy_in(parcel)
+            if copy is not None and copy[0] in self.links:
+                sender, message, hops = copy
+                record = self.records.messages[message]
+                if record.delivered[self.id] != NEVER_DELIVERED:
+                    _tell(self, "duplicateMessage", remote=sender, message=message, hops=hops,
+                          size=record.size)  # fmt: skip
+            super().receive(parcel)
+            self._compare()
+
+        def inject(self, message: int, size: int) -> None:
+            super().inject(message, size)
+            self._compare()
+
+        def connected(self, peer: int) -> None:
+            _tell(self, "onNewOutboundStream", remote=peer)
+            super().connected(peer)
+            self._compare()
+
+        def disconnected(self, peer: int) -> None:
+            _tell(self, "onClosedOutboundStream", remote=peer)
+            super().disconnected(peer)
+            self._compare()
+
+        def measured(self, peer: int, rtt: float | None) -> None:
+            _tell(self, "rtt", remote=peer, rtt=rtt)
+            super().measured(peer, rtt)
+            self._compare()
+
+        def timer(self) -> None:
+            super().timer()
+            self._compare()
+
+        def leave(self) -> None:
+            super().leave()
+            self._compare()
+            _tell(self, "leave")
+            _tell(self, "node", state="leave")
+
+        def crash(self) -> None:
+            _tell(self, "node", state="crash")
+            super().crash()
+
+        def _compare(self) -> None:
+            eager = self.eager()
+            if self._eager_before == eager:
+                return
+            for peer, state in changes(self._eager_before, eager, self.neighbors()):
+                event = "graft" if state == "eager" else "prune"
+                _tell(self, event, remote=peer, state=state)
+            self._eager_before = dict.fromkeys(eager)
+
+    return Traced
+
+
+def _tell(node: Node, event: str, **columns: Any) -> None:
+    trace: TraceWriter | None = node.records.trace
+    if trace is not None:
+        trace.add(node.loop.now, event, node.id, **columns)
+
+
+def _copy_in(parcel: Any) -> tuple[int, int, int] | None:
+    """The sender, message and hops of the payload in `parcel`, of whichever router."""
+    if isinstance(parcel, Received):
+        gossip = parcel.message
+        if not isinstance(gossip, Gossip):
+            return None
+        copy: Any = (parcel.peer, gossip.id, gossip.hops)
+        return copy  # type: ignore[no-any-return]
+    sender, second, third = parcel
+    if isinstance(second, int):
+        return sender, second, third
+    return (sender, *third) if second == "publish" else None

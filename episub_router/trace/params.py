@@ -1,0 +1,24 @@
+"""Every parameter of the tracer: unit, default, source of the default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from episub_router.protocol.params import check_numbers, param
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracerParams:
+    """Parameters of `Tracer`. Raises ValueError for one that is not positive."""
+
+    queue_events: int = param(1 << 16, "events", "go-libp2p-pubsub: TraceBufferSize")
+    queue_bytes: int = param(
+        32 << 20, "bytes", "ours: bound of memory; an IHAVE with 5000 ids takes 200 kB"
+    )
+    max_size: int = param(64 << 20, "bytes", "go-libp2p-pubsub-tracer: rotates at 64 MiB")
+    max_age: float = param(3600.0, "s", "go-libp2p-pubsub-tracer: rotates after an hour")
+    flush_interval: float = param(1.0, "s", "ours: what a crash of the process loses at most")
+    report_interval: float = param(10.0, "s", "ours: how soon losses show; 4 bytes a second")
+
+    def __post_init__(self) -> None:
+        check_numbers(self, endless=True)

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/protocol"
+)
+
+// list is a flag that may be repeated.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(value string) error {
+	*l = append(*l, value)
+	return nil
+}
+
+// arguments is the parsed command line.
+type arguments struct {
+	listen, dials, topics          list
+	keySeed, protocol, mesh, trace string
+	heartbeat                      int
+	px, noSign                     bool
+}
+
+func parse(words []string) (*arguments, error) {
+	args := &arguments{}
+	flags := flag.NewFlagSet("gossipsub", flag.ContinueOnError)
+	flags.Var(&args.listen, "listen", "where to listen, repeatable")
+	flags.Var(&args.dials, "dial", "full address of a peer, repeatable")
+	flags.Var(&args.topics, "topic", "subscribe, repeatable")
+	flags.StringVar(&args.keySeed, "key-seed", "", "text to make the key of")
+	flags.StringVar(&args.protocol, "protocol", "", "offer this gossipsub version only")
+	flags.StringVar(&args.mesh, "mesh", "4,6,12", "LOW,D,HIGH")
+	flags.IntVar(&args.heartbeat, "heartbeat", 1000, "milliseconds")
+	flags.BoolVar(&args.px, "px", false, "name peers in PRUNE")
+	flags.BoolVar(&args.noSign, "no-sign", false, "publish without a signature")
+	flags.StringVar(&args.trace, "trace", "", "file for what PBTracer writes")
+	if err := flags.Parse(words); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("there is no argument %q", flags.Arg(0))
+	}
+	if len(args.listen) == 0 {
+		args.listen = list{"/ip4/127.0.0.1/tcp/0"}
+	}
+	return args, nil
+}
+
+// pubsub is the configuration that the flags ask for.
+func (a *arguments) pubsub() ([]pubsub.Option, error) {
+	params := pubsub.DefaultGossipSubParams()
+	if _, err := fmt.Sscanf(a.mesh, "%d,%d,%d", &params.Dlo, &params.D, &params.Dhi); err != nil {
+		return nil, fmt.Errorf("--mesh takes LOW,D,HIGH, not %q", a.mesh)
+	}
+	// The library wants fewer than LOW, fewer than half of D.
+	params.Dout = max(0, min(params.Dout, params.Dlo-1, params.D/2-1))
+	params.Dscore = min(params.Dscore, params.D)
+	params.HeartbeatInterval = time.Duration(a.heartbeat) * time.Millisecond
+	options := []pubsub.Option{
+		pubsub.WithGossipSubParams(params),
+		pubsub.WithPeerExchange(a.px),
+	}
+	if a.noSign {
+		options = append(options, pubsub.WithMessageSignaturePolicy(pubsub.LaxNoSign))
+	}
+	if a.protocol != "" {
+		only := protocol.ID(a.protocol)
+		if !pubsub.GossipSubDefaultFeatures(pubsub.GossipSubFeatureMesh, only) {
+			return nil, fmt.Errorf("this peer doesn't speak %q", a.protocol)
+		}
+		options = append(options, pubsub.WithGossipSubProtocols(
+			[]protocol.ID{only}, pubsub.GossipSubDefaultFeatures))
+	}
+	return options, nil
+}

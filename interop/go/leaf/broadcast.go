@@ -1,0 +1,181 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"episub-interop/leaf/pb"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+)
+
+const recent = 3 * time.Second
+
+// stored is a message that was seen; the latest are kept whole.
+type stored struct {
+	message *pb.Message
+	hops    uint32
+	at      time.Time
+	copies  map[peer.ID]int // on request
+}
+
+// announced is a message that IHAVEs told of and that has not come.
+type announced struct {
+	by    []peer.ID
+	ticks int
+}
+
+// broadcast is Plumtree's state.
+type broadcast struct {
+	seen    map[string]*stored
+	order   []string // of `seen`
+	lazy    []string // ids for the next IHAVE
+	missing map[string]*announced
+}
+
+// publish sends a message of our own.
+func (n *node) publish(message *pb.Message) {
+	n.push(message, 0, "")
+}
+
+// gossip handles a payload of a peer. Nothing is made of it before its signature holds.
+func (n *node) gossip(from peer.ID, message *pb.Message, hops uint32) {
+	if checkSignature(message) != nil {
+		emit("refused", map[string]any{"peer": from.String()})
+		return
+	}
+	neighbor := n.active[from]
+	if n.seen[messageID(message)] != nil {
+		if neighbor != nil {
+			neighbor.eager = false
+			n.control(from, &pb.Control{Message: &pb.Control_Prune{Prune: &pb.Prune{}}})
+		}
+		return
+	}
+	if neighbor != nil {
+		neighbor.eager = true
+	} else {
+		n.tellNoNeighbor(from)
+	}
+	emitDelivery(message)
+	n.push(message, hops, from)
+}
+
+// push stores a new message and sends it to the eager neighbours, its id to the others later.
+func (n *node) push(message *pb.Message, hops uint32, from peer.ID) {
+	id := messageID(message)
+	n.seen[id] = &stored{message: message, hops: hops, at: time.Now(), copies: map[peer.ID]int{}}
+	n.order = append(n.order, id)
+	if len(n.order) > cacheSize {
+		delete(n.seen, n.order[0])
+		n.order = n.order[1:]
+	}
+	delete(n.missing, id)
+	n.lazy = append(n.lazy, id)
+	for _, other := range n.others(from) {
+		if n.active[other].eager {
+			n.sendPayload(other, message, hops+1)
+		}
+	}
+}
+
+func (n *node) sendPayload(id peer.ID, message *pb.Message, hops uint32) {
+	n.send(id, &pb.Rpc{Publish: []*pb.Message{message}}, &pb.EpisubFrame{
+		Topic: &n.topic, Gossip: &pb.Gossip{Hops: &hops},
+	})
+}
+
+// flushLazy announces what came since the last time to the lazy neighbours.
+func (n *node) flushLazy() {
+	ids := n.lazy
+	n.lazy = nil
+	for id, link := range n.active {
+		if !link.eager {
+			n.announce(id, ids)
+		}
+	}
+}
+
+// announceRecent tells a new neighbour of the last seconds' messages.
+func (n *node) announceRecent(id peer.ID) {
+	ids := []string{}
+	for _, message := range n.order {
+		if time.Since(n.seen[message].at) < recent {
+			ids = append(ids, message)
+		}
+	}
+	n.announce(id, ids)
+}
+
+func (n *node) announce(id peer.ID, ids []string) {
+	for part := range slices.Chunk(ids, maxIDs) {
+		summary := []*pb.MessageSummary{}
+		for _, message := range part {
+			if known := n.seen[message]; known != nil {
+				summary = append(summary, &pb.MessageSummary{
+					Id: []byte(message), Hops: proto.Uint32(known.hops + 1),
+				})
+			}
+		}
+		n.control(id, &pb.Control{Message: &pb.Control_Ihave{Ihave: &pb.IHave{Summary: summary}}})
+	}
+}
+
+func (n *node) ihave(from peer.ID, message *pb.IHave) {
+	if n.active[from] == nil {
+		n.tellNoNeighbor(from)
+		return
+	}
+	for _, entry := range message.Summary[:min(len(message.Summary), maxIDs)] {
+		id := string(entry.GetId())
+		if id == "" || n.seen[id] != nil || len(n.missing) >= cacheSize {
+			continue
+		}
+		if n.missing[id] == nil {
+			n.missing[id] = &announced{}
+		}
+		if waiting := n.missing[id]; !slices.Contains(waiting.by, from) && len(waiting.by) < maxLinks {
+			waiting.by = append(waiting.by, from)
+		}
+	}
+}
+
+// walkMissing asks for what is still missing at its second touch, one announcer at a time.
+func (n *node) walkMissing() {
+	asked := map[peer.ID][][]byte{}
+	for id, waiting := range n.missing {
+		waiting.ticks++
+		if waiting.ticks > missingTicks {
+			delete(n.missing, id)
+		} else if waiting.ticks >= 2 {
+			from := waiting.by[(waiting.ticks-2)%len(waiting.by)]
+			asked[from] = append(asked[from], []byte(id))
+		}
+	}
+	for from, ids := range asked {
+		neighbor := n.active[from]
+		if neighbor == nil {
+			continue
+		}
+		neighbor.eager = true
+		for part := range slices.Chunk(ids, maxIDs) {
+			n.control(from, &pb.Control{Message: &pb.Control_Graft{Graft: &pb.Graft{Ids: part}}})
+		}
+	}
+}
+
+func (n *node) graft(from peer.ID, message *pb.Graft) {
+	neighbor := n.active[from]
+	if neighbor == nil {
+		n.tellNoNeighbor(from)
+		return
+	}
+	neighbor.eager = true
+	for _, id := range message.Ids[:min(len(message.Ids), maxIDs)] {
+		if known := n.seen[string(id)]; known != nil && known.copies[from] < 3 {
+			known.copies[from]++
+			n.sendPayload(from, known.message, known.hops+1)
+		}
+	}
+}

@@ -1,0 +1,1 @@
+"""Starts the interop peers as processes and waits for what they tell."""

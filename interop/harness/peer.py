@@ -1,0 +1,162 @@
+"""A peer's process: its commands, its events, its log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+PATIENCE = 60.0
+"""Seconds for anything that is sure to happen: a busy machine takes long to start a process."""
+
+Event = dict[str, Any]
+
+
+class PeerDied(Exception):
+    """The process ended while something was expected of it."""
+
+
+class Peer:
+    """A running peer. `events` are all that it told so far, in order."""
+
+    def __init__(self, name: str, process: trio.Process, log: Path) -> None:
+        self.name = name
+        self.process = process
+        self.events: list[Event] = []
+        self.id = ""
+        self.addresses: list[str] = []
+        self.versions: dict[str, str] = {}
+        self._log = log
+        self._ended = False
+        self._news = trio.Event()
+        self._input = trio.Lock()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # What it tells
+
+    async def read(self) -> None:
+        """Collect events until the process closes its output."""
+        assert self.process.stdout is not None
+        buffer = b""
+        with self._log.open("wb") as log:
+            async for chunk in self.process.stdout:
+                log.write(chunk)
+                log.flush()
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                self.events += map(json.loads, lines)
+                self._wake()
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until events have made `condition` true."""
+        try:
+            with trio.fail_after(PATIENCE):
+                while not condition():
+                    if self._ended:
+                        raise PeerDied(f"{self} ended before: {what}")
+                    await self._news.wait()
+        except trio.TooSlowError:
+            raise AssertionError(
+                f"{self} did not tell within {PATIENCE:g} s: {what}; its last events: "
+                f"{self.events[-5:]}"
+            ) from None
+
+    def told(self, event: str, **fields: Any) -> list[Event]:
+        """The events of that name with these fields."""
+        return [
+            e
+            for e in self.events
+            if e["event"] == event and all(e.get(k) == v for k, v in fields.items())
+        ]
+
+    async def event(self, event: str, *, count: int = 1, **fields: Any) -> Event:
+        """The `count`th event of that name with these fields, once it has come."""
+        await self.until(
+            lambda: len(self.told(event, **fields)) >= count, f"{count} of {event} {fields}"
+        )
+        return self.told(event, **fields)[count - 1]
+
+    def subscribers(self, topic: str) -> set[str]:
+        """The peers that this one now knows as subscribed."""
+        found: dict[str, None] = {}
+        for event in self.events:
+            if event.get("topic") != topic:
+                continue
+            if event["event"] == "peer_subscribed":
+                found[event["peer"]] = None
+            elif event["event"] == "peer_unsubscribed":
+                found.pop(event["peer"], None)
+        return set(found)
+
+    def mesh(self, topic: str) -> list[str]:
+        """The peers that are now in this one's mesh."""
+        told = self.told("mesh", topic=topic)
+        return list(told[-1]["peers"]) if told else []
+
+    def protocol(self, other: Peer) -> str | None:
+        """What this peer's stream to the other one speaks."""
+        told = self.told("protocol", peer=other.id)
+        return str(told[-1]["protocol"]) if told else None
+
+    async def knows(self, other: Peer, topic: str) -> None:
+        """Wait until this peer can send the other one messages of the topic."""
+        await self.until(
+            lambda: other.id in self.subscribers(topic) and self.protocol(other) is not None,
+            f"{other} is subscribed to {topic}",
+        )
+
+    async def forgets(self, other: Peer, topic: str) -> None:
+        """Wait until this peer has heard that the other one is not subscribed."""
+        await self.until(
+            lambda: other.id not in self.subscribers(topic), f"{other} has left {topic}"
+        )
+
+    async def meshed(self, other: Peer, topic: str) -> None:
+        """Wait until the other peer is in this one's mesh."""
+        await self.until(lambda: other.id in self.mesh(topic), f"{other} is in the mesh")
+
+    # What it is told
+
+    async def send(self, op: str, **arguments: Any) -> None:
+        """Give one command."""
+        assert self.process.stdin is not None
+        async with self._input:
+            await self.process.stdin.send_all(json.dumps({"op": op, **arguments}).encode() + b"\n")
+
+    async def dial(self, other: Peer) -> None:
+        """Connect to the other peer and wait until both have noticed."""
+        await self.send("dial", addr=other.addresses[0])
+        await self.event("connected", peer=other.id)
+        await other.event("connected", peer=self.id)
+
+    async def subscribe(self, topic: str) -> None:
+        count = len(self.told("subscribed", topic=topic))
+        await self.send("subscribe", topic=topic)
+        await self.event("subscribed", topic=topic, count=count + 1)
+
+    async def unsubscribe(self, topic: str) -> None:
+        count = len(self.told("unsubscribed", topic=topic))
+        await self.send("unsubscribe", topic=topic)
+        await self.event("unsubscribed", topic=topic, count=count + 1)
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        await self.process.wait()
+
+    async def end(self) -> int:
+        """End its input; the exit status."""
+        assert self.process.stdin is not None
+        await self.process.stdin.aclose()
+        with trio.fail_after(PATIENCE):
+            return await self.process.wait()

@@ -1,0 +1,23 @@
+//! Takes the versions that the peer tells from the lock file.
+
+use std::{env, fs, path::Path};
+
+fn main() {
+    let lock = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("Cargo.lock");
+    println!("cargo:rerun-if-changed={}", lock.display());
+    let lock = fs::read_to_string(lock).unwrap();
+    for (variable, package) in [
+        ("LIBP2P_VERSION", "libp2p"),
+        ("GOSSIPSUB_VERSION", "libp2p-gossipsub"),
+    ] {
+        let start = format!("name = \"{package}\"\nversion = \"");
+        let version = lock
+            .split_once(&start)
+            .unwrap()
+            .1
+            .split('"')
+            .next()
+            .unwrap();
+        println!("cargo:rustc-env={variable}={version}");
+    }
+}

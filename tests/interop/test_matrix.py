@@ -1,0 +1,42 @@
+"""Each stock peer, in each gossipsub version that it speaks, with one Episub node."""
+
+from __future__ import annotations
+
+import pytest
+
+from interop.harness.kinds import KINDS
+from interop.harness.lab import Lab
+from interop.harness.traffic import Traffic, sizes
+
+TOPIC = "matrix"
+MESSAGES = 200
+
+
+def cells() -> list[object]:
+    """Each kind of stock peer with each of its versions."""
+    return [
+        pytest.param(kind, version, marks=pytest.mark.peers(kind), id=f"{kind}-{version}")
+        for kind in ("py", "js", "rust", "go")
+        for version in KINDS[kind].speaks
+    ]
+
+
+@pytest.mark.parametrize(("kind", "version"), cells())
+async def test_a_stock_peer_and_an_episub_node_exchange(lab: Lab, kind: str, version: str) -> None:
+    only = KINDS[kind].only(version)
+    stock = await lab.start(kind, *only, topics=[TOPIC])
+    # What the stock peer can't be told, the Episub node is: to offer this version alone.
+    told = [] if only else [f"--protocol=/meshsub/{version}"]
+    episub = await lab.start("episub", *told, topics=[TOPIC])
+    await stock.dial(episub)
+    await stock.knows(episub, TOPIC)
+    await episub.knows(stock, TOPIC)
+    assert stock.protocol(episub) == episub.protocol(stock) == f"/meshsub/{version}"
+    await stock.meshed(episub, TOPIC)
+    await episub.meshed(stock, TOPIC)
+    traffic = Traffic(TOPIC)
+    await traffic.publish(stock, [episub], sizes(MESSAGES))
+    await traffic.publish(episub, [stock], sizes(MESSAGES))
+    traffic.check()
+    assert await stock.end() == 0
+    assert await episub.end() == 0

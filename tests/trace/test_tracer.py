@@ -1,0 +1,240 @@
+"""The writing side: nothing blocks, nothing is lost without being told, files are whole."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from episub_router.pb.trace_pb2 import TraceEvent
+from episub_router.trace import output
+from episub_router.trace.checking import Check, check
+from episub_router.trace.params import TracerParams
+from episub_router.trace.reading import TraceFile
+from episub_router.trace.tracer import Tracer
+from tests.trace.samples import good, sample_events
+
+EVENTS = sample_events(300, seed=2)
+
+
+def read(path: Path) -> list[TraceEvent]:
+    """The events of a file without those of the tracer itself."""
+    with TraceFile(path) as file:
+        events = good(file)
+    return [e for e in events if not (e.HasField("header") or e.HasField("report"))]
+
+
+def checked(path: Path) -> Check:
+    with TraceFile(path) as file:
+        return check(file)
+
+
+@pytest.mark.parametrize("name", ["t.pb", "t", "t.pb.gz", "t.json", "t.jsonl.gz"])
+def test_what_is_emitted_is_in_the_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with Tracer(path, run="experiment", name="node") as tracer:
+        tracer.belongs_to(b"me", "episub")
+        for event in EVENTS:
+            tracer.emit(event)
+    assert read(path) == EVENTS
+    found = checked(path)
+    assert found.complete
+    assert found.ended
+    assert found.gzipped == name.endswith(".gz")
+    assert found.format == ("json" if "json" in name else "pb")
+    with TraceFile(path) as file:
+        first, *_, last = good(file)
+    assert (first.header.run, first.header.name, first.header.router) == (
+        "experiment",
+        "node",
+        "episub",
+    )
+    assert first.peerID == b"me"
+    assert last.report.closed
+    assert last.report.written == len(EVENTS) + 1 == tracer.stats.written - 1
+
+
+def test_events_come_to_the_disk_while_the_node_runs(tmp_path: Path) -> None:
+    path = tmp_path / "t.pb.gz"
+    with Tracer(path, params=TracerParams(flush_interval=0.01)) as tracer:
+        tracer.emit(EVENTS[0])
+        while read(path) != EVENTS[:1]:
+            pass
+
+
+def test_files_rotate_by_size_and_stay_whole(tmp_path: Path) -> None:
+    path = tmp_path / "node.pb"
+    params = TracerParams(max_size=5000, flush_interval=0.001)
+    with Tracer(path, params=params) as tracer:
+        for count, event in enumerate(EVENTS, 1):
+            tracer.emit(event)
+            while not count % 20 and tracer.stats.written < count:
+                pass
+    files = [*sorted(tmp_path.glob("node.0*.pb")), path]
+    assert len(files) > 2
+    assert [file.name for file in files[:2]] == ["node.00000.pb", "node.00001.pb"]
+    assert [event for file in files for event in read(file)] == EVENTS
+    for part, file in enumerate(files):
+        found = checked(file)
+        assert found.complete
+        assert found.ended
+        with TraceFile(file) as opened:
+            assert good(opened)[0].header.part == part
+
+
+def test_files_rotate_by_age(tmp_path: Path) -> None:
+    params = TracerParams(max_age=0.02, flush_interval=0.005)
+    with Tracer(tmp_path / "node.pb", params=params) as tracer:
+        tracer.emit(EVENTS[0])
+        while not list(tmp_path.glob("node.0*.pb")):
+            pass
+        tracer.emit(EVENTS[1])
+    assert read(tmp_path / "node.00000.pb") == EVENTS[:1]
+
+
+def test_an_older_file_is_kept(tmp_path: Path) -> None:
+    for event in EVENTS[:3]:
+        with Tracer(tmp_path / "node.pb.gz") as tracer:
+            tracer.emit(event)
+    assert read(tmp_path / "node.00000.pb.gz") == EVENTS[:1]
+    assert read(tmp_path / "node.00001.pb.gz") == EVENTS[1:2]
+    assert read(tmp_path / "node.pb.gz") == EVENTS[2:3]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        TracerParams(queue_events=10, flush_interval=60),
+        TracerParams(queue_bytes=len(EVENTS[0].SerializeToString()) * 10, flush_interval=60),
+    ],
+)
+def test_what_the_queue_has_no_room_for_is_counted_in_the_trace(
+    params: TracerParams, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.pb"
+    with Tracer(path, params=params) as tracer:
+        for _ in range(25):
+            tracer.emit(EVENTS[0])
+        assert tracer.stats.dropped == 15
+    assert len(read(path)) == 10
+    found = checked(path)
+    assert found.dropped == 15
+    assert not found.complete
+
+
+def test_an_event_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.pb"
+    huge = TraceEvent(
+        type=TraceEvent.JOIN, peerID=b"me", timestamp=1, join={"topic": "x" * (1 << 20)}
+    )
+    with Tracer(path) as tracer:
+        tracer.emit(EVENTS[0])
+        tracer.emit(huge)
+    assert read(path) == EVENTS[:1]
+    assert checked(path).failed == 1
+
+
+def test_a_file_that_can_t_be_opened_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Tracer(tmp_path / "none" / "t.pb")
+
+
+@pytest.mark.parametrize("name", ["t.pb", "t.pb.gz", "t.json"])
+def test_a_full_disk_costs_what_it_has_no_room_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No half event stays behind; the trace goes on when there is room, and tells of the loss."""
+    path = tmp_path / name
+    room = threading.Event()
+    room.set()
+    real = output.Output._write
+
+    def write(self: output.Output, data: bytes) -> None:
+        if not room.is_set():
+            # What a full disk does: part of the data goes in.
+            self._file.write(data[: len(data) // 2])
+            self._file.truncate(self.size)
+            self._file.seek(self.size)
+            raise OSError(28, "No space left on device")
+        real(self, data)
+
+    monkeypatch.setattr(output.Output, "_write", write)
+    with Tracer(path, params=TracerParams(flush_interval=0.001)) as tracer:
+        tracer.emit(EVENTS[0])
+        while tracer.stats.written < 2:
+            pass
+        room.clear()
+        tracer.emit(EVENTS[1])
+        while not tracer.stats.failed:
+            pass
+        room.set()
+        tracer.emit(EVENTS[2])
+    assert read(path) == [EVENTS[0], EVENTS[2]]
+    found = checked(path)
+    assert (found.failed, found.unreadable, found.missing) == (1, 0, 0)
+    assert "No space left" in found.error
+
+
+def test_the_system_s_own_limit_is_survived(tmp_path: Path) -> None:
+    """A real failing write, in a process of its own, whose files may have 4 KiB."""
+    script = f"""
+import sys
+from episub_router.trace.tracer import Tracer
+from episub_router.trace.params import TracerParams
+from tests.trace.samples import sample_events
+with Tracer({str(tmp_path / "t.pb")!r}, params=TracerParams(flush_interval=0.001)) as tracer:
+    for event in sample_events(200):
+        before = tracer.stats
+        tracer.emit(event)
+        while tracer.stats == before:
+            pass
+stats = tracer.stats
+assert stats.failed > 0 and "too large" in stats.error, stats
+print(stats.written)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )
+    assert "loses events" in done.stderr
+    with TraceFile(tmp_path / "t.pb") as file:
+        records = list(file)
+    assert len(records) == len(good(records)) == int(done.stdout)
+
+
+def test_damage_to_a_trace_shows_as_a_gap_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.pb"
+    with Tracer(path) as tracer:
+        for event in EVENTS[:50]:
+            tracer.emit(event)
+    data = path.read_bytes()
+    with TraceFile(path) as file:
+        starts = [at for at, _ in file]
+    path.write_bytes(data[: starts[20]] + data[starts[23] :])
+    found = checked(path)
+    assert (found.unreadable, found.missing) == (0, 3)
+    assert found.gaps[0].events == 3
+    assert not found.complete
+
+
+def test_what_comes_after_the_end_is_ignored(tmp_path: Path) -> None:
+    tracer = Tracer(tmp_path / "t.pb")
+    tracer.close()
+    tracer.emit(EVENTS[0])
+    tracer.close()
+    assert tracer.stats.written == 0
+
+
+@pytest.mark.parametrize("field", ["queue_events", "max_size", "flush_interval"])
+def test_parameters_are_checked(field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        TracerParams(**{field: 0})
