@@ -112,7 +112,7 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
         os.killpg(process.pid, signal.SIGKILL)
     lake = Lake(spark, str(root))
     assert len({entry.batch for entry in lake.manifest()}) < 4
-    told = drain(spark, root, traces, files_per_batch=1)
+    told = drain(spark, root, traces, files_per_batch=2)
     assert told
     entries = lake.manifest()
     assert len(entries) == 4
