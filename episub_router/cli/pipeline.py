@@ -38,13 +38,13 @@ def add_parser(subparsers: Any) -> None:
                         "else the name of the directory)")  # fmt: skip
     taking.add_argument("--answers", action="store_true", help="make the answers, too")
     _add_answers(taking)
-    _add_common(taking, _ingest)
+    add_common(taking, _ingest)
 
     answering = commands.add_parser("answers", help="make facts and answers from what is there")
     answering.add_argument("--run", metavar="NAME", dest="runs", action="append",
                            help="only this run (again for more)")  # fmt: skip
     _add_answers(answering)
-    _add_common(answering, _answers)
+    add_common(answering, _answers)
 
     streaming = commands.add_parser("stream", help="follow a directory that nodes put files into")
     streaming.add_argument("directory", metavar="DIR")
@@ -57,14 +57,14 @@ def add_parser(subparsers: Any) -> None:
                            help="files taken at once at most (default 200)")  # fmt: skip
     streaming.add_argument("--once", action="store_true", help="end when all files are taken")
     _add_answers(streaming)
-    _add_common(streaming, _stream)
+    add_common(streaming, _stream)
 
     showing = commands.add_parser("show", help="print a table, or the list of tables")
     showing.add_argument("table", nargs="?", metavar="TABLE")
     showing.add_argument("--run", metavar="NAME", dest="runs", action="append")
     showing.add_argument("--rows", type=whole(1, 1_000_000), default=50, metavar="N")
     showing.add_argument("--json", action="store_true", help="one JSON object per row")
-    _add_common(showing, _show)
+    add_common(showing, _show)
 
     sweeping = subparsers.add_parser("sweep", help="simulations as Spark tasks, and the answers")
     sweeping.add_argument("scenario", metavar="EXPERIMENT", help="a scenario, or a .toml file")
@@ -75,7 +75,7 @@ def add_parser(subparsers: Any) -> None:
     sweeping.add_argument("--json", action="store_true", help="print the summaries as JSON")
     sweeping.add_argument("--no-answers", action="store_true", help="simulate only")
     _add_answers(sweeping)
-    _add_common(sweeping, _sweep)
+    add_common(sweeping, _sweep)
 
 
 def _add_answers(parser: argparse.ArgumentParser) -> None:
@@ -87,9 +87,10 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
                         help="after which a node is taken for gone (default 30)")  # fmt: skip
 
 
-def _add_common(
+def add_common(
     parser: argparse.ArgumentParser, do: Callable[[argparse.Namespace, SparkSession, Lake], int]
 ) -> None:
+    """Add the arguments of all commands on a lake, and `do`, which carries this one out."""
     parser.add_argument("--lake", required=True, metavar="DIR", help="directory or Hadoop URI")
     parser.add_argument("--master", metavar="URL",
                         help="the Spark master (default local[*], or spark-submit's)")  # fmt: skip

@@ -17,19 +17,20 @@ def quality(
 ) -> DataFrame:
     """The table `quality`: one row per run. `records` is bronze with what is quarantined."""
     is_event = F.col("status") == "event"
+    is_book = F.col("event").isin("header", "report")
     kept = records.groupBy("run").agg(
         F.count_if(is_event).alias("events"),
         F.count_if(F.col("status") == "quarantined").alias("quarantined"),
         F.count_if(is_event & F.col("late")).alias("late"),
         F.count_if(is_event & (F.col("event") == "other")).alias("unknown_events"),
-        F.count_distinct(F.when(is_event, F.col("peer"))).alias("peers"),
+        F.count_distinct(F.when(is_event & ~is_book, F.col("peer"))).alias("peers"),
         F.min(F.when(is_event, F.col("time"))).alias("begin"),
         F.max(F.when(is_event, F.col("time"))).alias("end"),
     )
     books = F.from_json("detail", _BOOKS)
     # A tracer's books are totals over all its files: the last of each node counts.
     lost = (
-        records.where(is_event & F.col("event").isin("header", "report"))
+        records.where(is_event & is_book)
         .groupBy("run", "peer")
         .agg(F.max(books["dropped"]).alias("dropped"), F.max(books["failed"]).alias("failed"))
         .groupBy("run")
