@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -23,9 +24,10 @@ def charts(report: Report) -> dict[str, Spec]:
     """Vega-Lite specifications by the chart's id. Those with nothing to show are left out."""
     makers: dict[str, Callable[[Report], Any]] = {
         "latency": _latency,
-        "rmr": lambda report: _by_message(report, "rmr", "RMR"),
-        "ldh": lambda report: _by_message(report, "ldh", "LDH (hops)"),
-        "duplicates": lambda report: _by_message(report, "duplicates", "duplicates"),
+        # The first message costs many times what the others do.
+        "rmr": lambda report: _by_message(report, "rmr", "RMR", "symlog"),
+        "ldh": lambda report: _by_message(report, "ldh", "LDH (hops)", "linear"),
+        "duplicates": lambda report: _by_message(report, "duplicates", "duplicates", "symlog"),
         "degrees": _degrees,
         "proximity": _proximity,
         "recovery": _recovery,
@@ -95,7 +97,7 @@ def _latency(report: Report) -> Any:
     ).properties(height=_HEIGHT)
 
 
-def _by_message(report: Report, name: str, title: str) -> Any:
+def _by_message(report: Report, name: str, title: str, scale: Literal["linear", "symlog"]) -> Any:
     rows = _rows(
         report,
         lambda topic: [{"index": row["index"], "value": row[name]} for row in topic.messages],
@@ -107,7 +109,7 @@ def _by_message(report: Report, name: str, title: str) -> Any:
         .mark_line(point=alt.OverlayMarkDef(size=14))
         .encode(
             x=alt.X("index:Q", title="message").axis(format="d", tickMinStep=1),
-            y=alt.Y("value:Q", title=title),
+            y=alt.Y("value:Q", title=title).scale(type=scale),
             color=_colour(report),
             tooltip=["run:N", "index:Q", alt.Tooltip("value:Q", title=title)],
         )
@@ -135,7 +137,7 @@ def _degrees(report: Report) -> Any:
             x=alt.X("degree:Q", title="links of a peer").axis(format="d", tickMinStep=1),
             y=alt.Y("peers:Q", title="share of the peers").axis(format="%"),
             color=_colour(report),
-            strokeDash=alt.StrokeDash("kind:N", title=None),
+            strokeDash=alt.StrokeDash("kind:N", title=None).legend(symbolType="stroke"),
             tooltip=["run:N", "kind:N", "degree:Q", alt.Tooltip("peers:Q", format=".1%")],
         )
         .properties(height=_HEIGHT)
@@ -188,6 +190,8 @@ def _recovery(report: Report) -> Any:
             {"after": row["after"], "reliability": row["reliability"]} for row in topic.messages
         ],
     )
+    # All may be at 100 %, and small dips are what matters.
+    least = min(0.99, *(row["reliability"] for row in reached))
     after = alt.X("after:Q", title="since the run began (s)")
     of_faults = _over(faults)
     told = [
@@ -205,7 +209,7 @@ def _recovery(report: Report) -> Any:
             x=after,
             y=alt.Y("reliability:Q", title="reliability of the message")
             .axis(format="%")
-            .scale(zero=False),
+            .scale(domain=[math.floor(100 * least) / 100, 1]),
             color=_colour(report),
             tooltip=["run:N", "after:Q", alt.Tooltip("reliability:Q", format=".2%")],
         ),
@@ -242,7 +246,7 @@ def _tree(drawing: Drawing) -> Any:
         ]
         return _over(ends)
 
-    hidden = alt.Scale(domain=[-1.08, 1.08])
+    hidden = alt.Scale(domain=[-1.08, 1.08], nice=False)
     x, y = alt.X("x:Q", axis=None, scale=hidden), alt.Y("y:Q", axis=None, scale=hidden)
     peers = [
         {"peer": peer, "x": place[0], "y": place[1], "what": _what(depth), "depth": depth}

@@ -22,7 +22,9 @@ def draw(
     chosen = sorted(depths, key=lambda peer: (_far(depths[peer]), peer))[:most]
     number = {peer: place for place, peer in enumerate(chosen)}
     angles = _angles(root, children, number)
-    rings = 1 + max(depths[peer] or 0 for peer in chosen)
+    deepest = max(depths[peer] or 0 for peer in chosen)
+    # Who isn't in the tree is outside of it.
+    rings = deepest + 1 if any(depths[peer] is None for peer in chosen) else max(deepest, 1)
     pairs = {
         (min(number[a], number[b]), max(number[a], number[b])): None
         for a, b in links
@@ -92,6 +94,5 @@ def _angles(
 
 
 def _place(depth: int | None, rings: int, angle: float) -> tuple[float, float]:
-    # Who isn't in the tree is outside of it.
     radius = (rings if depth is None else depth) / rings
     return round(radius * math.cos(angle), 4), round(radius * math.sin(angle), 4)

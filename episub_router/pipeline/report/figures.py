@@ -65,7 +65,8 @@ FIGURES = (
     Figure("components", "Components", "count", "less", "of the overlay at the end"),
     Figure("repaired_after", "Longest repair", "s", "less",
            "from a fault to the first message since which all reach as many as before"),
-    Figure("unrepaired", "Faults without repair", "count", "less", "up to the last message"),
+    Figure("unrepaired", "Faults not seen repaired", "count", "less",
+           "before the next fault, or the last message"),
     Figure("causal_violations", "SDS causal violations", "count", "less",
            "deliveries before what they depend on"),
 )  # fmt: skip

@@ -70,7 +70,7 @@ class _Tables:
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
         self._keep("headers", headers.groupBy("run").agg(F.min("detail").alias("detail")))
         best = _first(
-            self._gold("messages"), F.struct("reliability", "receivers", "published").desc(), 1,
+            self._gold("messages"), F.struct("reliability", "published").desc(), 1,
             "topic",
         )  # fmt: skip
         self._keep("last", best.select("run", "topic", "message", "source", "published"))

@@ -9,7 +9,6 @@ from episub_router.pipeline.report.model import Report
 from episub_router.pipeline.report.tables import Table
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~@])")
-_TONES = {"better": "▲ ", "worse": "▼ "}
 
 
 def as_markdown(report: Report) -> str:
@@ -37,7 +36,7 @@ def as_markdown(report: Report) -> str:
 def _table(table: Table) -> list[str]:
     heads = " | ".join(_escaped(head) or " " for head in table.heads)
     rows = [
-        " | ".join(_TONES.get(cell.tone, "") + _escaped(cell.text) for cell in row)
+        " | ".join(_escaped(f"{cell.text} {cell.tone}".strip()) for cell in row)
         for row in table.rows
     ]
     line = " | ".join(["---", *["---:"] * (len(table.heads) - 1)])

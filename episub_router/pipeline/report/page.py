@@ -27,13 +27,16 @@ th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #e4e
   vertical-align: top; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
 th { border-bottom: 2px solid #888; } td { white-space: nowrap; }
-th { max-width: 11rem; overflow-wrap: anywhere; }
+th { min-width: 3.5rem; max-width: 11rem; overflow-wrap: anywhere; }
 .words td, .words th { text-align: left; white-space: normal; }
 .better { color: #00684a; } .worse { color: #b00020; }
-.better::before { content: "▲ "; } .worse::before { content: "▼ "; }
+.better::after { content: " better"; } .worse::after { content: " worse"; }
+summary { cursor: pointer; color: #00508a; }
 .chart { width: 100%; min-height: 40px; } .drawing { max-width: 32rem; }
 .vega-embed { width: 100%; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
 li { overflow-wrap: anywhere; }
+@media (max-width: 40rem) { table { font-size: .78rem; } th, td { padding: .25rem .35rem; }
+  td:first-child { white-space: normal; } }
 """
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -48,11 +51,13 @@ Promise.all(Object.entries(specs).map(([id, spec]) => vegaEmbed("#" + id, spec, 
   .then(() => { document.documentElement.dataset.charts = Object.keys(specs).length; });
 """
 
+_SHORT = 8
+"""Rows of a table that is shown at once."""
 _BUNDLED = "window.vegaEmbed = vegaEmbed;"
 
 _CHARTS = {
-    "latency": ("Latency", "How many of the deliveries took at most so long. The axis is "
-                "logarithmic and begins at 1 ms; a line that ends below 100 % has none to come."),
+    "latency": ("Latency", "The share of the deliveries that took at most so long. The axis is "
+                "logarithmic; what took less than 1 ms is drawn there."),
     "rmr": ("RMR by message", "The first messages build the tree: redundancy falls as it settles."),
     "ldh": ("LDH by message", "Hops of the last delivery: the depth of the tree."),
     "duplicates": ("Duplicates by message", "Copies that reached a peer which had the message."),
@@ -73,6 +78,8 @@ def as_html(report: Report) -> str:
         f'<p class="verdict">{escape(tables.headline(report))}</p>',
         _table(tables.about(report), "words"),
         "<h2>Verdict</h2>",
+        f"<p>The deadline is {report.deadline:g} s; the words are defined "
+        '<a href="#definitions">below</a>.</p>',
         _table(tables.verdict(report)),
     ]
     below: dict[str, list[Table]] = {
@@ -88,7 +95,7 @@ def as_html(report: Report) -> str:
         parts += [f"<h2>{title}</h2>", f"<p>{text}</p>"]
         if name in specs:
             parts.append(f'<div class="chart" id="{name}"></div>')
-        parts += [_table(table, "words") for table in shown]
+        parts += [_folded(table) for table in shown]
     parts += _drawings(report, specs)
     channels = tables.channels(report)
     if channels.rows:
@@ -99,7 +106,7 @@ def as_html(report: Report) -> str:
     clocks = tables.clocks(report)
     if clocks.rows:
         parts += ["<p>The clocks that are off most:</p>", _table(clocks, "words")]
-    parts += ["<h2>Definitions</h2>", "<dl>"]
+    parts += ['<h2 id="definitions">Definitions</h2>', "<dl>"]
     for figure in FIGURES:
         parts.append(f"<dt>{escape(figure.label)}</dt><dd>{escape(figure.definition)}</dd>")
     parts.append("</dl>")
@@ -139,6 +146,18 @@ def _table(table: Table, kind: str = "") -> str:
         f'<div class="scroll"><table class="{kind}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
+
+
+def _folded(table: Table) -> str:
+    """Behind a click if it is long."""
+    shown = _table(table, "words")
+    if len(table.rows) <= _SHORT:
+        return shown
+    return f"<details><summary>{len(table.rows)} rows: {_named(table)}</summary>{shown}</details>"
+
+
+def _named(table: Table) -> str:
+    return escape(", ".join(table.heads))
 
 
 def _document(body: str, specs: str) -> str:

@@ -47,7 +47,8 @@ def verdict(report: Report) -> Table:
     """All figures of all topics; beside those that have a baseline, the change."""
     heads = [""]
     for topic in report.topics:
-        heads.append(topic.label)
+        of_baseline = report.baseline is not None and topic.run == report.baseline.name
+        heads.append(topic.label + (" (baseline)" if of_baseline else ""))
         if report.baseline_of(topic):
             heads.append("change")
     rows = []
