@@ -54,12 +54,9 @@ def test_the_figures_are_the_simulators(swept: Swept, of_headline: Report) -> No
         slowest = max(phase["latency"]["max"] for phase in summary["phases"])
         assert topic.figures["latency_max"] == pytest.approx(slowest * 1e9)
         assert topic.latencies[-1][1] == 1.0
-        histogram: dict[int, int] = {}
-        for phase in summary["phases"]:
-            for ms, count in phase["latency_histogram_ms"]:
-                histogram[ms] = histogram.get(ms, 0) + count
-        in_time = sum(count for ms, count in histogram.items() if ms < 100)
-        assert topic.figures["on_time"] == in_time / sum(histogram.values())
+        by_phase = [phase["latency_histogram_ms"] for phase in summary["phases"]]
+        in_time = sum(sum(histogram[:100]) for histogram in by_phase)
+        assert topic.figures["on_time"] == in_time / sum(map(sum, by_phase))
 
 
 @pytest.mark.spark
@@ -69,9 +66,9 @@ def test_the_tree_is_that_of_a_message(of_headline: Report) -> None:
         assert drawing is not None
         assert len(drawing.tree) == len(drawing.peers) - 1 == 29
         assert drawing.left_out == 0
-        # Messages go along links of the overlay.
-        links = set(drawing.overlay)
-        assert {(min(pair), max(pair)) for pair in drawing.tree} <= links
+        # Episub's messages go along links of the overlay; gossipsub's publisher floods.
+        along = {(min(pair), max(pair)) for pair in drawing.tree if drawing.kind == "active"}
+        assert along <= set(drawing.overlay)
     assert [topic.drawing.kind for topic in of_headline.topics if topic.drawing] == [
         "eager", "active",
     ]  # fmt: skip
