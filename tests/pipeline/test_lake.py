@@ -85,7 +85,7 @@ def test_what_an_interrupted_ingest_left_is_not_read(
 
 def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     """Two flipped bits in each, of every format. In PB and JSON each costs at most the event that
-    it is in and one beside it, and all others are as they were."""
+    it is in, and all others are as they were."""
     import pyarrow as pa
 
     from episub_router.pipeline.ingest import ingest
