@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -106,17 +105,15 @@ class Tables:
         """While in this context, the tables `names`, each made after those before it, are held in
         memory (or on disk), so that what follows from them doesn't make them again and again."""
         tables = []
+        for name in names:
+            table = self(name).persist()
+            tables.append(table)
+            self.replace(name, table)
         try:
-            for name in names:
-                # Not persist(): each plan after that is searched for each plan that is persisted.
-                tables.append(self(name).localCheckpoint())
-                self.replace(name, tables[-1])
             yield
         finally:
             for table in tables:
-                # There is no other way but to wait for a full garbage collection.
-                jvm_table: Any = table._jdf
-                jvm_table.queryExecution().logical().rdd().unpersist(False)
+                table.unpersist()
 
 
 def answer(
