@@ -30,7 +30,7 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.passive import PassiveView
-from episub_router.protocol.rtt import Rtt
+from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 from episub_router.protocol.views import ActiveView, Link
 
@@ -206,7 +206,7 @@ class Overlay:
         self._for_others.pop(peer, None)
         dialled = self._dialled.pop(peer, None)
         if dialled is not None:
-            self._note_dial_time(now - dialled)
+            self._dial_time = updated(self._dial_time, now - dialled)
         for action in self._dials.pop(peer, ()):
             action(True, now)
 
@@ -217,12 +217,6 @@ class Overlay:
         self._dialled.pop(peer, None)
         for action in self._dials.pop(peer, ()):
             action(False, now)
-
-    def _note_dial_time(self, duration: float) -> None:
-        if self._dial_time is None:
-            self._dial_time = Rtt(duration)
-        else:
-            self._dial_time.update(duration)
 
     def patience(self, timeout: float) -> float:
         """`timeout`, and the time that the other side may need for a dial of its own: where
