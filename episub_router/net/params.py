@@ -58,6 +58,12 @@ class RouterParams:
     ping_rate: float = param(
         4.0, "pings/s", "ours: over all topics; a ping costs 5 ms of CPU, so 2 % of a core"
     )
+    ping_pause: float = param(
+        10.0,
+        "s",
+        "measured: while 50 hosts in one process join, every ping times out and takes CPU from the "
+        "dials; rest after one that found the event loop behind",
+    )
 
     fanout_degree: int = param(4, "peers", "spec: C_rand = 4, which is what a joining node gets")
     fanout_ttl: float = param(60.0, "s", "gossipsub: fanout_ttl 60 s")

@@ -17,6 +17,7 @@ from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
+from episub_router.net.patience import patient
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
 _PING_LENGTH = 32
@@ -93,8 +94,10 @@ class Pinger:
                 await self._turn()
                 # new_stream would dial a peer that isn't connected.
                 if self._host.get_network().get_connections(target):
-                    with trio.move_on_after(self._params.ping_timeout):
+                    async with patient(self._params.ping_timeout) as seen:
                         rtt = await measure_rtt(self._host, target)
+                    if seen.is_slow:
+                        self._next = trio.current_time() + self._params.ping_pause
         except Exception:
             rtt = None
         finally:
