@@ -82,7 +82,7 @@ class EpisubNode(Node):
         self._handle(JoinOverlay(contacts))
 
     def inject(self, message: int, size: int) -> None:
-        self._handle(Publish(message, None, size))
+        self._handle(Publish(message, None, size, self.id))
 
     def goodbye(self) -> None:
         self._handle(LeaveOverlay())
