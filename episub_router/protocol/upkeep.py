@@ -28,7 +28,9 @@ class Upkeep:
         self.deadline = NEVER
 
     def start(self, now: Time) -> None:
-        self._schedule(now)
+        """The first period is twice as long: who joins has more urgent dials to make."""
+        interval = 2 * self._overlay.params.upkeep_interval
+        self.deadline = now + self._overlay.jittered(interval)
 
     def _schedule(self, now: Time) -> None:
         params = self._overlay.params

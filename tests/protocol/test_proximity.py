@@ -209,7 +209,7 @@ def test_upkeep_measures_who_is_there_and_forgets_who_is_not() -> None:
         topic.handle(ev.Connected(peer), 0.0)
     asked = [
         e.peer
-        for e in run_timers(topic, PARAMS.upkeep_interval * 1.3)
+        for e in run_timers(topic, PARAMS.upkeep_interval * 2.6)
         if isinstance(e, Send) and isinstance(e.message, GetTopics)
     ]
     assert sorted(asked) == [11, 12]
