@@ -184,6 +184,9 @@ class EpisubRouter(IPubsubRouter, Service):
     def trace_to(self, trace: NodeTrace) -> None:
         """Have `trace` told of neighbours, links, round trips and drops; Pubsub calls it."""
         self._attached().trace_to(trace)
+        bridge = self._bridge
+        if bridge is not None:
+            trace.watch_mesh(lambda: bridge.mesh)
 
     async def run(self) -> None:
         """The service: timers, heartbeats, dials, pings and retries."""

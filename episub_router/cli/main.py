@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import chat, demo, node, sim, store, trace
+from episub_router.cli import chat, demo, node, pipeline, report, sim, store, trace
 from episub_router.cli.arguments import CommandError, Parser
 
 
@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     store.add_parser(commands)
     sim.add_parser(commands)
     trace.add_parser(commands)
+    pipeline.add_parser(commands)
+    report.add_parser(commands)
     arguments = parser.parse_args(argv)
     try:
         status: int = arguments.run(arguments)

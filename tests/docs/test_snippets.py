@@ -18,6 +18,8 @@ SMALL = {
 }
 """Arguments added to each `episub` command, so that it ends soon."""
 ELSEWHERE = {
+    "pipeline.md": "tests/pipeline/test_cookbook.py::"
+    "test_the_cookbook_runs_and_the_report_has_the_demo_s_numbers",
     "simulator.md": "tests/sim/test_cli.py::test_the_cookbook_runs",
     "trace.md": "tests/trace/test_cli.py::test_the_cookbook_runs",
 }

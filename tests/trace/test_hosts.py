@@ -23,6 +23,7 @@ from episub_router.trace.checking import check
 from episub_router.trace.kinds import kind_of
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.tracer import Tracer
+from tests.fallback.mixed import gossipsub, network, subscribe
 from tests.hosts import Node, connect_all, eventually, receive, running_nodes, subscribe_all
 from tests.trace.samples import good
 
@@ -156,6 +157,20 @@ async def test_gossipsub_is_traced_through_its_pubsub(tmp_path: Path) -> None:
             option.topic for rpc in of_kind(events, "recvRPC") for option in rpc.meta.subscription
         ]
         assert TOPIC in announced
+
+
+async def test_mesh_links_of_the_fallback_are_traced(tmp_path: Path) -> None:
+    with tracers(tmp_path) as traces:
+        tracer = next(traces)
+        routers = [lambda: EpisubRouter(seed=0, tracer=tracer), gossipsub]
+        async with network(routers, [(0, 1)]) as (ours, stock):
+            await subscribe([ours, stock])
+            await ours.pubsub.unsubscribe(TOPIC)
+    events = events_of(tmp_path / "n0.pb")
+    for kind in ("graft", "prune"):
+        (change,) = of_kind(events, kind)
+        assert (change.peerID, change.topic) == (stock.id.to_bytes(), TOPIC)
+    assert not of_kind(events, "neighbor")
 
 
 async def test_rejects_have_go_s_reasons(tmp_path: Path) -> None:

@@ -1,0 +1,259 @@
+"""`episub pipeline` and `episub sweep`: from traces to answers, on Spark.
+
+Exit status: 0 done, 1 something can't be done or, of a sweep, a delivery is missing that nobody
+can explain, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from episub_router.cli.arguments import CommandError, seconds, whole
+
+if TYPE_CHECKING:
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.session import SparkSession
+    from episub_router.pipeline.stream import Progress
+
+_EXTRA = "this needs more packages: pip install 'episub-router[spark]'"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the commands `pipeline` and `sweep` to the subparsers of the main one."""
+    parser = subparsers.add_parser("pipeline", help="from traces to tables of answers, on Spark")
+    commands = parser.add_subparsers(dest="pipeline", required=True, metavar="COMMAND")
+
+    taking = commands.add_parser("ingest", help="read traces into a lake")
+    taking.add_argument("input", nargs="+", metavar="INPUT",
+                        help="files, directories, patterns, or Hadoop URIs")  # fmt: skip
+    taking.add_argument("--run", metavar="NAME", dest="run_name",
+                        help="name of the run (default: what the traces say, "
+                        "else the name of the directory)")  # fmt: skip
+    taking.add_argument("--answers", action="store_true", help="make the answers, too")
+    _add_answers(taking)
+    add_common(taking, _ingest)
+
+    answering = commands.add_parser("answers", help="make facts and answers from what is there")
+    answering.add_argument("--run", metavar="NAME", dest="runs", action="append",
+                           help="only this run (again for more)")  # fmt: skip
+    _add_answers(answering)
+    add_common(answering, _answers)
+
+    streaming = commands.add_parser("stream", help="follow a directory that nodes put files into")
+    streaming.add_argument("directory", metavar="DIR")
+    streaming.add_argument("--run", metavar="NAME", dest="run_name", required=True)
+    streaming.add_argument("--lateness", type=seconds, default=30.0, metavar="SECONDS",
+                           help="how long events may be late (default 30)")  # fmt: skip
+    streaming.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS",
+                           help="between looks at the directory (default 10)")  # fmt: skip
+    streaming.add_argument("--files", type=whole(1, 100_000), default=200, metavar="N",
+                           help="files taken at once at most (default 200)")  # fmt: skip
+    streaming.add_argument("--once", action="store_true", help="end when all files are taken")
+    _add_answers(streaming)
+    add_common(streaming, _stream)
+
+    showing = commands.add_parser("show", help="print a table, or the list of tables")
+    showing.add_argument("table", nargs="?", metavar="TABLE")
+    showing.add_argument("--run", metavar="NAME", dest="runs", action="append")
+    showing.add_argument("--rows", type=whole(1, 1_000_000), default=50, metavar="N")
+    showing.add_argument("--json", action="store_true", help="one JSON object per row")
+    add_common(showing, _show)
+
+    sweeping = subparsers.add_parser("sweep", help="simulations as Spark tasks, and the answers")
+    sweeping.add_argument("scenario", metavar="EXPERIMENT", help="a scenario, or a .toml file")
+    sweeping.add_argument("--seeds", type=whole(1, 100_000), default=1, metavar="N",
+                          help="seeds 1 to N of everything (default 1)")  # fmt: skip
+    sweeping.add_argument("--set", action="append", metavar="KEY=A,B,C", default=[],
+                          help="these values of a setting: network.loss=0,0.05")  # fmt: skip
+    sweeping.add_argument("--json", action="store_true", help="print the summaries as JSON")
+    sweeping.add_argument("--no-answers", action="store_true", help="simulate only")
+    _add_answers(sweeping)
+    add_common(sweeping, _sweep)
+
+
+def _add_answers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--window", type=seconds, metavar="SECONDS",
+                        help="of publishing that is answered together (default 10)")  # fmt: skip
+    parser.add_argument("--patience", type=seconds, metavar="SECONDS",
+                        help="what a message is given to arrive (default 10)")  # fmt: skip
+    parser.add_argument("--silence", type=seconds, metavar="SECONDS",
+                        help="after which a node is taken for gone (default 30)")  # fmt: skip
+
+
+def add_common(
+    parser: argparse.ArgumentParser, do: Callable[[argparse.Namespace, SparkSession, Lake], int]
+) -> None:
+    """Add the arguments of all commands on a lake, and `do`, which carries this one out."""
+    parser.add_argument("--lake", required=True, metavar="DIR", help="directory or Hadoop URI")
+    parser.add_argument("--master", metavar="URL",
+                        help="the Spark master (default local[*], or spark-submit's)")  # fmt: skip
+    parser.add_argument("--conf", action="append", metavar="KEY=VALUE", default=[],
+                        help="a setting of Spark")  # fmt: skip
+    parser.set_defaults(run=main, do=do)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Carry out a parsed command; its exit status. Raises CommandError."""
+    try:
+        from episub_router.pipeline import session
+        from episub_router.pipeline.lake import Lake, LakeError
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{_EXTRA} ({error})") from error
+    try:
+        spark = session.start(arguments.master, _conf(arguments.conf))
+        try:
+            status: int = arguments.do(arguments, spark, Lake(spark, arguments.lake))
+        finally:
+            spark.stop()
+    except (LakeError, OSError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    except session.SparkError as error:
+        raise CommandError(str(error).strip().splitlines()[0]) from error
+    return status
+
+
+def _conf(assignments: Sequence[str]) -> dict[str, str]:
+    conf = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise CommandError(f"--conf {assignment!r}: must be key=value")
+        conf[key] = value
+    return conf
+
+
+def _params(arguments: argparse.Namespace) -> Any:
+    from episub_router.pipeline.params import AnswerParams
+
+    given = {name: getattr(arguments, name) for name in ("window", "patience", "silence")}
+    return AnswerParams(**{name: value for name, value in given.items() if value is not None})
+
+
+def _ingest(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.ingest import ingest
+
+    done = ingest(spark, lake, arguments.input, arguments.run_name)
+    print(
+        f"{len(done.added)} files added, {len(done.known)} were there: {done.events:,} events, "
+        f"{done.quarantined:,} records quarantined"
+    )
+    for entry in done.added:
+        if entry.quarantined:
+            print(f"  {entry.file}: {entry.quarantined:,} of {entry.records:,} quarantined")
+    if arguments.answers:
+        runs = sorted({entry.run for entry in (*done.added, *done.known)})
+        _make_answers(lake, arguments, runs)
+    return 0
+
+
+def _answers(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    _make_answers(lake, arguments, arguments.runs)
+    return 0
+
+
+def _make_answers(lake: Lake, arguments: argparse.Namespace, runs: Sequence[str] | None) -> None:
+    from episub_router.pipeline.run import answer
+
+    for name, took in answer(lake, _params(arguments), runs):
+        print(f"{name}  {took:.1f} s", file=sys.stderr)
+    _print_verdict(lake, runs)
+
+
+def _print_verdict(lake: Lake, runs: Sequence[str] | None) -> None:
+    spread = lake.read("gold", "spread", runs).where("window IS NULL").orderBy("run", "topic")
+    table = Table(
+        "run", "topic", "messages", "reliability", "p50", "p99", "RMR", "LDH", "hops", box=None
+    )
+    for row in spread.collect():
+        table.add_row(
+            row.run, row.topic, f"{row.messages:,}", f"{row.reliability:.4%}",
+            _milliseconds(row.latency_p50), _milliseconds(row.latency_p99),
+            f"{row.rmr:.3f}", f"{row.ldh:.1f}",
+            "" if row.mean_hops is None else f"{row.mean_hops:.1f}",
+        )  # fmt: skip
+    Console(highlight=False).print(table)
+
+
+def _milliseconds(nanoseconds: float | None) -> str:
+    return "" if nanoseconds is None else f"{nanoseconds / 1e6:,.1f} ms"
+
+
+def _stream(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.stream import stream
+
+    query = stream(
+        spark,
+        lake,
+        arguments.directory,
+        arguments.run_name,
+        _params(arguments),
+        lateness=arguments.lateness,
+        interval=arguments.interval,
+        once=arguments.once,
+        files_per_batch=arguments.files,
+        told=_tell,
+    )
+    query.awaitTermination()
+    return 0
+
+
+def _tell(progress: Progress) -> None:
+    events = sum(entry.events for entry in progress.files)
+    late = sum(entry.late for entry in progress.files)
+    quarantined = sum(entry.quarantined for entry in progress.files)
+    print(
+        f"batch {progress.number}: {len(progress.files)} files, {events:,} events, {late:,} late, "
+        f"{quarantined:,} quarantined",
+        flush=True,
+    )
+
+
+def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.lake import GOLD, SILVER
+
+    there = {name: layer for layer in (SILVER, GOLD) for name in lake.tables(layer)}
+    if arguments.table is None:
+        for name, layer in there.items():
+            print(f"{layer}/{name}")
+        return 0
+    if arguments.table not in there:
+        raise CommandError(f"no table {arguments.table!r}; there are {', '.join(there) or 'none'}")
+    table = lake.read(there[arguments.table], arguments.table, arguments.runs)
+    if arguments.json:
+        for line in table.limit(arguments.rows).toJSON().collect():
+            print(line)
+    else:
+        table.show(arguments.rows, truncate=False)
+    return 0
+
+
+def _sweep(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.sweep import grid, parse_choices, sweep
+    from episub_router.sim import report
+
+    jobs = grid(arguments.scenario, parse_choices(arguments.set), arguments.seeds)
+    done = sweep(spark, lake, jobs)
+    summaries = [(job, entry, json.loads(entry.result or "{}")) for job, entry in done]
+    if arguments.json:
+        runs = [
+            {"run": entry.run, "variant": job.label, "summary": summary}
+            for job, entry, summary in summaries
+        ]
+        print(json.dumps(runs, indent=1, sort_keys=True))
+    else:
+        by_label: dict[str, list[Mapping[str, Any]]] = {}
+        for job, _, summary in summaries:
+            by_label.setdefault(job.label, []).append(summary)
+        means = {label: report.mean_of(of_one) for label, of_one in by_label.items()}
+        title = f"{arguments.scenario}, mean of {arguments.seeds} seeds"
+        Console(highlight=False).print(report.variants(means, title))
+    if not arguments.no_answers:
+        _make_answers(lake, arguments, [entry.run for _, entry in done])
+    return 1 if any(summary["unexplained"] for _, _, summary in summaries) else 0

@@ -1,0 +1,64 @@
+"""`episub report`: the answers about some runs as a page.
+
+Exit status: 0 done, 1 it can't be done, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from episub_router.cli import pipeline
+from episub_router.cli.arguments import CommandError, seconds
+
+if TYPE_CHECKING:
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.report.model import Report
+    from episub_router.pipeline.session import SparkSession
+
+_EXTRA = "this needs more packages: pip install 'episub-router[report]'"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command `report` to the subparsers of the main one."""
+    parser = subparsers.add_parser("report", help="the answers about some runs as a page")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run in the lake, with answers")
+    parser.add_argument("--baseline", metavar="RUN", help="the run to hold the others against")
+    parser.add_argument("--out", type=Path, action="append", required=True, metavar="FILE",
+                        help="what to write, by its name: .html, .md or .json "
+                        "(again for more)")  # fmt: skip
+    parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
+                        help="after which a delivery is too late (default 3)")  # fmt: skip
+    pipeline.add_common(parser, _report)
+
+
+def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+
+    writers = [_writer(path) for path in arguments.out]
+    given = {} if arguments.deadline is None else {"deadline": arguments.deadline}
+    made = gather(lake, arguments.runs, arguments.baseline, ReportParams(**given))
+    for path, writer in zip(arguments.out, writers, strict=True):
+        path.write_text(writer(made), encoding="utf-8")
+        print(path)
+    return 0
+
+
+def _writer(path: Path) -> Callable[[Report], str]:
+    if path.suffix == ".json":
+        return lambda made: json.dumps(made.to_dict(), indent=1) + "\n"
+    if path.suffix == ".md":
+        from episub_router.pipeline.report.markdown import as_markdown
+
+        return as_markdown
+    if path.suffix == ".html":
+        try:
+            from episub_router.pipeline.report.page import as_html
+        except ModuleNotFoundError as error:
+            raise CommandError(f"{_EXTRA} ({error})") from error
+        return as_html
+    raise CommandError(f"--out {path}: its name must end in .html, .md or .json")

@@ -1,0 +1,5 @@
+"""From facts to measures (gold): pure functions, one file for each question.
+
+Formulas and sources are in docs/metrics.md; tests/pipeline/oracle has each of them a second time,
+in plain Python.
+"""

@@ -1,0 +1,147 @@
+"""How each message spread: one row per message."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
+SHARES = {"t50": 0.50, "t90": 0.90, "t99": 0.99, "t100": 1.0}
+
+
+def messages(
+    publishes: DataFrame,
+    deliveries: DataFrame,
+    duplicates: DataFrame,
+    transmissions: DataFrame,
+    arrivals: DataFrame,
+) -> DataFrame:
+    """The table `messages` of docs/pipeline.md."""
+    order = Window.partitionBy("run", "topic").orderBy("time", "message")
+    numbered = publishes.withColumn("index", F.row_number().over(order) - 1).withColumnRenamed(
+        "time", "published"
+    )
+    table = (
+        numbered.join(_reach(arrivals), ["run", "message"], "left")
+        .join(_receivers(deliveries), ["run", "message"], "left")
+        .join(_payloads(deliveries, duplicates, transmissions), ["run", "message"], "left")
+        .join(_fan_out(arrivals), ["run", "message"], "left")
+    )
+    counts = ("live", "delivered", "deliveries", "receivers", "payloads", "duplicates")
+    table = table.fillna(0, [*counts, "negative_latencies", "fan_out_max", "ldh"])
+    receivers = F.col("receivers")
+    table = table.select(
+        "*",
+        F.when(F.col("live") > 0, F.col("delivered") / F.col("live"))
+        .otherwise(1.0)
+        .alias("reliability"),
+        F.when(receivers > 1, F.col("payloads") / (receivers - 1) - 1).otherwise(0.0).alias("rmr"),
+    ).withColumn("newcomers", receivers - F.col("delivered"))
+    return _with_stability(table, deliveries)
+
+
+def _reach(arrivals: DataFrame) -> DataFrame:
+    served = F.col("delivered") & ~F.col("origin")
+    got = arrivals.groupBy("run", "message").agg(
+        F.count_if("live").alias("live"),
+        F.count_if("delivered").alias("delivered"),
+        F.count_if(served).alias("deliveries"),
+        F.count_if(served & (F.col("latency") < 0)).alias("negative_latencies"),
+        F.sort_array(F.collect_list(F.when(served, F.col("latency")))).alias("latencies"),
+        F.sort_array(F.collect_list(F.when(F.col("delivered"), F.col("latency")))).alias("times"),
+        F.coalesce(F.max(F.when(served, F.col("hops"))), F.lit(0)).alias("ldh"),
+        F.avg(F.when(served, F.col("hops"))).alias("mean_hops"),
+        F.avg(F.when(served, F.col("latency"))).alias("latency_mean"),
+    )
+    latencies, times = F.col("latencies"), F.col("times")
+    quantiles = {
+        f"latency_{name}": nearest_rank(latencies, F.lit(share) * F.size(latencies))
+        for name, share in QUANTILES.items()
+    }
+    until = {
+        name: nearest_rank(times, F.lit(share) * F.col("live")) for name, share in SHARES.items()
+    }
+    return got.select(
+        *(name for name in got.columns if name not in ("latencies", "times")),
+        *(value.alias(name) for name, value in quantiles.items()),
+        F.array_max(latencies).alias("latency_max"),
+        *(value.alias(name) for name, value in until.items()),
+    )
+
+
+def nearest_rank(ordered: Column, rank: Column) -> Column:
+    """The element of the sorted array at the 1-based `rank`, rounded up; null beyond its end."""
+    place = F.greatest(F.ceil(rank), F.lit(1)).cast("int")
+    return F.when(place <= F.size(ordered), F.get(ordered, place - 1))
+
+
+def _receivers(deliveries: DataFrame) -> DataFrame:
+    """Peers that have the message, its publisher included, whether or not that was traced."""
+    return deliveries.groupBy("run", "message").agg(
+        (F.count("*") + F.when(F.count_if("origin") == 0, 1).otherwise(0)).alias("receivers")
+    )
+
+
+def _payloads(deliveries: DataFrame, duplicates: DataFrame, transmissions: DataFrame) -> DataFrame:
+    """Transmissions of each message: as many as were sent, in runs that trace sends, else as many
+    as came in."""
+    copies = duplicates.groupBy("run", "message").agg(F.count("*").alias("duplicates"))
+    came = deliveries.groupBy("run", "message").agg(F.count_if(~F.col("origin")).alias("came"))
+    sends = transmissions.where(F.col("direction") == "send")
+    sent = sends.groupBy("run", "message").agg(F.count("*").alias("sent"))
+    traced = sends.select("run").distinct().withColumn("sends_traced", F.lit(True))
+    return (
+        came.join(copies, ["run", "message"], "full")
+        .join(sent, ["run", "message"], "full")
+        .join(F.broadcast(traced), "run", "left")
+        .fillna(0, ["came", "sent", "duplicates"])
+        .select(
+            "run",
+            "message",
+            F.when(F.col("sends_traced"), F.col("sent"))
+            .otherwise(F.col("came") + F.col("duplicates"))
+            .alias("payloads"),
+            "duplicates",
+        )
+    )
+
+
+def _fan_out(arrivals: DataFrame) -> DataFrame:
+    """The most children of a peer, and the share of peers without any."""
+    children = (
+        arrivals.where(F.col("delivered") & ~F.col("origin"))
+        .groupBy("run", "message", "parent")
+        .agg(F.count("*").alias("children"))
+    )
+    return children.groupBy("run", "message").agg(
+        F.max("children").alias("fan_out_max"),
+        F.greatest(
+            F.lit(0.0), (F.sum("children") + 1 - F.count("*")) / (F.sum("children") + 1)
+        ).alias("leaves"),
+    )
+
+
+def _with_stability(table: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """`stability`: the Jaccard index of the tree's links and those of the message before."""
+    edges = deliveries.where(F.col("parent").isNotNull()).select(
+        "run",
+        "message",
+        F.least("peer", "parent").alias("a"),
+        F.greatest("peer", "parent").alias("b"),
+    )
+    edges = edges.distinct().join(
+        F.broadcast(table.select("run", "topic", "message", "index")), ["run", "message"]
+    )
+    before = F.lag("index").over(Window.partitionBy("run", "topic", "a", "b").orderBy("index"))
+    kept = F.coalesce(before == F.col("index") - 1, F.lit(False))
+    counted = (
+        edges.withColumn("kept", kept)
+        .groupBy("run", "message")
+        .agg(F.count("*").alias("edges"), F.count_if("kept").alias("kept"))
+    )
+    table = table.join(counted, ["run", "message"], "left").fillna(0, ["edges", "kept"])
+    order = Window.partitionBy("run", "topic").orderBy("index")
+    union = F.col("edges") + F.lag("edges").over(order) - F.col("kept")
+    return table.withColumn("stability", F.when(union > 0, F.col("kept") / union)).drop(
+        "edges", "kept"
+    )

@@ -1,0 +1,69 @@
+"""How far the trace itself is to be trusted."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+_BOOKS = "dropped bigint, failed bigint"
+
+
+def quality(
+    records: DataFrame,
+    publishes: DataFrame,
+    deliveries: DataFrame,
+    clocks: DataFrame,
+    subscriptions: DataFrame,
+) -> DataFrame:
+    """The table `quality`: one row per run. `records` is bronze with what is quarantined."""
+    is_event = F.col("status") == "event"
+    is_book = F.col("event").isin("header", "report")
+    kept = records.groupBy("run").agg(
+        F.count_if(is_event).alias("events"),
+        F.count_if(F.col("status") == "quarantined").alias("quarantined"),
+        F.count_if(is_event & F.col("late")).alias("late"),
+        F.count_if(is_event & (F.col("event") == "other")).alias("unknown_events"),
+        F.count_distinct(F.when(is_event & ~is_book, F.col("peer"))).alias("peers"),
+        F.min(F.when(is_event, F.col("time"))).alias("begin"),
+        F.max(F.when(is_event, F.col("time"))).alias("end"),
+    )
+    books = F.from_json("detail", _BOOKS)
+    # A tracer's books are totals over all its files: the last of each node counts.
+    lost = (
+        records.where(is_event & is_book)
+        .groupBy("run", "peer")
+        .agg(F.max(books["dropped"]).alias("dropped"), F.max(books["failed"]).alias("failed"))
+        .groupBy("run")
+        .agg(F.sum("dropped").alias("dropped_by_tracer"), F.sum("failed").alias("failed_by_tracer"))
+    )
+    spread = deliveries.groupBy("run").agg(
+        F.count("*").alias("deliveries"),
+        F.count_if(F.col("latency") < 0).alias("negative_latencies"),
+        F.min("latency").alias("least_latency"),
+        F.count_if(F.col("raw_latency") < 0).alias("negative_before_correction"),
+        F.sum("repeats").alias("repeated_deliveries"),
+        F.count_if(F.col("hops").isNull()).alias("without_depth"),
+    )
+    published = publishes.groupBy("run").agg(
+        F.count("*").alias("messages"), F.count_if("inferred").alias("inferred_publishes")
+    )
+    clocked = clocks.groupBy("run").agg(
+        F.count("*").alias("clocks"),
+        F.count_if(F.col("correction") != 0).alias("clocks_corrected"),
+        F.count_if(F.col("offset").isNull()).alias("clocks_unknown"),
+        F.max(F.abs("offset")).alias("largest_offset"),
+        F.max("uncertainty").alias("largest_uncertainty"),
+    )
+    there = subscriptions.groupBy("run").agg(
+        F.count_if(F.col("ending") == "silent").alias("silent_peers"),
+        F.max("inferred").alias("subscriptions_inferred"),
+    )
+    table = kept
+    for other in (lost, published, spread, clocked, there):
+        table = table.join(other, "run", "left")
+    zero = [
+        "dropped_by_tracer", "failed_by_tracer", "messages", "inferred_publishes", "deliveries",
+        "negative_latencies", "negative_before_correction", "repeated_deliveries",
+        "without_depth", "clocks", "clocks_corrected", "clocks_unknown", "silent_peers",
+    ]  # fmt: skip
+    return table.fillna(0, zero)

@@ -1,0 +1,165 @@
+"""How far the nodes' clocks are apart, from what they sent to and received from each other.
+
+An RPC can't arrive before it was sent. Let d(a, b) be the least of (received by b's clock - sent by
+a's clock) over all RPCs from a to b: b's clock is ahead of a's by at most d(a, b). These are
+difference constraints, so the tightest bounds that all of them together give are shortest paths:
+with a reference clock r, offset(b) is within [-dist(b, r), dist(r, b)]. The estimate is the middle,
+the uncertainty half the width, and both are exact statements as long as clocks don't drift: no
+delay is assumed to be symmetric or the same for two messages.
+
+A clock is corrected only if its interval excludes 0, i.e. if it is certainly wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import NegativeCycleError, bellman_ford, connected_components
+
+CLOCKS = StructType(
+    [
+        StructField("run", StringType(), False),
+        StructField("peer", StringType(), False),
+        StructField("reference", StringType(), False),  # the clock that offsets are from
+        StructField("offset", LongType(), True),  # ns that the peer's clock is ahead
+        StructField("uncertainty", LongType(), True),  # ns; the truth is offset ± uncertainty
+        StructField("correction", LongType(), False),  # ns taken off the peer's times
+        StructField("exchanges", LongType(), False),  # matched sends and receipts
+        StructField("note", StringType(), True),
+    ]
+)
+"""One row per peer that exchanged anything that both ends traced. `offset` is null where the
+exchanges don't bound it from both sides, and where they contradict each other."""
+
+ENOUGH = 2_000_000
+"""RPCs of a run that are matched: with 1,000 peers of 10 neighbours, a hundred each way."""
+
+
+def exchanges(events: DataFrame) -> DataFrame:
+    """RPCs that were traced at both ends: run, sender, receiver, sent, received.
+
+    They are matched by what is in them: the sequence number of an Episub frame, else each id of a
+    message and what it was named in. What either end saw twice is left out. Of a run with more
+    than ENOUGH traced RPCs it is a sample, by a hash of what is matched, so that both ends of an
+    exchange are in it or neither.
+    """
+    is_send = F.col("event") == "send"
+    rpcs = events.where(F.col("event").isin("send", "recv") & F.col("remote").isNotNull()).select(
+        "run",
+        F.when(is_send, F.col("peer")).otherwise(F.col("remote")).alias("sender"),
+        F.when(is_send, F.col("remote")).otherwise(F.col("peer")).alias("receiver"),
+        F.when(is_send, F.col("time")).alias("sent"),
+        F.when(~is_send, F.col("time")).alias("received"),
+        "topic",
+        "seq",
+        "parts",
+    )
+    ids = F.filter("parts", lambda part: part["messages"].isNotNull())
+    named = F.flatten(
+        F.transform(
+            ids,
+            lambda part: F.transform(
+                part["messages"], lambda message: F.concat(part["kind"], F.lit(" "), message)
+            ),
+        )
+    )
+    framed = F.array(F.concat_ws(" ", F.lit("frame"), "topic", F.col("seq").cast("string")))
+    sizes = rpcs.groupBy("run").agg(F.ceil(F.count("*") / ENOUGH).alias("one_in"))
+    keyed = rpcs.select(
+        "run",
+        "sender",
+        "receiver",
+        "sent",
+        "received",
+        F.explode(F.when(F.col("seq").isNotNull(), framed).otherwise(named)).alias("what"),
+    )
+    # The text would be held for each of millions of RPCs; its hash does.
+    keyed = keyed.withColumn("what", F.xxhash64("what"))
+    sampled = keyed.join(F.broadcast(sizes), "run").where(F.expr("pmod(what, one_in) = 0"))
+    return (
+        sampled.groupBy("run", "sender", "receiver", "what")
+        .agg(
+            F.count("sent").alias("sends"),
+            F.count("received").alias("receipts"),
+            F.min("sent").alias("sent"),
+            F.min("received").alias("received"),
+        )
+        .where((F.col("sends") == 1) & (F.col("receipts") == 1))
+        .select("run", "sender", "receiver", "sent", "received")
+    )
+
+
+def clocks(exchanged: DataFrame) -> DataFrame:
+    """The offset of every clock (`CLOCKS`) from `exchanges`."""
+    delays = exchanged.groupBy("run", "sender", "receiver").agg(
+        F.min(F.col("received") - F.col("sent")).alias("delay"), F.count("*").alias("exchanges")
+    )
+    return delays.groupBy("run").applyInPandas(solve, CLOCKS)
+
+
+def solve(delays: pd.DataFrame) -> pd.DataFrame:
+    """The clocks of one run: rows of `CLOCKS` from columns run, sender, receiver, delay (ns),
+    exchanges."""
+    peers = sorted(set(delays["sender"]) | set(delays["receiver"]))
+    place = {peer: index for index, peer in enumerate(peers)}
+    sender = delays["sender"].map(place).to_numpy()
+    receiver = delays["receiver"].map(place).to_numpy()
+    size = len(peers)
+    exchanged = np.zeros(size, dtype=np.int64)
+    np.add.at(exchanged, sender, delays["exchanges"].to_numpy())
+    np.add.at(exchanged, receiver, delays["exchanges"].to_numpy())
+    # An entry of zero would be no edge at all; half a nanosecond is one.
+    weights = delays["delay"].to_numpy(dtype=np.float64)
+    weights = np.where(weights == 0, 0.5, weights)
+    graph = coo_array((weights, (sender, receiver)), shape=(size, size)).tocsr()
+    rows: list[tuple[Any, ...]] = []
+    count, label = connected_components(graph, directed=False)
+    for component in range(count):
+        members = np.flatnonzero(label == component)
+        reference = members[np.argmax(exchanged[members])]
+        rows += _component(graph, members, int(reference))
+    run = delays["run"].iloc[0]
+    table = [
+        (run, peers[peer], peers[reference], *rest, int(exchanged[peer]), note)
+        for peer, reference, *rest, note in rows
+    ]
+    made = pd.DataFrame(table, columns=CLOCKS.names)
+    return made.astype({"offset": "Int64", "uncertainty": "Int64"})
+
+
+def _component(graph: Any, members: Any, reference: int) -> list[tuple[Any, ...]]:
+    """(peer, reference, offset, uncertainty, correction, note) of each of `members`."""
+    try:
+        ahead = bellman_ford(graph, indices=reference)
+        behind = bellman_ford(graph.T.tocsr(), indices=reference)
+    except NegativeCycleError:
+        note = "contradictory: a clock was set during the run"
+        return [(int(peer), reference, None, None, 0, note) for peer in members]
+    rows: list[tuple[Any, ...]] = []
+    for peer in members:
+        low, high = -behind[peer], ahead[peer]
+        if peer == reference:
+            low = high = 0.0
+        if not (np.isfinite(low) and np.isfinite(high)):
+            rows.append((int(peer), reference, None, None, 0, "bounded from one side only"))
+            continue
+        offset, uncertainty = round((low + high) / 2), int(np.ceil((high - low) / 2))
+        correction = 0 if low <= 0 <= high else offset
+        rows.append((int(peer), reference, offset, uncertainty, correction, None))
+    return rows
+
+
+def corrected(events: DataFrame, clocks: DataFrame) -> DataFrame:
+    """`events` on one clock, with `correction`, the nanoseconds that were taken off."""
+    wrong = clocks.where(F.col("correction") != 0).select("run", "peer", "correction")
+    return (
+        events.join(F.broadcast(wrong), ["run", "peer"], "left")
+        .withColumn("correction", F.coalesce("correction", F.lit(0).cast("long")))
+        .withColumn("time", F.col("time") - F.col("correction"))
+    )

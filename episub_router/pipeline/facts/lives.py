@@ -1,0 +1,168 @@
+"""Who was there: subscriptions, and links between peers, as intervals.
+
+An interval is [since, until); `until` is null where it was still so when the trace ended.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from episub_router.pipeline.params import SECOND, AnswerParams
+
+
+def links(events: DataFrame) -> DataFrame:
+    """One row per interval: run, topic, kind, peer, remote, since, until.
+
+    Kinds: `eager` (GRAFT to PRUNE; with gossipsub, the mesh), `lazy`, `active` (neighbours),
+    `stream` (an open stream). A link is as `peer` sees it, and ends with its life.
+    """
+    changes = events.where(
+        F.col("event").isin("graft", "prune", "neighbor", "stream-up", "stream-down")
+    )
+    up = F.col("event").isin("graft", "stream-up") | (F.col("state") == "up")
+    state = (
+        F.when(F.col("event") == "graft", "eager")
+        .when((F.col("event") == "prune") & (F.col("state") == "lazy"), "lazy")
+        .when((F.col("event") == "neighbor") & up, "active")
+        .when(F.col("event") == "stream-up", "stream")
+    )
+    layer = (
+        F.when(F.col("event").isin("graft", "prune"), "tree")
+        .when(F.col("event") == "neighbor", "active")
+        .otherwise("stream")
+    )
+    told = changes.select(
+        "run", "topic", layer.alias("layer"), "peer", "remote", "time", "offset",
+        state.alias("state"),
+    )  # fmt: skip
+    # No neighbour, no place in the tree.
+    downs = told.where((F.col("layer") == "active") & F.col("state").isNull())
+    told = told.unionByName(downs.withColumn("layer", F.lit("tree")))
+    pairs = told.select("run", "topic", "layer", "peer", "remote").distinct()
+    ends = pairs.join(_ends(events), ["run", "peer"]).where(
+        F.col("end_topic").isNull() | (F.col("end_topic") == F.col("topic"))
+    )
+    ended = ends.select(
+        "run", "topic", "layer", "peer", "remote", "time", "offset",
+        F.lit(None).cast("string").alias("state"),
+    )  # fmt: skip
+    intervals = _intervals(told.unionByName(ended), "run", "topic", "layer", "peer", "remote")
+    return intervals.withColumnRenamed("state", "kind").select(
+        "run", "topic", "kind", "peer", "remote", "since", "until"
+    )
+
+
+def subscriptions(events: DataFrame, links: DataFrame, params: AnswerParams) -> DataFrame:
+    """One row per time that a peer was subscribed: run, topic, peer, since, until, ending (leave,
+    crash, silent; null while it lasts), linked (when it first had an active or eager link),
+    inferred.
+
+    `silent` are peers of a run with traced receipts whose own trace ended long before the run.
+    For a topic that nobody is seen to join, all peers of the run count, from the beginning.
+    """
+    joins = events.where(F.col("event") == "join").select(
+        "run", "topic", "peer", "time", "offset", F.lit("join").alias("state")
+    )
+    topics = joins.select("run", "topic", "peer").distinct()
+    ends = topics.join(_ends(events), ["run", "peer"]).where(
+        F.col("end_topic").isNull() | (F.col("end_topic") == F.col("topic"))
+    )
+    told = joins.withColumn("ending", F.lit(None).cast("string")).unionByName(
+        ends.select(
+            "run", "topic", "peer", "time", "offset",
+            F.lit(None).cast("string").alias("state"), "ending",
+        )
+    )  # fmt: skip
+    joined = _intervals(told, "run", "topic", "peer").select(
+        "run", "topic", "peer", "since", "until", "ending", F.lit(False).alias("inferred")
+    )
+    table = joined.unionByName(_assumed(events, topics))
+    table = _silenced(table, events, params)
+    neighbours = links.where(F.col("kind").isin("active", "eager")).select(
+        "run", "topic", "peer", F.col("since").alias("linked")
+    )
+    first = (
+        table.join(neighbours, ["run", "topic", "peer"])
+        .where(
+            (F.col("linked") >= F.col("since"))
+            & (F.col("until").isNull() | (F.col("linked") < F.col("until")))
+        )
+        .groupBy("run", "topic", "peer", "since")
+        .agg(F.min("linked").alias("linked"))
+    )
+    return table.join(first, ["run", "topic", "peer", "since"], "left").select(
+        "run", "topic", "peer", "since", "until", "ending", "linked", "inferred"
+    )
+
+
+def _ends(events: DataFrame) -> DataFrame:
+    """When peers left: run, peer, time, offset, ending, end_topic (null: all topics)."""
+    of_node = (F.col("event") == "node") & F.col("state").isin("leave", "crash")
+    return events.where(of_node | (F.col("event") == "leave")).select(
+        "run",
+        "peer",
+        "time",
+        "offset",
+        F.when(of_node, F.col("state")).otherwise("leave").alias("ending"),
+        F.when(~of_node, F.col("topic")).alias("end_topic"),
+    )
+
+
+def _intervals(told: DataFrame, *key: str) -> DataFrame:
+    """Intervals of equal, non-null `state` in `told`, which has `time` and `offset` to order by;
+    `ending` is that of the row that ended it, if `told` has one."""
+    order = Window.partitionBy(*key).orderBy("time", "offset")
+    # Null is a state too: the one of not being there.
+    state = F.coalesce("state", F.lit(""))
+    changed = told.withColumn("before", F.lag(state, 1, "").over(order)).where(
+        state != F.col("before")
+    )
+    spans = changed.withColumn("until", F.lead("time").over(order))
+    if "ending" in told.columns:
+        spans = spans.withColumn("ending", F.lead("ending").over(order))
+    return spans.where(F.col("state").isNotNull()).withColumnRenamed("time", "since")
+
+
+def _assumed(events: DataFrame, topics: DataFrame) -> DataFrame:
+    """Subscriptions of all peers to topics with messages that nobody joined."""
+    published = (
+        events.where(F.col("event").isin("publish", "deliver")).select("run", "topic").distinct()
+    )
+    orphans = published.join(topics.select("run", "topic").distinct(), ["run", "topic"], "anti")
+    peers = events.groupBy("run", "peer").agg(F.lit(None).cast("long").alias("until"))
+    start = events.groupBy("run").agg(F.min("time").alias("since"))
+    return (
+        orphans.join(peers, "run")
+        .join(start, "run")
+        .select(
+            "run",
+            "topic",
+            "peer",
+            "since",
+            "until",
+            F.lit(None).cast("string").alias("ending"),
+            F.lit(True).alias("inferred"),
+        )
+    )
+
+
+def _silenced(table: DataFrame, events: DataFrame, params: AnswerParams) -> DataFrame:
+    last = events.groupBy("run", "peer").agg(
+        F.max("time").alias("last"), F.max(F.col("event") == "recv").alias("receives")
+    )
+    of_run = last.groupBy("run").agg(
+        F.max("last").alias("end"), F.max("receives").alias("receipts_traced")
+    )
+    fell = (
+        F.col("until").isNull()
+        & F.col("receipts_traced")
+        & (F.col("last") < F.col("end") - int(params.silence * SECOND))
+    )
+    return (
+        table.join(last.select("run", "peer", "last"), ["run", "peer"], "left")
+        .join(F.broadcast(of_run), "run", "left")
+        .withColumn("ending", F.when(fell, "silent").otherwise(F.col("ending")))
+        .withColumn("until", F.when(fell, F.col("last")).otherwise(F.col("until")))
+        .drop("last", "end", "receipts_traced")
+    )

@@ -1,0 +1,160 @@
+"""Messages: who published them, who got them when and from whom, and which copies were in vain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+
+def publishes(events: DataFrame) -> DataFrame:
+    """One row per message: run, topic, message, source, time, size (bytes), inferred.
+
+    Where no trace has the publishing, the earliest delivery stands for it, `inferred` is true,
+    and latencies are too short by what that one took.
+    """
+    seen = events.where(F.col("event").isin("publish", "deliver"))
+    facts = F.struct("time", "peer", "topic", "size")
+    found = seen.groupBy("run", "message").agg(
+        F.min(F.when(F.col("event") == "publish", facts)).alias("published"),
+        F.min(F.when(F.col("event") == "deliver", facts)).alias("delivered"),
+    )
+    first = F.coalesce("published", "delivered")
+    return found.select(
+        "run",
+        first["topic"].alias("topic"),
+        "message",
+        first["peer"].alias("source"),
+        first["time"].alias("time"),
+        F.coalesce(F.col("published.size"), F.col("delivered.size")).alias("size"),
+        F.col("published").isNull().alias("inferred"),
+    )
+
+
+def deliveries(events: DataFrame, publishes: DataFrame) -> DataFrame:
+    """One row per message and peer that got it: run, topic, message, peer, parent, time, latency
+    (ns, negative where clocks disagree), raw_latency (before clocks were corrected), hops,
+    origin (the publisher itself), size, repeats.
+
+    It is the first receipt that counts; `repeats` are further deliveries to the application. Hops
+    are the traced ones, or the depth in the tree that the parents make.
+    """
+    receipts = (
+        events.where(F.col("event") == "deliver")
+        .groupBy("run", "message", "peer")
+        .agg(
+            F.min(F.struct("time", "offset", "remote", "hops", "size", "correction")).alias(
+                "first"
+            ),
+            (F.count("*") - 1).alias("repeats"),
+        )
+        .select("run", "message", "peer", "first.*", "repeats")
+    )
+    sources = publishes.select(
+        "run", "message", "topic", "source", F.col("time").alias("published")
+    )
+    origin = (F.col("peer") == F.col("source")) & (
+        F.col("remote").isNull() | (F.col("remote") == F.col("peer"))
+    )
+    latency = F.col("time") - F.col("published")
+    table = receipts.join(sources, ["run", "message"]).select(
+        "run",
+        "topic",
+        "message",
+        "peer",
+        F.when(~origin & (F.col("remote") != F.col("peer")), F.col("remote")).alias("parent"),
+        "time",
+        latency.alias("latency"),
+        F.when(origin, 0).otherwise(F.col("hops")).cast("int").alias("hops"),
+        origin.alias("origin"),
+        "size",
+        "repeats",
+        "correction",
+    )
+    of_source = table.where("origin").select(
+        "run", "message", F.col("correction").alias("source_correction")
+    )
+    table = table.join(of_source, ["run", "message"], "left").withColumn(
+        "raw_latency",
+        F.col("latency") + F.col("correction") - F.coalesce("source_correction", F.lit(0)),
+    )
+    table = table.drop("correction", "source_correction")
+    return table.groupBy("run", "message").applyInPandas(with_depths, _with_hops(table.schema))
+
+
+def _with_hops(schema: StructType) -> StructType:
+    return StructType(
+        [
+            StructField("hops", IntegerType(), True) if field.name == "hops" else field
+            for field in schema
+        ]
+    )
+
+
+def with_depths(tree: pd.DataFrame) -> pd.DataFrame:
+    """The deliveries of one message with `hops` where it was missing: links up to the publisher
+    over `parent`, missing still where that chain leads nowhere.
+
+    Each round doubles the length of the chains that are known (pointer jumping), so that a tree
+    of depth d takes log2(d) rounds.
+    """
+    hops = tree["hops"]
+    if not hops.isna().any():
+        return tree
+    size = len(tree)
+    place = {peer: row for row, peer in enumerate(tree["peer"])}
+    known = hops.notna().to_numpy()
+    # Whoever's depth is known is an end of the chain, and so is one whose parent isn't here.
+    parent = np.array([place.get(name, row) for row, name in enumerate(tree["parent"])])
+    parent[known] = np.flatnonzero(known)
+    distance = np.where(parent == np.arange(size), 0, 1)
+    for _ in range(size.bit_length()):
+        distance = distance + distance[parent]
+        parent = parent[parent]
+    ends_well = known[parent]
+    base = hops.fillna(0).to_numpy(dtype=np.int64)
+    depth = pd.array(base[parent] + distance, dtype="Int32")
+    depth[~ends_well] = pd.NA
+    return tree.assign(hops=depth)
+
+
+def duplicates(events: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """One row per copy that brought nothing new: run, topic, message, peer, remote, time, gap (ns
+    since the delivery; null where that wasn't traced), cause, hops, size.
+
+    `cause` is `request` where the peer had asked that remote for the message (IWANT, or a GRAFT
+    with its id), else `push`.
+    """
+    asked = (
+        events.where((F.col("event") == "send") & F.exists("parts", _is_request))
+        .select("run", "peer", "remote", F.explode(F.filter("parts", _is_request)).alias("part"))
+        .select("run", "peer", "remote", F.explode("part.messages").alias("message"))
+        .distinct()
+        .withColumn("asked", F.lit(True))
+    )
+    copies = events.where(F.col("event") == "duplicate").select(
+        "run", "topic", "message", "peer", "remote", "time", "hops", "size"
+    )
+    first = deliveries.select("run", "message", "peer", F.col("time").alias("delivered"))
+    return (
+        copies.join(first, ["run", "message", "peer"], "left")
+        .join(asked, ["run", "peer", "remote", "message"], "left")
+        .select(
+            "run",
+            "topic",
+            "message",
+            "peer",
+            "remote",
+            "time",
+            (F.col("time") - F.col("delivered")).alias("gap"),
+            F.when(F.col("asked"), "request").otherwise("push").alias("cause"),
+            "hops",
+            "size",
+        )
+    )
+
+
+def _is_request(part: Column) -> Column:
+    return part["kind"].isin("iwant", "graft") & part["messages"].isNotNull()

@@ -1,0 +1,121 @@
+"""RPCs, and what was in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_RPC = ("send", "recv", "drop")
+
+
+def rpcs(events: DataFrame) -> DataFrame:
+    """One row per RPC and end: run, direction (send, recv, drop), peer, remote, time, topic, size
+    and payload (bytes; null where untraced), messages, control, subscriptions (parts of each)."""
+    return events.where(F.col("event").isin(*_RPC)).select(
+        "run",
+        F.col("event").alias("direction"),
+        "peer",
+        "remote",
+        "time",
+        "topic",
+        "size",
+        "payload",
+        _count(_is_message).alias("messages"),
+        _count(_is_control).alias("control"),
+        _count(_is_subscription).alias("subscriptions"),
+    )
+
+
+def transmissions(events: DataFrame) -> DataFrame:
+    """One row per message in an RPC and end: run, direction, peer, remote, time, topic, message."""
+    return (
+        events.where(F.col("event").isin(*_RPC) & F.exists("parts", _is_message))
+        .select(
+            "run",
+            F.col("event").alias("direction"),
+            "peer",
+            "remote",
+            "time",
+            F.explode(F.filter("parts", _is_message)).alias("part"),
+        )
+        .select(
+            "run",
+            "direction",
+            "peer",
+            "remote",
+            "time",
+            "part.topic",
+            F.col("part.messages")[0].alias("message"),
+        )
+    )
+
+
+def control(events: DataFrame) -> DataFrame:
+    """One row per control message in an RPC and end: run, direction, peer, remote, time, topic,
+    kind, ids (messages that it names), bytes.
+
+    Bytes are those of the RPC without its payload, in equal shares for the control messages in it;
+    null where no sizes are traced.
+    """
+    count = F.size(F.filter("parts", _is_control))
+    return (
+        events.where(F.col("event").isin(*_RPC) & F.exists("parts", _is_control))
+        .select(
+            "run",
+            F.col("event").alias("direction"),
+            "peer",
+            "remote",
+            "time",
+            F.explode(F.filter("parts", _is_control)).alias("part"),
+            ((F.col("size") - F.coalesce("payload", F.lit(0))) / count).alias("bytes"),
+        )
+        .select(
+            "run",
+            "direction",
+            "peer",
+            "remote",
+            "time",
+            "part.topic",
+            "part.kind",
+            F.coalesce(F.size("part.messages"), F.lit(0)).alias("ids"),
+            "bytes",
+        )
+    )
+
+
+def rtts(events: DataFrame) -> DataFrame:
+    """Round trips: run, peer, remote, time, rtt (ns)."""
+    return events.where(F.col("rtt").isNotNull()).select("run", "peer", "remote", "time", "rtt")
+
+
+def losses(events: DataFrame) -> DataFrame:
+    """What was refused or not sent: run, kind (reject, drop, discard), peer, remote, time, topic,
+    reason, count."""
+    return events.where(F.col("event").isin("reject", "drop", "discard")).select(
+        "run",
+        F.col("event").alias("kind"),
+        "peer",
+        "remote",
+        "time",
+        "topic",
+        F.coalesce("reason", F.lit("")).alias("reason"),
+        F.coalesce("count", F.lit(1)).alias("count"),
+    )
+
+
+def _count(predicate: Callable[[Column], Column]) -> Column:
+    return F.coalesce(F.size(F.filter("parts", predicate)), F.lit(0))
+
+
+def _is_message(part: Column) -> Column:
+    return part["kind"] == "message"
+
+
+def _is_subscription(part: Column) -> Column:
+    return part["kind"].isin("subscribe", "unsubscribe")
+
+
+def _is_control(part: Column) -> Column:
+    return ~part["kind"].isin("message", "subscribe", "unsubscribe")

@@ -1,0 +1,27 @@
+"""What answers depend on beside the events: each setting once, with unit, default and source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from episub_router.protocol.params import check_numbers, param
+
+SECOND = 1_000_000_000
+"""Nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerParams:
+    """How answers are made. Raises ValueError for values that can't be."""
+
+    window: float = param(10.0, unit="s", source="ours: ten heartbeats of gossipsub")
+    """Messages published within it are answered together; the overlay is looked at at its end."""
+    patience: float = param(10.0, unit="s", source="the simulator's `traffic.settle`")
+    """What a message is given to reach everybody."""
+    silence: float = param(30.0, unit="s", source="three times the tracer's report interval")
+    """A node whose trace ends this long before the run's does is taken for gone."""
+    path_sources: int = param(100, unit="nodes", source="the simulator's PATH_SOURCES")
+    """Nodes from which shortest paths are measured, where there are more."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self)

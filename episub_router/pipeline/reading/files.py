@@ -1,0 +1,123 @@
+"""One trace file, of whatever format, as batches of records.
+
+Every stretch of the file becomes a record: an event, or something unreadable with its offset and
+the reason. The last row says how many there were, so that whoever writes the records can check
+that none was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from episub_router.pipeline.reading import hermes, simulator
+from episub_router.pipeline.reading.columns import BATCH, Columns, as_text
+from episub_router.pipeline.reading.protobuf import EventDecoder
+from episub_router.trace.reading import TraceFile, Unreadable
+
+_PARQUET = b"PAR1"
+
+
+def read_file(
+    path: str, file: str, run: str | None, notes: Mapping[str, str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of the file at `path`, which is called `file` in them.
+
+    `notes` go into the last row, beside what was counted. Without `run`, the run is the one that
+    the trace's header names, or else the directory that `file` is in. Memory is bounded by a few
+    batches. Raises OSError where the file can't be opened; nothing that it contains raises.
+    """
+    with open(path, "rb") as opened:
+        is_parquet = opened.read(len(_PARQUET)) == _PARQUET
+    if is_parquet:
+        yield from _parquet(path, file, run, notes or {})
+    else:
+        yield from _events(path, file, run, notes or {})
+
+
+def _directory(file: str) -> str:
+    return os.path.basename(os.path.dirname(file)) or "run"
+
+
+def _events(
+    path: str, file: str, run: str | None, notes: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    with TraceFile(path) as trace:
+        columns: Columns | None = None
+        records = 0
+        for offset, event in trace:
+            if columns is None:
+                named = run
+                if named is None and not isinstance(event, Unreadable):
+                    named = as_text(event.header.run)
+                columns = Columns(named or _directory(file), file)
+                decoder = EventDecoder(columns)
+            records += 1
+            if isinstance(event, Unreadable):
+                columns.quarantine(offset, event.size, event.reason)
+            else:
+                decoder.add(offset, event)
+            if len(columns) >= BATCH:
+                yield columns.take()
+        if columns is None:
+            columns = Columns(run or _directory(file), file)
+        name = trace.format + ("+gz" if trace.gzipped else "")
+        columns.end(_books(name, records, trace.size, notes))
+        yield columns.take()
+
+
+def _parquet(
+    path: str, file: str, run: str | None, notes: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    size = os.path.getsize(path)
+    name, rows, stretches = "unknown", 0, 0
+    header: dict[str, Any] = {}
+    try:
+        table = pq.ParquetFile(path, page_checksum_verification=True)
+        header = simulator.header(table.schema_arrow.metadata)
+        names = set(table.schema_arrow.names)
+        known = {"simulator": simulator, "hermes": hermes}
+        name = next((name for name, how in known.items() if names >= how.COLUMNS), "unknown")
+        if name == "unknown":
+            raise ValueError(f"a Parquet file with unknown columns: {', '.join(sorted(names))}")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        run = run or _directory(file)
+        columns = Columns(run, file)
+        columns.quarantine(0, min(size, 2**31 - 1), _reason(error))
+        stretches += 1
+    else:
+        run = run or str(header.get("run") or _directory(file))
+        columns = Columns(run, file)
+        if header:
+            simulator.put_header(columns, header)
+            yield columns.take()
+            stretches += 1
+        for group in range(table.num_row_groups):
+            wanted = rows + table.metadata.row_group(group).num_rows
+            try:
+                for batch in table.iter_batches(batch_size=BATCH, row_groups=[group]):
+                    batch.validate(full=True)
+                    made = known[name].records(run, file, rows, batch)
+                    rows += len(batch)
+                    yield made
+            except (pa.ArrowException, OSError, ValueError) as error:
+                columns.quarantine(rows, None, f"{wanted - rows} rows: {_reason(error)}")
+                stretches += 1
+                # Offsets stay row numbers of the file.
+                skipped, rows = wanted - rows, wanted
+                stretches -= skipped
+    columns.end(_books(name, rows + stretches, size, notes))
+    yield columns.take()
+
+
+def _books(name: str, records: int, size: int, notes: Mapping[str, str]) -> str:
+    return json.dumps({**notes, "format": name, "records": records, "bytes": size}, sort_keys=True)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0][:500]

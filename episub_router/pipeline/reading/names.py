@@ -1,0 +1,49 @@
+"""Peers and messages as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import base58
+
+CACHED = 200_000
+"""Names held at most by one cache: far more than one file repeats."""
+
+_MULTIHASHES = (b"\x12\x20", b"\x00\x24", b"\x00\x25", b"\x00\x27")
+"""How peer ids begin: SHA-256, or identity with an Ed25519 or a secp256k1 key."""
+
+
+class Names(dict[bytes, str]):
+    """A cache in front of a function from bytes to text; emptied when it is full."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[bytes], str]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: bytes) -> str:
+        if len(self) >= CACHED:
+            self.clear()
+        text = self[key] = self._make(key)
+        return text
+
+
+def peer_name(peer: bytes) -> str:
+    """The text form of a peer id: base58 as libp2p writes it; text that was never a multihash
+    stays text, other bytes are hexadecimal. A simulated node's is what its identity multihash
+    holds, `sim-<number>`."""
+    if peer[:2] in _MULTIHASHES:
+        return base58.b58encode(peer).decode("ascii")
+    if len(peer) > 2 and peer[0] == 0 and peer[1] == len(peer) - 2:
+        return message_name(peer[2:])
+    return message_name(peer)
+
+
+def message_name(message: bytes) -> str:
+    """Printable ASCII as it is, hexadecimal otherwise."""
+    if message.isascii():
+        text = message.decode("ascii")
+        if text.isprintable():
+            return text
+    return message.hex()

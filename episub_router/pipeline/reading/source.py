@@ -1,0 +1,102 @@
+"""The data source `libp2ptrace`: `spark.read.format("libp2ptrace").load("traces/*.pb")`.
+
+A partition has one file, or several small ones; a file is never split, so nodes should rotate
+theirs (64 MiB is good). Files must be at the same path on all workers.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from episub_router.pipeline.reading.files import read_file
+from episub_router.pipeline.schemas import RECORD
+
+FORMAT = "libp2ptrace"
+
+PARTITION_BYTES = 32 << 20
+"""Small files are read together until they have this many bytes."""
+
+
+@dataclass
+class _Files(InputPartition):
+    paths: tuple[str, ...]
+
+
+class TraceDataSource(DataSource):
+    """Trace files as rows of `schemas.RECORD`.
+
+    Options: `path`, a file, a pattern, or a directory with all that is below it; or `files`, a
+    JSON list of paths. `run`, the name of the run; by default what each file says (`files`).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return RECORD
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        del schema
+        if "files" in self.options:
+            paths = json.loads(self.options["files"])
+        elif "path" in self.options:
+            paths = find(self.options["path"])
+        else:
+            raise ValueError(f"{FORMAT} needs a path")
+        return _Reader(paths, self.options.get("run"))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, paths: Sequence[str], run: str | None) -> None:
+        self._paths = list(paths)
+        self._run = run
+
+    def partitions(self) -> Sequence[InputPartition]:
+        packed: list[list[str]] = []
+        room = 0
+        for path in self._paths:
+            size = os.path.getsize(path)
+            if size > room:
+                packed.append([])
+                room = PARTITION_BYTES
+            packed[-1].append(path)
+            room -= size
+        return [_Files(tuple(paths)) for paths in packed]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Files)
+        for path in partition.paths:
+            yield from read_file(path, path, self._run)
+
+
+def find(path: str) -> list[str]:
+    """The files that `path` stands for, sorted: itself, those in a directory, or those that match
+    a pattern. Hidden ones, and those being written (`_name`, `name.tmp`), are left out.
+
+    Raises FileNotFoundError where there is none.
+    """
+    path = path.removeprefix("file://")
+    if os.path.isfile(path):
+        return [os.path.abspath(path)]
+    if os.path.isdir(path):
+        found = [os.path.join(top, name) for top, _, names in os.walk(path) for name in names]
+    else:
+        found = [match for match in glob.glob(path, recursive=True) if os.path.isfile(match)]
+    chosen = sorted(os.path.abspath(name) for name in found if _is_finished(name))
+    if not chosen:
+        raise FileNotFoundError(f"no trace files at {path}")
+    return chosen
+
+
+def _is_finished(path: str) -> bool:
+    name = os.path.basename(path)
+    return not name.startswith((".", "_")) and not name.endswith(".tmp")

@@ -1,0 +1,1 @@
+"""From answers to a page for people, as HTML, Markdown and JSON."""

@@ -1,0 +1,275 @@
+"""The report's charts as Vega-Lite, each as wide as the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import altair as alt
+
+from episub_router.pipeline.report.model import Drawing, Report, Row, Topic
+
+Spec = dict[str, Any]
+
+_HEIGHT = 260
+_BASELINE = "#8a8a8a"
+_COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#b15928",
+)  # fmt: skip
+"""Okabe and Ito's, which people with any colour vision can tell apart, and two more."""
+
+
+def charts(report: Report) -> dict[str, Spec]:
+    """Vega-Lite specifications by the chart's id. Those with nothing to show are left out."""
+    makers: dict[str, Callable[[Report], Any]] = {
+        "latency": _latency,
+        # The first message costs many times what the others do.
+        "rmr": lambda report: _by_message(report, "rmr", "RMR", "symlog"),
+        "ldh": lambda report: _by_message(report, "ldh", "LDH (hops)", "linear"),
+        "duplicates": lambda report: _by_message(report, "duplicates", "duplicates", "symlog"),
+        "degrees": _degrees,
+        "proximity": _proximity,
+        "recovery": _recovery,
+        "load": _load,
+    }
+    made = {name: chart for name, make in makers.items() if (chart := make(report)) is not None}
+    drawn = [topic.drawing for topic in report.topics]
+    made |= {f"tree-{n}": _tree(drawing) for n, drawing in enumerate(drawn) if drawing is not None}
+    return {name: _finished(chart) for name, chart in made.items()}
+
+
+def _over(rows: Sequence[Row]) -> Any:
+    """A chart of `rows`, without a mark yet. Altair's own types are of little use here."""
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def _finished(chart: Any) -> Spec:
+    spec: Spec = (
+        chart.properties(width="container")
+        .configure(font="system-ui, sans-serif", autosize={"type": "fit-x", "contains": "padding"})
+        .configure_view(stroke=None)
+        .configure_axis(gridColor="#e4e4e4", labelFontSize=12, titleFontSize=12)
+        .configure_legend(orient="top", direction="vertical", labelLimit=320, labelFontSize=12)
+        .to_dict()
+    )
+    return spec
+
+
+def _colour(report: Report) -> alt.Color:
+    labels = [topic.label for topic in report.topics]
+    first = len(report.baseline.topics) if report.baseline else 0
+    colours = [
+        _BASELINE if place < first else _COLOURS[(place - first) % len(_COLOURS)]
+        for place in range(len(labels))
+    ]
+    return alt.Color("run:N", title=None).scale(domain=labels, range=colours)
+
+
+def _rows(report: Report, rows_of: Callable[[Topic], Sequence[Row]]) -> list[Row]:
+    return [{"run": topic.label, **row} for topic in report.topics for row in rows_of(topic)]
+
+
+def _latency(report: Report) -> Any:
+    def rows_of(topic: Topic) -> list[Row]:
+        # The logarithm has no place for less; the notes say how many latencies are negative.
+        return [{"ms": max(ms, 1), "share": share} for ms, share in topic.latencies]
+
+    rows = _rows(report, rows_of)
+    if not rows:
+        return None
+    deadline = report.deadline * 1000
+    lines = _over(rows).mark_line(interpolate="step-after", clip=True)
+    line = _over([{"ms": deadline, "text": f"deadline {report.deadline:g} s"}])
+    return alt.layer(
+        lines.encode(
+            x=alt.X("ms:Q", title="latency (ms)").scale(type="log"),
+            y=alt.Y("share:Q", title="share of the deliveries")
+            .axis(format="%")
+            .scale(domain=[0, 1]),
+            color=_colour(report),
+            tooltip=["run:N", "ms:Q", alt.Tooltip("share:Q", format=".2%")],
+        ),
+        line.mark_rule(color="#b00020", strokeDash=[6, 4]).encode(x="ms:Q"),
+        line.mark_text(align="right", dx=-4, color="#b00020").encode(
+            x="ms:Q", y=alt.datum(0.06), text="text:N"
+        ),
+    ).properties(height=_HEIGHT)
+
+
+def _by_message(report: Report, name: str, title: str, scale: Literal["linear", "symlog"]) -> Any:
+    rows = _rows(
+        report,
+        lambda topic: [{"index": row["index"], "value": row[name]} for row in topic.messages],
+    )
+    if not any(row["value"] is not None for row in rows):
+        return None
+    return (
+        _over(rows)
+        .mark_line(point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=alt.X("index:Q", title="message").axis(format="d", tickMinStep=1),
+            y=alt.Y("value:Q", title=title).scale(type=scale),
+            color=_colour(report),
+            tooltip=["run:N", "index:Q", alt.Tooltip("value:Q", title=title)],
+        )
+        .properties(height=_HEIGHT)
+    )
+
+
+def _degrees(report: Report) -> Any:
+    rows = _rows(
+        report,
+        lambda topic: [
+            {"degree": degree, "peers": peers / sum(counts), "kind": kind}
+            for kind, counts in topic.degrees.items()
+            if kind in ("active", "eager")
+            for degree, peers in enumerate(counts)
+            if peers
+        ],
+    )
+    if not rows:
+        return None
+    return (
+        _over(rows)
+        .mark_line(point=alt.OverlayMarkDef(size=36), strokeWidth=1)
+        .encode(
+            x=alt.X("degree:Q", title="links of a peer").axis(format="d", tickMinStep=1),
+            y=alt.Y("peers:Q", title="share of the peers").axis(format="%"),
+            color=_colour(report),
+            strokeDash=alt.StrokeDash("kind:N", title=None).legend(symbolType="stroke"),
+            tooltip=["run:N", "kind:N", "degree:Q", alt.Tooltip("peers:Q", format=".1%")],
+        )
+        .properties(height=_HEIGHT)
+    )
+
+
+def _proximity(report: Report) -> Any:
+    def rows_of(topic: Topic) -> list[Row]:
+        return [
+            {"after": look["after"], "ratio": look["proximity_ratio"]}
+            for look in topic.overlay
+            if look["kind"] == "active" and look["proximity_ratio"] is not None
+        ]
+
+    rows = _rows(report, rows_of)
+    if not rows:
+        return None
+    return (
+        _over(rows)
+        .mark_line(point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=alt.X("after:Q", title="since the run began (s)"),
+            y=alt.Y("ratio:Q", title="proximity ratio").scale(zero=True),
+            color=_colour(report),
+            tooltip=["run:N", "after:Q", "ratio:Q"],
+        )
+        .properties(height=_HEIGHT)
+    )
+
+
+def _recovery(report: Report) -> Any:
+    faults = _rows(
+        report,
+        lambda topic: [
+            {
+                "after": fault["after"],
+                "nodes": fault["nodes"],
+                "ending": fault["ending"],
+                "until": fault["after"] + (fault["repaired_after"] or 0.0),
+                "repair": fault["repaired_after"],
+            }
+            for fault in topic.faults
+        ],
+    )
+    if not faults:
+        return None
+    reached = _rows(
+        report,
+        lambda topic: [
+            {"after": row["after"], "reliability": row["reliability"]} for row in topic.messages
+        ],
+    )
+    # All may be at 100 %, and small dips are what matters.
+    least = min(0.99, *(row["reliability"] for row in reached))
+    after = alt.X("after:Q", title="since the run began (s)")
+    of_faults = _over(faults)
+    told = [
+        "run:N", alt.Tooltip("after:Q", format=".1f"), "nodes:Q", "ending:N",
+        alt.Tooltip("repair:Q", title="repaired after (s)"),
+    ]  # fmt: skip
+    return alt.layer(
+        of_faults.mark_rect(opacity=0.12, color="#b00020").encode(
+            x=after, x2="until:Q", tooltip=told
+        ),
+        of_faults.mark_rule(color="#b00020", strokeDash=[2, 3]).encode(x=after, tooltip=told),
+        _over(reached)
+        .mark_line(point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=after,
+            y=alt.Y("reliability:Q", title="reliability of the message")
+            .axis(format="%")
+            .scale(domain=[math.floor(100 * least) / 100, 1]),
+            color=_colour(report),
+            tooltip=["run:N", "after:Q", alt.Tooltip("reliability:Q", format=".2%")],
+        ),
+    ).properties(height=_HEIGHT)
+
+
+def _load(report: Report) -> Any:
+    runs = [*([report.baseline] if report.baseline else []), *report.runs]
+    rows = [
+        {"run": run.topics[0].label, "share": share, "messages": messages, "bytes": size}
+        for run in runs
+        for share, messages, size in run.load
+    ]
+    if not any(row["messages"] for row in rows):
+        return None
+    return (
+        _over(rows)
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("share:Q", title="peers, the busiest first").axis(format="%"),
+            y=alt.Y("messages:Q", title="messages sent"),
+            color=_colour(report),
+            tooltip=["run:N", "messages:Q", "bytes:Q"],
+        )
+        .properties(height=_HEIGHT)
+    )
+
+
+def _tree(drawing: Drawing) -> Any:
+    def lines(pairs: Sequence[tuple[int, int]]) -> Any:
+        ends = [
+            dict(zip(("x", "y", "x2", "y2"), (*drawing.places[a], *drawing.places[b]), strict=True))
+            for a, b in pairs
+        ]
+        return _over(ends)
+
+    hidden = alt.Scale(domain=[-1.08, 1.08], nice=False)
+    x, y = alt.X("x:Q", axis=None, scale=hidden), alt.Y("y:Q", axis=None, scale=hidden)
+    peers = [
+        {"peer": peer, "x": place[0], "y": place[1], "what": _what(depth), "depth": depth}
+        for peer, place, depth in zip(drawing.peers, drawing.places, drawing.depths, strict=True)
+    ]
+    kinds, colours = ("publisher", "peer", "not reached from it"), ("#d55e00", "#0072b2", "#8a8a8a")
+    return alt.layer(
+        lines(drawing.overlay)
+        .mark_rule(color="#bdbdbd", strokeWidth=0.7)
+        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q"),
+        lines(drawing.tree)
+        .mark_rule(color="#0072b2", strokeWidth=1.6)
+        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q"),
+        _over(peers)
+        .mark_circle(size=50, opacity=1)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("what:N", title=None).scale(domain=kinds, range=colours),
+            tooltip=["peer:N", alt.Tooltip("depth:Q", title="hops")],
+        ),
+    ).properties(height=420)
+
+
+def _what(depth: int | None) -> str:
+    return "not reached from it" if depth is None else "peer" if depth else "publisher"

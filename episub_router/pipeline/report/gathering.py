@@ -1,0 +1,310 @@
+"""From the tables of a lake to a report: a few small queries for all runs together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
+from episub_router.pipeline.report.drawing import draw
+from episub_router.pipeline.report.model import Drawing, Report, Row, Run, Topic
+from episub_router.pipeline.report.notes import notes
+from episub_router.pipeline.report.params import ReportParams
+
+SECOND = 1_000_000_000
+
+_OVERLAYS = ("active", "eager", "stream")
+"""Kinds of links that an overlay can be made of, the best known first."""
+
+_MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates")
+
+
+def gather(lake: Lake, runs: Sequence[str], baseline: str | None, params: ReportParams) -> Report:
+    """The report on `runs`, against `baseline`. Raises LakeError where a run has no answers."""
+    wanted = list(dict.fromkeys((*runs, *([baseline] if baseline else []))))
+    tables = _Tables(lake, wanted, params)
+    made = {name: tables.run(name) for name in wanted}
+    if all(len(run.topics) == 1 for run in made.values()):
+        made = {
+            name: replace(run, topics=[replace(run.topics[0], label=name)])
+            for name, run in made.items()
+        }
+    against = made[baseline] if baseline else None
+    chosen = [made[name] for name in dict.fromkeys(runs) if name != baseline]
+    return Report(
+        chosen, against, params.deadline, notes([*([against] if against else []), *chosen])
+    )
+
+
+class _Tables:
+    """Rows of all tables, by run."""
+
+    def __init__(self, lake: Lake, runs: Sequence[str], params: ReportParams) -> None:
+        self._lake, self._runs, self._params = lake, runs, params
+        self._rows: dict[str, dict[str, list[Row]]] = {}
+        self._keep("spread", self._gold("spread").where("window IS NULL"))
+        missing = [run for run in runs if run not in self._rows["spread"]]
+        if missing:
+            raise LakeError(
+                f"no answers for run {', '.join(missing)}: `episub pipeline answers` makes them, "
+                "if the run has any messages"
+            )
+        self._keep("quality", self._gold("quality"))
+        for name in ("recovery", "balance", "sds_channels", "overlay"):
+            self._keep(name, self._gold(name))
+        for name in ("missing", "duplicate_causes", "control_traffic", "loss_reasons"):
+            self._keep(name, self._gold(name).where("window IS NULL"))
+        self._keep("latency_cdf", _thinned(self._gold("latency_cdf"), params.points))
+        self._keep("on_time", _on_time(self._gold("latency_cdf"), params.deadline))
+        self._keep("messages", _averaged(self._gold("messages"), params.points))
+        self._keep("load", _ranked(self._gold("load"), params.points))
+        clocks = lake.read(SILVER, "clocks", runs).where("offset IS NOT NULL")
+        self._keep("clocks", _first(clocks, F.abs("offset").desc(), 5))
+        headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
+        self._keep("headers", headers.groupBy("run").agg(F.min("detail").alias("detail")))
+        best = _first(
+            self._gold("messages"), F.struct("reliability", "published").desc(), 1,
+            "topic",
+        )  # fmt: skip
+        self._keep("last", best.select("run", "topic", "message", "source", "published"))
+        self._keep("tree", self._tree(best))
+        self._keep("links", self._links(best))
+
+    def _gold(self, name: str) -> DataFrame:
+        return self._lake.read(GOLD, name, self._runs)
+
+    def _keep(self, name: str, table: DataFrame) -> None:
+        self._rows[name] = defaultdict(list)
+        for row in table.collect():
+            values = row.asDict(recursive=True)
+            self._rows[name][values.pop("run")].append(values)
+
+    def _tree(self, best: DataFrame) -> DataFrame:
+        chosen = F.broadcast(best.select("run", "message"))
+        got = self._lake.read(SILVER, "deliveries", self._runs).join(chosen, ["run", "message"])
+        near = _first(got, F.col("hops").asc_nulls_last(), 10 * self._params.drawn, "topic")
+        return near.select("run", "topic", "peer", "parent")
+
+    def _links(self, best: DataFrame) -> DataFrame:
+        """The overlay when the message of the drawing was published."""
+        chosen = F.broadcast(best.select("run", F.col("topic").alias("of"), "published"))
+        links = self._lake.read(SILVER, "links", self._runs).where(F.col("kind").isin(*_OVERLAYS))
+        there = links.join(chosen, "run").where(
+            F.col("topic").isNull() | (F.col("topic") == F.col("of"))
+        )
+        there = there.where(
+            (F.col("since") <= F.col("published"))
+            & (F.col("until").isNull() | (F.col("until") > F.col("published")))
+        )
+        pairs = there.select(
+            "run", "of", "kind",
+            F.least("peer", "remote").alias("a"), F.greatest("peer", "remote").alias("b"),
+        )  # fmt: skip
+        return _first(pairs.distinct(), F.col("a"), 100 * self._params.drawn, "of", "kind").select(
+            "run", F.col("of").alias("topic"), "kind", "a", "b"
+        )
+
+    def rows(self, name: str, run: str, **wanted: Any) -> list[Row]:
+        return [
+            row
+            for row in self._rows[name].get(run, ())
+            if all(row[key] == value for key, value in wanted.items())
+        ]
+
+    def run(self, name: str) -> Run:
+        (quality,) = self.rows("quality", name)
+        headers = self.rows("headers", name)
+        spreads = sorted(
+            self.rows("spread", name), key=lambda row: (-row["messages"], row["topic"] or "")
+        )
+        chosen = spreads[: self._params.topics]
+        losses = sorted(
+            self.rows("loss_reasons", name), key=lambda row: (-row["count"], row["reason"])
+        )
+        summed: dict[tuple[str, str], int] = defaultdict(int)
+        for row in losses:
+            summed[row["kind"], row["reason"]] += row["count"]
+        return Run(
+            name=name,
+            about=json.loads(headers[0]["detail"]) if headers else {},
+            quality=quality,
+            control=_sorted(self.rows("control_traffic", name), "kind", "window"),
+            losses=[
+                {"kind": kind, "reason": reason, "count": count}
+                for (kind, reason), count in [*summed.items()][: self._params.reasons]
+            ],
+            load=[
+                (row["share"], row["sent_messages"], row["sent_bytes"])
+                for row in _sorted(self.rows("load", name), "share")
+            ],
+            balance={row["figure"]: row for row in self.rows("balance", name)},
+            clocks=_sorted(self.rows("clocks", name), "peer"),
+            channels=_sorted(self.rows("sds_channels", name), "channel"),
+            topics=[self._topic(name, row, quality) for row in chosen],
+            topics_left_out=len(spreads) - len(chosen),
+        )
+
+    def _topic(self, run: str, spread: Row, quality: Row) -> Topic:
+        topic = spread["topic"]
+        begin = quality["begin"]
+        looks = [
+            {**look, "after": (look["time"] - begin) / SECOND}
+            for look in _sorted(self.rows("overlay", run), "kind", "time")
+            if look["topic"] in (topic, None)
+        ]
+        faults = _sorted(self.rows("recovery", run, topic=topic), "time")
+        return Topic(
+            label=f"{run} · {topic}",
+            run=run,
+            topic=topic,
+            figures=self._figures(run, spread, looks, faults),
+            latencies=[
+                (row["millisecond"] + 1, row["share"])
+                for row in _sorted(self.rows("latency_cdf", run, topic=topic), "millisecond")
+            ],
+            messages=[
+                {
+                    "index": row["index"],
+                    "after": (row["published"] - begin) / SECOND,
+                    **{name: row[name] for name in _MESSAGE[2:]},
+                }
+                for row in _sorted(self.rows("messages", run, topic=topic), "index")
+            ],
+            degrees={look["kind"]: look["degrees"] for look in looks},
+            overlay=[
+                {name: look[name] for name in ("kind", "after", "proximity_ratio", "degree_mean",
+                                               "components", "symmetry")}
+                for look in looks
+            ],
+            faults=[{**fault, "after": (fault["time"] - begin) / SECOND} for fault in faults],
+            missing={r["reason"]: r["count"] for r in self.rows("missing", run, topic=topic)},
+            duplicates={
+                r["cause"]: r["count"] for r in self.rows("duplicate_causes", run, topic=topic)
+            },
+            drawing=self._drawing(run, topic),
+        )  # fmt: skip
+
+    def _figures(
+        self, run: str, spread: Row, looks: Sequence[Row], faults: Sequence[Row]
+    ) -> dict[str, float | None]:
+        figures = {
+            name: spread[name]
+            for name in (
+                "messages", "reliability", "worst_reliability", "atomicity", "latency_p50",
+                "latency_p99", "latency_max", "t99", "rmr", "rmr_last", "duplicates_per_delivery",
+                "ldh", "mean_hops", "fan_out_max", "stability",
+            )
+        }  # fmt: skip
+        topic = spread["topic"]
+        figures["missing"] = spread["live"] - spread["delivered"]
+        expected = spread["live"] - (spread["delivered"] - spread["deliveries"])
+        on_time = sum(row["deliveries"] for row in self.rows("on_time", run, topic=topic))
+        figures["on_time"] = on_time / expected if expected else None
+        control = self.rows("control_traffic", run)
+        for name in ("sends", "ids", "bytes"):
+            shares = [row[f"{name}_per_delivery"] for row in control]
+            known = [value for value in shares if value is not None]
+            figures[f"control_{name}"] = math.fsum(known) if known else None
+        sent = [row for row in self.rows("balance", run) if row["figure"] == "sent_messages"]
+        figures["load_gini"] = sent[0]["gini"] if sent and sent[0]["mean"] else None
+        last = _last_look(looks)
+        for name in ("degree_mean", "proximity_ratio", "components"):
+            figures[name] = last[name] if last else None
+        repaired = [row["repaired_after"] for row in faults if row["repaired_after"] is not None]
+        figures["repaired_after"] = max(repaired, default=None)
+        figures["unrepaired"] = len(faults) - len(repaired) if faults else None
+        channels = self.rows("sds_channels", run)
+        figures["causal_violations"] = (
+            sum(row["violations"] for row in channels) if channels else None
+        )
+        return figures
+
+    def _drawing(self, run: str, topic: str) -> Drawing | None:
+        tree = self.rows("tree", run, topic=topic)
+        last = self.rows("last", run, topic=topic)
+        if not tree or not last:
+            return None
+        links = self.rows("links", run, topic=topic)
+        kinds = [kind for kind in _OVERLAYS if any(link["kind"] == kind for link in links)]
+        kind = kinds[0] if kinds else None
+        return draw(
+            last[0]["message"],
+            last[0]["source"],
+            {row["peer"]: row["parent"] for row in tree},
+            [(link["a"], link["b"]) for link in links if link["kind"] == kind],
+            kind,
+            self._params.drawn,
+        )
+
+
+def _last_look(looks: Sequence[Row]) -> Row | None:
+    for kind in _OVERLAYS:
+        of_kind = [look for look in looks if look["kind"] == kind]
+        if of_kind:
+            return of_kind[-1]
+    return None
+
+
+def _sorted(rows: Sequence[Row], *keys: str) -> list[Row]:
+    def order(row: Row) -> list[tuple[bool, Any]]:
+        return [(row[key] is None, row[key]) for key in keys]
+
+    return sorted(rows, key=order)
+
+
+def _first(table: DataFrame, order: Any, count: int, *key: str) -> DataFrame:
+    """The first `count` rows of each run and `key` in `order`."""
+    place = F.row_number().over(Window.partitionBy("run", *key).orderBy(order))
+    return table.withColumn("place", place).where(F.col("place") <= count).drop("place")
+
+
+def _thinned(cdf: DataFrame, points: int) -> DataFrame:
+    """The last row of each of `points` equal steps of the distribution."""
+    step = F.ceil(F.col("share") * points)
+    following = Window.partitionBy("run", "topic").orderBy("millisecond")
+    table = cdf.select("run", "topic", "millisecond", "share", step.alias("step"))
+    after = F.lead("step").over(following)
+    is_last = F.col("after").isNull() | (F.col("after") > F.col("step"))
+    return table.withColumn("after", after).where(is_last).drop("after", "step")
+
+
+def _on_time(cdf: DataFrame, deadline: float) -> DataFrame:
+    within = cdf.where(F.col("millisecond") < math.ceil(deadline * 1000))
+    return within.groupBy("run", "topic").agg(F.sum("deliveries").alias("deliveries"))
+
+
+def _averaged(messages: DataFrame, points: int) -> DataFrame:
+    """At most `points` rows per topic, each a message or some consecutive ones."""
+    count = F.count("*").over(Window.partitionBy("run", "topic"))
+    bucket = F.floor(F.col("index") * F.least(count, F.lit(points)) / count)
+    return (
+        messages.select("run", "topic", *_MESSAGE, bucket.alias("bucket"))
+        .groupBy("run", "topic", "bucket")
+        .agg(
+            *(F.min(name).alias(name) for name in ("index", "published", "reliability")),
+            *(F.avg(name).alias(name) for name in ("rmr", "ldh", "duplicates")),
+        )
+        .drop("bucket")
+    )
+
+
+def _ranked(load: DataFrame, points: int) -> DataFrame:
+    """At most some `points` peers, from the one that sends most down."""
+    of_run = Window.partitionBy("run")
+    rank = F.row_number().over(of_run.orderBy(F.col("sent_messages").desc(), "peer")) - 1
+    count = F.count("*").over(of_run)
+    table = load.select(
+        "run", "sent_messages", "sent_bytes", rank.alias("rank"), count.alias("count")
+    )
+    step = F.ceil(F.col("count") / points)
+    chosen = table.where((F.col("rank") % step == 0) | (F.col("rank") == F.col("count") - 1))
+    return chosen.select(
+        "run", "sent_messages", "sent_bytes", (F.col("rank") / F.col("count")).alias("share")
+    )

@@ -1,0 +1,108 @@
+"""What a report says, as plain data: the same for every format that it is written in.
+
+Times are nanoseconds unless a name says otherwise; figures are those of docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The tree of one message, and the overlay that it grew in. Peers are numbers: places in
+    `peers`; `places` has where each is drawn, x and y from -1 to 1."""
+
+    message: str
+    peers: list[str]
+    depths: list[int | None]
+    places: list[tuple[float, float]]
+    tree: list[tuple[int, int]]
+    """(parent, child)."""
+    overlay: list[tuple[int, int]]
+    kind: str | None
+    """Of the overlay's links: active, eager or stream."""
+    left_out: int
+    """Peers that are not drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic in a run."""
+
+    label: str
+    run: str
+    topic: str
+    figures: dict[str, float | None]
+    """By the names of `figures.FIGURES`."""
+    latencies: list[tuple[int, float]]
+    """(ms, share of the deliveries that took less), the latencies' distribution."""
+    messages: list[Row]
+    """index, after (s since the run began), reliability, rmr, ldh, duplicates; means of several
+    where there are very many, of reliability the worst."""
+    degrees: dict[str, list[int]]
+    """Kind of link to peers by degree, from 0, at the end."""
+    overlay: list[Row]
+    """kind, after (s), proximity_ratio, degree_mean, components, symmetry at each look."""
+    faults: list[Row]
+    """after (s) and the columns of `recovery`."""
+    missing: dict[str, int]
+    duplicates: dict[str, int]
+    """By cause."""
+    drawing: Drawing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, and what isn't told by topic."""
+
+    name: str
+    about: Row
+    """Of the trace's header: router, software, seed and so on; empty if it has none."""
+    quality: Row
+    control: list[Row]
+    """kind, sends, ids, bytes, and each per delivery."""
+    losses: list[Row]
+    """kind, reason, count; the most frequent."""
+    load: list[tuple[float, int, int | None]]
+    """(share of the peers that bear more, messages sent, bytes sent), falling."""
+    balance: dict[str, Row]
+    """Figure of `load` to mean, max and gini over the peers."""
+    clocks: list[Row]
+    """peer, offset, uncertainty, note: the clocks that are off most."""
+    channels: list[Row]
+    """SDS channels."""
+    topics: list[Topic]
+    topics_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Runs, and the one that they are held against."""
+
+    runs: list[Run]
+    baseline: Run | None
+    deadline: float
+    """Seconds."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def topics(self) -> list[Topic]:
+        """All topics, the baseline's first."""
+        first = [self.baseline] if self.baseline else []
+        return [topic for run in (*first, *self.runs) for topic in run.topics]
+
+    def baseline_of(self, topic: Topic) -> Topic | None:
+        """What `topic` is held against: the same topic of the baseline, or its only one."""
+        if self.baseline is None or topic.run == self.baseline.name:
+            return None
+        others = self.baseline.topics
+        same = [other for other in others if other.topic == topic.topic]
+        return same[0] if same else others[0] if len(others) == 1 else None
+
+    def to_dict(self) -> Row:
+        """As JSON has it."""
+        return asdict(self)

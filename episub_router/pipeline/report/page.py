@@ -1,0 +1,183 @@
+"""The report as one HTML file, which asks for nothing from anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+
+import vl_convert
+
+from episub_router.pipeline.report import tables
+from episub_router.pipeline.report.charts import charts
+from episub_router.pipeline.report.figures import FIGURES
+from episub_router.pipeline.report.model import Report
+from episub_router.pipeline.report.tables import Table
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; margin: 0 auto;
+  max-width: 60rem; padding: 1rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .3rem; }
+p { margin: .3rem 0; max-width: 46rem; overflow-wrap: anywhere; }
+.verdict { font-size: 1.1rem; }
+.scroll { overflow-x: auto; margin: .6rem 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
+th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #e4e4e4;
+  vertical-align: top; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
+th { border-bottom: 2px solid #888; } td { white-space: nowrap; }
+th { min-width: 3.5rem; max-width: 11rem; overflow-wrap: anywhere; }
+.words td, .words th { text-align: left; white-space: normal; }
+.better { color: #00684a; } .worse { color: #b00020; }
+.better::after { content: " better"; } .worse::after { content: " worse"; }
+summary { cursor: pointer; color: #00508a; }
+.chart { width: 100%; min-height: 40px; } .drawing { max-width: 32rem; }
+.vega-embed { width: 100%; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
+li { overflow-wrap: anywhere; }
+@media (max-width: 40rem) { table { font-size: .78rem; } th, td { padding: .25rem .35rem; }
+  td:first-child { white-space: normal; } }
+"""
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data:"
+)
+"""Whatever is in the page, it reaches no other. Vega compiles its expressions."""
+
+_START = """
+const specs = JSON.parse(document.getElementById("specs").textContent);
+const options = {renderer: "svg", actions: false};
+Promise.all(Object.entries(specs).map(([id, spec]) => vegaEmbed("#" + id, spec, options)))
+  .then(() => { document.documentElement.dataset.charts = Object.keys(specs).length; });
+"""
+
+_SHORT = 8
+"""Rows of a table that is shown at once."""
+_BUNDLED = "window.vegaEmbed = vegaEmbed;"
+
+_CHARTS = {
+    "latency": ("Latency", "The share of the deliveries that took at most so long. The axis is "
+                "logarithmic; what took less than 1 ms is drawn there."),
+    "rmr": ("RMR by message", "The first messages build the tree: redundancy falls as it settles."),
+    "ldh": ("LDH by message", "Hops of the last delivery: the depth of the tree."),
+    "duplicates": ("Duplicates by message", "Copies that reached a peer which had the message."),
+    "degrees": ("Degrees", "Links per peer at the end of the run."),
+    "proximity": ("Proximity over time", "Mean round trip of the active links over that of all "
+                  "measured pairs: less is nearer."),
+    "recovery": ("Recovery", "Reliability of each message by the time of its publishing. A dotted "
+                 "line is a failure of nodes, the shade behind it the time to repair."),
+    "load": ("Load per peer", "Messages that each peer sent, the busiest first."),
+}  # fmt: skip
+
+
+def as_html(report: Report) -> str:
+    """The page."""
+    specs = charts(report)
+    parts = [
+        "<h1>Broadcast report</h1>",
+        f'<p class="verdict">{escape(tables.headline(report))}</p>',
+        _table(tables.about(report), "words"),
+        "<h2>Verdict</h2>",
+        f"<p>The deadline is {report.deadline:g} s; the words are defined "
+        '<a href="#definitions">below</a>.</p>',
+        _table(tables.verdict(report)),
+    ]
+    below: dict[str, list[Table]] = {
+        "latency": [tables.missing(report)],
+        "duplicates": [tables.duplicates(report), tables.losses(report), tables.control(report)],
+        "recovery": [tables.faults(report)],
+        "load": [tables.load(report)],
+    }
+    for name, (title, text) in _CHARTS.items():
+        shown = [table for table in below.get(name, ()) if table.rows]
+        if name not in specs and not shown:
+            continue
+        parts += [f"<h2>{title}</h2>", f"<p>{text}</p>"]
+        if name in specs:
+            parts.append(f'<div class="chart" id="{name}"></div>')
+        parts += [_folded(table) for table in shown]
+    parts += _drawings(report, specs)
+    channels = tables.channels(report)
+    if channels.rows:
+        parts += ["<h2>SDS</h2>", _table(channels, "words")]
+    parts += ["<h2>Data quality</h2>", "<ul>"]
+    parts += [f"<li>{escape(note)}</li>" for note in report.notes]
+    parts += ["</ul>"]
+    clocks = tables.clocks(report)
+    if clocks.rows:
+        parts += ["<p>The clocks that are off most:</p>", _table(clocks, "words")]
+    parts += ['<h2 id="definitions">Definitions</h2>', "<dl>"]
+    for figure in FIGURES:
+        parts.append(f"<dt>{escape(figure.label)}</dt><dd>{escape(figure.definition)}</dd>")
+    parts.append("</dl>")
+    return _document("\n".join(parts), json.dumps(specs))
+
+
+def _drawings(report: Report, specs: Mapping[str, object]) -> list[str]:
+    titles = tables.titles(report.topics)
+    drawn = [n for n in range(len(titles)) if f"tree-{n}" in specs]
+    if not drawn:
+        return []
+    parts = [
+        "<h2>Tree and overlay</h2>",
+        "<p>The way of the last of the messages that reached most, blue, from its publisher in the "
+        "middle; grey are the overlay's other links.</p>",
+    ]
+    for number in drawn:
+        parts.append(f"<p>{escape(titles[number])}</p>")
+        parts.append(f'<div class="chart drawing" id="tree-{number}"></div>')
+    return parts
+
+
+def _table(table: Table, kind: str = "") -> str:
+    heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="{cell.tone}">{escape(cell.text)}</td>'
+            if cell.tone
+            else f"<td>{escape(cell.text)}</td>"
+            for cell in row
+        )
+        + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _folded(table: Table) -> str:
+    """Behind a click if it is long."""
+    shown = _table(table, "words")
+    if len(table.rows) <= _SHORT:
+        return shown
+    return f"<details><summary>{len(table.rows)} rows: {_named(table)}</summary>{shown}</details>"
+
+
+def _named(table: Table) -> str:
+    return escape(", ".join(table.heads))
+
+
+def _document(body: str, specs: str) -> str:
+    # Names in it come from traces; none may end the script that it is in.
+    safe = specs.replace("<", "\\u003c")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>Broadcast report</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+{body}
+<script type="application/json" id="specs">{safe}</script>
+<script>{vl_convert.javascript_bundle(_BUNDLED)}</script>
+<script>{_START}</script>
+</body>
+</html>
+"""

@@ -1,0 +1,26 @@
+"""What a report depends on beside the answers: each setting once, with unit, default and source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from episub_router.protocol.params import check_numbers, param
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportParams:
+    """How a report is made. Raises ValueError for values that can't be."""
+
+    deadline: float = param(3.0, unit="s", source="the line in the evaluation of gossipsub v1.1")
+    """A message that comes later is too late; rounded up to milliseconds."""
+    points: int = param(400, unit="points", source="ours: as many as a phone has pixels")
+    """In a curve at most: of longer ones, messages are averaged and quantiles thinned out."""
+    drawn: int = param(400, unit="peers", source="ours: more can't be told apart")
+    """In a drawing at most: those nearest to the publisher."""
+    topics: int = param(6, unit="topics", source="ours: as many as colours can be told apart")
+    """Of each run at most: those with the most messages."""
+    reasons: int = param(20, unit="rows", source="ours")
+    """In the table of losses at most: the most frequent."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self)

@@ -1,0 +1,220 @@
+"""The report's tables: headings and cells as text, for every format alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from episub_router.pipeline.report.figures import FIGURES, direction, shown_change
+from episub_router.pipeline.report.model import Report, Run, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text, and how it is meant: `better`, `worse`, or nothing of the kind."""
+
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; all rows are as long as the heads, and the first cell of each names it."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def headline(report: Report) -> str:
+    """The verdict in a sentence."""
+    told = []
+    for topic in report.topics:
+        missing = topic.figures["missing"] or 0
+        lost = "nothing was lost" if not missing else f"{missing:,.0f} deliveries are missing"
+        late = topic.figures["latency_p99"]
+        told.append(
+            f"{topic.label}: {lost}" + (f", p99 {_shown('latency_p99', late)}" if late else "")
+        )
+    return "; ".join(told) + "."
+
+
+def _shown(name: str, value: float | None) -> str:
+    (figure,) = (figure for figure in FIGURES if figure.name == name)
+    return figure.shown(value)
+
+
+def verdict(report: Report) -> Table:
+    """All figures of all topics; beside those that have a baseline, the change."""
+    heads = [""]
+    for topic in report.topics:
+        of_baseline = report.baseline is not None and topic.run == report.baseline.name
+        heads.append(topic.label + (" (baseline)" if of_baseline else ""))
+        if report.baseline_of(topic):
+            heads.append("change")
+    rows = []
+    for figure in FIGURES:
+        if all(topic.figures[figure.name] is None for topic in report.topics):
+            continue
+        row = [Cell(figure.label)]
+        for topic in report.topics:
+            value = topic.figures[figure.name]
+            row.append(Cell(figure.shown(value)))
+            other = report.baseline_of(topic)
+            if other:
+                before = other.figures[figure.name]
+                row.append(Cell(shown_change(value, before), direction(figure, value, before)))
+        rows.append(row)
+    return Table(heads, rows)
+
+
+def missing(report: Report) -> Table:
+    """What did not arrive, and why."""
+    return _counts(("messages to", "why"), [
+        (topic.label, _WHY.get(reason, reason), count)
+        for topic in report.topics for reason, count in sorted(topic.missing.items())
+    ])  # fmt: skip
+
+
+_WHY = {
+    "missing": "nobody knows: the peer was there all the time",
+    "crash": "the peer crashed",
+    "leave": "the peer left",
+    "silent": "the peer fell silent",
+}
+
+
+def duplicates(report: Report) -> Table:
+    return _counts(("topic", "cause"), [
+        (topic.label, cause, count)
+        for topic in report.topics for cause, count in sorted(topic.duplicates.items())
+    ])  # fmt: skip
+
+
+def losses(report: Report) -> Table:
+    return _counts(("run", "rejected, dropped or discarded"), [
+        (run.name, f"{row['kind']}: {row['reason'] or 'no reason given'}", row["count"])
+        for run in _runs(report) for row in run.losses
+    ])  # fmt: skip
+
+
+def _counts(heads: tuple[str, str], rows: Sequence[tuple[str, str, int]]) -> Table:
+    return Table(
+        (*heads, "count"), [[Cell(a), Cell(b), Cell(f"{count:,}")] for a, b, count in rows]
+    )
+
+
+def control(report: Report) -> Table:
+    """Control messages sent, by kind."""
+    return Table(
+        ("run", "kind", "sent", "ids", "bytes", "sent per delivery"),
+        [
+            [
+                Cell(run.name), Cell(row["kind"]), Cell(f"{row['sends']:,}"),
+                Cell(f"{row['ids']:,}"), Cell(_number(row["bytes"], ",.0f")),
+                Cell(_number(row["sends_per_delivery"], ",.4f")),
+            ]
+            for run in _runs(report) for row in run.control
+        ],
+    )  # fmt: skip
+
+
+def faults(report: Report) -> Table:
+    """Times at which peers were gone, and what it took to mend."""
+    return Table(
+        ("topic", "at", "peers", "how", "worst reliability", "repaired after",
+         "RMR restored after"),
+        [
+            [
+                Cell(topic.label), Cell(f"{row['after']:,.1f} s"), Cell(f"{row['nodes']:,}"),
+                Cell(row["ending"]), Cell(_number(row["reliability_worst"], ".2%")),
+                Cell(_number(row["repaired_after"], ".2f", " s")),
+                Cell(_number(row["rmr_restored_after"], ".2f", " s")),
+            ]
+            for topic in report.topics for row in topic.faults
+        ],
+    )  # fmt: skip
+
+
+def load(report: Report) -> Table:
+    """How evenly peers bear what."""
+    return Table(
+        ("run", "figure", "mean", "most", "Gini"),
+        [
+            [
+                Cell(run.name), Cell(name.replace("_", " ")), Cell(_number(row["mean"], ",.1f")),
+                Cell(_number(row["max"], ",.0f")), Cell(_number(row["gini"], ".3f")),
+            ]
+            for run in _runs(report) for name, row in sorted(run.balance.items())
+        ],
+    )  # fmt: skip
+
+
+def clocks(report: Report) -> Table:
+    """The clocks that are off most."""
+    return Table(
+        ("run", "peer", "offset", "uncertainty", "correction"),
+        [
+            [
+                Cell(run.name), Cell(row["peer"]),
+                *(Cell(_ms(row[name])) for name in ("offset", "uncertainty", "correction")),
+            ]
+            for run in _runs(report) for row in run.clocks
+        ],
+    )  # fmt: skip
+
+
+def channels(report: Report) -> Table:
+    """SDS."""
+    return Table(
+        ("run", "channel", "participants", "messages", "everywhere", "logs", "violations",
+         "resends per message", "lost", "mean time to acknowledgement"),
+        [
+            [
+                Cell(run.name), Cell(row["channel"]), Cell(f"{row['participants']:,}"),
+                Cell(f"{row['messages']:,}"), Cell(f"{row['everywhere']:,}"),
+                Cell("equal" if row["converged"] else f"{row['different_logs']:,} different"),
+                Cell(f"{row['violations']:,}"), Cell(_number(row["resends_per_message"], ".3f")),
+                Cell(f"{row['lost']:,}"), Cell(_ms(row["ack_latency_mean"])),
+            ]
+            for run in _runs(report) for row in run.channels
+        ],
+    )  # fmt: skip
+
+
+def about(report: Report) -> Table:
+    """What the traces' headers say."""
+    names = ("router", "scenario", "seed", "software")
+    return Table(
+        ("run", *names, "topics"),
+        [
+            [
+                Cell(run.name + (" (baseline)" if run is report.baseline else "")),
+                *(Cell(str(run.about.get(name, "–"))) for name in names),
+                Cell(", ".join(topic.topic for topic in run.topics)),
+            ]
+            for run in _runs(report)
+        ],
+    )
+
+
+def _runs(report: Report) -> list[Run]:
+    return [*([report.baseline] if report.baseline else []), *report.runs]
+
+
+def _number(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else format(value, form) + unit
+
+
+def _ms(nanoseconds: float | None) -> str:
+    return _number(None if nanoseconds is None else nanoseconds / 1e6, ",.3f", " ms")
+
+
+def titles(topics: Sequence[Topic]) -> list[str]:
+    """What each drawing shows."""
+    return [
+        f"{topic.label}: message {topic.drawing.message} over the {topic.drawing.kind or 'unknown'}"
+        " links" + (f"; {topic.drawing.left_out:,} peers are not drawn" if topic.drawing.left_out
+                    else "")
+        if topic.drawing else ""
+        for topic in topics
+    ]  # fmt: skip

@@ -1,0 +1,117 @@
+"""The whole way: events of some runs to facts to answers, each table written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from episub_router.pipeline.answers import load, messages, overlay, quality, recovery, sds, spread
+from episub_router.pipeline.facts import arrivals, clocks, lives, logs, traffic
+from episub_router.pipeline.facts import spread as spreading
+from episub_router.pipeline.lake import GOLD, SILVER, Lake
+from episub_router.pipeline.params import AnswerParams
+
+Read = Callable[[str], DataFrame]
+Table = tuple[str, Callable[[Read, AnswerParams], DataFrame]]
+"""A table's name, and how it is made of the tables before it."""
+
+FACTS: tuple[Table, ...] = (
+    ("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events")))),
+    ("publishes", lambda t, p: spreading.publishes(t("timed"))),
+    ("deliveries", lambda t, p: spreading.deliveries(t("timed"), t("publishes"))),
+    ("duplicates", lambda t, p: spreading.duplicates(t("timed"), t("deliveries"))),
+    ("rpcs", lambda t, p: traffic.rpcs(t("timed"))),
+    ("transmissions", lambda t, p: traffic.transmissions(t("timed"))),
+    ("control", lambda t, p: traffic.control(t("timed"))),
+    ("losses", lambda t, p: traffic.losses(t("timed"))),
+    ("rtts", lambda t, p: traffic.rtts(t("timed"))),
+    ("links", lambda t, p: lives.links(t("timed"))),
+    ("subscriptions", lambda t, p: lives.subscriptions(t("timed"), t("links"), p)),
+    ("arrivals", lambda t, p: arrivals.arrivals(
+        t("publishes"), t("deliveries"), t("subscriptions"), p)),
+    ("sds", lambda t, p: logs.sds(t("timed"))),
+)  # fmt: skip
+
+ANSWERS: tuple[Table, ...] = (
+    ("messages", lambda t, p: messages.messages(
+        t("publishes"), t("deliveries"), t("duplicates"), t("transmissions"), t("arrivals"))),
+    ("spread", lambda t, p: spread.spread(t("messages"), t("arrivals"), p)),
+    ("latency_cdf", lambda t, p: spread.latency_cdf(t("arrivals"))),
+    ("missing", lambda t, p: spread.missing(t("arrivals"), p)),
+    ("duplicate_causes", lambda t, p: spread.duplicates(t("duplicates"), p)),
+    ("control_traffic", lambda t, p: load.control(t("control"), t("deliveries"), p)),
+    ("load", lambda t, p: load.load(t("rpcs"), t("deliveries"))),
+    ("balance", lambda t, p: load.balance(t("load"))),
+    ("loss_reasons", lambda t, p: load.losses(t("losses"), p)),
+    ("quality", lambda t, p: quality.quality(
+        t("records"), t("publishes"), t("deliveries"), t("clocks"), t("subscriptions"))),
+    ("overlay", lambda t, p: overlay.overlay(
+        t("links"), t("subscriptions"), t("rtts"), t("quality").select("run", "begin", "end"), p)),
+    ("recovery", lambda t, p: recovery.recovery(t("messages"), t("subscriptions"))),
+    ("sds_entries", lambda t, p: sds.entries(t("sds"))),
+    ("sds_violations", lambda t, p: sds.violations(t("sds_entries"))),
+    ("sds_messages", lambda t, p: sds.messages(t("sds"), t("sds_entries"))),
+    ("sds_channels", lambda t, p: sds.channels(
+        t("sds_entries"), t("sds_messages"), t("sds_violations"))),
+)  # fmt: skip
+
+
+class Tables:
+    """Tables by name: those of `made`, and what follows from them, made on first use."""
+
+    def __init__(self, made: Mapping[str, DataFrame], params: AnswerParams) -> None:
+        self._made = dict(made)
+        self._params = params
+        self._makers = dict((*FACTS, *ANSWERS))
+
+    def __call__(self, name: str) -> DataFrame:
+        """The table `name`: `records`, `events`, `timed`, or one of FACTS and ANSWERS."""
+        if name not in self._made:
+            if name == "events":
+                records = self("records")
+                kept = (F.col("status") == "event") & ~F.col("late")
+                self._made[name] = records.where(kept).drop("status", "detail", "late")
+            elif name == "timed":
+                self._made[name] = clocks.corrected(self("events"), self("clocks"))
+            else:
+                self._made[name] = self._makers[name](self, self._params)
+        return self._made[name]
+
+    def replace(self, name: str, table: DataFrame) -> None:
+        """From now on, `name` is `table`."""
+        self._made[name] = table
+
+    @contextmanager
+    def kept(self, *names: str) -> Iterator[None]:
+        """While in this context, the tables `names`, each made after those before it, are held in
+        memory (or on disk), so that what follows from them doesn't make them again and again."""
+        tables = []
+        for name in names:
+            table = self(name).persist()
+            tables.append(table)
+            self.replace(name, table)
+        try:
+            yield
+        finally:
+            for table in tables:
+                table.unpersist()
+
+
+def answer(
+    lake: Lake, params: AnswerParams, runs: Sequence[str] | None = None
+) -> Iterator[tuple[str, float]]:
+    """Make and write all tables of `runs`, by default of all; yields the name of each table and
+    the seconds that it took. Raises LakeError where a run isn't there."""
+    runs = runs or sorted({entry.run for entry in lake.manifest()})
+    records = lake.records(runs)
+    tables = Tables({"records": records}, params)
+    for layer, makers in ((SILVER, FACTS), (GOLD, ANSWERS)):
+        for name, _ in makers:
+            started = perf_counter()
+            # What follows reads what was written instead of making it again.
+            tables.replace(name, lake.write(layer, name, tables(name), runs))
+            yield name, perf_counter() - started

@@ -1,0 +1,146 @@
+"""The same tables from files as they come: Structured Streaming over a directory.
+
+Nodes rotate finished files into the directory. Each micro-batch decodes the new files into a batch
+of bronze and makes the answers of the windows anew that are still open. A batch has a name of its
+own and is only there once the manifest has it, so one that is repeated after a crash replaces
+itself; Spark's checkpoint remembers which files belong to which batch.
+
+The watermark follows the latest event seen, `lateness` behind. Events from before it are kept in
+bronze with `late` set, counted in the manifest, and left out of facts and answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from episub_router.pipeline.ingest import decode
+from episub_router.pipeline.lake import Entry, Lake, batch_name
+from episub_router.pipeline.params import SECOND, AnswerParams
+from episub_router.pipeline.run import Tables
+
+_LASTING = ("join", "leave", "node", "neighbor", "graft", "prune", "publish")
+
+_SHARED = ("clocks", "publishes", "deliveries", "links", "subscriptions", "arrivals")
+
+_FILES = "path string, modificationTime timestamp, length bigint, content binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one micro-batch did."""
+
+    number: int
+    files: tuple[Entry, ...]
+    watermark: int | None
+    """ns; events from before it are late. None in the first batch."""
+
+
+def stream(
+    spark: SparkSession,
+    lake: Lake,
+    directory: str,
+    run: str,
+    params: AnswerParams,
+    *,
+    lateness: float = 30.0,
+    interval: float = 10.0,
+    once: bool = False,
+    files_per_batch: int = 200,
+    told: Callable[[Progress], None] = lambda progress: None,
+) -> StreamingQuery:
+    """Start the query that takes every file that comes into `directory` into run `run`.
+
+    `lateness` and `interval` (between looks) are seconds; with `once` the query ends when it has
+    taken all files that are there. `told` hears of each batch, in this process. Only one query may
+    write a run.
+    """
+    files = (
+        spark.readStream.format("binaryFile")
+        .schema(_FILES)
+        .option("maxFilesPerTrigger", str(files_per_batch))
+        .option("recursiveFileLookup", "true")
+        .load(directory)
+        # Spark passes over names with a leading dot or underscore by itself.
+        .where(~F.col("path").endswith(".tmp"))
+    )
+
+    def take(batch: DataFrame, number: int) -> None:
+        told(_take(spark, lake, batch, number, run, params, lateness))
+
+    writer = (
+        files.writeStream.foreachBatch(take)
+        .queryName(f"episub-{run}")
+        .option("checkpointLocation", f"{lake.root}/checkpoints/{run}")
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{interval} seconds").start()
+
+
+def _take(
+    spark: SparkSession,
+    lake: Lake,
+    files: DataFrame,
+    number: int,
+    run: str,
+    params: AnswerParams,
+    lateness: float,
+) -> Progress:
+    name = f"stream-{run}-{batch_name(number)}"
+    manifest = lake.manifest()
+    others = [entry for entry in manifest if entry.run == run and entry.batch != name]
+    before = [entry.latest for entry in others if entry.batch < name and entry.latest is not None]
+    watermark = max(before) - int(lateness * SECOND) if before else None
+    is_late = (
+        F.lit(False) if watermark is None else F.coalesce(F.col("time") < watermark, F.lit(False))
+    )
+    records = decode(files, run, frozenset(entry.digest for entry in others))
+    entries = lake.add(name, records.withColumn("late", is_late))
+    _answer_open_windows(lake, run, number, params, watermark)
+    return Progress(number, tuple(entries), watermark)
+
+
+def _answer_open_windows(
+    lake: Lake, run: str, number: int, params: AnswerParams, watermark: int | None
+) -> None:
+    """Make the answers that may still change: those of windows that end less than `patience`
+    before the watermark, or after it."""
+    events = lake.events([run])
+    first = None
+    if watermark is not None:
+        size = int(params.window * SECOND)
+        first = (watermark - int(params.patience * SECOND)) // size * size
+        # Who is there, and when a message was published, may have been told long ago.
+        events = events.where((F.col("time") >= first) | F.col("event").isin(*_LASTING))
+    tables = Tables({"events": events}, params)
+    if first is not None:
+        publishes = tables("publishes").where(F.col("time") >= first)
+        closed = live(lake, "messages", [run], before=number)
+        if closed is not None:
+            done = closed.where(F.col("published") < first).select("run", "message")
+            publishes = publishes.join(done, ["run", "message"], "anti")
+        tables.replace("publishes", publishes)
+    with tables.kept(*_SHARED):
+        made = lake.write_batch("messages", run, number, tables("messages"))
+        tables.replace("messages", made)
+        spread = tables("spread").where(F.col("window").isNotNull())
+        lake.write_batch("spread", run, number, spread)
+
+
+def live(lake: Lake, name: str, runs: Sequence[str], before: int | None = None) -> DataFrame | None:
+    """The table `messages` or `spread` as streams have it now, or had it `before` a batch: of each
+    message or window the row that was made last. None before the first batch."""
+    table = lake.read_batches(name, runs)
+    if table is None:
+        return None
+    if before is not None:
+        # This batch may be there already, half done, and is about to be replaced.
+        table = table.where(F.col("batch") < batch_name(before))
+    key = ["run", "message"] if name == "messages" else ["run", "topic", "window"]
+    newest = Window.partitionBy(*key).orderBy(F.col("batch").desc())
+    return table.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place")

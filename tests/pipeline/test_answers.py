@@ -1,0 +1,197 @@
+"""Facts and answers on small random traces: what Spark finds is what the oracle finds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pipeline import oracle
+from tests.pipeline.oracle import SECOND, Event
+from tests.pipeline.traces import RandomTrace
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+pytestmark = pytest.mark.spark
+
+PATIENCE, WINDOW = 10, 15
+
+
+class Answers:
+    """All tables of some runs, collected by run."""
+
+    def __init__(self, spark: SparkSession, runs: dict[str, list[Event]]) -> None:
+        from episub_router.pipeline.params import AnswerParams
+        from episub_router.pipeline.run import ANSWERS, Tables
+        from episub_router.pipeline.schemas import RECORD
+
+        rows = [
+            tuple(
+                {"run": run, "status": "event", "file": "f", "late": False, **event}.get(name)
+                for name in RECORD.names
+            )
+            for run, events in runs.items()
+            for event in events
+        ]
+        params = AnswerParams(window=WINDOW, patience=PATIENCE)
+        tables = Tables({"records": spark.createDataFrame(rows, RECORD).cache()}, params)
+        shared = ("clocks", "publishes", "deliveries", "links", "subscriptions", "arrivals",
+                  "messages", "load", "sds_entries",
+                  "sds_messages", "sds_violations", "quality")  # fmt: skip
+        self.tables: dict[str, dict[str, list[Row]]] = {}
+        with tables.kept(*shared):
+            for name, _ in ANSWERS:
+                by_run = self.tables[name] = defaultdict(list)
+                for row in tables(name).collect():
+                    by_run[row.run].append(row)
+
+    def of(self, table: str, run: str, **wanted: Any) -> list[Row]:
+        """The rows of a run that have the `wanted` values."""
+        return [
+            row
+            for row in self.tables[table][run]
+            if all(row[name] == value for name, value in wanted.items())
+        ]
+
+
+def same(found: Any, wanted: Any) -> bool:
+    if isinstance(found, float) or isinstance(wanted, float):
+        return found is not None and wanted is not None and math.isclose(found, wanted)
+    return bool(found == wanted)
+
+
+def check(found: Row, wanted: dict[str, Any]) -> None:
+    """All columns of `found` that the oracle has, too, are equal."""
+    both = [name for name in found.__fields__ if name in wanted]
+    assert both
+    wrong = {n: (found[n], wanted[n]) for n in both if not same(found[n], wanted[n])}
+    assert not wrong
+
+
+def test_every_answer_is_the_oracles(spark: SparkSession) -> None:
+    """All in one go, since most of the time goes into planning."""
+    runs = {f"run {seed}": RandomTrace(seed).events for seed in range(10)}
+    answers = Answers(spark, runs)
+    for run, events in runs.items():
+        _check_messages(answers, run, events)
+        _check_traffic(answers, run, events)
+        _check_overlay(answers, run, events)
+        _check_sds(answers, run, events)
+
+
+def _check_messages(answers: Answers, run: str, events: list[Event]) -> None:
+    wanted = oracle.messages(events, PATIENCE * SECOND)
+    found = answers.of("messages", run)
+    assert {row.message for row in found} == set(wanted)
+    for row in found:
+        check(row, wanted[row.message])
+    for topic in {row["topic"] for row in wanted.values()}:
+        of_topic = [row for row in wanted.values() if row["topic"] == topic]
+        (whole,) = answers.of("spread", run, topic=topic, window=None)
+        check(whole, oracle.spread(of_topic))
+        windows = defaultdict(list)
+        for row in of_topic:
+            windows[row["published"] // (WINDOW * SECOND) * WINDOW * SECOND].append(row)
+        assert len(answers.of("spread", run, topic=topic)) == len(windows) + 1
+        for window, rows in windows.items():
+            (one,) = answers.of("spread", run, topic=topic, window=window)
+            check(one, oracle.spread(rows))
+        latencies = [latency for row in of_topic for latency in row["latencies"]]
+        cdf = sorted(answers.of("latency_cdf", run, topic=topic), key=lambda r: r.millisecond)
+        for row in cdf:
+            upto = sum(latency // 1_000_000 <= row.millisecond for latency in latencies)
+            assert row.cumulative == upto
+            assert row.share == pytest.approx(upto / len(latencies))
+
+
+def _check_traffic(answers: Answers, run: str, events: list[Event]) -> None:
+    causes = oracle.duplicate_causes(events)
+    found = defaultdict(int)
+    for row in answers.of("duplicate_causes", run, window=None):
+        found[row.cause] += row["count"]
+    assert found == causes
+    control = {
+        row.kind: (row.sends, row.ids) for row in answers.of("control_traffic", run, window=None)
+    }
+    assert control == oracle.control(events)
+    load = oracle.load(events)
+    rows = answers.of("load", run)
+    assert {row.peer for row in rows} == set(load)
+    for row in rows:
+        for name in row.__fields__:
+            if name not in ("run", "peer") and not name.endswith("payload_bytes"):
+                assert (row[name] or 0) == load[row.peer].get(name, 0)
+    for row in answers.of("balance", run):
+        values = [other[row.figure] for other in rows if other[row.figure] is not None]
+        assert row.gini == pytest.approx(oracle.gini(values), abs=1e-9)
+    losses = {
+        (topicless.kind, topicless.reason): 0 for topicless in answers.of("loss_reasons", run)
+    }
+    for row in answers.of("loss_reasons", run, window=None):
+        losses[row.kind, row.reason] += row["count"]
+    assert losses == oracle.losses(events)
+
+
+def _check_overlay(answers: Answers, run: str, events: list[Event]) -> None:
+    rtts = defaultdict(list)
+    for event in oracle.by_kind(events, "rtt"):
+        rtts[event["peer"], event["remote"]].append(event["rtt"])
+    means = {pair: sum(values) / len(values) for pair, values in rtts.items()}
+    end = max(event["time"] for event in events)
+    looks = answers.of("overlay", run)
+    assert {row.time for row in looks} <= {*range(0, end + 1, WINDOW * SECOND), end}
+    assert any(row.time == end and row.kind == "active" for row in looks)
+    for row in looks:
+        there = oracle.neighbours_at(events, row.kind, row.topic, row.time, PATIENCE * SECOND)
+        check(row, oracle.graph(there))
+        known = [means[a, b] for a, others in there.items() for b in others if (a, b) in means]
+        ratio = None
+        if known:
+            ratio = (sum(known) / len(known)) / (sum(means.values()) / len(means))
+        assert same(row.proximity_ratio, ratio)
+
+
+def _check_sds(answers: Answers, run: str, events: list[Event]) -> None:
+    violations = {(v.peer, v.message, v.dependency) for v in answers.of("sds_violations", run)}
+    assert violations == oracle.sds_violations(events)
+    sds = oracle.by_kind(events, "sds")
+    logs: dict[str, set[tuple[int, str]]] = defaultdict(set)
+    for event in sds:
+        if event["sds"]["purpose"] == "content" or event["sds"]["action"] == "deliver":
+            logs[event["peer"]].add((event["sds"]["lamport"], event["sds"]["message"]))
+    (channel,) = answers.of("sds_channels", run)
+    assert channel.participants == len(logs)
+    assert channel.different_logs == len({tuple(sorted(log)) for log in logs.values()})
+    assert channel.violations == len(violations)
+    for row in answers.of("sds_messages", run):
+        assert row.copies == sum((row.lamport, row.message) in log for log in logs.values())
+        acts = [e for e in sds if e["sds"]["message"] == row.message]
+        assert row.resends == sum(e["sds"]["purpose"] == "resend" for e in acts)
+        certain = [e["time"] for e in acts if e["sds"]["probability"] == 0.0]
+        assert row.ack_latency == (min(certain) - row.sent if certain else None)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_depths_follow_parents(data: st.DataObject) -> None:
+    """Against walking up from each peer; cycles and chains that end nowhere have no depth."""
+    pytest.importorskip("pyspark")
+    pd = pytest.importorskip("pandas")
+    from episub_router.pipeline.facts.spread import with_depths
+
+    peers = [f"p{number}" for number in range(data.draw(st.integers(1, 30)))]
+    parents = [data.draw(st.sampled_from([*peers, "elsewhere", None])) for _ in peers]
+    hops = [data.draw(st.sampled_from([None, None, 0, 7])) for _ in peers]
+    tree = pd.DataFrame({"peer": peers, "parent": parents, "hops": pd.array(hops, dtype="Int32")})
+    first = {
+        ("m", peer): {"hops": hop, "parent": parent}
+        for peer, parent, hop in zip(peers, parents, hops, strict=True)
+    }
+    found = with_depths(tree)["hops"]
+    for peer, depth in zip(peers, found, strict=True):
+        assert (None if pd.isna(depth) else depth) == oracle.depth(first, "m", peer)

@@ -1,0 +1,124 @@
+"""The command line, here and on a standalone cluster of one master and two workers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.files import write_star
+
+pytestmark = pytest.mark.spark
+
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.getcwd(),
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    # These JVMs don't live long enough for the second compiler to pay.
+    "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def episub(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "episub_router", *arguments],
+        capture_output=True, text=True, env=ENVIRONMENT, timeout=500,
+    )  # fmt: skip
+
+
+def daemon(*command: str, directory: str) -> tuple[subprocess.Popen[bytes], Iterator[str]]:
+    """A class of Spark's, started by the script of the pip package; its log line by line."""
+    pyspark = pytest.importorskip("pyspark")
+    script = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    log = Path(directory, f"{command[0].rsplit('.', 1)[-1]}-{os.urandom(4).hex()}.log")
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [str(script), *command], stdout=out, stderr=out, cwd=directory,
+            start_new_session=True, env={**ENVIRONMENT, "SPARK_DAEMON_MEMORY": "256m"},
+        )  # fmt: skip
+    return process, _follow(process, log)
+
+
+def _follow(process: subprocess.Popen[bytes], log: Path) -> Iterator[str]:
+    with log.open() as lines:
+        while process.poll() is None:
+            line = lines.readline()
+            if line:
+                yield line
+            else:
+                # The log is a file, which can't be waited for but by looking again.
+                try:
+                    process.wait(0.05)
+                except subprocess.TimeoutExpired:
+                    continue
+
+
+def found(pattern: str, log: Iterator[str]) -> str:
+    for line in log:
+        match = re.search(pattern, line)
+        if match:
+            return match[1]
+    raise AssertionError(f"{pattern!r} is not in the log")
+
+
+@pytest.fixture(scope="module")
+def master() -> Iterator[str]:
+    """The URL of a master with two workers of one core each."""
+    started: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            deploy = "org.apache.spark.deploy"
+            process, log = daemon(
+                f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", "0",
+                "--webui-port", "0", directory=directory,
+            )  # fmt: skip
+            started.append(process)
+            url = found(r"Starting Spark master at (spark://\S+)", log)
+            workers = []
+            for _ in range(2):
+                process, worker_log = daemon(
+                    f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0",
+                    "--cores", "1", "--memory", "600m", "--work-dir", directory, url,
+                    directory=directory,
+                )  # fmt: skip
+                started.append(process)
+                workers.append(worker_log)
+            for worker_log in workers:
+                found(r"(Successfully registered) with master", worker_log)
+            yield url
+        finally:
+            for process in started:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.mark.timeout(600)
+def test_on_a_cluster(master: str, tmp_path: Path) -> None:
+    traces, lake = tmp_path / "star", tmp_path / "lake"
+    count = write_star(traces)
+    done = episub(
+        "pipeline", "ingest", str(traces), "--lake", str(lake), "--answers",
+        "--master", master, "--conf", "spark.executor.memory=512m",
+        "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1",
+        "--conf", "spark.sql.codegen.wholeStage=false",
+        "--conf", "spark.sql.adaptive.enabled=false",
+        "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"4 files added, 0 were there: {count} events, 0 records quarantined" in done.stdout
+    assert re.search(r"star +news +10 +100\.0000% +20\.0 ms", done.stdout)
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    wrong = episub("pipeline", "ingest", "x", "--lake", str(tmp_path), "--conf", "nonsense")
+    assert wrong.returncode == 1
+    assert wrong.stderr == "episub: --conf 'nonsense': must be key=value\n"

@@ -1,0 +1,81 @@
+"""The commands of docs/pipeline.md in order, at small size: from hosts to a report whose numbers
+are the hosts' own."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from episub_router.cli.main import main
+from tests.docs.snippets import ROOT, commands, snippets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.hosts]
+
+SMALL = {
+    "demo": ["--hosts", "6", "--messages", "10", "--json"],
+    "sweep": ["--seeds", "1", "--set", "network.nodes=20", "--set", "traffic.messages=15"],
+    "pipeline stream": ["--once"],
+}
+"""Arguments added, so that the command ends soon, or so that its output can be read."""
+
+
+@pytest.fixture
+def episub(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
+    """The command line, in the one session of all tests."""
+    from episub_router.pipeline import session
+
+    monkeypatch.setattr(session, "start", lambda *given: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    return main
+
+
+def test_the_cookbook_runs_and_the_report_has_the_demo_s_numbers(
+    episub: Callable[[list[str]], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("vl_convert")
+    monkeypatch.chdir(tmp_path)
+    document = ROOT / "docs" / "pipeline.md"
+    told = {}
+    for snippet in snippets(document):
+        for line in commands(snippet) if snippet.language == "sh" and not snippet.no_run else ():
+            # The session's JVM was started elsewhere, and takes relative paths from there.
+            program, *arguments = (
+                str(tmp_path / word) if word in ("lake", "traces/demo") else word
+                for word in shlex.split(line)
+            )
+            assert program == "episub"
+            command = " ".join(arguments[: 2 if arguments[0] == "pipeline" else 1])
+            added = SMALL.get(command, [])
+            capsys.readouterr()
+            assert episub([*arguments, *added]) == 0, line
+            told[command] = capsys.readouterr().out
+    demo = json.loads(told["demo"])
+    report = json.loads(Path("demo.json").read_text())
+    (run,) = report["runs"]
+    (topic,) = run["topics"]
+    figures = topic["figures"]
+    assert run["quality"]["peers"] == demo["hosts"]
+    assert figures["messages"] == demo["messages"]
+    assert figures["missing"] == demo["expected"] - demo["delivered"] == 0
+    assert figures["reliability"] == figures["atomicity"] == 1.0
+    copies = sum(row["duplicates"] for row in topic["messages"])
+    assert round(copies / demo["delivered"], 3) == demo["duplicates_per_delivery"]["first_ten"]
+    assert sum(topic["duplicates"].values()) == copies
+    assert round(figures["mean_hops"], 2) == round(demo["hops"]["mean"], 2)
+    assert max(row["ldh"] for row in topic["messages"]) == demo["hops"]["max"]
+    for name in ("quarantined", "dropped_by_tracer", "negative_latencies", "repeated_deliveries"):
+        assert run["quality"][name] == 0
+    for ending in ("html", "md"):
+        assert "nothing was lost" in Path(f"demo.{ending}").read_text()
+    assert "change" in Path("churn.html").read_text()

@@ -1,0 +1,169 @@
+"""Ingesting: everything once, whatever happens in between."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from episub_router.sim import loading
+from episub_router.sim.runner import run
+from tests.pipeline.files import delimited, node_events, write_star
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from episub_router.pipeline.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    from episub_router.pipeline.lake import Lake
+
+    return Lake(spark, str(tmp_path / "lake"))
+
+
+def test_the_same_input_twice_adds_nothing(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    from episub_router.pipeline.ingest import ingest
+    from episub_router.pipeline.lake import LakeError
+
+    traces = tmp_path / "star"
+    count = write_star(traces)
+    done = ingest(spark, lake, [str(traces)])
+    assert (done.events, done.quarantined, len(done.added)) == (count, 0, 4)
+    assert {entry.run for entry in done.added} == {"star"}
+    again = ingest(spark, lake, [str(traces / "*.pb"), str(traces / "node-1.pb")])
+    assert (again.events, len(again.added), len(again.known)) == (0, 0, 5)
+    (traces / "node-9.pb").write_bytes(delimited(node_events(3, begin=5)))
+    more = ingest(spark, lake, [str(traces)])
+    assert [Path(entry.file).name for entry in more.added] == ["node-9.pb"]
+    assert lake.events(["star"]).count() == count + more.events
+    other = ingest(spark, lake, [str(traces / "node-9.pb")], "another")
+    assert lake.events(["another"]).count() == other.events
+    (traces / "node-9.pb").write_bytes(delimited(node_events(2, begin=5)))
+    with pytest.raises(LakeError, match=r"node-9\.pb has changed"):
+        ingest(spark, lake, [str(traces)])
+    with pytest.raises(LakeError, match="no run nowhere"):
+        lake.events(["nowhere"])
+    with pytest.raises(FileNotFoundError):
+        ingest(spark, lake, [str(tmp_path / "nothing")])
+
+
+def test_what_an_interrupted_ingest_left_is_not_read(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from episub_router.pipeline import ingest as module
+    from episub_router.pipeline.lake import Lake as Class
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    count = write_star(first)
+    write_star(second, nodes=3)
+    module.ingest(spark, lake, [str(first)])
+
+    class Killed(Exception):
+        pass
+
+    def die(*arguments: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Class, "_count", die)
+        with pytest.raises(Killed):
+            module.ingest(spark, lake, [str(second)])
+    assert len(list(Path(lake.root, "bronze").iterdir())) == 2
+    assert lake.events().count() == count
+    done = module.ingest(spark, lake, [str(second)])
+    assert len(list(Path(lake.root, "bronze").iterdir())) == 2
+    assert lake.events().count() == count + done.events
+
+
+def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """Two flipped bits in each, of every format. In PB and JSON each costs at most the event that
+    it is in, and all others are as they were."""
+    import pyarrow as pa
+
+    from episub_router.pipeline.ingest import ingest
+    from episub_router.pipeline.reading.files import read_file
+    from episub_router.trace.json_lines import to_json
+
+    rng = random.Random(3)
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    columns = ("event", "peer", "time", "message", "remote", "topic", "parts")
+    sound: dict[str, Counter[str]] = {}
+    simulated = tmp_path / "simulated.parquet"
+    (scenario,) = loading.load("scale").scenarios({"network.nodes": 5}).values()
+    run(scenario, 1, trace=simulated)
+    for number in range(1000):
+        made = node_events(number % 4, messages=2, begin=number)
+        ending = ("pb", "pb", "json", "pb.gz", "parquet")[number % 5]
+        path = traces / f"{number}.{ending}"
+        if ending == "json":
+            raw = "".join(to_json(event) + "\n" for event in made).encode()
+        else:
+            raw = delimited(made)
+        path.write_bytes(raw)
+        if ending in ("pb", "json"):
+            table = pa.Table.from_batches(read_file(str(path), path.name, "r"))
+            kept = (repr([row[name] for name in columns]) for row in table.to_pylist()[:-1])
+            sound[path.name] = Counter(kept)
+        elif ending == "pb.gz":
+            raw = gzip.compress(raw)
+        else:
+            raw = simulated.read_bytes()
+        damaged = bytearray(raw)
+        for _ in range(2):
+            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+    done = ingest(spark, lake, [str(traces)], "r")
+    assert len(done.added) == 1000
+    for entry in done.added:
+        assert entry.records == entry.events + entry.quarantined
+    bad = lake.records().where("status = 'quarantined'")
+    assert bad.count() == done.quarantined > 100
+    assert bad.where("detail IS NULL OR file IS NULL").count() == 0
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    readable = lake.events().where("file LIKE '%.pb' OR file LIKE '%.json'")
+    for event in readable.select("file", *columns).collect():
+        values = [event[name] for name in columns[:-1]]
+        parts = [part.asDict() for part in event.parts] if event.parts is not None else None
+        found[Path(event.file).name][repr([*values, parts])] += 1
+    for name, wanted in sound.items():
+        assert (wanted - found[name]).total() <= 2
+
+
+def test_hadoop_files_are_read_like_local_ones(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    from episub_router.pipeline.ingest import decode, read_records
+
+    traces = tmp_path / "star"
+    write_star(traces)
+    paths = sorted(str(path) for path in traces.iterdir())
+    local = read_records(spark, paths, "r").drop("detail")
+    remote = decode(spark.read.format("binaryFile").load(str(traces)), "r").drop("detail")
+    key = ["file", "offset", "status"]
+    assert local.orderBy(*key).collect() == remote.orderBy(*key).collect()
+
+
+def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None:
+    from episub_router.pipeline.lake import LakeError
+
+    def table(*rows: tuple[str, int]) -> object:
+        return spark.createDataFrame(rows, "run string, value int")
+
+    lake.write("gold", "t", table(("a b/c", 1), ("d", 2)), ["a b/c", "d"])  # type: ignore[arg-type]
+    lake.write("gold", "t", table(("a b/c", 3)), ["a b/c"])  # type: ignore[arg-type]
+    assert sorted(map(tuple, lake.read("gold", "t").collect())) == [("a b/c", 3), ("d", 2)]
+    empty = lake.write("gold", "t", table(("d", 0)).where("false"), ["d"])  # type: ignore[attr-defined]
+    assert empty.collect() == []
+    assert lake.read("gold", "t").count() == 1
+    assert lake.tables("gold") == ["t"]
+    with pytest.raises(LakeError, match="no table u"):
+        lake.read("gold", "u")

@@ -1,0 +1,273 @@
+"""The report: its figures are the tables', its page opens anywhere and asks nobody for anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from episub_router.pipeline.report.drawing import draw
+from episub_router.pipeline.report.figures import FIGURES, change, direction, shown_change
+from episub_router.pipeline.report.markdown import as_markdown
+from episub_router.pipeline.report.model import Report
+from tests.pipeline.reports import small_report
+
+if TYPE_CHECKING:
+    from tests.pipeline.conftest import Swept
+
+HOSTILE = "</script><script>document.title='owned'</script>|<img src=x onerror=alert(1)>"
+
+
+# From the lake.
+
+
+@pytest.fixture(scope="module")
+def of_headline(swept: Swept) -> Report:
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+
+    episub, gossipsub = swept.headline
+    return gather(swept.lake, [episub], gossipsub, ReportParams(deadline=0.1))
+
+
+@pytest.mark.spark
+def test_the_figures_are_the_simulators(swept: Swept, of_headline: Report) -> None:
+    for topic in of_headline.topics:
+        summary = swept.summaries[topic.run]
+        for name in ("reliability", "rmr", "ldh"):
+            assert [row[name] for row in topic.messages] == summary["messages"][name]
+        values = summary["messages"]
+        assert topic.figures["messages"] == len(values["rmr"])
+        assert topic.figures["rmr"] == pytest.approx(math.fsum(values["rmr"]) / len(values["rmr"]))
+        assert topic.figures["rmr_last"] == values["rmr"][-1]
+        assert topic.figures["missing"] == summary["unexplained"] == 0
+        slowest = max(phase["latency"]["max"] for phase in summary["phases"])
+        assert topic.figures["latency_max"] == pytest.approx(slowest * 1e9)
+        assert topic.latencies[-1][1] == 1.0
+        by_phase = [phase["latency_histogram_ms"] for phase in summary["phases"]]
+        in_time = sum(sum(histogram[:100]) for histogram in by_phase)
+        assert topic.figures["on_time"] == in_time / sum(map(sum, by_phase))
+
+
+@pytest.mark.spark
+def test_the_tree_is_that_of_a_message(of_headline: Report) -> None:
+    for topic in of_headline.topics:
+        drawing = topic.drawing
+        assert drawing is not None
+        assert len(drawing.tree) == len(drawing.peers) - 1 == 29
+        assert drawing.left_out == 0
+        # Episub's messages go along links of the overlay; gossipsub's publisher floods.
+        along = {(min(pair), max(pair)) for pair in drawing.tree if drawing.kind == "active"}
+        assert along <= set(drawing.overlay)
+    assert [topic.drawing.kind for topic in of_headline.topics if topic.drawing] == [
+        "eager", "active",
+    ]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_long_curves_are_thinned(swept: Swept) -> None:
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+
+    name = next(run for run in swept.summaries if run.startswith("churn"))
+    few = ReportParams(points=5, drawn=4, reasons=1)
+    (run,) = gather(swept.lake, [name], None, few).runs
+    (topic,) = run.topics
+    messages = swept.table("messages", name, "index")
+    assert [row["index"] for row in topic.messages] == [0, 5, 10, 15, 20]
+    assert topic.messages[0]["rmr"] == pytest.approx(sum(row.rmr for row in messages[:5]) / 5)
+    assert len(topic.latencies) <= 6
+    assert topic.latencies[-1][1] == 1.0
+    assert len(run.load) <= 7
+    assert len(run.losses) <= 1
+    assert topic.drawing is not None
+    assert len(topic.drawing.peers) == 4
+    assert topic.drawing.left_out > 0
+    assert len(topic.faults) == len(swept.table("recovery", name)) > 0
+
+
+@pytest.mark.spark
+def test_runs_without_answers_are_named(swept: Swept) -> None:
+    from episub_router.pipeline.lake import LakeError
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+
+    with pytest.raises(LakeError, match="no answers for run nobody"):
+        gather(swept.lake, swept.headline, "nobody", ReportParams())
+
+
+# As text.
+
+
+def test_all_formats_have_the_same_figures() -> None:
+    page = pytest.importorskip("episub_router.pipeline.report.page")
+    report = small_report(slower=2.0)
+    markdown, html = as_markdown(report), page.as_html(report)
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["runs"][0]["topics"][0]["figures"] == report.runs[0].topics[0].figures
+    for figure in FIGURES:
+        value = report.runs[0].topics[0].figures[figure.name]
+        shown = figure.label in markdown
+        assert shown == (value is not None)
+        assert (f"<td>{figure.label}</td>" in html) == shown
+        assert f"<dt>{figure.label}</dt>" in html
+        if value is not None:
+            assert f"<td>{figure.shown(value)}</td>" in html
+    assert "+100.0 % worse" in markdown
+    for note in report.notes:
+        assert note in html
+
+
+def test_names_from_traces_stay_text() -> None:
+    markdown = as_markdown(small_report(HOSTILE))
+    assert "<script" not in markdown.replace("\\<", "")
+    for line in markdown.splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) <= 11
+
+
+class _Addresses(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in ("src", "href", "data")]
+
+
+def test_the_page_points_nowhere() -> None:
+    page = pytest.importorskip("episub_router.pipeline.report.page")
+    parser = _Addresses()
+    html = page.as_html(small_report(HOSTILE))
+    parser.feed(html)
+    assert set(parser.found) == {"data:,", "#definitions"}
+    assert "default-src 'none'" in html
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "before", "shown", "tone"),
+    [
+        ("rmr", 1.5, 1.0, "+50.0 %", "worse"),
+        ("rmr", 0.5, 1.0, "-50.0 %", "better"),
+        ("reliability", 0.5, 1.0, "-50.0 %", "worse"),
+        ("degree_mean", 2.0, 1.0, "+100.0 %", ""),
+        ("missing", 3.0, 0.0, "was 0", "worse"),
+        ("missing", 0.0, 0.0, "same", ""),
+        ("rmr", None, 1.0, "", ""),
+    ],
+)
+def test_changes(
+    name: str, value: float | None, before: float | None, shown: str, tone: str
+) -> None:
+    (figure,) = (figure for figure in FIGURES if figure.name == name)
+    assert shown_change(value, before) == shown
+    assert direction(figure, value, before) == tone
+
+
+def test_what_is_nearly_everything_is_not_everything() -> None:
+    (figure,) = (figure for figure in FIGURES if figure.name == "reliability")
+    assert figure.shown(1.0) == "100.00 %"
+    assert figure.shown(0.999999) == "99.999900 %"
+    assert figure.shown(1 - 1e-12) == "> 99.999999 %"
+    assert change(-1.0, -2.0) == 0.5
+
+
+@given(st.data())
+def test_any_parents_can_be_drawn(data: st.DataObject) -> None:
+    peers = [f"p{number}" for number in range(data.draw(st.integers(1, 30)))]
+    parents = {
+        peer: data.draw(st.sampled_from([*peers, "elsewhere", None]))
+        for peer in data.draw(st.lists(st.sampled_from(peers), unique=True))
+    }
+    links = data.draw(st.lists(st.tuples(st.sampled_from(peers), st.sampled_from(peers))))
+    most = data.draw(st.integers(1, 40))
+    drawing = draw("m", "p0", parents, links, None, most)
+    known = {"p0", *parents}
+    assert len(drawing.peers) == min(most, len(known))
+    assert drawing.left_out == len(known) - len(drawing.peers)
+    assert drawing.peers[0] == "p0"
+    assert drawing.places[0] == (0, 0)
+    assert all(math.hypot(x, y) <= 1.001 for x, y in drawing.places)
+    assert len(set(drawing.places)) == len(drawing.places)
+    for parent, child in drawing.tree:
+        assert parents[drawing.peers[child]] == drawing.peers[parent]
+        above, below = drawing.depths[parent], drawing.depths[child]
+        assert above is not None
+        assert below == above + 1
+    assert len(drawing.tree) == sum(depth not in (None, 0) for depth in drawing.depths)
+
+
+# In a browser.
+
+
+def _chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = _chromium()
+    if program is None:
+        pytest.skip("no Chromium here: install one, or name it in CHROMIUM")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(
+            executable_path=program,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) -> None:
+    page_of = pytest.importorskip("episub_router.pipeline.report.page")
+    path = tmp_path / "report.html"
+    path.write_text(page_of.as_html(small_report(HOSTILE)), encoding="utf-8")
+    told: list[str] = []
+    asked: list[str] = []
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    page.on("console", lambda message: told.append(message.text))
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("dialog", lambda dialog: told.append(dialog.message))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-charts]", timeout=60_000)
+    assert told == []
+    assert asked == [path.as_uri()]
+    assert page.title() == "Broadcast report"
+    charts = page.evaluate(_CHARTS)
+    assert set(charts) == {
+        "latency", "rmr", "ldh", "duplicates", "degrees", "proximity", "recovery", "load",
+        "tree-0", "tree-1",
+    }  # fmt: skip
+    for name, chart in charts.items():
+        assert chart["marks"] > 0, name
+        assert 0.7 * min(width, 512) < chart["width"] <= width, name
+    # Only tables scroll to the side, in their own boxes, and text can be read.
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(_LEAST_TEXT) >= 11
+    page.close()
+
+
+_CHARTS = """Object.fromEntries([...document.querySelectorAll(".chart")].map(div => {
+  const svg = div.querySelector("svg");
+  return [div.id, {
+    width: svg.getBoundingClientRect().width,
+    marks: svg.querySelectorAll(".mark-line path, .mark-symbol path, .mark-rule line").length,
+  }];
+}))"""
+_LEAST_TEXT = """Math.min(...[...document.querySelectorAll("td, p, li, dd, svg text")]
+  .filter(item => item.textContent.trim())
+  .map(item => parseFloat(getComputedStyle(item).fontSize)))"""

@@ -1,0 +1,90 @@
+"""Simulated runs: the answers from the trace are the simulator's own figures; sweeps on Spark
+give what local processes give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from episub_router.sim.runner import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.pipeline.conftest import Swept
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_sweep_equals_local_runs(swept: Swept) -> None:
+    for job, entry in swept.done:
+        assert entry.result == run(job.scenario, job.seed).to_json()
+    assert [job.label for job, _ in swept.done] == [
+        "faults.0.rate=0.02", "faults.0.rate=0.05",
+        "episub, uniform, one source", "gossipsub, uniform, one source",
+    ]  # fmt: skip
+
+
+def test_what_was_run_is_not_run_again(spark: SparkSession, swept: Swept) -> None:
+    from episub_router.pipeline.sweep import sweep
+
+    assert sweep(spark, swept.lake, [job for job, _ in swept.done]) == swept.done
+
+
+def test_the_answers_are_the_simulators_figures(swept: Swept) -> None:
+    for name, summary in swept.summaries.items():
+        rows = swept.table("messages", name, "index")
+        for figure in ("reliability", "rmr", "ldh", "mean_hops", "payloads"):
+            assert [row[figure] for row in rows] == summary["messages"][figure]
+        (whole,) = (row for row in swept.table("spread", name) if row.window is None)
+        assert whole.newcomers == summary["newcomer_deliveries"]
+        sends: Counter[str] = Counter()
+        for row in swept.table("control_traffic", name):
+            if row.window is None:
+                # The simulator counts NEIGHBOR in all its roles as one.
+                kind = "neighbor" if row.kind.startswith("neighbor-") else row.kind
+                sends[kind] += row.sends
+        traffic = {kind.lower(): entry["sends"] for kind, entry in summary["traffic"].items()}
+        not_control = ("gossip", "payload", "publish", "connect")
+        assert sends == {kind: n for kind, n in traffic.items() if kind not in not_control}
+
+
+def test_latencies_and_the_overlay_are_the_simulators(swept: Swept) -> None:
+    for name in swept.headline:
+        first, steady = swept.summaries[name]["phases"]
+        windows = swept.table("spread", name, "window")
+        of_phase = {300: first, 305: steady}
+        assert {row.window for row in windows} == {None, *(at * 10**9 for at in of_phase)}
+        for row in windows:
+            if row.window is None:
+                continue
+            phase = of_phase[row.window // 10**9]
+            for figure, seconds in phase["latency"].items():
+                assert row[f"latency_{figure}"] / 1e9 == pytest.approx(seconds, abs=1e-9)
+            assert row.atomicity == phase["atomic"]
+            assert row.duplicates_per_delivery == phase["duplicates_per_delivery"]
+            assert row.fan_out_max == phase["fan_out_max"]
+        kind = "active" if name.startswith("headline-episub") else "eager"
+        looks = [row for row in swept.table("overlay", name, "time") if row.kind == kind]
+        both = [figure for figure in looks[-1].__fields__ if figure in steady["overlay"]]
+        assert len(both) > 9
+        for figure in both:
+            if figure != "proximity_ratio":
+                assert looks[-1][figure] == pytest.approx(steady["overlay"][figure])
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a.b=1,2.5,x", [1, 2.5, "x"]),
+        ('a.b=[1,2],"x,y"', [[1, 2], "x,y"]),
+        ("a.b=off", ["off"]),
+    ],
+)
+def test_choices(text: str, values: list[object]) -> None:
+    pytest.importorskip("pyspark")
+    from episub_router.pipeline.sweep import parse_choices
+
+    assert parse_choices([text]) == {"a.b": values}
