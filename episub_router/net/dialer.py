@@ -28,6 +28,9 @@ from episub_router.net.patience import Pace, patient
 _LOOK_AGAIN = 0.5
 """Seconds after which a connection that should get a stream is looked at again."""
 
+_HELD = 2.0
+"""Seconds that a dial's turn is kept for the streams after it, so that a mute peer costs little."""
+
 _FEWEST = 2
 """Dials at a time to begin with, one of them for others."""
 
@@ -59,7 +62,7 @@ class Dialer:
         self._addresses = addresses
         self._opened = opened
         self._failed = failed
-        self._limiter = trio.CapacityLimiter(_FEWEST)
+        self._limiter = trio.CapacityLimiter(min(_FEWEST, params.dial_concurrency))
         """As many dials at a time as the event loop keeps up with, up to `dial_concurrency`."""
         self._for_others = trio.CapacityLimiter(max(1, _FEWEST // 2))
         """Passed first by dials that other nodes' messages asked for: half of the turns are kept
@@ -125,7 +128,7 @@ class Dialer:
                 reason = await self._connect(peer, target)
                 if reason is None:
                     # Identify and Pubsub's streams are more work than the dial was.
-                    await self._wait_for_stream(target, writable, self._params.dial_timeout)
+                    await self._wait_for_stream(target, writable, _HELD)
             if reason is not None:
                 self._note_failure(peer)
                 return reason
@@ -175,8 +178,10 @@ class Dialer:
             # Whatever goes wrong here, there is the next address.
             with suppress(Exception):
                 async with patient(share) as seen:
-                    await self._host.connect(PeerInfo(target, [address]))
-                self._pace(seen)
+                    try:
+                        await self._host.connect(PeerInfo(target, [address]))
+                    finally:
+                        self._pace(seen)
             if self.is_connected(target):
                 # The other side may have dialled at the same time, and been faster.
                 if any(

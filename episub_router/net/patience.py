@@ -46,17 +46,22 @@ class Pace:
 
 @asynccontextmanager
 async def patient(seconds: float) -> AsyncIterator[Pace]:
-    """Cancel the block after `seconds`, longer where the event loop is slow.
-
-    What the block raises comes out in an exception group.
-    """
+    """Cancel the block after `seconds`, longer where the turns of the event loop are slow; a
+    single stall that is longer than what is left still ends it."""
     pace = Pace()
+    failed: Exception | None = None
     most = trio.current_time() + _MOST * seconds
     with trio.move_on_after(seconds) as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stretch, scope, pace, most)
-            yield pace
+            # Out of the nursery it would come in a group, with the cancellation of the other task.
+            try:
+                yield pace
+            except Exception as error:
+                failed = error
             nursery.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
 
 
 async def _stretch(scope: trio.CancelScope, pace: Pace, most: float) -> None:

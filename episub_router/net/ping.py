@@ -90,14 +90,10 @@ class Pinger:
         rtt = None
         target = ID(peer)
         try:
-            async with self._limiter:
-                await self._turn()
-                # new_stream would dial a peer that isn't connected.
-                if self._host.get_network().get_connections(target):
-                    async with patient(self._params.ping_timeout) as seen:
-                        rtt = await measure_rtt(self._host, target)
-                    if seen.is_slow:
-                        self._next = trio.current_time() + self._params.ping_pause
+            if len(self._measuring) <= self._params.ping_queue:
+                async with self._limiter:
+                    await self._turn()
+                    rtt = await self._ping(target)
         except Exception:
             rtt = None
         finally:
@@ -105,6 +101,18 @@ class Pinger:
         if rtt is None:
             self._counters.add(Reason.PINGS_FAILED)
         self._report(peer, rtt)
+
+    async def _ping(self, target: ID) -> float | None:
+        # new_stream would dial a peer that isn't connected.
+        if not self._host.get_network().get_connections(target):
+            return None
+        async with patient(self._params.ping_timeout) as seen:
+            try:
+                return await measure_rtt(self._host, target)
+            finally:
+                if seen.is_slow:
+                    self._next = trio.current_time() + self._params.ping_pause
+        return None
 
     async def _turn(self) -> None:
         start = max(self._next, trio.current_time())

@@ -24,7 +24,8 @@ class Upkeep:
         self._overlay = overlay
         self._name = name
         self._checking: dict[PeerId, bool] = {}
-        """Peers checked in this period; True once they have said that they are in the topic."""
+        """Peers that were asked in this period; True once they have said that they are in the
+        topic, and until they are measured."""
         self.deadline = NEVER
 
     def start(self, now: Time) -> None:
@@ -41,14 +42,11 @@ class Upkeep:
 
     def fire(self, now: Time) -> None:
         overlay = self._overlay
-        for peer, answered in self._checking.items():
-            if not answered:
-                overlay.passive.remove(peer)
-        self._checking.clear()
+        for peer in [peer for peer, answered in self._checking.items() if not answered]:
+            del self._checking[peer]
+            overlay.passive.remove(peer)
         self._schedule(now)
         for peer in self._chosen():
-            self._checking[peer] = False
-        for peer in list(self._checking):
             overlay.when_connected(peer, partial(self._ask, peer), now)
         near = [peer for peer, link in overlay.active.items() if link.kind is LinkKind.NEAR]
         for peer in pick_some(overlay.rng, near, 1):
@@ -72,10 +70,9 @@ class Upkeep:
         return chosen + pick_some(overlay.rng, unmeasured or others, count - len(chosen))
 
     def _ask(self, peer: PeerId, up: bool, now: Time) -> None:
-        if up:
+        if up and peer not in self._checking:
+            self._checking[peer] = False
             self._overlay.send(peer, GetTopics())
-        else:
-            self._checking.pop(peer, None)
 
     def on_topics(self, sender: PeerId, message: Topics) -> None:
         """TOPICS: measure who is still in the topic, forget who isn't."""

@@ -59,3 +59,24 @@ async def test_a_block_that_ends_in_time_goes_on_at_once(
     async with patient(5.0):
         await trio.sleep(1)
     assert trio.current_time() - start == pytest.approx(1)
+
+
+async def test_errors_of_the_block_come_out_as_they_are(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    with pytest.raises(ValueError, match="broken"):
+        async with patient(5.0):
+            raise ValueError("broken")
+
+
+async def test_an_error_while_it_is_cancelled_from_outside_makes_no_group(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A group of the error and the cancellation would pass every `except Exception`."""
+    with trio.move_on_after(1) as outer:
+        async with patient(5.0):
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise RuntimeError("while cleaning up")
+    assert outer.cancelled_caught

@@ -290,3 +290,14 @@ def test_the_source_goes_on_with_the_message() -> None:
     push = Gossip("m", 2, "payload", source="first")
     assert sent(effects) == [("b", push)]
     assert sent(branch.receive("c", Graft(("m",)))) == [("c", push)]
+
+
+def test_sources_in_ascending_order_don_t_keep_links_from_being_cut() -> None:
+    """E31: each is above all those before it, so that none would ever lead."""
+    branch = Branch("a", "b", params=BroadcastParams(leading_window=4))
+    pruned = []
+    for number in range(20):
+        branch.receive("a", Gossip(number, 1, "payload", source=number))
+        pruned.append(sent(branch.receive("b", Gossip(number, 1, "payload", source=number))) != [])
+        branch.receive("b", Graft())
+    assert pruned == [number % 5 == 0 for number in range(20)]

@@ -10,7 +10,7 @@ from statistics import mean
 import pytest
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import MeasureRtt, NeighborDown, Release, Send
+from episub_router.protocol.effects import Dial, MeasureRtt, NeighborDown, Release, Send
 from episub_router.protocol.messages import (
     Disconnect,
     GetTopics,
@@ -247,3 +247,12 @@ def test_round_trips_are_smoothed() -> None:
     for _ in range(50):
         rtt.update(0.1)
     assert rtt.mean == pytest.approx(0.1, abs=0.01)
+
+
+def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
+    """E21: a dial may take longer than a period."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    topic.handle(ev.ContactsFound((11, 12)), 0.0)
+    dialled = [e.peer for e in run_timers(topic, PARAMS.upkeep_interval * 6) if isinstance(e, Dial)]
+    assert {11, 12} <= set(dialled)
+    assert {11, 12} <= set(topic.membership.passive)

@@ -82,7 +82,8 @@ class EpisubNode(Node):
         self._handle(JoinOverlay(contacts))
 
     def inject(self, message: int, size: int) -> None:
-        self._handle(Publish(message, None, size, self.id))
+        source = self.records.messages[message].source
+        self._handle(Publish(message, None, size, source))
 
     def goodbye(self) -> None:
         self._handle(LeaveOverlay())
