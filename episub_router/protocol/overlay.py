@@ -61,6 +61,7 @@ class Overlay:
         "_dials",
         "_effects",
         "active",
+        "found_nearer",
         "group_of",
         "me",
         "params",
@@ -83,6 +84,8 @@ class Overlay:
         self.group_of = group_of
         self._connected: dict[PeerId, None] = {}
         self._dials: dict[PeerId, _DialUnderWay] = {}
+        self.found_nearer = False
+        """Whether a nearer peer took a neighbour's place since upkeep last looked."""
         self._dial_time: Rtt | None = None
         """How long dials take that succeed."""
         self._effects: list[Effect] = []
@@ -222,6 +225,11 @@ class Overlay:
         if dial is not None:
             for action in dial.actions:
                 action(False, now)
+
+    @property
+    def dial_time(self) -> float:
+        """Seconds that a dial takes, as far as is known."""
+        return 0.0 if self._dial_time is None else self._dial_time.mean
 
     def patience(self, timeout: float) -> float:
         """`timeout`, and the time that the other side may need for a dial of its own: where

@@ -256,3 +256,22 @@ def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
     dialled = [e.peer for e in run_timers(topic, PARAMS.upkeep_interval * 6) if isinstance(e, Dial)]
     assert {11, 12} <= set(dialled)
     assert {11, 12} <= set(topic.membership.passive)
+
+
+def test_a_fruitless_search_slows_down() -> None:
+    """E21: with nothing nearer to be found, what is left is to see who is still there."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    for peer in range(11, 40):
+        topic.handle(ev.ContactsFound((peer,)), 0.0)
+        topic.handle(ev.Connected(peer), 0.0)
+    checks: list[float] = []
+    while topic.next_deadline() < 4_000:
+        now = topic.next_deadline()
+        for effect in topic.handle_timer(now):
+            if isinstance(effect, Send) and isinstance(effect.message, GetTopics):
+                checks.append(now)
+                topic.handle(ev.Received(effect.peer, Topics(("t",))), now)
+                topic.handle(ev.RttMeasured(effect.peer, 0.05), now)
+    early = sum(time < 400 for time in checks)
+    late = sum(3_600 <= time for time in checks)
+    assert early > 3 * late > 0
