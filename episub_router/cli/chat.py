@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import closing
 from typing import Any
 
 import trio
@@ -39,12 +40,8 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     if args.db and not args.key:
         args.refuse("--db needs --key: the room belongs to one identity")
-    with told():
-        store = SqliteStore(args.db) if args.db else MemoryStore()
-        try:
-            trio.run(_chat, args, store)
-        finally:
-            store.close()
+    with told(), closing(SqliteStore(args.db) if args.db else MemoryStore()) as store:
+        trio.run(_chat, args, store)
     return 0
 
 

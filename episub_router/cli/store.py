@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from typing import Any
 
 import trio
@@ -40,12 +41,9 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     if not args.key:
         args.refuse("--key is needed: the file belongs to one identity")
-    with told():
-        store = SqliteStore(args.db, Retention(args.max_age * 86_400, args.max_size))
-        try:
-            trio.run(_keep, args, store)
-        finally:
-            store.close()
+    retention = Retention(args.max_age * 86_400, args.max_size)
+    with told(), closing(SqliteStore(args.db, retention)) as store:
+        trio.run(_keep, args, store)
     return 0
 
 

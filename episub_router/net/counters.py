@@ -57,6 +57,23 @@ class Reason(Enum):
     """An exception that was caught at the router's edge: a bug, ours or below us."""
 
 
+ORDINARY = frozenset(
+    {
+        Reason.FRAMES_RECEIVED,
+        Reason.FRAMES_SENT,
+        Reason.PAYLOADS_RECEIVED,
+        Reason.PAYLOADS_SENT,
+        Reason.DELIVERED,
+        Reason.PUBLISHED,
+        Reason.NOT_EPISUB,
+        Reason.DIALS,
+        Reason.CONNECTIONS_CLOSED,
+        Reason.CONTACTS_FOUND,
+    }
+)
+"""Counted, and nothing to complain of: a trace has all others as discards."""
+
+
 class Counters:
     """Counts by the name of a reason. Bounded: every reason is a member of some enum.
 

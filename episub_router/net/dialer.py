@@ -23,9 +23,16 @@ from multiaddr import Multiaddr
 
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
+from episub_router.net.patience import Pace, patient
 
 _LOOK_AGAIN = 0.5
 """Seconds after which a connection that should get a stream is looked at again."""
+
+_HELD = 2.0
+"""Seconds that a dial's turn is kept for the streams after it, so that a mute peer costs little."""
+
+_FEWEST = 2
+"""Dials at a time to begin with, one of them for others."""
 
 _ADDRESS_TTL = 120
 """Seconds that py-libp2p keeps the addresses of a peer that it was told to connect to."""
@@ -55,8 +62,9 @@ class Dialer:
         self._addresses = addresses
         self._opened = opened
         self._failed = failed
-        self._limiter = trio.CapacityLimiter(params.dial_concurrency)
-        self._for_others = trio.CapacityLimiter(max(1, params.dial_concurrency // 2))
+        self._limiter = trio.CapacityLimiter(min(_FEWEST, params.dial_concurrency))
+        """As many dials at a time as the event loop keeps up with, up to `dial_concurrency`."""
+        self._for_others = trio.CapacityLimiter(max(1, _FEWEST // 2))
         """Passed first by dials that other nodes' messages asked for: half of the turns are kept
         from them, or made-up addresses could take all."""
         self._requests: dict[bytes, trio.Event] = {}
@@ -118,26 +126,40 @@ class Dialer:
                     await turn.enter_async_context(self._for_others)
                 await turn.enter_async_context(self._limiter)
                 reason = await self._connect(peer, target)
+                if reason is None:
+                    # Identify and Pubsub's streams are more work than the dial was.
+                    await self._wait_for_stream(target, writable, _HELD)
             if reason is not None:
                 self._note_failure(peer)
                 return reason
-        if self._may_speak_episub(target):
-            await self._wait_for_stream(target, writable)
+        await self._wait_for_stream(target, writable, self._params.stream_timeout)
         if self._may_speak_episub(target) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by
             # itself.
-            with trio.move_on_after(self._params.stream_timeout):
+            async with patient(self._params.stream_timeout):
                 await self._pubsub.ensure_peer_stream(target, self._params.stream_timeout)
         if not writable.is_set():
             self._note_failure(peer)
         return Reason.NO_EPISUB_STREAM
 
-    async def _wait_for_stream(self, target: ID, writable: trio.Event) -> None:
-        """Until `writable` is set, the connection is gone, or `stream_timeout` has passed."""
-        with trio.move_on_after(self._params.stream_timeout):
-            while not writable.is_set() and self.is_connected(target):
+    async def _wait_for_stream(self, target: ID, writable: trio.Event, seconds: float) -> None:
+        """Until `writable` is set, it can't be expected any more, or `seconds` have passed."""
+        async with patient(seconds) as seen:
+            while (
+                not writable.is_set()
+                and self.is_connected(target)
+                and self._may_speak_episub(target)
+            ):
                 with trio.move_on_after(_LOOK_AGAIN):
                     await writable.wait()
+        self._pace(seen)
+
+    def _pace(self, seen: Pace) -> None:
+        """Few dials at a time while the event loop is slow, else one more each time."""
+        most = self._params.dial_concurrency
+        turns = min(int(self._limiter.total_tokens) + 1, _FEWEST if seen.is_slow else most, most)
+        self._limiter.total_tokens = turns
+        self._for_others.total_tokens = max(1, turns // 2)
 
     async def _connect(self, peer: bytes, target: ID) -> Reason | None:
         network = self._host.get_network()
@@ -154,8 +176,12 @@ class Dialer:
             if isinstance(network, Swarm):
                 network.unblock_peer(target)
             # Whatever goes wrong here, there is the next address.
-            with suppress(Exception), trio.move_on_after(share):
-                await self._host.connect(PeerInfo(target, [address]))
+            with suppress(Exception):
+                async with patient(share) as seen:
+                    try:
+                        await self._host.connect(PeerInfo(target, [address]))
+                    finally:
+                        self._pace(seen)
             if self.is_connected(target):
                 # The other side may have dialled at the same time, and been faster.
                 if any(

@@ -45,6 +45,9 @@ from episub_router.protocol.params import EpisubParams
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.overlay import OverlayTrace
 
+_LONGEST_ID = 64
+"""Bytes of a source's id that count; peer ids are shorter, unsigned messages may name anything."""
+
 
 class Engine:
     """Everything behind `EpisubRouter`'s hooks. Its methods are called by those hooks, and may
@@ -208,6 +211,7 @@ class Engine:
         size = message.ByteSize()
         peer = forwarder.to_bytes()
         own = peer == self.me
+        source = message.from_id[:_LONGEST_ID] or None
         for topic in dict.fromkeys(message.topicIDs):
             if self.driver.joined(topic) is None:
                 if own:
@@ -216,9 +220,9 @@ class Engine:
                 self.counters.add(Reason.PUBLISHED)
                 if not self.mesh.neighbors.get(topic):
                     self._replay.remember(topic, Gossip(message_id, 1, message, size))
-                self.driver.feed(topic, Publish(message_id, message, size))
+                self.driver.feed(topic, Publish(message_id, message, size, source))
             else:
-                self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size))
+                self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size, source))
 
     def join(self, topic: str) -> None:
         """Enter the overlay of `topic` through connected subscribers, and where they are too few

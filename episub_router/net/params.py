@@ -18,10 +18,15 @@ class RouterParams:
     dial_timeout: float = param(
         5.0,
         "s",
-        "ours: py-libp2p's floor is 0.25 s, its three retries take 0.7 s, then a slow link",
+        "ours: py-libp2p's floor is 0.25 s, its three retries take 0.7 s, then a slow link; this "
+        "and the time-outs of streams and pings last longer while the event loop is slow, up to "
+        "six times",
     )
     dial_concurrency: int = param(
-        4, "dials", "spec: C_rand = 4; more at once only slow each other down"
+        4,
+        "dials",
+        "spec: C_rand = 4; more at once only slow each other down. Two to begin with, and while "
+        "the event loop is slow",
     )
     dial_addresses: int = param(3, "addresses", "ours: tried in turn within one dial_timeout")
     max_dials: int = param(256, "peers", "ours: four topics' worth of requests under way")
@@ -57,6 +62,15 @@ class RouterParams:
 
     ping_rate: float = param(
         4.0, "pings/s", "ours: over all topics; a ping costs 5 ms of CPU, so 2 % of a core"
+    )
+    ping_queue: int = param(
+        64, "peers", "ours: measured or waiting for it; requests beyond fail at once"
+    )
+    ping_pause: float = param(
+        10.0,
+        "s",
+        "measured: while 50 hosts in one process join, every ping times out and takes CPU from the "
+        "dials; rest after one that found the event loop behind",
     )
 
     fanout_degree: int = param(4, "peers", "spec: C_rand = 4, which is what a joining node gets")

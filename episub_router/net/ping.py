@@ -17,6 +17,7 @@ from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
+from episub_router.net.patience import patient
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
 _PING_LENGTH = 32
@@ -89,12 +90,10 @@ class Pinger:
         rtt = None
         target = ID(peer)
         try:
-            async with self._limiter:
-                await self._turn()
-                # new_stream would dial a peer that isn't connected.
-                if self._host.get_network().get_connections(target):
-                    with trio.move_on_after(self._params.ping_timeout):
-                        rtt = await measure_rtt(self._host, target)
+            if len(self._measuring) <= self._params.ping_queue:
+                async with self._limiter:
+                    await self._turn()
+                    rtt = await self._ping(target)
         except Exception:
             rtt = None
         finally:
@@ -102,6 +101,18 @@ class Pinger:
         if rtt is None:
             self._counters.add(Reason.PINGS_FAILED)
         self._report(peer, rtt)
+
+    async def _ping(self, target: ID) -> float | None:
+        # new_stream would dial a peer that isn't connected.
+        if not self._host.get_network().get_connections(target):
+            return None
+        async with patient(self._params.ping_timeout) as seen:
+            try:
+                return await measure_rtt(self._host, target)
+            finally:
+                if seen.is_slow:
+                    self._next = trio.current_time() + self._params.ping_pause
+        return None
 
     async def _turn(self) -> None:
         start = max(self._next, trio.current_time())

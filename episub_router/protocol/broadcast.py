@@ -7,6 +7,7 @@ and both rest when there is nothing to do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
@@ -22,6 +23,7 @@ from episub_router.protocol.effects import (
     NeighborUp,
     Send,
 )
+from episub_router.protocol.leading import LeadingSource
 from episub_router.protocol.messages import (
     BroadcastMessage,
     Gossip,
@@ -51,6 +53,7 @@ class Broadcast:
         "_announcing",
         "_arriving",
         "_effects",
+        "_leading",
         "_missing",
         "_missing_deadline",
         "_params",
@@ -66,6 +69,7 @@ class Broadcast:
         self._missing_deadline = NEVER
         self._arriving = ArrivingMessages(params)
         self._announcing = Announcing(params, rng)
+        self._leading = LeadingSource(params.leading_window)
         self._effects: list[Effect] = []
 
     @property
@@ -162,14 +166,17 @@ class Broadcast:
 
     def _on_publish(self, event: ev.Publish, now: Time) -> None:
         if event.id not in self._store:
-            self._accept(None, event.id, 0, event.payload, event.size, {}, now)
+            own = Gossip(event.id, 0, event.payload, event.size, event.source)
+            self._accept(None, own, {}, now)
 
     def _on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
         if message.id in self._store:
             self._duplicate(peer, message.id)
         else:
             hops = self._checked_hops(peer, message.hops)
-            self._accept(peer, message.id, hops, message.payload, message.size, {}, now)
+            if hops != message.hops:
+                message = replace(message, hops=hops)
+            self._accept(peer, message, {}, now)
 
     def _on_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         if event.id in self._store:
@@ -182,7 +189,8 @@ class Broadcast:
         if event.id in self._store:
             return
         hops = self._checked_hops(event.peer, copies.pop(event.peer, 1))
-        self._accept(event.peer, event.id, hops, event.payload, event.size, copies, now)
+        message = Gossip(event.id, hops, event.payload, event.size, event.source)
+        self._accept(event.peer, message, copies, now)
 
     def _checked_hops(self, peer: PeerId, hops: int) -> int:
         """`hops` brought into range: the message may be valid though its hop count is not."""
@@ -196,19 +204,14 @@ class Broadcast:
         return min(hops + 1, self._params.max_hops)
 
     def _accept(
-        self,
-        peer: PeerId | None,
-        id: MessageId,
-        hops: int,
-        payload: object,
-        size: int,
-        holders: dict[PeerId, int],
-        now: Time,
+        self, peer: PeerId | None, message: Gossip, holders: dict[PeerId, int], now: Time
     ) -> None:
         """A new message: deliver it and push it on, but not to its `holders` (E30, E32)."""
         tree = self._tree
         effects = self._effects
-        self._store.add(id, hops, payload, size, now)
+        id, hops, payload = message.id, message.hops, message.payload
+        self._store.add(id, hops, payload, message.size, now, message.source)
+        self._leading.note(message.source)
         effects.append(Deliver(id, payload, peer, hops))
         missing = self._missing.found(id)
         if missing is not None and not len(self._missing):
@@ -217,7 +220,7 @@ class Broadcast:
             self._promote(peer)
             tree.brought(peer)
         hops_on = self._hops_on(hops)
-        push = Gossip(id, hops_on, payload, size)
+        push = Gossip(id, hops_on, payload, message.size, message.source)
         for other in tree.eager:
             if other != peer and other not in holders:
                 effects.append(Send(other, push))
@@ -244,10 +247,12 @@ class Broadcast:
 
         PRUNE is sent even to a lazy peer: it pushed, so it missed our last one.
         """
-        if peer in self._tree:
+        tree = self._tree
+        if peer in tree:
             self._announcing.held(id, peer)
-            self._tree.demote(peer)
-            self._effects.append(Send(peer, _PRUNE))
+            if tree.is_lazy(peer) or self._leading.may_cut(self._store.source(id)):
+                tree.demote(peer)
+                self._effects.append(Send(peer, _PRUNE))
 
     def _optimize(self, peer: PeerId, hops: int, announcers: list[tuple[PeerId, int]]) -> None:
         """Swap the link that pushed for one that would have pushed in fewer hops (E38)."""
@@ -310,9 +315,9 @@ class Broadcast:
                 self._drop(peer, DropReason.GRAFT_REPEATED)
                 continue
             served[peer] = times + 1
-            self._effects.append(
-                Send(peer, Gossip(id, self._hops_on(stored.hops), stored.payload, stored.size))
-            )
+            hops = self._hops_on(stored.hops)
+            again = Gossip(id, hops, stored.payload, stored.size, stored.source)
+            self._effects.append(Send(peer, again))
 
     def _tick(self, now: Time) -> None:
         """The persistent timer of the missing list (E34, E35, E37)."""

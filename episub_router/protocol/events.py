@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from episub_router.protocol.messages import Message
-from episub_router.protocol.types import MessageId, PeerId
+from episub_router.protocol.types import MessageId, PeerId, SourceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,13 @@ class PayloadArrived:
 
 @dataclass(frozen=True, slots=True)
 class PayloadAccepted:
-    """The payload that `peer` forwarded proved valid."""
+    """The payload that `peer` forwarded proved valid; `source` published it, if that is known."""
 
     peer: PeerId
     id: MessageId
     payload: object
     size: int = 0
+    source: SourceId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Publish:
     id: MessageId
     payload: object
     size: int = 0
+    source: SourceId | None = None
 
 
 @dataclass(frozen=True, slots=True)

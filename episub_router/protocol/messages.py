@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from episub_router.protocol.types import MessageId, PeerId
+from episub_router.protocol.types import MessageId, PeerId, SourceId
 
 
 class LinkKind(IntEnum):
@@ -144,13 +144,15 @@ class Gossip:
     """GOSSIP: one payload message, pushed (E30, E32).
 
     `hops` counts the links from the publisher to the receiver, 1 on the first. `payload` is
-    opaque to the core; `size` is its bytes, for the cache's bound.
+    opaque to the core; `size` is its bytes, for the cache's bound. `source` is who published it,
+    None where that isn't known.
     """
 
     id: MessageId
     hops: int
     payload: object
     size: int = 0
+    source: SourceId | None = None
 
 
 class MessageSummary(NamedTuple):

@@ -227,6 +227,7 @@ class Granting:
             self._reject(peer)
         else:
             self._overlay.drop_link(victim, DownReason.EVICTED, tell=True, remember=True)
+            self._overlay.found_nearer = True
             self._admit(peer, LinkKind.NEAR, request, now)
 
     def _admit(self, peer: PeerId, kind: LinkKind, request: Neighbor, now: Time) -> None:

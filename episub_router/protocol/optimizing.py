@@ -82,6 +82,7 @@ class Optimizing:
             return
         if link.kind is LinkKind.NEAR or _spare_random(overlay):
             overlay.drop_link(victim, DownReason.EVICTED, tell=True, remember=True)
+            overlay.found_nearer = True
 
     def on_refusal(self, peer: PeerId) -> None:
         """The nearest passive peer doesn't want us: it is as good as unmeasured for now."""

@@ -30,7 +30,7 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.passive import PassiveView
-from episub_router.protocol.rtt import Rtt
+from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 from episub_router.protocol.views import ActiveView, Link
 
@@ -40,17 +40,28 @@ Action: TypeAlias = Callable[[bool, Time], None]
 _ACTIONS_PER_DIAL = 8
 
 
+class _DialUnderWay:
+    """What waits for one dial, and since when."""
+
+    __slots__ = ("actions", "began", "for_others")
+
+    def __init__(self, began: Time, for_others: bool) -> None:
+        self.actions: list[Action] = []
+        self.began = began
+        self.for_others = for_others
+        """Whether only other nodes' messages asked for it."""
+
+
 class Overlay:
     """Views, connections and outgoing effects of one node in one topic."""
 
     __slots__ = (
         "_connected",
         "_dial_time",
-        "_dialled",
         "_dials",
         "_effects",
-        "_for_others",
         "active",
+        "found_nearer",
         "group_of",
         "me",
         "params",
@@ -72,11 +83,9 @@ class Overlay:
         self.passive = PassiveView(params.passive_size, params.passive_share, group_of)
         self.group_of = group_of
         self._connected: dict[PeerId, None] = {}
-        self._dials: dict[PeerId, list[Action]] = {}
-        self._for_others: dict[PeerId, None] = {}
-        """Those of them that only another node's message asked for."""
-        self._dialled: dict[PeerId, Time] = {}
-        """When each dial under way began."""
+        self._dials: dict[PeerId, _DialUnderWay] = {}
+        self.found_nearer = False
+        """Whether a nearer peer took a neighbour's place since upkeep last looked."""
         self._dial_time: Rtt | None = None
         """How long dials take that succeed."""
         self._effects: list[Effect] = []
@@ -179,50 +188,48 @@ class Overlay:
         if peer in self._connected:
             action(True, now)
             return
-        actions = self._dials.get(peer)
-        if actions is None:
+        dial = self._dials.get(peer)
+        if dial is None:
             if len(self._dials) >= self.params.max_waiting:
                 action(False, now)
                 return
-            if for_others:
-                most = max(1, int(self.params.dials_for_others * self.params.max_waiting))
-                if len(self._for_others) >= most:
-                    self.drop(peer, DropReason.DIALS_FULL)
-                    action(False, now)
-                    return
-                self._for_others[peer] = None
-            actions = self._dials[peer] = []
-            self._dialled[peer] = now
+            if for_others and not self._room_for_others():
+                self.drop(peer, DropReason.DIALS_FULL)
+                action(False, now)
+                return
+            dial = self._dials[peer] = _DialUnderWay(now, for_others)
             self.emit(Dial(peer, for_others))
         elif not for_others:
-            self._for_others.pop(peer, None)
-        if len(actions) >= _ACTIONS_PER_DIAL:
+            dial.for_others = False
+        if len(dial.actions) >= _ACTIONS_PER_DIAL:
             action(False, now)
         else:
-            actions.append(action)
+            dial.actions.append(action)
+
+    def _room_for_others(self) -> bool:
+        most = max(1, int(self.params.dials_for_others * self.params.max_waiting))
+        return sum(dial.for_others for dial in self._dials.values()) < most
 
     def connected(self, peer: PeerId, now: Time) -> None:
         self._connected[peer] = None
-        self._for_others.pop(peer, None)
-        dialled = self._dialled.pop(peer, None)
-        if dialled is not None:
-            self._note_dial_time(now - dialled)
-        for action in self._dials.pop(peer, ()):
-            action(True, now)
+        dial = self._dials.pop(peer, None)
+        if dial is not None:
+            self._dial_time = updated(self._dial_time, now - dial.began)
+            for action in dial.actions:
+                action(True, now)
 
     def disconnected(self, peer: PeerId, now: Time) -> None:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
-        self._for_others.pop(peer, None)
-        self._dialled.pop(peer, None)
-        for action in self._dials.pop(peer, ()):
-            action(False, now)
+        dial = self._dials.pop(peer, None)
+        if dial is not None:
+            for action in dial.actions:
+                action(False, now)
 
-    def _note_dial_time(self, duration: float) -> None:
-        if self._dial_time is None:
-            self._dial_time = Rtt(duration)
-        else:
-            self._dial_time.update(duration)
+    @property
+    def dial_time(self) -> float:
+        """Seconds that a dial takes, as far as is known."""
+        return 0.0 if self._dial_time is None else self._dial_time.mean
 
     def patience(self, timeout: float) -> float:
         """`timeout`, and the time that the other side may need for a dial of its own: where
@@ -234,5 +241,3 @@ class Overlay:
         """Drop the views and all dials under way; who is connected stays known."""
         self.passive.clear()
         self._dials.clear()
-        self._for_others.clear()
-        self._dialled.clear()

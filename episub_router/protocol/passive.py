@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from random import Random
 
-from episub_router.protocol.rtt import Rtt
+from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 from episub_router.protocol.views import pick_some
 
@@ -65,10 +65,7 @@ class PassiveView:
         if entry is None:
             return
         entry.unanswered = 0
-        if entry.rtt is None:
-            entry.rtt = Rtt(sample)
-        else:
-            entry.rtt.update(sample)
+        entry.rtt = updated(entry.rtt, sample)
 
     def unanswered(self, peer: PeerId) -> int:
         """A measurement of `peer` failed: how many in a row."""

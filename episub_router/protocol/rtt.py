@@ -18,3 +18,11 @@ class Rtt:
     def update(self, sample: float) -> None:
         self.spread += _SPREAD_GAIN * (abs(sample - self.mean) - self.spread)
         self.mean += _MEAN_GAIN * (sample - self.mean)
+
+
+def updated(rtt: Rtt | None, sample: float) -> Rtt:
+    """`rtt` itself with `sample` in it, or a new one where there was none."""
+    if rtt is None:
+        return Rtt(sample)
+    rtt.update(sample)
+    return rtt

@@ -6,16 +6,25 @@ from collections import deque
 from collections.abc import Iterator
 
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.types import MessageId, PeerId, Time
+from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 
 
 class Stored:
     """One message: its id is known as long as this stands, its payload until it is cleared."""
 
-    __slots__ = ("at", "cached", "hops", "id", "payload", "served", "size")
+    __slots__ = ("at", "cached", "hops", "id", "payload", "served", "size", "source")
 
-    def __init__(self, id: MessageId, hops: int, payload: object, size: int, now: Time) -> None:
+    def __init__(
+        self,
+        id: MessageId,
+        hops: int,
+        payload: object,
+        size: int,
+        now: Time,
+        source: SourceId | None,
+    ) -> None:
         self.id = id
+        self.source = source
         self.hops = hops
         """Links that it took to reach us; 0 for our own."""
         self.payload = payload
@@ -57,9 +66,21 @@ class MessageStore:
         stored = self._by_id.get(id)
         return stored if stored is not None and stored.cached else None
 
-    def add(self, id: MessageId, hops: int, payload: object, size: int, now: Time) -> None:
+    def source(self, id: MessageId) -> SourceId | None:
+        """Who published a message that was seen, if it is known."""
+        return self._by_id[id].source
+
+    def add(
+        self,
+        id: MessageId,
+        hops: int,
+        payload: object,
+        size: int,
+        now: Time,
+        source: SourceId | None = None,
+    ) -> None:
         """Store a new message, and let go of what is too old or too much."""
-        stored = Stored(id, hops, payload, size, now)
+        stored = Stored(id, hops, payload, size, now, source)
         self._by_id[id] = stored
         self._seen.append(stored)
         self._cached.append(stored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 PeerId: TypeAlias = Hashable
 """A node's identity. The core only compares and hashes it: the router passes the bytes of
@@ -17,6 +17,9 @@ GroupOf: TypeAlias = Callable[[PeerId], Group | None]
 
 MessageId: TypeAlias = Hashable
 """A payload message's identity; `bytes` on a real network."""
+
+SourceId: TypeAlias = Any
+"""Who published a message: ids that can be hashed and ordered, of one type within a topic."""
 
 Time: TypeAlias = float
 """Seconds on the driver's monotonic clock. The core never reads a clock itself."""

@@ -10,21 +10,35 @@ from episub_router.protocol.overlay import Overlay
 from episub_router.protocol.types import NEVER, PeerId, Time
 from episub_router.protocol.views import pick_some
 
+_PATIENCE = 12
+"""Fruitless periods after which they grow to twice their length."""
+
+_MOST_STRETCH = 8
+
+_DIALLING = 0.2
+"""Share of the time that the dials of one period may take, one after the other: where they are
+slow, this node or its machine is busy."""
+
 
 class Upkeep:
     """Checks a few passive peers each period, those first that were never measured.
 
     A near neighbour's own neighbours are likely to be near: one near neighbour is asked for
     its list each period, and what is new in it is among those checked next.
+
+    The search is for nearer peers: while none takes a neighbour's place, periods grow longer.
     """
 
-    __slots__ = ("_checking", "_name", "_overlay", "deadline")
+    __slots__ = ("_checking", "_fruitless", "_name", "_overlay", "deadline")
 
     def __init__(self, overlay: Overlay, name: str) -> None:
         self._overlay = overlay
         self._name = name
         self._checking: dict[PeerId, bool] = {}
-        """Peers checked in this period; True once they have said that they are in the topic."""
+        """Peers that were asked in this period; True once they have said that they are in the
+        topic, and until they are measured."""
+        self._fruitless = _PATIENCE
+        """Periods since a nearer peer was found. Who joins has more urgent dials to make."""
         self.deadline = NEVER
 
     def start(self, now: Time) -> None:
@@ -34,19 +48,20 @@ class Upkeep:
         params = self._overlay.params
         # Where all are near, what remains is to see who is still there.
         rest = self._overlay.all_near
-        interval = params.upkeep_rest_interval if rest else params.upkeep_interval
+        stretch = min(2 ** (self._fruitless // _PATIENCE), _MOST_STRETCH)
+        interval = params.upkeep_rest_interval if rest else stretch * params.upkeep_interval
+        interval = max(interval, params.upkeep_peers * self._overlay.dial_time / _DIALLING)
         self.deadline = now + self._overlay.jittered(interval)
 
     def fire(self, now: Time) -> None:
         overlay = self._overlay
-        for peer, answered in self._checking.items():
-            if not answered:
-                overlay.passive.remove(peer)
-        self._checking.clear()
+        for peer in [peer for peer, answered in self._checking.items() if not answered]:
+            del self._checking[peer]
+            overlay.passive.remove(peer)
+        self._fruitless = 0 if overlay.found_nearer else self._fruitless + 1
+        overlay.found_nearer = False
         self._schedule(now)
         for peer in self._chosen():
-            self._checking[peer] = False
-        for peer in list(self._checking):
             overlay.when_connected(peer, partial(self._ask, peer), now)
         near = [peer for peer, link in overlay.active.items() if link.kind is LinkKind.NEAR]
         for peer in pick_some(overlay.rng, near, 1):
@@ -70,10 +85,9 @@ class Upkeep:
         return chosen + pick_some(overlay.rng, unmeasured or others, count - len(chosen))
 
     def _ask(self, peer: PeerId, up: bool, now: Time) -> None:
-        if up:
+        if up and peer not in self._checking:
+            self._checking[peer] = False
             self._overlay.send(peer, GetTopics())
-        else:
-            self._checking.pop(peer, None)
 
     def on_topics(self, sender: PeerId, message: Topics) -> None:
         """TOPICS: measure who is still in the topic, forget who isn't."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
-from episub_router.protocol.rtt import Rtt
+from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import Group, PeerId, Time
 
 _LISTED = 32
@@ -50,10 +50,7 @@ class Link:
     def measured(self, sample: float) -> None:
         """A round trip took `sample` seconds."""
         self.unanswered = 0
-        if self.rtt is None:
-            self.rtt = Rtt(sample)
-        else:
-            self.rtt.update(sample)
+        self.rtt = updated(self.rtt, sample)
 
     def update(self, told: Neighbor, now: Time) -> None:
         """The peer told us about itself. Where the ends disagree about the kind, after requests

@@ -197,10 +197,7 @@ class Network:
         self.records.dropped(reason)
         for message in node.messages_in(parcel):
             self.records.lost_on_the_way[message, peer] = None
-            if self.records.trace is not None:
-                self.records.trace.add(
-                    self.loop.now, "discard", node.id, remote=peer, message=message, reason=reason
-                )
+            node.trace_event("discard", remote=peer, message=message, reason=reason)
 
     def measure(self, node: Node, peer: int) -> None:
         """Measure the round trip to a connected `peer`; `node` is told `measured`."""

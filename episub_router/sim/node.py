@@ -124,6 +124,12 @@ class Node(ABC):
             self._wake = NEVER
             self.timer()
 
+    def trace_event(self, event: str, **columns: Any) -> None:
+        """Note in the trace, if there is one, what happened here (`sim.trace` has the columns)."""
+        trace = self.records.trace
+        if trace is not None:
+            trace.add(self.loop.now, event, self.id, **columns)
+
     def trace_send(self, peers: Iterable[int], size: int, **columns: Any) -> None:
         """Note in the trace, if there is one, what goes to `peers`, with further `columns`."""
         trace = self.records.trace

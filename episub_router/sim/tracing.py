@@ -6,9 +6,7 @@ from typing import Any
 
 from episub_router.protocol.events import Received
 from episub_router.protocol.messages import Gossip
-from episub_router.sim.node import Node
 from episub_router.sim.records import NEVER_DELIVERED
-from episub_router.sim.trace import TraceWriter
 from episub_router.trace.links import changes
 
 
@@ -23,8 +21,8 @@ def traced(kind: Any) -> Any:
             self._eager_before: dict[int, None] = {}
 
         def start(self, contacts: tuple[int, ...]) -> None:
-            _tell(self, "node", state="start")
-            _tell(self, "join")
+            self.trace_event("node", state="start")
+            self.trace_event("join")
             super().start(contacts)
 
         def receive(self, parcel: Any) -> None:
@@ -33,8 +31,8 @@ def traced(kind: Any) -> Any:
                 sender, message, hops = copy
                 record = self.records.messages[message]
                 if record.delivered[self.id] != NEVER_DELIVERED:
-                    _tell(self, "duplicateMessage", remote=sender, message=message, hops=hops,
-                          size=record.size)  # fmt: skip
+                    self.trace_event("duplicateMessage", remote=sender, message=message, hops=hops,
+                                     size=record.size)  # fmt: skip
             super().receive(parcel)
             self._compare()
 
@@ -43,17 +41,17 @@ def traced(kind: Any) -> Any:
             self._compare()
 
         def connected(self, peer: int) -> None:
-            _tell(self, "onNewOutboundStream", remote=peer)
+            self.trace_event("onNewOutboundStream", remote=peer)
             super().connected(peer)
             self._compare()
 
         def disconnected(self, peer: int) -> None:
-            _tell(self, "onClosedOutboundStream", remote=peer)
+            self.trace_event("onClosedOutboundStream", remote=peer)
             super().disconnected(peer)
             self._compare()
 
         def measured(self, peer: int, rtt: float | None) -> None:
-            _tell(self, "rtt", remote=peer, rtt=rtt)
+            self.trace_event("rtt", remote=peer, rtt=rtt)
             super().measured(peer, rtt)
             self._compare()
 
@@ -64,11 +62,11 @@ def traced(kind: Any) -> Any:
         def leave(self) -> None:
             super().leave()
             self._compare()
-            _tell(self, "leave")
-            _tell(self, "node", state="leave")
+            self.trace_event("leave")
+            self.trace_event("node", state="leave")
 
         def crash(self) -> None:
-            _tell(self, "node", state="crash")
+            self.trace_event("node", state="crash")
             super().crash()
 
         def _compare(self) -> None:
@@ -77,16 +75,10 @@ def traced(kind: Any) -> Any:
                 return
             for peer, state in changes(self._eager_before, eager, self.neighbors()):
                 event = "graft" if state == "eager" else "prune"
-                _tell(self, event, remote=peer, state=state)
+                self.trace_event(event, remote=peer, state=state)
             self._eager_before = dict.fromkeys(eager)
 
     return Traced
-
-
-def _tell(node: Node, event: str, **columns: Any) -> None:
-    trace: TraceWriter | None = node.records.trace
-    if trace is not None:
-        trace.add(node.loop.now, event, node.id, **columns)
 
 
 def _copy_in(parcel: Any) -> tuple[int, int, int] | None:

@@ -80,44 +80,17 @@ class NodeTrace:
 
     @harmless
     def delivered(self, message: rpc_pb2.Message, forwarder: ID) -> None:
-        message_id, payload = self._payload(message, forwarder)
-        for topic in _topics(message):
-            self._emit(
-                TraceEvent.DELIVER_MESSAGE,
-                deliverMessage=TraceEvent.DeliverMessage(
-                    messageID=message_id, topic=topic, receivedFrom=forwarder.to_bytes()
-                ),
-                payload=payload,
-            )
+        self._came(TraceEvent.DELIVER_MESSAGE, "deliverMessage", message, forwarder)
 
     @harmless
     def repeated(self, message: rpc_pb2.Message, forwarder: ID) -> None:
         """A further copy came."""
-        message_id, payload = self._payload(message, forwarder)
-        for topic in _topics(message):
-            self._emit(
-                TraceEvent.DUPLICATE_MESSAGE,
-                duplicateMessage=TraceEvent.DuplicateMessage(
-                    messageID=message_id, topic=topic, receivedFrom=forwarder.to_bytes()
-                ),
-                payload=payload,
-            )
+        self._came(TraceEvent.DUPLICATE_MESSAGE, "duplicateMessage", message, forwarder)
 
     @harmless
     def rejected(self, message: rpc_pb2.Message, forwarder: ID, reason: str) -> None:
         """`reason` in go-libp2p-pubsub's words."""
-        message_id, payload = self._payload(message, forwarder)
-        for topic in _topics(message):
-            self._emit(
-                TraceEvent.REJECT_MESSAGE,
-                rejectMessage=TraceEvent.RejectMessage(
-                    messageID=message_id,
-                    topic=topic,
-                    receivedFrom=forwarder.to_bytes(),
-                    reason=reason,
-                ),
-                payload=payload,
-            )
+        self._came(TraceEvent.REJECT_MESSAGE, "rejectMessage", message, forwarder, reason=reason)
 
     # Streams and RPCs
 
@@ -252,12 +225,21 @@ class NodeTrace:
         """Something happened in an SDS channel."""
         self._own(sds=event)
 
-    def _payload(
-        self, message: rpc_pb2.Message, forwarder: ID
-    ) -> tuple[bytes, TraceEvent.PayloadMeta]:
+    def _came(
+        self,
+        type: TraceEvent.Type.ValueType,
+        kind: str,
+        message: rpc_pb2.Message,
+        forwarder: ID,
+        **more: str,
+    ) -> None:
+        """A copy of `message` came. `kind` names the submessage that says what became of it."""
         message_id, source = self._id_of(message), forwarder.to_bytes()
         hops = 0 if source == self._me else self._hops.get(message_id, {}).get(source)
-        return message_id, TraceEvent.PayloadMeta(hops=hops, size=message.ByteSize())
+        payload = TraceEvent.PayloadMeta(hops=hops, size=message.ByteSize())
+        for topic in _topics(message):
+            fate = {"messageID": message_id, "topic": topic, "receivedFrom": source, **more}
+            self._emit(type, payload=payload, **{kind: fate})
 
     def _own(self, **content: Any) -> None:
         self._emit(CARRIER, **content)

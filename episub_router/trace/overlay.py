@@ -6,27 +6,12 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-from episub_router.net.counters import Reason
+from episub_router.net.counters import ORDINARY
 from episub_router.protocol import effects as ef
 from episub_router.protocol.topic import Topic
 from episub_router.trace.harmless import harmless
 from episub_router.trace.links import changes
 from episub_router.trace.node import NodeTrace
-
-_NO_DROPS = frozenset(
-    {
-        Reason.FRAMES_RECEIVED,
-        Reason.FRAMES_SENT,
-        Reason.PAYLOADS_RECEIVED,
-        Reason.PAYLOADS_SENT,
-        Reason.DELIVERED,
-        Reason.PUBLISHED,
-        Reason.NOT_EPISUB,
-        Reason.DIALS,
-        Reason.CONNECTIONS_CLOSED,
-    }
-)
-"""Counted, and nothing to complain of."""
 
 
 class OverlayTrace:
@@ -66,7 +51,7 @@ class OverlayTrace:
 
     def counted(self, reason: Enum, count: int) -> None:
         """The router has counted something. A machine's drops are seen in `stepped`."""
-        if reason not in _NO_DROPS and not isinstance(reason, ef.DropReason):
+        if reason not in ORDINARY and not isinstance(reason, ef.DropReason):
             self._trace.discarded(reason.value, count=count)
 
     def _compare(self, machine: Topic) -> None:

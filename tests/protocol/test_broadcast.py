@@ -251,3 +251,53 @@ def test_payload_that_could_not_be_queued_is_announced() -> None:
     assert sent(branch.wait(1)) == [("a", ihave("m"))]
     branch.handle(ev.PayloadDropped("stranger", "m", 1))
     assert branch.machine.next_deadline() == NEVER
+
+
+def test_only_the_leading_source_s_messages_cut_links() -> None:
+    """E31: of two sources that publish, the duplicates of one alone prune; if it falls silent for
+    a whole window, those of the other do."""
+    branch = Branch("a", "b", "c", params=BroadcastParams(leading_window=2))
+    branch.receive("a", Gossip("m", 1, "payload", source="first"))
+    branch.receive("a", Gossip("n", 1, "payload", source="second"))
+    assert sent(branch.receive("b", Gossip("n", 1, "payload", source="second"))) == []
+    assert branch.eager == {"a", "b", "c"}
+    assert sent(branch.receive("b", Gossip("m", 1, "payload", source="first"))) == [("b", Prune())]
+    assert branch.eager == {"a", "c"}
+    branch.receive("a", Gossip("o", 1, "payload", source="second"))
+    assert sent(branch.receive("c", Gossip("o", 1, "payload", source="second"))) == [("c", Prune())]
+
+
+def test_a_lazy_peer_that_pushes_is_pruned_whoever_leads() -> None:
+    """E31: that link was cut already, and the peer has yet to hear of it."""
+    branch = Branch("a", lazy=["b"])
+    branch.receive("a", Gossip("m", 1, "payload", source="first"))
+    branch.receive("a", Gossip("n", 1, "payload", source="second"))
+    assert sent(branch.receive("b", Gossip("n", 1, "payload", source="second"))) == [("b", Prune())]
+
+
+def test_without_sources_every_duplicate_prunes() -> None:
+    """E31: unsigned messages don't say whose they are."""
+    branch = Branch("a", "b")
+    branch.receive("a", Gossip("m", 1, "payload", source="first"))
+    branch.receive("a", Gossip("n", 1, "payload"))
+    assert sent(branch.receive("b", Gossip("n", 1, "payload"))) == [("b", Prune())]
+
+
+def test_the_source_goes_on_with_the_message() -> None:
+    """It is the same for all, so that all find the same source leading."""
+    branch = Branch("a", "b", lazy=["c"])
+    effects = branch.receive("a", Gossip("m", 1, "payload", source="first"))
+    push = Gossip("m", 2, "payload", source="first")
+    assert sent(effects) == [("b", push)]
+    assert sent(branch.receive("c", Graft(("m",)))) == [("c", push)]
+
+
+def test_sources_in_ascending_order_don_t_keep_links_from_being_cut() -> None:
+    """E31: each is above all those before it, so that none would ever lead."""
+    branch = Branch("a", "b", params=BroadcastParams(leading_window=4))
+    pruned = []
+    for number in range(20):
+        branch.receive("a", Gossip(number, 1, "payload", source=number))
+        pruned.append(sent(branch.receive("b", Gossip(number, 1, "payload", source=number))) != [])
+        branch.receive("b", Graft())
+    assert pruned == [number % 5 == 0 for number in range(20)]

@@ -10,7 +10,7 @@ from statistics import mean
 import pytest
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import MeasureRtt, NeighborDown, Release, Send
+from episub_router.protocol.effects import Dial, MeasureRtt, NeighborDown, Release, Send
 from episub_router.protocol.messages import (
     Disconnect,
     GetTopics,
@@ -209,7 +209,7 @@ def test_upkeep_measures_who_is_there_and_forgets_who_is_not() -> None:
         topic.handle(ev.Connected(peer), 0.0)
     asked = [
         e.peer
-        for e in run_timers(topic, PARAMS.upkeep_interval * 1.3)
+        for e in run_timers(topic, PARAMS.upkeep_interval * 2.6)
         if isinstance(e, Send) and isinstance(e.message, GetTopics)
     ]
     assert sorted(asked) == [11, 12]
@@ -247,3 +247,31 @@ def test_round_trips_are_smoothed() -> None:
     for _ in range(50):
         rtt.update(0.1)
     assert rtt.mean == pytest.approx(0.1, abs=0.01)
+
+
+def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
+    """E21: a dial may take longer than a period."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    topic.handle(ev.ContactsFound((11, 12)), 0.0)
+    dialled = [e.peer for e in run_timers(topic, PARAMS.upkeep_interval * 6) if isinstance(e, Dial)]
+    assert {11, 12} <= set(dialled)
+    assert {11, 12} <= set(topic.membership.passive)
+
+
+def test_a_fruitless_search_slows_down() -> None:
+    """E21: with nothing nearer to be found, what is left is to see who is still there."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    for peer in range(11, 40):
+        topic.handle(ev.ContactsFound((peer,)), 0.0)
+        topic.handle(ev.Connected(peer), 0.0)
+    checks: list[float] = []
+    while topic.next_deadline() < 4_000:
+        now = topic.next_deadline()
+        for effect in topic.handle_timer(now):
+            if isinstance(effect, Send) and isinstance(effect.message, GetTopics):
+                checks.append(now)
+                topic.handle(ev.Received(effect.peer, Topics(("t",))), now)
+                topic.handle(ev.RttMeasured(effect.peer, 0.05), now)
+    early = sum(time < 400 for time in checks)
+    late = sum(time >= 3_600 for time in checks)
+    assert early > 3 * late > 0

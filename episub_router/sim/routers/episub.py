@@ -82,7 +82,8 @@ class EpisubNode(Node):
         self._handle(JoinOverlay(contacts))
 
     def inject(self, message: int, size: int) -> None:
-        self._handle(Publish(message, None, size))
+        source = self.records.messages[message].source
+        self._handle(Publish(message, None, size, source))
 
     def goodbye(self) -> None:
         self._handle(LeaveOverlay())
@@ -187,39 +188,26 @@ class EpisubNode(Node):
 
     def _on_neighbor_up(self, effect: Any) -> None:
         self._links_up[effect.peer] = None
-        if self.records.trace is not None:
-            link = self.topic.membership.active.get(effect.peer)
-            self.records.trace.add(
-                self.loop.now,
-                "neighbor",
-                self.id,
-                remote=effect.peer,
-                state="up",
-                kind=effect.kind.name.lower(),
-                rtt=link.rtt.mean if link is not None and link.rtt is not None else None,
-            )
+        link = self.topic.membership.active.get(effect.peer)
+        self.trace_event(
+            "neighbor",
+            remote=effect.peer,
+            state="up",
+            kind=effect.kind.name.lower(),
+            rtt=link.rtt.mean if link is not None and link.rtt is not None else None,
+        )
         self.gained_neighbor()
 
     def _on_neighbor_down(self, effect: Any) -> None:
         self._links_up.pop(effect.peer, None)
-        if self.records.trace is not None:
-            self.records.trace.add(
-                self.loop.now,
-                "neighbor",
-                self.id,
-                remote=effect.peer,
-                state="down",
-                reason=effect.reason.value,
-            )
+        self.trace_event("neighbor", remote=effect.peer, state="down", reason=effect.reason.value)
         if not self._links_up:
             self.lost_all_neighbors()
 
     def _on_dropped(self, effect: Any) -> None:
-        self.records.dropped(effect.reason.value)
-        if self.records.trace is not None:
-            self.records.trace.add(
-                self.loop.now, "discard", self.id, remote=effect.peer, reason=effect.reason.value
-            )
+        reason = effect.reason.value
+        self.records.dropped(reason)
+        self.trace_event("discard", remote=effect.peer, reason=reason)
         if effect.reason is DropReason.MESSAGE_LOST:
             self.session.given_up += 1
 

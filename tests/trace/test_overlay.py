@@ -1,0 +1,28 @@
+"""What the router counts: failures are traced, successes aren't."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from libp2p.peer.id import ID
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.overlay import OverlayTrace
+from episub_router.trace.reading import TraceFile
+from episub_router.trace.tracer import Tracer
+from tests.trace.samples import good
+
+
+def test_what_went_well_is_no_discard(tmp_path: Path) -> None:
+    path = tmp_path / "t.pb"
+    with Tracer(path) as tracer:
+        counters = Counters()
+        node = NodeTrace(tracer, ID(b"me"), "episub", lambda message: message.seqno)
+        counters.on_add = OverlayTrace(node).counted
+        counters.add(Reason.CONTACTS_FOUND, 2)
+        counters.add(Reason.DELIVERED)
+        counters.add(Reason.DISCOVERY_UNUSABLE, 3)
+    with TraceFile(path) as file:
+        discards = [event.discard for event in good(file) if event.HasField("discard")]
+    assert [(discard.reason, discard.count) for discard in discards] == [("discovery-unusable", 3)]
