@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -105,15 +106,19 @@ class Tables:
         """While in this context, the tables `names`, each made after those before it, are held in
         memory (or on disk), so that what follows from them doesn't make them again and again."""
         tables = []
-        for name in names:
-            table = self(name).persist()
-            tables.append(table)
-            self.replace(name, table)
         try:
+            for name in names:
+                # Not persist(): each plan after that is searched for each plan that is persisted.
+                held = self(name).localCheckpoint()
+                tables.append(held)
+                # New columns: joins with what is made of the same table would confuse the old ones.
+                self.replace(name, held.toDF(*held.columns))
             yield
         finally:
             for table in tables:
-                table.unpersist()
+                # There is no other way but to wait for a full garbage collection.
+                jvm_table: Any = table._jdf
+                jvm_table.queryExecution().logical().rdd().unpersist(False)
 
 
 def answer(
