@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from episub_router.pipeline.lake import Entry, Lake
+from episub_router.pipeline.lake import Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import read_file
 from episub_router.pipeline.schemas import RECORD
 from episub_router.sim import loading
@@ -70,12 +70,17 @@ def run_name(job: Job) -> str:
 
 def sweep(spark: SparkSession, lake: Lake, jobs: Sequence[Job]) -> list[tuple[Job, Entry]]:
     """Run those of `jobs` that `lake` doesn't have yet, and put their traces there; all jobs with
-    their entries, whose `result` is the summary that `sim.runner.Result.to_json` gives."""
+    their entries, whose `result` is the summary that `sim.runner.Result.to_json` gives.
+
+    Raises LakeError where a job's run would be mixed with something else of the same name: with
+    other settings that its name doesn't tell, or with traces that were ingested.
+    """
     known = {(entry.run, entry.digest): entry for entry in lake.manifest()}
     wanted = [(run_name(job), _digest(job), job) for job in jobs]
+    _refuse_mixing([*known, *((name, digest) for name, digest, _ in wanted)], wanted)
     rows = [
         (name, digest, pickle.dumps(job.scenario), job.seed)
-        for name, digest, job in wanted
+        for (name, digest), job in {(name, digest): job for name, digest, job in wanted}.items()
         if (name, digest) not in known
     ]
     if rows:
@@ -84,6 +89,21 @@ def sweep(spark: SparkSession, lake: Lake, jobs: Sequence[Job]) -> list[tuple[Jo
         batch = hashlib.sha256("".join(sorted(row[1] for row in rows)).encode()).hexdigest()[:16]
         known |= {(entry.run, entry.digest): entry for entry in lake.add(batch, records)}
     return [(job, known[name, digest]) for name, digest, job in wanted]
+
+
+def _refuse_mixing(
+    there: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str, Job]]
+) -> None:
+    contents: dict[str, dict[str, None]] = {}
+    for name, digest in there:
+        contents.setdefault(name, {})[digest] = None
+    for name, _, job in wanted:
+        if len(contents[name]) > 1:
+            raise LakeError(
+                f"run {name} would have more than one content: {job.label or 'the scenario'} with "
+                f"seed {job.seed} was run with other settings, or another run has its name; take "
+                "another lake"
+            )
 
 
 def _digest(job: Job) -> str:

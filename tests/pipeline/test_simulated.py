@@ -4,7 +4,8 @@ give what local processes give."""
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -73,6 +74,24 @@ def test_latencies_and_the_overlay_are_the_simulators(swept: Swept) -> None:
         for figure in both:
             if figure != "proximity_ratio":
                 assert looks[-1][figure] == pytest.approx(steady["overlay"][figure])
+
+
+def test_runs_of_one_name_are_not_mixed() -> None:
+    """Neither with other settings that the name doesn't tell, nor with what was ingested, nor with
+    each other. No simulation has begun by then: there is no session here."""
+    pytest.importorskip("pyspark")
+    from episub_router.pipeline.lake import Entry, LakeError
+    from episub_router.pipeline.sweep import grid, parse_choices, run_name, sweep
+
+    small, large = (
+        grid("churn", parse_choices([f"network.nodes={nodes}"]), 1) for nodes in (20, 30)
+    )
+    assert [run_name(job) for job in small] == [run_name(job) for job in large]
+    old = Entry("b", run_name(small[0]), "f", "another digest", 1, "simulator", 1, 1, 0)
+    for there, jobs in (([old], small), ([], small + large)):
+        lake: Any = SimpleNamespace(manifest=lambda there=there: there)
+        with pytest.raises(LakeError, match=r"run churn-1 would have more than one content"):
+            sweep(None, lake, jobs)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
