@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException as SparkError
 from pyspark.sql import SparkSession
 
@@ -45,7 +45,11 @@ def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> S
 
     `conf` goes before our settings. Raises FileNotFoundError where there is no Java.
     """
-    _find_java()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Settings that spark-submit was given are known to its JVM alone.
+        SparkContext._ensure_initialized()
+    elif SparkContext._gateway is None:
+        _find_java()
     package = str(Path(__file__).resolve().parents[2])
     # Workers import this package, and run this interpreter, not the first in their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -123,3 +123,26 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     wrong = episub("pipeline", "ingest", "x", "--lake", str(tmp_path), "--conf", "nonsense")
     assert wrong.returncode == 1
     assert wrong.stderr == "episub: --conf 'nonsense': must be key=value\n"
+
+
+def test_what_spark_submit_was_given_holds(tmp_path: Path) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "from episub_router.pipeline import session\n"
+        "spark = session.start(conf={'spark.app.name': 'ours'})\n"
+        "conf = spark.sparkContext.getConf()\n"
+        "for name in ('master', 'app.name', 'sql.shuffle.partitions', 'ui.enabled'):\n"
+        "    print(conf.get(f'spark.{name}'))\n"
+        "spark.stop()\n"
+    )
+    done = subprocess.run(
+        [
+            str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+            "--master", "local[1]", "--driver-memory", "512m", "--name", "theirs",
+            "--conf", "spark.sql.shuffle.partitions=7", str(script),
+        ],
+        capture_output=True, text=True, env=ENVIRONMENT, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["local[1]", "ours", "7", "false"]
