@@ -180,6 +180,35 @@ def test_unknown_and_damaged_parquet_is_quarantined(tmp_path: Path) -> None:
     assert record["status"] == "quarantined"
 
 
+@pytest.mark.parametrize("lacking", ["hops", "size", "payload", "rtt", "kind", "reason"])
+def test_parquet_that_lacks_a_column_is_quarantined(lacking: str, tmp_path: Path) -> None:
+    from episub_router.sim.trace import Row as Simulated
+
+    event = Simulated(1, "sendRPC", 0)._asdict()
+    columns = {name: [value] for name, value in event.items() if name != lacking}
+    pq.write_table(pa.table(columns), tmp_path / "other")
+    (record,), books = rows(tmp_path / "other")
+    assert record["status"] == "quarantined"
+    assert books["format"] == "unknown"
+
+
+@pytest.mark.parametrize("error", [KeyError("hops"), TypeError(""), IndexError("1")])
+def test_whatever_parquet_raises_costs_its_rows_only(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from episub_router.pipeline.reading import hermes
+
+    def fail(*given: object) -> None:
+        raise error
+
+    row = {"timestamp": [5], "type": ["ihave"], "producer_id": ["12D3A"]}
+    pq.write_table(pa.table(row), tmp_path / "table")
+    monkeypatch.setattr(hermes, "records", fail)
+    (record,), _ = rows(tmp_path / "table")
+    assert record["status"] == "quarantined"
+    assert record["detail"].startswith("1 rows: ")
+
+
 def test_damage_costs_what_it_hits(tmp_path: Path) -> None:
     """A flipped bit costs the event that it is in, and no other."""
     rng = random.Random(5)

@@ -22,6 +22,9 @@ from episub_router.trace.reading import TraceFile, Unreadable
 
 _PARQUET = b"PAR1"
 
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
+"""What a Parquet file makes Arrow raise that is damaged or has other columns than it should."""
+
 
 def read_file(
     path: str, file: str, run: str | None, notes: Mapping[str, str] | None = None
@@ -85,7 +88,7 @@ def _parquet(
         name = next((name for name, how in known.items() if names >= how.COLUMNS), "unknown")
         if name == "unknown":
             raise ValueError(f"a Parquet file with unknown columns: {', '.join(sorted(names))}")
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except _UNREADABLE as error:
         run = run or _directory(file)
         columns = Columns(run, file)
         columns.quarantine(0, min(size, 2**31 - 1), _reason(error))
@@ -105,7 +108,7 @@ def _parquet(
                     made = known[name].records(run, file, rows, batch)
                     rows += len(batch)
                     yield made
-            except (pa.ArrowException, OSError, ValueError) as error:
+            except _UNREADABLE as error:
                 columns.quarantine(rows, None, f"{wanted - rows} rows: {_reason(error)}")
                 stretches += 1
                 # Offsets stay row numbers of the file.
@@ -120,4 +123,4 @@ def _books(name: str, records: int, size: int, notes: Mapping[str, str]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0][:500]
+    return next(iter(str(error).splitlines()), type(error).__name__)[:500]

@@ -16,8 +16,11 @@ from episub_router.pipeline.reading.columns import TEXTS, Columns
 from episub_router.pipeline.reading.names import peer_name
 from episub_router.trace.simulated import OUTSIDE, TOPIC, peer_id
 
-COLUMNS = {"time", "event", "peer", "remote", "message", "control", "messages", "state"}
-"""How such a file is recognised."""
+COLUMNS = {
+    "time", "event", "peer", "remote", "message", "hops", "size", "payload", "control", "messages",
+    "state", "kind", "reason", "rtt",
+}  # fmt: skip
+"""How such a file is recognised: all that is read of it."""
 
 _HEADER = b"header"
 """Where the schema's metadata has the fields of the trace's header."""
