@@ -21,6 +21,7 @@ from episub_router.pipeline.reading.files import read_file  # noqa: E402
 from episub_router.pipeline.reading.names import message_name, peer_name  # noqa: E402
 from episub_router.sim import loading  # noqa: E402
 from episub_router.sim.runner import run  # noqa: E402
+from episub_router.trace.json_lines import to_json  # noqa: E402
 from tests.pipeline.files import delimited, node_events, peer  # noqa: E402
 
 Row = dict[str, Any]
@@ -207,6 +208,24 @@ def test_whatever_parquet_raises_costs_its_rows_only(
     (record,), _ = rows(tmp_path / "table")
     assert record["status"] == "quarantined"
     assert record["detail"].startswith("1 rows: ")
+
+
+@pytest.mark.parametrize("lines", [1, 30_000])
+def test_the_first_event_names_the_run_whatever_is_before_it(lines: int, tmp_path: Path) -> None:
+    """Unless that is more than can be held back."""
+    header = TraceEvent(type=TraceEvent.JOIN, peerID=peer(1), timestamp=1)
+    header.header.run = "named"
+    path = tmp_path / "trace"
+    with path.open("w") as out:
+        for event in [header, *node_events(0)]:
+            out.write('{"damaged":\n' * lines * (event is header) + to_json(event) + "\n")
+    found, _ = rows(path)
+    assert {row["run"] for row in found} == ({"named"} if lines == 1 else {"dir"})
+    assert sum(row["status"] == "quarantined" for row in found) == lines
+    assert [row["offset"] for row in found] == sorted(row["offset"] for row in found)
+    path.write_text('{"damaged": \n')
+    (record,), _ = rows(path)
+    assert (record["status"], record["run"]) == ("quarantined", "dir")
 
 
 def test_damage_costs_what_it_hits(tmp_path: Path) -> None:

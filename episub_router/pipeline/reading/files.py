@@ -53,14 +53,20 @@ def _events(
     with TraceFile(path) as trace:
         columns: Columns | None = None
         records = 0
+        # Up to the first event, which may name the run.
+        waiting: list[tuple[int, Unreadable]] = []
         for offset, event in trace:
+            records += 1
             if columns is None:
                 named = run
-                if named is None and not isinstance(event, Unreadable):
+                if isinstance(event, Unreadable):
+                    if named is None and len(waiting) < BATCH:
+                        waiting.append((offset, event))
+                        continue
+                elif named is None:
                     named = as_text(event.header.run)
-                columns = Columns(named or _directory(file), file)
+                columns = _begun(named or _directory(file), file, waiting)
                 decoder = EventDecoder(columns)
-            records += 1
             if isinstance(event, Unreadable):
                 columns.quarantine(offset, event.size, event.reason)
             else:
@@ -68,10 +74,17 @@ def _events(
             if len(columns) >= BATCH:
                 yield columns.take()
         if columns is None:
-            columns = Columns(run or _directory(file), file)
+            columns = _begun(run or _directory(file), file, waiting)
         name = trace.format + ("+gz" if trace.gzipped else "")
         columns.end(_books(name, records, trace.size, notes))
         yield columns.take()
+
+
+def _begun(run: str, file: str, waiting: list[tuple[int, Unreadable]]) -> Columns:
+    columns = Columns(run, file)
+    for offset, found in waiting:
+        columns.quarantine(offset, found.size, found.reason)
+    return columns
 
 
 def _parquet(
