@@ -178,7 +178,12 @@ def _print_verdict(lake: Lake, runs: Sequence[str] | None) -> None:
             f"{row.rmr:.3f}", f"{row.ldh:.1f}",
             "" if row.mean_hops is None else f"{row.mean_hops:.1f}",
         )  # fmt: skip
-    Console(highlight=False).print(table)
+    _console().print(table)
+
+
+def _console() -> Console:
+    # Names of runs and topics come from traces, and are no markup.
+    return Console(markup=False, emoji=False, highlight=False)
 
 
 def _milliseconds(nanoseconds: float | None) -> str:
@@ -253,7 +258,7 @@ def _sweep(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> in
             by_label.setdefault(job.label, []).append(summary)
         means = {label: report.mean_of(of_one) for label, of_one in by_label.items()}
         title = f"{arguments.scenario}, mean of {arguments.seeds} seeds"
-        Console(highlight=False).print(report.variants(means, title))
+        _console().print(report.variants(means, title))
     if not arguments.no_answers:
         _make_answers(lake, arguments, [entry.run for _, entry in done])
     return 1 if any(summary["unexplained"] for _, _, summary in summaries) else 0
