@@ -20,6 +20,10 @@ class AnswerParams:
     """What a message is given to reach everybody."""
     silence: float = param(30.0, unit="s", source="three times the tracer's report interval")
     """A node whose trace ends this long before the run's does is taken for gone."""
+    longest: float = param(2_592_000.0, unit="s", source="ours: a month; a flipped bit is years")
+    """Events further than this from the middle of their run don't say when it begins or ends."""
+    looks: int = param(10_000, unit="looks", source="ours: a day of windows")
+    """At the overlay, where a run has more windows."""
     path_sources: int = param(100, unit="nodes", source="the simulator's PATH_SOURCES")
     """Nodes from which shortest paths are measured, where there are more."""
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers import load, messages, overlay, quality, recovery, sds, spread
-from episub_router.pipeline.facts import arrivals, clocks, lives, logs, traffic
+from episub_router.pipeline.facts import arrivals, clocks, lives, logs, spans, traffic
 from episub_router.pipeline.facts import spread as spreading
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
@@ -25,6 +25,7 @@ Table = tuple[str, Callable[[Read, AnswerParams], DataFrame]]
 
 FACTS: tuple[Table, ...] = (
     ("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events")))),
+    ("spans", lambda t, p: spans.spans(t("timed"), p)),
     ("publishes", lambda t, p: spreading.publishes(t("timed"))),
     ("deliveries", lambda t, p: spreading.deliveries(t("timed"), t("publishes"))),
     ("duplicates", lambda t, p: spreading.duplicates(t("timed"), t("deliveries"))),
@@ -34,7 +35,8 @@ FACTS: tuple[Table, ...] = (
     ("losses", lambda t, p: traffic.losses(t("timed"))),
     ("rtts", lambda t, p: traffic.rtts(t("timed"))),
     ("links", lambda t, p: lives.links(t("timed"))),
-    ("subscriptions", lambda t, p: lives.subscriptions(t("timed"), t("links"), p)),
+    ("subscriptions", lambda t, p: lives.subscriptions(
+        t("timed"), t("links"), t("spans"), p)),
     ("arrivals", lambda t, p: arrivals.arrivals(
         t("publishes"), t("deliveries"), t("subscriptions"), p)),
     ("sds", lambda t, p: logs.sds(t("timed"))),
@@ -52,9 +54,10 @@ ANSWERS: tuple[Table, ...] = (
     ("balance", lambda t, p: load.balance(t("load"))),
     ("loss_reasons", lambda t, p: load.losses(t("losses"), p)),
     ("quality", lambda t, p: quality.quality(
-        t("records"), t("publishes"), t("deliveries"), t("clocks"), t("subscriptions"))),
+        t("records"), t("publishes"), t("deliveries"), t("clocks"), t("subscriptions"),
+        t("spans"))),
     ("overlay", lambda t, p: overlay.overlay(
-        t("links"), t("subscriptions"), t("rtts"), t("quality").select("run", "begin", "end"), p)),
+        t("links"), t("subscriptions"), t("rtts"), t("spans"), p)),
     ("recovery", lambda t, p: recovery.recovery(t("messages"), t("subscriptions"))),
     ("sds_entries", lambda t, p: sds.entries(t("sds"))),
     ("sds_violations", lambda t, p: sds.violations(t("sds_entries"))),

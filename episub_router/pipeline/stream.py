@@ -25,7 +25,7 @@ from episub_router.pipeline.run import Tables
 
 _LASTING = ("join", "leave", "node", "neighbor", "graft", "prune", "publish")
 
-_SHARED = ("clocks", "publishes", "deliveries", "links", "subscriptions", "arrivals")
+_SHARED = ("clocks", "spans", "publishes", "deliveries", "links", "subscriptions", "arrivals")
 
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 

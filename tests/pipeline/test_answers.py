@@ -40,8 +40,8 @@ class Answers:
         ]
         params = AnswerParams(window=WINDOW, patience=PATIENCE)
         tables = Tables({"records": spark.createDataFrame(rows, RECORD).cache()}, params)
-        shared = ("clocks", "publishes", "deliveries", "links", "subscriptions", "arrivals",
-                  "messages", "load", "sds_entries",
+        shared = ("clocks", "spans", "publishes", "deliveries", "links", "subscriptions",
+                  "arrivals", "messages", "load", "sds_entries",
                   "sds_messages", "sds_violations", "quality")  # fmt: skip
         self.tables: dict[str, dict[str, list[Row]]] = {}
         with tables.kept(*shared):
@@ -174,6 +174,36 @@ def _check_sds(answers: Answers, run: str, events: list[Event]) -> None:
         assert row.resends == sum(e["sds"]["purpose"] == "resend" for e in acts)
         certain = [e["time"] for e in acts if e["sds"]["probability"] == 0.0]
         assert row.ack_latency == (min(certain) - row.sent if certain else None)
+
+
+def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
+    from episub_router.pipeline.answers import overlay
+    from episub_router.pipeline.facts import lives
+    from episub_router.pipeline.facts.spans import spans
+    from episub_router.pipeline.params import AnswerParams
+
+    columns = "run string, peer string, time long, offset long, event string, state string, " \
+        "topic string, remote string"  # fmt: skip
+    start = 1_700_000_000 * SECOND
+    rows = [
+        ("r", peer, start + at * SECOND, at, *event, "t", other)
+        for peer, other in (("a", "b"), ("b", "a"))
+        for at, event in ((0, ("join", None)), (1, ("neighbor", "up")), (100, ("recv", None)))
+    ]
+    wrong = ("r", "a", start + 2**61, 101, "recv", None, "t", "b")
+    events = spark.createDataFrame([*rows, wrong], columns)
+    params = AnswerParams(window=10.0, looks=4)
+    there = spans(events, params).localCheckpoint()
+    assert there.collect() == [("r", start, start + 100 * SECOND, 1)]
+    links = lives.links(events).localCheckpoint()
+    joined = lives.subscriptions(events, links, there, params).localCheckpoint()
+    assert [row.ending for row in joined.collect()] == [None, None]
+    rtts = spark.createDataFrame([], "run string, peer string, remote string, rtt long")
+    looks = overlay.overlay(links, joined, rtts, there, params).orderBy("time").collect()
+    after = [row.time // SECOND - start // SECOND for row in looks]
+    # Every third window, since there may be four looks only.
+    assert after == [10, 40, 70, 100]
+    assert [row.links for row in looks] == [2] * 4
 
 
 @settings(deadline=None)

@@ -228,6 +228,20 @@ def test_the_first_event_names_the_run_whatever_is_before_it(lines: int, tmp_pat
     assert (record["status"], record["run"]) == ("quarantined", "dir")
 
 
+@pytest.mark.parametrize("time", [None, -1, 2**62, -(2**63)])
+def test_events_at_impossible_times_are_quarantined(time: int | None, tmp_path: Path) -> None:
+    good, bad = node_events(0)[:2]
+    bad.ClearField("timestamp")
+    if time is not None:
+        bad.timestamp = time
+    path = tmp_path / "trace"
+    path.write_bytes(delimited([bad, good, bad]))
+    found, _ = rows(path)
+    assert [row["status"] for row in found] == ["quarantined", "event", "quarantined"]
+    assert found[0]["size"] == bad.ByteSize()
+    assert str(time or "without a timestamp") in found[0]["detail"]
+
+
 def test_damage_costs_what_it_hits(tmp_path: Path) -> None:
     """A flipped bit costs the event that it is in, and no other."""
     rng = random.Random(5)

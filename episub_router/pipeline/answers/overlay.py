@@ -48,23 +48,12 @@ def overlay(
     links: DataFrame,
     subscriptions: DataFrame,
     rtts: DataFrame,
-    ends: DataFrame,
+    spans: DataFrame,
     params: AnswerParams,
 ) -> DataFrame:
-    """The table `overlay`. `ends` has run, begin, end (ns): the looks are at the ends of windows
-    within, and at `end`."""
-    size = int(params.window * SECOND)
-    ticks = F.sequence((F.floor(F.col("begin") / size) + 1) * size, F.col("end"), F.lit(size))
-    has_tick = (F.floor(F.col("begin") / size) + 1) * size <= F.col("end")
-    looks = ends.select(
-        "run",
-        F.explode(
-            F.array_union(
-                F.when(has_tick, ticks).otherwise(F.array().cast("array<bigint>")),
-                F.array("end"),
-            )
-        ).alias("time"),
-    )
+    """The table `overlay`. `spans` has run, begin, end (ns): the looks are at the ends of windows
+    within, or of some windows each where there are more than `looks`, and at `end`."""
+    looks = _looks(spans, params)
     at = (F.col("since") <= F.col("time")) & (
         F.col("until").isNull() | (F.col("until") > F.col("time"))
     )
@@ -95,6 +84,17 @@ def overlay(
     return rows.groupBy("run", "topic", "kind", "time").applyInPandas(
         measure(params.path_sources), OVERLAY
     )
+
+
+def _looks(spans: DataFrame, params: AnswerParams) -> DataFrame:
+    begin, end, size = F.col("begin"), F.col("end"), int(params.window * SECOND)
+    windows = F.ceil((end - begin) / (size * params.looks))
+    step = F.greatest(windows, F.lit(1).cast("long")) * size
+    first = begin - F.pmod(begin, step) + step
+    ticks = F.when(first <= end, F.sequence(first, end, step))
+    none = F.array().cast("array<bigint>")
+    times = F.array_union(F.coalesce(ticks, none), F.array(end))
+    return spans.select("run", F.explode(times).alias("time"))
 
 
 def measure(path_sources: int) -> Callable[[pd.DataFrame], pd.DataFrame]:

@@ -14,6 +14,7 @@ def quality(
     deliveries: DataFrame,
     clocks: DataFrame,
     subscriptions: DataFrame,
+    spans: DataFrame,
 ) -> DataFrame:
     """The table `quality`: one row per run. `records` is bronze with what is quarantined."""
     is_event = F.col("status") == "event"
@@ -24,8 +25,6 @@ def quality(
         F.count_if(is_event & F.col("late")).alias("late"),
         F.count_if(is_event & (F.col("event") == "other")).alias("unknown_events"),
         F.count_distinct(F.when(is_event & ~is_book, F.col("peer"))).alias("peers"),
-        F.min(F.when(is_event, F.col("time"))).alias("begin"),
-        F.max(F.when(is_event, F.col("time"))).alias("end"),
     )
     books = F.from_json("detail", _BOOKS)
     # A tracer's books are totals over all its files: the last of each node counts.
@@ -59,11 +58,11 @@ def quality(
         F.max("inferred").alias("subscriptions_inferred"),
     )
     table = kept
-    for other in (lost, published, spread, clocked, there):
+    for other in (spans, lost, published, spread, clocked, there):
         table = table.join(other, "run", "left")
     zero = [
-        "dropped_by_tracer", "failed_by_tracer", "messages", "inferred_publishes", "deliveries",
-        "negative_latencies", "negative_before_correction", "repeated_deliveries",
+        "outliers", "dropped_by_tracer", "failed_by_tracer", "messages", "inferred_publishes",
+        "deliveries", "negative_latencies", "negative_before_correction", "repeated_deliveries",
         "without_depth", "clocks", "clocks_corrected", "clocks_unknown", "silent_peers",
     ]  # fmt: skip
     return table.fillna(0, zero)

@@ -53,7 +53,9 @@ def links(events: DataFrame) -> DataFrame:
     )
 
 
-def subscriptions(events: DataFrame, links: DataFrame, params: AnswerParams) -> DataFrame:
+def subscriptions(
+    events: DataFrame, links: DataFrame, spans: DataFrame, params: AnswerParams
+) -> DataFrame:
     """One row per time that a peer was subscribed: run, topic, peer, since, until, ending (leave,
     crash, silent; null while it lasts), linked (when it first had an active or eager link),
     inferred.
@@ -77,8 +79,8 @@ def subscriptions(events: DataFrame, links: DataFrame, params: AnswerParams) -> 
     joined = _intervals(told, "run", "topic", "peer").select(
         "run", "topic", "peer", "since", "until", "ending", F.lit(False).alias("inferred")
     )
-    table = joined.unionByName(_assumed(events, topics))
-    table = _silenced(table, events, params)
+    table = joined.unionByName(_assumed(events, topics, spans))
+    table = _silenced(table, events, spans, params)
     neighbours = links.where(F.col("kind").isin("active", "eager")).select(
         "run", "topic", "peer", F.col("since").alias("linked")
     )
@@ -124,14 +126,14 @@ def _intervals(told: DataFrame, *key: str) -> DataFrame:
     return spans.where(F.col("state").isNotNull()).withColumnRenamed("time", "since")
 
 
-def _assumed(events: DataFrame, topics: DataFrame) -> DataFrame:
+def _assumed(events: DataFrame, topics: DataFrame, spans: DataFrame) -> DataFrame:
     """Subscriptions of all peers to topics with messages that nobody joined."""
     published = (
         events.where(F.col("event").isin("publish", "deliver")).select("run", "topic").distinct()
     )
     orphans = published.join(topics.select("run", "topic").distinct(), ["run", "topic"], "anti")
     peers = events.groupBy("run", "peer").agg(F.lit(None).cast("long").alias("until"))
-    start = events.groupBy("run").agg(F.min("time").alias("since"))
+    start = spans.select("run", F.col("begin").alias("since"))
     return (
         orphans.join(peers, "run")
         .join(start, "run")
@@ -147,13 +149,19 @@ def _assumed(events: DataFrame, topics: DataFrame) -> DataFrame:
     )
 
 
-def _silenced(table: DataFrame, events: DataFrame, params: AnswerParams) -> DataFrame:
-    last = events.groupBy("run", "peer").agg(
-        F.max("time").alias("last"), F.max(F.col("event") == "recv").alias("receives")
+def _silenced(
+    table: DataFrame, events: DataFrame, spans: DataFrame, params: AnswerParams
+) -> DataFrame:
+    ends = F.broadcast(spans.select("run", "end"))
+    last = (
+        events.select("run", "peer", "time", "event")
+        .join(ends, "run")
+        .where(F.col("time") <= F.col("end"))
+        .groupBy("run", "peer")
+        .agg(F.max("time").alias("last"), F.max(F.col("event") == "recv").alias("receives"))
     )
-    of_run = last.groupBy("run").agg(
-        F.max("last").alias("end"), F.max("receives").alias("receipts_traced")
-    )
+    receives = last.groupBy("run").agg(F.max("receives").alias("receipts_traced"))
+    of_run = receives.join(ends, "run")
     fell = (
         F.col("until").isNull()
         & F.col("receipts_traced")

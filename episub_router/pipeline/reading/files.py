@@ -20,6 +20,9 @@ from episub_router.pipeline.reading.columns import BATCH, Columns, as_text
 from episub_router.pipeline.reading.protobuf import EventDecoder
 from episub_router.trace.reading import TraceFile, Unreadable
 
+LATEST = 1 << 62
+"""ns since 1970: the year 2116. Differences of times before it can't overflow."""
+
 _PARQUET = b"PAR1"
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
@@ -69,6 +72,11 @@ def _events(
                 decoder = EventDecoder(columns)
             if isinstance(event, Unreadable):
                 columns.quarantine(offset, event.size, event.reason)
+            elif not event.HasField("timestamp"):
+                columns.quarantine(offset, event.ByteSize(), "an event without a timestamp")
+            elif not 0 <= event.timestamp < LATEST:
+                reason = f"an event at {event.timestamp} ns"
+                columns.quarantine(offset, event.ByteSize(), reason)
             else:
                 decoder.add(offset, event)
             if len(columns) >= BATCH:

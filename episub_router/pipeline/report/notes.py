@@ -37,6 +37,7 @@ _COUNTED = (
     ("quarantined", "{:,} records could not be read, and are quarantined."),
     ("late", "{:,} events came behind the watermark, and are left out."),
     ("unknown_events", "{:,} events are of a kind that this version doesn't know."),
+    ("outliers", "{:,} events have times that can't be, and don't count for the run's length."),
     ("dropped_by_tracer", "{:,} events were dropped by the tracers: figures are too low."),
     ("failed_by_tracer", "{:,} events could not be written by the tracers."),
     ("inferred_publishes",
