@@ -19,6 +19,10 @@ from episub_router.pipeline.reading.files import read_file
 from episub_router.pipeline.reading.source import FORMAT, find
 from episub_router.pipeline.schemas import RECORD
 
+FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp}"
+"""Names that don't end in `.tmp`, as a pattern of Hadoop's, which can't say `not`. Those with a
+leading dot or underscore Spark passes over by itself."""
+
 BATCH_BYTES = 4 << 30
 """Input files that are committed together: what is repeated at most after an interruption."""
 
@@ -121,7 +125,8 @@ def _look(spark: SparkSession, path: str) -> Iterator[TraceFileInfo]:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             yield TraceFileInfo(found, os.path.getsize(found), digest)
         return
-    listing = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    listing = reader.option("pathGlobFilter", FINISHED).load(path)
     rows = listing.select("path", "length", F.sha2("content", 256).alias("digest")).collect()
     if not rows:
         raise FileNotFoundError(f"no trace files at {path}")

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from episub_router.pipeline.ingest import decode
+from episub_router.pipeline.ingest import FINISHED, decode
 from episub_router.pipeline.lake import Entry, Lake, batch_name
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
@@ -64,9 +64,8 @@ def stream(
         .schema(_FILES)
         .option("maxFilesPerTrigger", str(files_per_batch))
         .option("recursiveFileLookup", "true")
+        .option("pathGlobFilter", FINISHED)
         .load(directory)
-        # Spark passes over names with a leading dot or underscore by itself.
-        .where(~F.col("path").endswith(".tmp"))
     )
 
     def take(batch: DataFrame, number: int) -> None:

@@ -141,11 +141,19 @@ def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Pat
 def test_hadoop_files_are_read_like_local_ones(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    from episub_router.pipeline.ingest import decode, read_records
+    from episub_router.pipeline.ingest import _look, decode, read_records
 
     traces = tmp_path / "star"
     write_star(traces)
     paths = sorted(str(path) for path in traces.iterdir())
+    for name in ("under-way.tmp", ".hidden", "_begun"):
+        (traces / name).write_bytes(b"?")
+    for name in ("mp", "xtmp", ".tmp.p"):
+        (traces / name).write_bytes(name.encode())
+    there = [Path(file.path).name for file in _look(spark, f"file:{traces}")]
+    assert there == ["mp", *(Path(path).name for path in paths), "xtmp"]
+    for name in ("mp", "xtmp", "under-way.tmp"):
+        (traces / name).unlink()
     local = read_records(spark, paths, "r").drop("detail")
     remote = decode(spark.read.format("binaryFile").load(str(traces)), "r").drop("detail")
     key = ["file", "offset", "status"]

@@ -69,6 +69,21 @@ def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: P
     assert live(lake, "messages", ["r"]) is not None
 
 
+def test_what_is_being_written_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where nothing else is there, and where what comes first can't be read."""
+    traces, lake = tmp_path / "traces", tmp_path / "lake"
+    traces.mkdir()
+    under_way = traces / "node-1.pb.tmp"
+    under_way.write_bytes(delimited(node_events(1)))
+    assert drain(spark, lake, traces) == []
+    (traces / "junk.pb").write_bytes(b"\xff" * 9)
+    (junk,) = drain(spark, lake, traces)
+    assert [(entry.events, entry.quarantined) for entry in junk.files] == [(0, 1)]
+    under_way.rename(traces / "node-1.pb")
+    (whole,) = drain(spark, lake, traces)
+    assert [entry.events for entry in whole.files] == [len(node_events(1))]
+
+
 def _live(lake: object, name: str) -> list[object]:
     from episub_router.pipeline.stream import live
 
