@@ -93,22 +93,19 @@ def read_records(spark: SparkSession, paths: Sequence[str], run: str | None) -> 
     return decode(spark.read.format("binaryFile").load(list(paths)), run)
 
 
-def decode(files: DataFrame, run: str | None, known: frozenset[str] = frozenset()) -> DataFrame:
+def decode(files: DataFrame, run: str | None) -> DataFrame:
     """The records of `files`, rows of Spark's format binaryFile, which any Hadoop file system
-    has. A file is in memory as a whole: 2 GiB at most, and better 64 MiB. Those whose digest is
-    in `known` are passed over."""
-    return files.select("path", "content").mapInArrow(_decoder(run, known), RECORD)
+    has. A file is in memory as a whole: 2 GiB at most, and better 64 MiB."""
+    return files.select("path", "content").mapInArrow(_decoder(run), RECORD)
 
 
 def _decoder(
-    run: str | None, known: frozenset[str]
+    run: str | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for path, content in zip(batch.column(0), batch.column(1), strict=True):
                 digest = hashlib.sha256(content.as_buffer()).hexdigest()
-                if digest in known:
-                    continue
                 name = _name(path.as_py())
                 with tempfile.NamedTemporaryFile(suffix=_suffix(name)) as copy:
                     copy.write(content.as_buffer())

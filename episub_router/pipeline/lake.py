@@ -85,7 +85,7 @@ class Lake:
         `digests` has the SHA-256 of each file by name. Raises LakeError if what was written is
         not as many records as the readers counted.
         """
-        path = f"{self.root}/{BRONZE}/batch={batch}"
+        path = self._batch(BRONZE, batch)
         records.write.mode("overwrite").partitionBy("run", "status").parquet(path)
         entries = self._count(batch, path, digests or {})
         for entry in entries:
@@ -96,7 +96,7 @@ class Lake:
                 )
         rows = [tuple(getattr(entry, name) for name in MANIFEST.names) for entry in entries]
         table = self._spark.createDataFrame(rows, MANIFEST).drop("batch").coalesce(1)
-        table.write.mode("overwrite").json(f"{self.root}/manifest/batch={batch}")
+        table.write.mode("overwrite").json(self._batch("manifest", batch))
         return entries
 
     def _count(self, batch: str, path: str, digests: Mapping[str, str]) -> list[Entry]:
@@ -144,7 +144,7 @@ class Lake:
             raise LakeError(f"no {wanted} in {self.root}; there are {names}")
         paths = sorted(
             {
-                f"{self.root}/{BRONZE}/batch={entry.batch}"
+                self._batch(BRONZE, entry.batch)
                 for entry in entries
                 if runs is None or entry.run in runs
             }
@@ -208,6 +208,10 @@ class Lake:
         table = self._spark.read.schema(typed).parquet(path)
         return table.where(F.col("run").isin(list(runs)))
 
+    def checkpoint(self, run: str) -> str:
+        """Where Spark remembers how far the stream of `run` is."""
+        return f"{self.root}/checkpoints/{self._escaped(run)}"
+
     # Files, wherever Hadoop has them.
 
     def _file(self, path: str) -> tuple[Any, Any]:
@@ -215,10 +219,13 @@ class Lake:
         found = jvm.org.apache.hadoop.fs.Path(path)
         return found.getFileSystem(self._spark._jsc.hadoopConfiguration()), found
 
-    def _escaped(self, run: str) -> str:
+    def _batch(self, layer: str, batch: str) -> str:
+        return f"{self.root}/{layer}/batch={self._escaped(batch)}"
+
+    def _escaped(self, name: str) -> str:
         jvm: Any = self._spark._jvm
         catalog = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
-        return str(catalog.escapePathName(run))
+        return str(catalog.escapePathName(name))
 
     def _remove(self, path: str) -> None:
         system, found = self._file(path)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def drain(spark: SparkSession, root: Path, directory: Path, **options: float) -> list[Progress]:
+def drain(
+    spark: SparkSession, root: Path, directory: Path, run: str = "r", **options: float
+) -> list[Progress]:
     """Take all that is in `directory`."""
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
@@ -29,7 +31,7 @@ def drain(spark: SparkSession, root: Path, directory: Path, **options: float) ->
 
     told: list[Progress] = []
     query = stream(
-        spark, Lake(spark, str(root)), str(directory), "r", AnswerParams(window=5.0),
+        spark, Lake(spark, str(root)), str(directory), run, AnswerParams(window=5.0),
         once=True, told=told.append, **options,
     )  # fmt: skip
     query.awaitTermination()
@@ -82,6 +84,31 @@ def test_what_is_being_written_is_waited_for(spark: SparkSession, tmp_path: Path
     under_way.rename(traces / "node-1.pb")
     (whole,) = drain(spark, lake, traces)
     assert [entry.events for entry in whole.files] == [len(node_events(1))]
+
+
+def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path: Path) -> None:
+    """One content under two names in one batch, a batch that is repeated, and an old file."""
+    from episub_router.pipeline.lake import Lake
+
+    traces, root, name = tmp_path / "traces", tmp_path / "lake", "a/b={c}"
+    count = write_star(traces, nodes=2)
+    (traces / "copy.pb").write_bytes((traces / "node-1.pb").read_bytes())
+    (first,) = drain(spark, root, traces, run=name)
+    assert [Path(entry.file).name for entry in first.files] == ["copy.pb", "node-0.pb"]
+    lake = Lake(spark, str(root))
+    assert lake.events([name]).count() == count
+    written = sorted(Path(root, "bronze").rglob("*.parquet"))
+    for done in Path(root, "checkpoints").glob("*/commits/*0*"):
+        done.unlink()
+    (repeated,) = drain(spark, root, traces, run=name)
+    assert (repeated.number, repeated.files) == (first.number, first.files)
+    assert sorted(Path(root, "bronze").rglob("*.parquet")) == written
+    assert lake.events([name]).count() == count
+    old = traces / "node-2.pb"
+    old.write_bytes(delimited(node_events(2)))
+    os.utime(old, (old.stat().st_mtime - 400 * 86400,) * 2)
+    (third,) = drain(spark, root, traces, run=name)
+    assert [Path(entry.file).name for entry in third.files] == ["node-2.pb"]
 
 
 def _live(lake: object, name: str) -> list[object]:
