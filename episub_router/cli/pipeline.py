@@ -49,8 +49,9 @@ def add_parser(subparsers: Any) -> None:
     streaming = commands.add_parser("stream", help="follow a directory that nodes put files into")
     streaming.add_argument("directory", metavar="DIR")
     streaming.add_argument("--run", metavar="NAME", dest="run_name", required=True)
-    streaming.add_argument("--lateness", type=seconds, default=30.0, metavar="SECONDS",
-                           help="how long events may be late (default 30)")  # fmt: skip
+    streaming.add_argument("--lateness", type=seconds, metavar="SECONDS",
+                           help="how long after it happened an event may come: what nodes rotate "
+                           "their files after, and some (default 3630)")  # fmt: skip
     streaming.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS",
                            help="between looks at the directory (default 10)")  # fmt: skip
     streaming.add_argument("--files", type=whole(1, 100_000), default=200, metavar="N",
@@ -132,7 +133,8 @@ def _conf(assignments: Sequence[str]) -> dict[str, str]:
 def _params(arguments: argparse.Namespace) -> Any:
     from episub_router.pipeline.params import AnswerParams
 
-    given = {name: getattr(arguments, name) for name in ("window", "patience", "silence")}
+    names = ("window", "patience", "silence", "lateness")
+    given = {name: getattr(arguments, name, None) for name in names}
     return AnswerParams(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -199,7 +201,6 @@ def _stream(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
         arguments.directory,
         arguments.run_name,
         _params(arguments),
-        lateness=arguments.lateness,
         interval=arguments.interval,
         once=arguments.once,
         files_per_batch=arguments.files,

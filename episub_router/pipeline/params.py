@@ -24,6 +24,8 @@ class AnswerParams:
     """Events further than this from the middle of their run don't say when it begins or ends."""
     looks: int = param(10_000, unit="looks", source="ours: a day of windows")
     """At the overlay, where a run has more windows."""
+    lateness: float = param(3630.0, unit="s", source="the tracer's max_age, and 30 s to get there")
+    """How far a stream's watermark is behind the latest event."""
     path_sources: int = param(100, unit="nodes", source="the simulator's PATH_SOURCES")
     """Nodes from which shortest paths are measured, where there are more."""
 

@@ -84,8 +84,8 @@ class Tables:
         if name not in self._made:
             if name == "events":
                 records = self("records")
-                kept = (F.col("status") == "event") & ~F.col("late")
-                self._made[name] = records.where(kept).drop("status", "detail", "late")
+                is_event = F.col("status") == "event"
+                self._made[name] = records.where(is_event).drop("status", "detail", "late")
             elif name == "timed":
                 self._made[name] = clocks.corrected(self("events"), self("clocks"))
             else:

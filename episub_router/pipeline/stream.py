@@ -2,17 +2,20 @@
 
 Nodes rotate finished files into the directory. Each micro-batch decodes the new files into a batch
 of bronze and makes the answers of the windows anew that are still open. A batch has a name of its
-own and is only there once the manifest has it, so one that is repeated after a crash replaces
-itself; Spark's checkpoint remembers which files belong to which batch.
+own and is only there once the manifest has it, so one that a crash left half done replaces itself
+when it is repeated; Spark's checkpoint remembers which files belong to which batch.
 
-The watermark follows the latest event seen, `lateness` behind. Events from before it are kept in
-bronze with `late` set, counted in the manifest, and left out of facts and answers.
+The watermark follows the latest event seen, `lateness` behind: at least what nodes rotate their
+files after, for one that was never heard of may have been there all the time. Events from before it
+are kept in bronze with `late` set, counted in the manifest, and left out of what is answered here;
+`run.answer` has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -47,7 +50,6 @@ def stream(
     run: str,
     params: AnswerParams,
     *,
-    lateness: float = 30.0,
     interval: float = 10.0,
     once: bool = False,
     files_per_batch: int = 200,
@@ -55,9 +57,8 @@ def stream(
 ) -> StreamingQuery:
     """Start the query that takes every file that comes into `directory` into run `run`.
 
-    `lateness` and `interval` (between looks) are seconds; with `once` the query ends when it has
-    taken all files that are there. `told` hears of each batch, in this process. Only one query may
-    write a run.
+    `interval` (between looks) is seconds; with `once` the query ends when it has taken all files
+    that are there. `told` hears of each batch, in this process. Only one query may write a run.
     """
     files = (
         spark.readStream.format("binaryFile")
@@ -71,7 +72,7 @@ def stream(
     )
 
     def take(batch: DataFrame, number: int) -> None:
-        told(_take(spark, lake, batch, number, run, params, lateness))
+        told(_take(spark, lake, batch, number, run, params))
 
     writer = (
         files.writeStream.foreachBatch(take)
@@ -90,13 +91,11 @@ def _take(
     number: int,
     run: str,
     params: AnswerParams,
-    lateness: float,
 ) -> Progress:
     name = f"stream-{run}-{batch_name(number)}"
     manifest = lake.manifest()
     others = [entry for entry in manifest if entry.run == run and entry.batch != name]
-    before = [entry.latest for entry in others if entry.batch < name and entry.latest is not None]
-    watermark = max(before) - int(lateness * SECOND) if before else None
+    watermark = _watermark([entry for entry in others if entry.batch < name], params)
     is_late = (
         F.lit(False) if watermark is None else F.coalesce(F.col("time") < watermark, F.lit(False))
     )
@@ -107,6 +106,15 @@ def _take(
         entries = lake.add(name, decode(fresh, run).withColumn("late", is_late))
     _answer_open_windows(lake, run, number, params, watermark)
     return Progress(number, tuple(entries), watermark)
+
+
+def _watermark(before: Sequence[Entry], params: AnswerParams) -> int | None:
+    """The watermark after the files `before`; an impossible time in one of them doesn't move it."""
+    latest = [entry.latest for entry in before if entry.latest is not None]
+    if not latest:
+        return None
+    bound = median_low(latest) + int(params.longest * SECOND)
+    return max(time for time in latest if time <= bound) - int(params.lateness * SECOND)
 
 
 def _fresh(files: DataFrame, known: Collection[str]) -> DataFrame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pipeline.files import SECOND, delimited, node_events, write_star
+from tests.pipeline.files import SECOND, START, delimited, node_events, write_star
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,12 @@ pytestmark = pytest.mark.spark
 
 
 def drain(
-    spark: SparkSession, root: Path, directory: Path, run: str = "r", **options: float
+    spark: SparkSession,
+    root: Path,
+    directory: Path,
+    run: str = "r",
+    lateness: float = 30.0,
+    **options: float,
 ) -> list[Progress]:
     """Take all that is in `directory`."""
     from episub_router.pipeline.lake import Lake
@@ -31,15 +36,35 @@ def drain(
 
     told: list[Progress] = []
     query = stream(
-        spark, Lake(spark, str(root)), str(directory), run, AnswerParams(window=5.0),
+        spark, Lake(spark, str(root)), str(directory), run,
+        AnswerParams(window=5.0, lateness=lateness),
         once=True, told=told.append, **options,
     )  # fmt: skip
     query.awaitTermination()
     return told
 
 
+def test_the_watermark_waits_for_files_that_are_rotated_hourly() -> None:
+    """Also for nodes that were never heard of; and one wrong time doesn't move it for ever."""
+    pytest.importorskip("pyspark")
+    from episub_router.pipeline.lake import Entry
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.stream import _watermark
+    from episub_router.trace.params import TracerParams
+
+    params = AnswerParams()
+    times = [None, START, START + 9 * SECOND, START + 2**57]
+    files = [Entry("b", "r", "f", "d", 1, "pb", 1, 1, 0, latest=time) for time in times]
+    found = _watermark(files, params)
+    assert found == START + 9 * SECOND - int(params.lateness * SECOND)
+    assert found < START + 9 * SECOND - int(TracerParams().max_age * SECOND)
+    assert _watermark(files[:1], params) is None
+
+
 def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.run import Tables
     from episub_router.pipeline.stream import live
 
     lake, traces = Lake(spark, str(tmp_path / "lake")), tmp_path / "traces"
@@ -62,6 +87,9 @@ def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: P
     assert second.watermark == latest - 2 * SECOND
     assert lake.records(["r"]).where("status = 'event'").count() == count + len(events)
     assert lake.events(["r"]).count() == count + len(events) - late
+    # Answers that are made of everything have them.
+    tables = Tables({"records": lake.records(["r"])}, AnswerParams())
+    assert tables("events").count() == count + len(events)
     after = {row.window: row for row in _live(lake, "spread")}
     assert set(after) == set(before)
     closed = min(before)

@@ -35,7 +35,7 @@ def _of_run(run: Run) -> list[str]:
 
 _COUNTED = (
     ("quarantined", "{:,} records could not be read, and are quarantined."),
-    ("late", "{:,} events came behind the watermark, and are left out."),
+    ("late", "{:,} events came behind a stream's watermark: they count here, not in its tables."),
     ("unknown_events", "{:,} events are of a kind that this version doesn't know."),
     ("outliers", "{:,} events have times that can't be, and don't count for the run's length."),
     ("dropped_by_tracer", "{:,} events were dropped by the tracers: figures are too low."),
