@@ -186,21 +186,20 @@ def messages(events: Sequence[Event], patience: int) -> dict[str, dict[str, Any]
             and s["ready"] <= time
             and (s["until"] is None or time < s["until"])
         ]  # fmt: skip
-        delivered = [s["peer"] for s in expected if s["peer"] in all_got]
+        there_too = {publish["peer"]: {"origin": True, "latency": 0, "hops": 0, "parent": None}}
+        has: dict[str, Any] = there_too | all_got
+        delivered = [s["peer"] for s in expected if s["peer"] in has]
         live = sum(
-            s["peer"] in all_got or s["until"] is None or s["until"] > time + patience
-            for s in expected
+            s["peer"] in has or s["until"] is None or s["until"] > time + patience for s in expected
         )
-        served = [all_got[peer] for peer in delivered if not all_got[peer]["origin"]]
+        served = [has[peer] for peer in delivered if not has[peer]["origin"]]
         latencies = [d["latency"] for d in served]
-        receivers = len(all_got)
-        if all_got and not any(d["origin"] for d in all_got.values()):
-            receivers += 1
+        receivers = len(all_got) + (not any(d["origin"] for d in all_got.values()))
         came = sum(not d["origin"] for d in all_got.values())
         payloads = sends.count(message) if sends else came + copies[message]
         children = Counter(d["parent"] for d in served)
         hops = [d["hops"] for d in served if d["hops"] is not None]
-        times = [all_got[peer]["latency"] for peer in delivered]
+        times = [has[peer]["latency"] for peer in delivered]
         edges = {tuple(sorted((d["peer"], d["parent"]))) for d in all_got.values() if d["parent"]}
         index = len(by_topic[publish["topic"]]) - 1
         stability = None

@@ -176,6 +176,21 @@ def _check_sds(answers: Answers, run: str, events: list[Event]) -> None:
         assert row.ack_latency == (min(certain) - row.sent if certain else None)
 
 
+def test_latencies_before_correction_know_the_publisher_s_clock(spark: SparkSession) -> None:
+    """Also where the publisher's own delivery isn't traced."""
+    from episub_router.pipeline.facts.spread import deliveries, publishes
+
+    columns = "run string, event string, peer string, remote string, time long, correction long, " \
+        "offset long, topic string, message string, size int, hops int"  # fmt: skip
+    rows = [
+        ("r", "publish", "a", None, 100, 50, 0, "t", "m", 1, None),
+        ("r", "deliver", "b", "a", 130, 7, 0, "t", "m", 1, 1),
+    ]
+    events = spark.createDataFrame(rows, columns)
+    (found,) = deliveries(events, publishes(events)).collect()
+    assert (found.latency, found.raw_latency) == (30, (130 + 7) - (100 + 50))
+
+
 def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     from episub_router.pipeline.answers import overlay
     from episub_router.pipeline.facts import lives

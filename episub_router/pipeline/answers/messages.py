@@ -18,17 +18,19 @@ def messages(
 ) -> DataFrame:
     """The table `messages` of docs/pipeline.md."""
     order = Window.partitionBy("run", "topic").orderBy("time", "message")
-    numbered = publishes.withColumn("index", F.row_number().over(order) - 1).withColumnRenamed(
-        "time", "published"
-    )
+    numbered = publishes.drop("correction").withColumn("index", F.row_number().over(order) - 1)
+    numbered = numbered.withColumnRenamed("time", "published")
     table = (
         numbered.join(_reach(arrivals), ["run", "message"], "left")
         .join(_receivers(deliveries), ["run", "message"], "left")
         .join(_payloads(deliveries, duplicates, transmissions), ["run", "message"], "left")
         .join(_fan_out(arrivals), ["run", "message"], "left")
     )
-    counts = ("live", "delivered", "deliveries", "receivers", "payloads", "duplicates")
-    table = table.fillna(0, [*counts, "negative_latencies", "fan_out_max", "ldh"])
+    counts = ("live", "delivered", "deliveries", "payloads", "duplicates")
+    # Whom nobody got it from has it.
+    table = table.fillna(1, ["receivers"]).fillna(
+        0, [*counts, "negative_latencies", "fan_out_max", "ldh"]
+    )
     receivers = F.col("receivers")
     table = table.select(
         "*",

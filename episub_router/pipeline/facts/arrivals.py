@@ -15,15 +15,17 @@ def arrivals(
     delivered, live, ending, latency, hops, parent, origin.
 
     To get a message is who was subscribed when it was published, and had been linked by then or
-    subscribed for `patience`. Of these, who left or crashed within `patience` without it isn't
-    `live`: nobody could have served it. The same rules as the simulator's
-    (`sim.metrics.accounting`), so that both count the same.
+    subscribed for `patience`. Its publisher has it whether or not its trace says so. Of the others,
+    who left or crashed within `patience` without it isn't `live`: nobody could have served it. The
+    same rules as the simulator's (`sim.metrics.accounting`), so that both count the same.
     """
     patience = int(params.patience * SECOND)
     ready = F.least("linked", F.col("since") + patience)
     expected = F.when(F.col("inferred"), F.col("since")).otherwise(ready)
     peers = subscriptions.select("run", "topic", "peer", "until", "ending", expected.alias("ready"))
-    messages = publishes.select("run", "topic", "message", F.col("time").alias("published"))
+    messages = publishes.select(
+        "run", "topic", "message", "source", F.col("time").alias("published")
+    )
     pairs = peers.join(F.broadcast(messages), ["run", "topic"]).where(
         (F.col("ready") <= F.col("published"))
         & (F.col("until").isNull() | (F.col("published") < F.col("until")))
@@ -32,6 +34,9 @@ def arrivals(
         "run", "message", "peer", "latency", "hops", "parent", "origin",
         F.lit(True).alias("delivered"),
     )  # fmt: skip
+    is_source = F.col("peer") == F.col("source")
+    delivered = F.col("delivered").isNotNull() | is_source
+    zero = F.when(is_source, 0)
     stayed = F.col("until").isNull() | (F.col("until") > F.col("published") + patience)
     return pairs.join(got, ["run", "message", "peer"], "left").select(
         "run",
@@ -39,11 +44,11 @@ def arrivals(
         "message",
         "peer",
         "published",
-        F.col("delivered").isNotNull().alias("delivered"),
-        (F.col("delivered").isNotNull() | stayed).alias("live"),
+        delivered.alias("delivered"),
+        (delivered | stayed).alias("live"),
         "ending",
-        "latency",
-        "hops",
+        F.coalesce("latency", zero).alias("latency"),
+        F.coalesce("hops", zero).alias("hops"),
         "parent",
-        F.coalesce("origin", F.lit(False)).alias("origin"),
+        F.coalesce("origin", is_source).alias("origin"),
     )

@@ -10,13 +10,14 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 
 def publishes(events: DataFrame) -> DataFrame:
-    """One row per message: run, topic, message, source, time, size (bytes), inferred.
+    """One row per message: run, topic, message, source, time, size (bytes), inferred, correction
+    (ns taken off the publisher's clock).
 
     Where no trace has the publishing, the earliest delivery stands for it, `inferred` is true,
     and latencies are too short by what that one took.
     """
     seen = events.where(F.col("event").isin("publish", "deliver"))
-    facts = F.struct("time", "peer", "topic", "size")
+    facts = F.struct("time", "peer", "topic", "size", "correction")
     found = seen.groupBy("run", "message").agg(
         F.min(F.when(F.col("event") == "publish", facts)).alias("published"),
         F.min(F.when(F.col("event") == "deliver", facts)).alias("delivered"),
@@ -30,6 +31,7 @@ def publishes(events: DataFrame) -> DataFrame:
         first["time"].alias("time"),
         F.coalesce(F.col("published.size"), F.col("delivered.size")).alias("size"),
         F.col("published").isNull().alias("inferred"),
+        first["correction"].alias("correction"),
     )
 
 
@@ -53,8 +55,9 @@ def deliveries(events: DataFrame, publishes: DataFrame) -> DataFrame:
         .select("run", "message", "peer", "first.*", "repeats")
     )
     sources = publishes.select(
-        "run", "message", "topic", "source", F.col("time").alias("published")
-    )
+        "run", "message", "topic", "source", F.col("time").alias("published"),
+        F.col("correction").alias("source_correction"),
+    )  # fmt: skip
     origin = (F.col("peer") == F.col("source")) & (
         F.col("remote").isNull() | (F.col("remote") == F.col("peer"))
     )
@@ -67,20 +70,12 @@ def deliveries(events: DataFrame, publishes: DataFrame) -> DataFrame:
         F.when(~origin & (F.col("remote") != F.col("peer")), F.col("remote")).alias("parent"),
         "time",
         latency.alias("latency"),
+        (latency + F.col("correction") - F.col("source_correction")).alias("raw_latency"),
         F.when(origin, 0).otherwise(F.col("hops")).cast("int").alias("hops"),
         origin.alias("origin"),
         "size",
         "repeats",
-        "correction",
     )
-    of_source = table.where("origin").select(
-        "run", "message", F.col("correction").alias("source_correction")
-    )
-    table = table.join(of_source, ["run", "message"], "left").withColumn(
-        "raw_latency",
-        F.col("latency") + F.col("correction") - F.coalesce("source_correction", F.lit(0)),
-    )
-    table = table.drop("correction", "source_correction")
     return table.groupBy("run", "message").applyInPandas(with_depths, _with_hops(table.schema))
 
 
