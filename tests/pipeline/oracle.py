@@ -197,7 +197,7 @@ def messages(events: Sequence[Event], patience: int) -> dict[str, dict[str, Any]
         receivers = len(all_got) + (not any(d["origin"] for d in all_got.values()))
         came = sum(not d["origin"] for d in all_got.values())
         payloads = sends.count(message) if sends else came + copies[message]
-        children = Counter(d["parent"] for d in served)
+        children = Counter(d["parent"] for d in served if d["parent"])
         hops = [d["hops"] for d in served if d["hops"] is not None]
         times = [has[peer]["latency"] for peer in delivered]
         edges = {tuple(sorted((d["peer"], d["parent"]))) for d in all_got.values() if d["parent"]}

@@ -191,6 +191,19 @@ def test_latencies_before_correction_know_the_publisher_s_clock(spark: SparkSess
     assert (found.latency, found.raw_latency) == (30, (130 + 7) - (100 + 50))
 
 
+def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
+    from episub_router.pipeline.answers.spread import window_of
+    from episub_router.pipeline.params import AnswerParams
+
+    size = 7 * SECOND
+    times = [(1_700_000_000 * SECOND // size + window) * size + add
+             for window in range(9) for add in (-1, 0, 1)]  # fmt: skip
+    times.append(-1)
+    table = spark.createDataFrame([(time,) for time in times], "time long")
+    found = table.select("time", window_of("time", AnswerParams(window=7.0))).collect()
+    assert dict(found) == {time: time // size * size for time in times}
+
+
 def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     from episub_router.pipeline.answers import overlay
     from episub_router.pipeline.facts import lives

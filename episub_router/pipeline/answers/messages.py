@@ -115,11 +115,11 @@ def _fan_out(arrivals: DataFrame) -> DataFrame:
         .groupBy("run", "message", "parent")
         .agg(F.count("*").alias("children"))
     )
+    known = F.col("parent").isNotNull()
+    served = F.sum("children")
     return children.groupBy("run", "message").agg(
-        F.max("children").alias("fan_out_max"),
-        F.greatest(
-            F.lit(0.0), (F.sum("children") + 1 - F.count("*")) / (F.sum("children") + 1)
-        ).alias("leaves"),
+        F.max(F.when(known, F.col("children"))).alias("fan_out_max"),
+        F.greatest(F.lit(0.0), (served + 1 - F.count_if(known)) / (served + 1)).alias("leaves"),
     )
 
 

@@ -15,8 +15,9 @@ _KEY = ["run", "topic", "window"]
 
 def window_of(time: str | Column, params: AnswerParams) -> Column:
     """The begin of the window that `time` is in, in ns."""
-    size = int(params.window * SECOND)
-    return (F.floor(F.col(time) / size) if isinstance(time, str) else F.floor(time / size)) * size
+    at = F.col(time) if isinstance(time, str) else time
+    # A division would be one of doubles, which haven't all the digits of times since 1970.
+    return at - F.pmod(at, F.lit(int(params.window * SECOND)))
 
 
 def by_window(table: DataFrame, time: str, params: AnswerParams) -> DataFrame:
