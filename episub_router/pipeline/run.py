@@ -63,7 +63,7 @@ ANSWERS: tuple[Table, ...] = (
     ("sds_violations", lambda t, p: sds.violations(t("sds_entries"))),
     ("sds_messages", lambda t, p: sds.messages(t("sds"), t("sds_entries"))),
     ("sds_channels", lambda t, p: sds.channels(
-        t("sds_entries"), t("sds_messages"), t("sds_violations"))),
+        t("sds"), t("sds_entries"), t("sds_messages"), t("sds_violations"))),
 )  # fmt: skip
 
 

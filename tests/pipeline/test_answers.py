@@ -162,6 +162,7 @@ def _check_sds(answers: Answers, run: str, events: list[Event]) -> None:
     sds = oracle.by_kind(events, "sds")
     logs: dict[str, set[tuple[int, str]]] = defaultdict(set)
     for event in sds:
+        logs[event["peer"]] |= set()
         if event["sds"]["purpose"] == "content" or event["sds"]["action"] == "deliver":
             logs[event["peer"]].add((event["sds"]["lamport"], event["sds"]["message"]))
     (channel,) = answers.of("sds_channels", run)
@@ -170,6 +171,7 @@ def _check_sds(answers: Answers, run: str, events: list[Event]) -> None:
     assert channel.violations == len(violations)
     for row in answers.of("sds_messages", run):
         assert row.copies == sum((row.lamport, row.message) in log for log in logs.values())
+        assert row.participants == len(logs)
         acts = [e for e in sds if e["sds"]["message"] == row.message]
         assert row.resends == sum(e["sds"]["purpose"] == "resend" for e in acts)
         certain = [e["time"] for e in acts if e["sds"]["probability"] == 0.0]

@@ -174,6 +174,10 @@ class RandomTrace:
                     "channel": "c", "message": message, "action": "send",
                     "purpose": "resend"})  # fmt: skip
             history.append(message)
+        if rng.random() < 0.5:
+            # It was there, and never got anything.
+            missed = {"channel": "c", "message": "s1", "action": "missing", "history": ["s0"]}
+            self._sds_event(self.peers[4], self._at(12, 16), missed)
 
     def _sds_event(self, peer: str, time: int, sds: dict[str, Any]) -> None:
         none = dict.fromkeys(

@@ -52,9 +52,8 @@ def messages(sds: DataFrame, entries: DataFrame) -> DataFrame:
         "run", "channel", "message", F.col("participant").alias("sender"),
         F.col("time").alias("sent"), "lamport",
     )  # fmt: skip
-    logs = entries.groupBy("run", "channel").agg(
-        F.count_distinct("peer", "participant").alias("participants")
-    )
+    there = sds.select(*_LOG).distinct().groupBy("run", "channel")
+    participants = there.agg(F.count("*").alias("participants"))
     got = entries.groupBy("run", "channel", "message").agg(
         F.count("*").alias("copies"), F.max("time").alias("last")
     )
@@ -74,7 +73,7 @@ def messages(sds: DataFrame, entries: DataFrame) -> DataFrame:
     return (
         sent.join(got, key)
         .join(acts, key, "left")
-        .join(F.broadcast(logs), ["run", "channel"])
+        .join(F.broadcast(participants), ["run", "channel"])
         .select(
             *key,
             "sender",
@@ -96,12 +95,19 @@ def messages(sds: DataFrame, entries: DataFrame) -> DataFrame:
     )
 
 
-def channels(entries: DataFrame, messages: DataFrame, violations: DataFrame) -> DataFrame:
+def channels(
+    sds: DataFrame, entries: DataFrame, messages: DataFrame, violations: DataFrame
+) -> DataFrame:
     """The table `sds_channels`: one row per run and channel."""
     key = ["run", "channel"]
+    entry = F.when(F.col("message").isNotNull(), F.struct("lamport", "message"))
     logs = (
-        entries.groupBy(*_LOG)
-        .agg(F.sort_array(F.collect_list(F.struct("lamport", "message"))).alias("log"))
+        # Also those of participants that got nothing.
+        sds.select(*_LOG)
+        .distinct()
+        .join(entries.select(*_LOG, "lamport", "message"), _LOG, "left")
+        .groupBy(*_LOG)
+        .agg(F.sort_array(F.collect_list(entry)).alias("log"))
         .select(*key, F.xxhash64(F.to_json("log.message")).alias("log"))
         .groupBy(*key)
         .agg(F.count("*").alias("participants"), F.count_distinct("log").alias("different_logs"))
