@@ -206,22 +206,38 @@ def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
     assert dict(found) == {time: time // size * size for time in times}
 
 
+CHANGE = """run string, file string, peer string, time long, offset long, event string,
+    state string, topic string, remote string"""
+
+
+def test_what_is_told_at_the_same_time_is_in_the_order_of_files(spark: SparkSession) -> None:
+    from episub_router.pipeline.facts import lives
+
+    rows = [
+        ("r", "part-0", "a", 5, 0, "graft", "eager", "t", "b"),
+        ("r", "part-1", "a", 5, 0, "prune", "lazy", "t", "b"),
+    ]
+    for told in (rows, rows[::-1]):
+        links = lives.links(spark.createDataFrame(told, CHANGE).coalesce(1)).orderBy("kind")
+        assert [(row.kind, row.since, row.until) for row in links.collect()] == [
+            ("eager", 5, 5), ("lazy", 5, None)
+        ]  # fmt: skip
+
+
 def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     from episub_router.pipeline.answers import overlay
     from episub_router.pipeline.facts import lives
     from episub_router.pipeline.facts.spans import spans
     from episub_router.pipeline.params import AnswerParams
 
-    columns = "run string, peer string, time long, offset long, event string, state string, " \
-        "topic string, remote string"  # fmt: skip
     start = 1_700_000_000 * SECOND
     rows = [
-        ("r", peer, start + at * SECOND, at, *event, "t", other)
+        ("r", "f", peer, start + at * SECOND, at, *event, "t", other)
         for peer, other in (("a", "b"), ("b", "a"))
         for at, event in ((0, ("join", None)), (1, ("neighbor", "up")), (100, ("recv", None)))
     ]
-    wrong = ("r", "a", start + 2**61, 101, "recv", None, "t", "b")
-    events = spark.createDataFrame([*rows, wrong], columns)
+    wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b")
+    events = spark.createDataFrame([*rows, wrong], CHANGE)
     params = AnswerParams(window=10.0, looks=4)
     there = spans(events, params).localCheckpoint()
     assert there.collect() == [("r", start, start + 100 * SECOND, 1)]

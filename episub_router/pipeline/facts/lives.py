@@ -33,7 +33,7 @@ def links(events: DataFrame) -> DataFrame:
         .otherwise("stream")
     )
     told = changes.select(
-        "run", "topic", layer.alias("layer"), "peer", "remote", "time", "offset",
+        "run", "topic", layer.alias("layer"), "peer", "remote", "time", "file", "offset",
         state.alias("state"),
     )  # fmt: skip
     # No neighbour, no place in the tree.
@@ -44,7 +44,7 @@ def links(events: DataFrame) -> DataFrame:
         F.col("end_topic").isNull() | (F.col("end_topic") == F.col("topic"))
     )
     ended = ends.select(
-        "run", "topic", "layer", "peer", "remote", "time", "offset",
+        "run", "topic", "layer", "peer", "remote", "time", "file", "offset",
         F.lit(None).cast("string").alias("state"),
     )  # fmt: skip
     intervals = _intervals(told.unionByName(ended), "run", "topic", "layer", "peer", "remote")
@@ -64,7 +64,7 @@ def subscriptions(
     For a topic that nobody is seen to join, all peers of the run count, from the beginning.
     """
     joins = events.where(F.col("event") == "join").select(
-        "run", "topic", "peer", "time", "offset", F.lit("join").alias("state")
+        "run", "topic", "peer", "time", "file", "offset", F.lit("join").alias("state")
     )
     topics = joins.select("run", "topic", "peer").distinct()
     ends = topics.join(_ends(events), ["run", "peer"]).where(
@@ -72,7 +72,7 @@ def subscriptions(
     )
     told = joins.withColumn("ending", F.lit(None).cast("string")).unionByName(
         ends.select(
-            "run", "topic", "peer", "time", "offset",
+            "run", "topic", "peer", "time", "file", "offset",
             F.lit(None).cast("string").alias("state"), "ending",
         )
     )  # fmt: skip
@@ -99,12 +99,13 @@ def subscriptions(
 
 
 def _ends(events: DataFrame) -> DataFrame:
-    """When peers left: run, peer, time, offset, ending, end_topic (null: all topics)."""
+    """When peers left: run, peer, time, file, offset, ending, end_topic (null: all topics)."""
     of_node = (F.col("event") == "node") & F.col("state").isin("leave", "crash")
     return events.where(of_node | (F.col("event") == "leave")).select(
         "run",
         "peer",
         "time",
+        "file",
         "offset",
         F.when(of_node, F.col("state")).otherwise("leave").alias("ending"),
         F.when(~of_node, F.col("topic")).alias("end_topic"),
@@ -112,9 +113,9 @@ def _ends(events: DataFrame) -> DataFrame:
 
 
 def _intervals(told: DataFrame, *key: str) -> DataFrame:
-    """Intervals of equal, non-null `state` in `told`, which has `time` and `offset` to order by;
-    `ending` is that of the row that ended it, if `told` has one."""
-    order = Window.partitionBy(*key).orderBy("time", "offset")
+    """Intervals of equal, non-null `state` in `told`, which has `time`, `file` and `offset` to
+    order by; `ending` is that of the row that ended it, if `told` has one."""
+    order = Window.partitionBy(*key).orderBy("time", "file", "offset")
     # Null is a state too: the one of not being there.
     state = F.coalesce("state", F.lit(""))
     changed = told.withColumn("before", F.lag(state, 1, "").over(order)).where(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
@@ -66,11 +66,11 @@ class _Tables:
         self._keep("messages", _averaged(self._gold("messages"), params.points))
         self._keep("load", _ranked(self._gold("load"), params.points))
         clocks = lake.read(SILVER, "clocks", runs).where("offset IS NOT NULL")
-        self._keep("clocks", _first(clocks, F.abs("offset").desc(), 5))
+        self._keep("clocks", _first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
         self._keep("headers", headers.groupBy("run").agg(F.min("detail").alias("detail")))
         best = _first(
-            self._gold("messages"), F.struct("reliability", "published").desc(), 1,
+            self._gold("messages"), [F.struct("reliability", "published", "message").desc()], 1,
             "topic",
         )  # fmt: skip
         self._keep("last", best.select("run", "topic", "message", "source", "published"))
@@ -89,7 +89,8 @@ class _Tables:
     def _tree(self, best: DataFrame) -> DataFrame:
         chosen = F.broadcast(best.select("run", "message"))
         got = self._lake.read(SILVER, "deliveries", self._runs).join(chosen, ["run", "message"])
-        near = _first(got, F.col("hops").asc_nulls_last(), 10 * self._params.drawn, "topic")
+        nearest = [F.col("hops").asc_nulls_last(), F.col("peer")]
+        near = _first(got, nearest, 10 * self._params.drawn, "topic")
         return near.select("run", "topic", "peer", "parent")
 
     def _links(self, best: DataFrame) -> DataFrame:
@@ -107,9 +108,9 @@ class _Tables:
             "run", "of", "kind",
             F.least("peer", "remote").alias("a"), F.greatest("peer", "remote").alias("b"),
         )  # fmt: skip
-        return _first(pairs.distinct(), F.col("a"), 100 * self._params.drawn, "of", "kind").select(
-            "run", F.col("of").alias("topic"), "kind", "a", "b"
-        )
+        in_order = [F.col("a"), F.col("b")]
+        drawn = _first(pairs.distinct(), in_order, 100 * self._params.drawn, "of", "kind")
+        return drawn.select("run", F.col("of").alias("topic"), "kind", "a", "b")
 
     def rows(self, name: str, run: str, **wanted: Any) -> list[Row]:
         return [
@@ -259,9 +260,9 @@ def _sorted(rows: Sequence[Row], *keys: str) -> list[Row]:
     return sorted(rows, key=order)
 
 
-def _first(table: DataFrame, order: Any, count: int, *key: str) -> DataFrame:
+def _first(table: DataFrame, order: Sequence[Column], count: int, *key: str) -> DataFrame:
     """The first `count` rows of each run and `key` in `order`."""
-    place = F.row_number().over(Window.partitionBy("run", *key).orderBy(order))
+    place = F.row_number().over(Window.partitionBy("run", *key).orderBy(*order))
     return table.withColumn("place", place).where(F.col("place") <= count).drop("place")
 
 
