@@ -126,8 +126,13 @@ def _check_traffic(answers: Answers, run: str, events: list[Event]) -> None:
         for name in row.__fields__:
             if name not in ("run", "peer") and not name.endswith("payload_bytes"):
                 assert (row[name] or 0) == load[row.peer].get(name, 0)
+    traced = {event["peer"] for event in events}
+    (quality,) = answers.of("quality", run)
+    named = {event["remote"] for event in events if event["remote"]}
+    assert quality.untraced_peers == len(named - traced)
     for row in answers.of("balance", run):
-        values = [other[row.figure] for other in rows if other[row.figure] is not None]
+        of_all = [other[row.figure] for other in rows if other.peer in traced]
+        values = [value for value in of_all if value is not None]
         assert row.gini == pytest.approx(oracle.gini(values), abs=1e-9)
     losses = {
         (topicless.kind, topicless.reason): 0 for topicless in answers.of("loss_reasons", run)

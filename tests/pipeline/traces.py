@@ -13,6 +13,10 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+UNTRACED = "untraced"
+"""A peer that others get messages from, and that has no trace."""
+
+
 class RandomTrace:
     """The events of a run of 10 to 50 nodes; everything is drawn from `seed`."""
 
@@ -86,6 +90,8 @@ class RandomTrace:
             self.add("publish", source, start, topic=topic, message=message, size=size)
         when = {source: start}
         hops = {source: 0}
+        if rng.random() < 0.5:
+            when[UNTRACED], hops[UNTRACED] = start, 1
         traced_hops = self._traced_hops and rng.random() < 0.9
         if rng.random() < 0.9:
             self.add("deliver", source, start, topic=topic, message=message, remote=source,
@@ -114,7 +120,7 @@ class RandomTrace:
         size: int, hops: int | None,
     ) -> None:  # fmt: skip
         part = _part("message", topic, [message])
-        if self._traced_sends:
+        if self._traced_sends and sender != UNTRACED:
             self._rpc("send", sender, peer, sent, [part], size)
         self.add(event, peer, came, topic=topic, message=message, remote=sender, hops=hops,
                  size=size)  # fmt: skip

@@ -28,7 +28,8 @@ def control(control: DataFrame, deliveries: DataFrame, params: AnswerParams) -> 
 
 
 def load(rpcs: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """The table `load`: what each peer sent and received."""
+    """The table `load`: what each peer sent and received; of a peer whose own trace isn't there,
+    only what others got from it (`children`)."""
     totals = rpcs.groupBy("run", "peer").agg(
         *(
             function(F.when(F.col("direction") == direction, F.col(column))).alias(
@@ -65,16 +66,26 @@ def load(rpcs: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def balance(load: DataFrame) -> DataFrame:
-    """The table `balance`: the Gini coefficient of each figure of `load`, over the peers."""
+    """The table `balance`: the Gini coefficient of each figure of `load`, over the peers whose
+    trace has RPCs or deliveries."""
     measured = [name for name in load.columns if name not in ("run", "peer")]
-    long = load.select(
-        "run",
-        F.explode(
-            F.create_map(
-                *(part for name in measured for part in (F.lit(name), F.col(name).cast("double")))
-            )
-        ).alias("figure", "value"),
-    ).where(F.col("value").isNotNull())
+    is_traced = F.col("sent_rpcs") + F.col("received_rpcs") + F.col("deliveries") > 0
+    long = (
+        load.where(is_traced)
+        .select(
+            "run",
+            F.explode(
+                F.create_map(
+                    *(
+                        part
+                        for name in measured
+                        for part in (F.lit(name), F.col(name).cast("double"))
+                    )
+                )
+            ).alias("figure", "value"),
+        )
+        .where(F.col("value").isNotNull())
+    )
     key = Window.partitionBy("run", "figure")
     ranked = long.withColumn("rank", F.row_number().over(key.orderBy("value")))
     count, total = F.count("*"), F.sum("value")

@@ -26,6 +26,11 @@ def quality(
         F.count_if(is_event & (F.col("event") == "other")).alias("unknown_events"),
         F.count_distinct(F.when(is_event & ~is_book, F.col("peer"))).alias("peers"),
     )
+    told = records.where(is_event)
+    traced = told.select("run", "peer").distinct()
+    named = told.where(F.col("remote").isNotNull()).select("run", F.col("remote").alias("peer"))
+    untraced = named.distinct().join(traced, ["run", "peer"], "anti").groupBy("run")
+    unknown = untraced.agg(F.count("*").alias("untraced_peers"))
     books = F.from_json("detail", _BOOKS)
     # A tracer's books are totals over all its files: the last of each node counts.
     lost = (
@@ -58,11 +63,12 @@ def quality(
         F.max("inferred").alias("subscriptions_inferred"),
     )
     table = kept
-    for other in (spans, lost, published, spread, clocked, there):
+    for other in (spans, unknown, lost, published, spread, clocked, there):
         table = table.join(other, "run", "left")
     zero = [
-        "outliers", "dropped_by_tracer", "failed_by_tracer", "messages", "inferred_publishes",
-        "deliveries", "negative_latencies", "negative_before_correction", "repeated_deliveries",
-        "without_depth", "clocks", "clocks_corrected", "clocks_unknown", "silent_peers",
+        "outliers", "untraced_peers", "dropped_by_tracer", "failed_by_tracer", "messages",
+        "inferred_publishes", "deliveries", "negative_latencies", "negative_before_correction",
+        "repeated_deliveries", "without_depth", "clocks", "clocks_corrected", "clocks_unknown",
+        "silent_peers",
     ]  # fmt: skip
     return table.fillna(0, zero)

@@ -38,6 +38,8 @@ _COUNTED = (
     ("late", "{:,} events came behind a stream's watermark: they count here, not in its tables."),
     ("unknown_events", "{:,} events are of a kind that this version doesn't know."),
     ("outliers", "{:,} events have times that can't be, and don't count for the run's length."),
+    ("untraced_peers",
+     "{:,} peers have no trace of their own: what they sent is missing in RMR, control and load."),
     ("dropped_by_tracer", "{:,} events were dropped by the tracers: figures are too low."),
     ("failed_by_tracer", "{:,} events could not be written by the tracers."),
     ("inferred_publishes",
