@@ -58,7 +58,7 @@ def depth(first: dict[tuple[str, str], Event], message: str, peer: str) -> int |
         if delivery is None:
             return None
         if delivery["hops"] is not None:
-            return int(delivery["hops"]) + links
+            return min(int(delivery["hops"]) + links, 2**31 - 1)
         peer = delivery["parent"]
         if peer is None or peer in seen:
             return None
@@ -243,6 +243,11 @@ def messages(events: Sequence[Event], patience: int) -> dict[str, dict[str, Any]
     return made
 
 
+_SUMS = ("live", "delivered", "newcomers", "duplicates", "negative_latencies")
+_MEANS = ("reliability", "rmr", "ldh", "mean_hops", "leaves", "stability",
+          "t50", "t90", "t99", "t100")  # fmt: skip
+
+
 def spread(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The figures of `spread` for the messages in `rows`."""
     rows = sorted(rows, key=lambda row: row["index"])
@@ -250,22 +255,17 @@ def spread(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     deliveries, payloads = total(rows, "deliveries"), total(rows, "payloads")
     return {
         "messages": len(rows),
-        "reliability": mean(rows, "reliability"),
         "worst_reliability": min(row["reliability"] for row in rows),
         "atomicity": sum(row["reliability"] == 1.0 for row in rows) / len(rows),
+        **{name: total(rows, name) for name in _SUMS},
+        **{name: mean(rows, name) for name in _MEANS},
         "deliveries": deliveries,
         "payloads": payloads,
-        "duplicates": total(rows, "duplicates"),
         "duplicates_per_delivery": (payloads - deliveries) / deliveries if deliveries else 0.0,
-        "rmr": mean(rows, "rmr"),
         "rmr_first": rows[0]["rmr"],
         "rmr_last": rows[-1]["rmr"],
-        "ldh": mean(rows, "ldh"),
         "ldh_max": max(row["ldh"] for row in rows),
         "fan_out_max": max(row["fan_out_max"] for row in rows),
-        "leaves": mean(rows, "leaves"),
-        "stability": mean(rows, "stability"),
-        "t100": mean(rows, "t100"),
         "latency_mean": sum(latencies) / len(latencies) if latencies else None,
         "latency_p50": nearest_rank(latencies, 0.50),
         "latency_p90": nearest_rank(latencies, 0.90),
@@ -400,6 +400,7 @@ def graph(neighbours: dict[str, list[str]]) -> dict[str, Any]:
         "degree_mean": sum(degrees) / len(degrees),
         "degree_min": min(degrees),
         "degree_max": max(degrees),
+        "degrees": [degrees.count(degree) for degree in range(max(degrees) + 1)],
         "symmetry": sum((b, a) in set(links_) for a, b in links_) / len(links_) if links_ else 1.0,
         "clustering": sum(local) / len(local),
         "average_shortest_path": sum(distances) / len(distances) if distances else 0.0,

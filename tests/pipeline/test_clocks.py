@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.pipeline import oracle
+from tests.pipeline.files import SECOND, START
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -72,6 +78,48 @@ def test_a_wrong_clock_is_corrected() -> None:
     found = solve(delays(offsets, pairs, 2)).set_index("peer")
     assert found.loc["d", "correction"] == pytest.approx(700 * MILLISECOND, abs=20 * MILLISECOND)
     assert not found.loc[["a", "b", "c"], "correction"].any()
+
+
+def test_latencies_are_those_of_one_clock(spark: SparkSession) -> None:
+    """Where clocks are off by up to a minute, and delays the same both ways."""
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.run import Tables
+    from episub_router.pipeline.schemas import RECORD
+
+    peers = ["a", "b", "c", "d"]
+    skew = dict.fromkeys(peers, 0) | {"b": 60 * SECOND, "d": -800 * MILLISECOND}
+    delay = 30 * MILLISECOND
+    events: list[dict[str, Any]] = []
+
+    def add(event: str, peer: str, time: int, message: str, remote: str | None = None) -> None:
+        parts = [{"kind": "message", "topic": "t", "messages": [message], "peers": None}]
+        events.append({
+            "event": event, "peer": peer, "time": START + time, "message": message, "topic": "t",
+            "remote": remote, "parts": parts if event in ("send", "recv") else None,
+        })  # fmt: skip
+
+    for number, source in enumerate(peers * 3):
+        at, message = number * SECOND, f"m{number}"
+        add("publish", source, at, message)
+        for peer in peers:
+            if peer != source:
+                add("send", source, at, message, peer)
+                add("recv", peer, at + delay, message, source)
+                add("deliver", peer, at + delay, message, source)
+    wanted = oracle.deliveries([event | {"offset": 0, "hops": None} for event in events])
+    rows = []
+    for offset, event in enumerate(events):
+        shown = event | {"time": event["time"] + skew[event["peer"]], "offset": offset}
+        shown |= {"run": "r", "status": "event", "file": "f", "late": False}
+        rows.append(tuple(shown.get(name) for name in RECORD.names))
+    tables = Tables({"records": spark.createDataFrame(rows, RECORD)}, AnswerParams())
+    with tables.kept("clocks"):
+        found = tables("deliveries").collect()
+    assert len(found) == len(wanted) == 36
+    for row in found:
+        assert row.latency == wanted[row.message, row.peer]["latency"] == delay
+        source = peers[int(row.message[1:]) % 4]
+        assert row.raw_latency == delay + skew[row.peer] - skew[source]
 
 
 def test_one_sided_and_contradictory_exchanges_are_named() -> None:

@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+MAX_HOPS = 2**31 - 1
+
 
 def publishes(events: DataFrame) -> DataFrame:
     """One row per message: run, topic, message, source, time, size (bytes), inferred, correction
@@ -110,7 +112,8 @@ def with_depths(tree: pd.DataFrame) -> pd.DataFrame:
         parent = parent[parent]
     ends_well = known[parent]
     base = hops.fillna(0).to_numpy(dtype=np.int64)
-    depth = pd.array(base[parent] + distance, dtype="Int32")
+    # What a damaged event has may be the most that there is already.
+    depth = pd.array(np.minimum(base[parent] + distance, MAX_HOPS), dtype="Int32")
     depth[~ends_well] = pd.NA
     return tree.assign(hops=depth)
 
