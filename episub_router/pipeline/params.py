@@ -22,7 +22,7 @@ class AnswerParams:
     """A node whose trace ends this long before the run's does is taken for gone."""
     longest: float = param(2_592_000.0, unit="s", source="ours: a month; a flipped bit is years")
     """Events further than this from the middle of their run don't say when it begins or ends."""
-    looks: int = param(10_000, unit="looks", source="ours: a day of windows")
+    looks: int = param(1_000, unit="looks", source="ours: more than a chart shows")
     """At the overlay, where a run has more windows."""
     lateness: float = param(3630.0, unit="s", source="the tracer's max_age, and 30 s to get there")
     """How far a stream's watermark is behind the latest event."""

@@ -23,6 +23,8 @@ from episub_router.pipeline.report.model import Report
 from tests.pipeline.reports import small_report
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.pipeline.conftest import Swept
 
 HOSTILE = "</script><script>document.title='owned'</script>|<img src=x onerror=alert(1)>"
@@ -38,6 +40,18 @@ def of_headline(swept: Swept) -> Report:
 
     episub, gossipsub = swept.headline
     return gather(swept.lake, [episub], gossipsub, ReportParams(deadline=0.1))
+
+
+@pytest.mark.spark
+def test_looks_are_thinned_to_the_last(spark: SparkSession) -> None:
+    from episub_router.pipeline.report.gathering import _looks
+
+    rows = [
+        ("r", kind, None, time) for kind, count in (("a", 950), ("b", 3)) for time in range(count)
+    ]
+    overlay = spark.createDataFrame(rows, "run string, kind string, topic string, time long")
+    found = sorted((row.kind, row.time) for row in _looks(overlay, 400).collect())
+    assert found == [*(("a", time) for time in range(1, 950, 3)), *(("b", t) for t in range(3))]
 
 
 @pytest.mark.spark

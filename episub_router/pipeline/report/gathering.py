@@ -57,8 +57,9 @@ class _Tables:
                 "if the run has any messages"
             )
         self._keep("quality", self._gold("quality"))
-        for name in ("recovery", "balance", "sds_channels", "overlay"):
+        for name in ("recovery", "balance", "sds_channels"):
             self._keep(name, self._gold(name))
+        self._keep("overlay", _looks(self._gold("overlay"), params.points))
         for name in ("missing", "duplicate_causes", "control_traffic", "loss_reasons"):
             self._keep(name, self._gold(name).where("window IS NULL"))
         self._keep("latency_cdf", _thinned(self._gold("latency_cdf"), params.points))
@@ -274,6 +275,15 @@ def _thinned(cdf: DataFrame, points: int) -> DataFrame:
     after = F.lead("step").over(following)
     is_last = F.col("after").isNull() | (F.col("after") > F.col("step"))
     return table.withColumn("after", after).where(is_last).drop("after", "step")
+
+
+def _looks(overlay: DataFrame, points: int) -> DataFrame:
+    """At most `points` looks at each overlay at equal distances, the last one among them."""
+    of_one = Window.partitionBy("run", "topic", "kind")
+    step = F.ceil(F.count("*").over(of_one) / points)
+    back = F.row_number().over(of_one.orderBy(F.col("time").desc())) - 1
+    table = overlay.withColumn("step", step).withColumn("back", back)
+    return table.where(F.col("back") % F.col("step") == 0).drop("step", "back")
 
 
 def _on_time(cdf: DataFrame, deadline: float) -> DataFrame:
