@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ class Answers:
             for run, events in runs.items()
             for event in events
         ]
-        params = AnswerParams(window=WINDOW, patience=PATIENCE)
+        params = AnswerParams(window=WINDOW, patience=PATIENCE, looks=20)
         tables = Tables({"records": spark.createDataFrame(rows, RECORD).cache()}, params)
         shared = ("clocks", "spans", "publishes", "deliveries", "links", "subscriptions",
                   "arrivals", "messages", "load", "sds_entries",
@@ -73,15 +74,31 @@ def check(found: Row, wanted: dict[str, Any], *besides: str) -> None:
     assert not wrong
 
 
+def damaged(events: list[Event]) -> list[Event]:
+    """`events`, in one of ten of which a bit of each number may be any."""
+    rng = random.Random(1)
+    widths = {"time": 62, "hops": 31, "size": 31, "payload": 31, "count": 31, "rtt": 63, "seq": 63}
+    made = [dict(event) for event in events]
+    for event in rng.sample(made, len(made) // 10):
+        for name, bits in widths.items():
+            if event[name] is not None:
+                event[name] ^= 1 << rng.randrange(bits)
+    return made
+
+
 def test_every_answer_is_the_oracles(spark: SparkSession) -> None:
-    """All in one go, since most of the time goes into planning."""
+    """All in one go, since most of the time goes into planning; beside a run that nobody knows the
+    answers of, but that makes nothing crash."""
     runs = {f"run {seed}": RandomTrace(seed).events for seed in range(10)}
-    answers = Answers(spark, runs)
+    answers = Answers(spark, {**runs, "damaged": damaged(RandomTrace(0).events)})
     for run, events in runs.items():
         _check_messages(answers, run, events)
         _check_traffic(answers, run, events)
         _check_overlay(answers, run, events)
         _check_sds(answers, run, events)
+    assert {row.run for table in answers.tables.values() for row in table["damaged"]} == {"damaged"}
+    (quality,) = answers.of("quality", "damaged")
+    assert quality.outliers > 0
 
 
 def _check_messages(answers: Answers, run: str, events: list[Event]) -> None:
