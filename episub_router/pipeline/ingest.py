@@ -19,7 +19,7 @@ from episub_router.pipeline.reading.files import read_file
 from episub_router.pipeline.reading.source import FORMAT, find
 from episub_router.pipeline.schemas import RECORD
 
-FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp}"
+FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp,p,mp,tmp}"
 """Names that don't end in `.tmp`, as a pattern of Hadoop's, which can't say `not`. Those with a
 leading dot or underscore Spark passes over by itself."""
 
