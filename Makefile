@@ -42,7 +42,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 clean:
-	rm -rf interop/js/*/node_modules interop/rust/target interop/go/gossipsub/gossipsub interop/go/leaf/leaf
+	rm -rf interop/js/*/node_modules interop/rust/target interop/go/bin
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.installed: WHAT := .

@@ -17,9 +17,7 @@ if has npm js; then
     npm ci --silent --no-audit --no-fund --prefix js/gossipsub
 fi
 if has go go; then
-  for peer in gossipsub leaf; do
-    (cd "go/$peer" && GOFLAGS=-mod=readonly go build -trimpath -o "$peer" .)
-  done
+  (cd go && GOFLAGS=-mod=readonly go build -trimpath -o bin/ ./gossipsub ./leaf)
 fi
 if has cargo rust; then
   cargo build --quiet --locked --release --manifest-path rust/Cargo.toml

@@ -3,26 +3,17 @@ package main
 import (
 	"flag"
 	"fmt"
-	"strings"
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/protocol"
+
+	"episub-interop/internal/lines"
 )
-
-// list is a flag that may be repeated.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(value string) error {
-	*l = append(*l, value)
-	return nil
-}
 
 // arguments is the parsed command line.
 type arguments struct {
-	listen, dials, topics          list
+	listen, dials, topics          lines.List
 	keySeed, protocol, mesh, trace string
 	heartbeat                      int
 	px, noSign                     bool
@@ -48,7 +39,7 @@ func parse(words []string) (*arguments, error) {
 		return nil, fmt.Errorf("there is no argument %q", flags.Arg(0))
 	}
 	if len(args.listen) == 0 {
-		args.listen = list{"/ip4/127.0.0.1/tcp/0"}
+		args.listen = lines.List{"/ip4/127.0.0.1/tcp/0"}
 	}
 	return args, nil
 }
