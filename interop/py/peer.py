@@ -278,7 +278,11 @@ async def running(args: argparse.Namespace, pubsub: Pubsub, host: IHost) -> Asyn
 async def main(arguments: list[str]) -> None:
     args = parse(arguments)
     seed = hashlib.sha256(args.key_seed.encode()).digest() if args.key_seed else None
-    host = new_host(key_pair=create_new_key_pair(seed), muxer_preference="YAMUX")
+    host = new_host(
+        key_pair=create_new_key_pair(seed),
+        muxer_preference="YAMUX",
+        enable_quic=any("/quic-v1" in address for address in args.listen),
+    )
     pubsub = make_pubsub(args, host, make_router(args))
     tell_arrivals(pubsub)
     async with running(args, pubsub, host), trio.open_nursery() as nursery:

@@ -59,6 +59,13 @@ function messageId(message) {
 }
 
 const [low, degree, high] = args.mesh.split(",").map(Number);
+// The transport of /quic-v1 addresses is a native library, which not every platform has.
+const transports = [tcp()];
+if (args.listen.some((addr) => addr.includes("/quic-v1"))) {
+  const { quic } = await import("@chainsafe/libp2p-quic");
+  transports.push(quic());
+}
+
 const pubsubOptions = {
   allowPublishToZeroTopicPeers: true,
   D: degree,
@@ -83,7 +90,7 @@ const node = await createLibp2p({
     privateKey: await generateKeyPairFromSeed("Ed25519", sha256(args["key-seed"])),
   }),
   addresses: { listen: args.listen },
-  transports: [tcp()],
+  transports,
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   services: { identify: identify(), pubsub: pubsubService },

@@ -85,6 +85,7 @@ fn build(args: &Args) -> Result<Swarm<Behaviour>, Box<dyn Error>> {
             noise::Config::new,
             yamux::Config::default,
         )?
+        .with_quic()
         .with_behaviour(|_| behaviour)?
         .with_swarm_config(|c| c.with_idle_connection_timeout(Duration::from_secs(600)))
         .build())
