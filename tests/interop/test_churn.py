@@ -10,17 +10,18 @@ from interop.harness.traffic import Traffic, sizes
 
 TOPIC = "churn"
 STOCK = [
-    pytest.param(kind, marks=pytest.mark.peers(kind), id=kind) for kind in ("py", "js", "rust")
+    pytest.param(kind, marks=pytest.mark.peers(kind), id=kind)
+    for kind in ("py", "js", "rust", "go")
 ]
 
 
-@pytest.mark.peers("js", "rust", "py")
+@pytest.mark.peers("js", "rust", "py", "go")
 async def test_late_joiners_get_what_follows(lab: Lab) -> None:
     first = await lab.start("rust", topics=[TOPIC])
     episub = await lab.start("episub", topics=[TOPIC])
     await mesh_link(first, episub, TOPIC)
     here = [first, episub]
-    for kind in ("js", "py", "episub"):
+    for kind in ("js", "go", "py", "episub"):
         await Traffic(TOPIC).publish(first, here, sizes(10))
         late = await lab.start(kind, topics=[TOPIC])
         await mesh_link(late, episub, TOPIC)
@@ -61,10 +62,10 @@ async def test_a_peer_unsubscribes_and_subscribes_again(lab: Lab, kind: str, lea
     traffic.check()
 
 
-@pytest.mark.peers("js", "rust")
-@pytest.mark.parametrize("victim", ["js", "rust", "episub"])
+@pytest.mark.peers("js", "rust", "go")
+@pytest.mark.parametrize("victim", ["js", "rust", "go", "episub"])
 async def test_the_others_go_on_when_one_is_killed(lab: Lab, victim: str) -> None:
-    kinds = ["episub", "js", "rust", "episub"]
+    kinds = ["episub", "js", "go", "rust", "episub"]
     ring = await lab.start_all(kinds, TOPIC)
     for left, right in zip(ring, [*ring[1:], ring[0]], strict=True):
         await mesh_link(left, right, TOPIC)
@@ -103,7 +104,7 @@ async def test_an_episub_node_comes_back_with_its_identity(lab: Lab, kind: str) 
     after.check()
 
 
-@pytest.mark.peers("js", "rust", "py")
+@pytest.mark.peers("js", "rust", "py", "go")
 async def test_two_topics_keep_to_their_peers(lab: Lab) -> None:
     bridge = await lab.start("episub", topics=["blue", "red"])
     blue = [
@@ -111,7 +112,7 @@ async def test_two_topics_keep_to_their_peers(lab: Lab) -> None:
         await lab.start("js", topics=["blue"]),
         await lab.start("episub", topics=["blue"]),
     ]
-    red = [bridge, await lab.start("rust", topics=["red"]), await lab.start("py", topics=["red"])]
+    red = [bridge, *[await lab.start(kind, topics=["red"]) for kind in ("rust", "py", "go")]]
     for topic, peers in (("blue", blue), ("red", red)):
         for peer in peers[1:]:
             await mesh_link(peer, bridge, topic)
@@ -125,9 +126,9 @@ async def test_two_topics_keep_to_their_peers(lab: Lab) -> None:
             assert {event["topic"] for event in peer.told("delivery")} == {topic}
 
 
-@pytest.mark.peers("js", "rust")
-async def test_a_subscriber_of_one_more_topic_is_served_in_both(lab: Lab) -> None:
-    stock = await lab.start("rust", topics=["one"])
+@pytest.mark.parametrize("kind", STOCK)
+async def test_a_subscriber_of_one_more_topic_is_served_in_both(lab: Lab, kind: str) -> None:
+    stock = await lab.start(kind, topics=["one"])
     episub = await lab.start("episub", topics=["one", "two"])
     await link(stock, episub, "one")
     await stock.subscribe("two")

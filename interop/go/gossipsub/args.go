@@ -16,7 +16,7 @@ type arguments struct {
 	listen, dials, topics          lines.List
 	keySeed, protocol, mesh, trace string
 	heartbeat                      int
-	px, noSign                     bool
+	px, noSign, badSign            bool
 }
 
 func parse(words []string) (*arguments, error) {
@@ -31,6 +31,7 @@ func parse(words []string) (*arguments, error) {
 	flags.IntVar(&args.heartbeat, "heartbeat", 1000, "milliseconds")
 	flags.BoolVar(&args.px, "px", false, "name peers in PRUNE")
 	flags.BoolVar(&args.noSign, "no-sign", false, "publish without a signature")
+	flags.BoolVar(&args.badSign, "bad-sign", false, "publish with another key's signature")
 	flags.StringVar(&args.trace, "trace", "", "file for what PBTracer writes")
 	if err := flags.Parse(words); err != nil {
 		return nil, err

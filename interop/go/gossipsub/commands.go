@@ -22,6 +22,7 @@ type node struct {
 	pubsub *pubsub.PubSub
 	topics map[string]*pubsub.Topic
 	leave  map[string]context.CancelFunc
+	forges bool
 }
 
 // obey carries out one command. Dials don't hold up the rest: what fails there is told.
@@ -53,12 +54,18 @@ func (n *node) join(name string) (*pubsub.Topic, error) {
 
 func (n *node) publish(c lines.Command) error {
 	data := c.Payload()
-	topic, err := n.join(c.Topic)
-	if err != nil {
-		return err
-	}
-	if err := topic.Publish(n.ctx, data); err != nil {
-		return err
+	if n.forges {
+		if err := n.forge(c.Topic, data); err != nil {
+			return err
+		}
+	} else {
+		topic, err := n.join(c.Topic)
+		if err != nil {
+			return err
+		}
+		if err := topic.Publish(n.ctx, data); err != nil {
+			return err
+		}
 	}
 	lines.Emit("published", lines.Digest(data, lines.Fields{"topic": c.Topic}))
 	return nil

@@ -62,7 +62,7 @@ func run(words []string) error {
 	tellConnections(h)
 	lines.Listening(h, "github.com/libp2p/go-libp2p", "github.com/libp2p/go-libp2p-pubsub")
 	n := &node{ctx: ctx, host: h, pubsub: ps, topics: map[string]*pubsub.Topic{},
-		leave: map[string]context.CancelFunc{}}
+		leave: map[string]context.CancelFunc{}, forges: args.badSign}
 	for _, topic := range args.topics {
 		if err := n.subscribe(topic); err != nil {
 			return err
