@@ -6,6 +6,7 @@ import argparse
 import base64
 import hashlib
 import json
+import platform
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -291,7 +292,7 @@ async def main(arguments: list[str]) -> None:
             "listening",
             peer=str(host.get_id()),
             addrs=[str(a) for a in host.get_addrs()],
-            versions={"libp2p": version("libp2p")},
+            versions={"libp2p": version("libp2p"), "python": platform.python_version()},
         )
         nursery.start_soon(peer.watch)
         for topic in args.topic:

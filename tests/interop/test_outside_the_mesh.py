@@ -104,6 +104,7 @@ async def test_a_prune_with_peer_exchange_is_used(lab: Lab, kind: str) -> None:
     traffic.check()
 
 
+@pytest.mark.peers("js", "rust")
 @pytest.mark.parametrize("kind", STOCK)
 async def test_idontwant_comes_for_large_messages_and_harms_none(lab: Lab, kind: str) -> None:
     """A triangle: each message comes by two ways, and a receiver can say so."""

@@ -165,7 +165,11 @@ const version = (name) => {
 emit("listening", {
   peer: `${node.peerId}`,
   addrs: node.getMultiaddrs().map(String),
-  versions: { libp2p: version("libp2p"), "@libp2p/gossipsub": version("@libp2p/gossipsub") },
+  versions: {
+    libp2p: version("libp2p"),
+    "@libp2p/gossipsub": version("@libp2p/gossipsub"),
+    node: process.versions.node,
+  },
 });
 for (const topic of args.topic) commands.subscribe({ topic });
 for (const addr of args.dial) await obey(JSON.stringify({ op: "dial", addr }));

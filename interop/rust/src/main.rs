@@ -105,7 +105,11 @@ async fn listen(swarm: &mut Swarm<Behaviour>, args: &Args) -> Result<(), Box<dyn
         "event": "listening",
         "peer": swarm.local_peer_id().to_string(),
         "addrs": addrs,
-        "versions": {"libp2p": env!("LIBP2P_VERSION"), "libp2p-gossipsub": env!("GOSSIPSUB_VERSION")},
+        "versions": {
+            "libp2p": env!("LIBP2P_VERSION"),
+            "libp2p-gossipsub": env!("GOSSIPSUB_VERSION"),
+            "rustc": env!("RUSTC_VERSION"),
+        },
     }));
     Ok(())
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -46,13 +47,13 @@ func Digest(data []byte, more Fields) Fields {
 	return more
 }
 
-// Listening tells the host's addresses, and the versions of these modules in the lock file.
+// Listening tells the host's addresses and the versions of Go and of these modules.
 func Listening(h host.Host, modules ...string) {
 	addrs := []string{}
 	for _, addr := range h.Addrs() {
 		addrs = append(addrs, addr.String()+"/p2p/"+h.ID().String())
 	}
-	versions := map[string]string{}
+	versions := map[string]string{"go": strings.TrimPrefix(runtime.Version(), "go")}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range info.Deps {
 			if slices.Contains(modules, module.Path) {
