@@ -23,5 +23,8 @@ class AnswerParams:
     path_sources: int = param(100, unit="nodes", source="the simulator's PATH_SOURCES")
     """Nodes from which shortest paths are measured, where there are more."""
 
+    at_once: int = param(2, unit="tables", source="ours: a third one waits for others mostly")
+    """Made at the same time."""
+
     def __post_init__(self) -> None:
         check_numbers(self)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,6 +17,8 @@ from episub_router.pipeline.facts import spread as spreading
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
 
+Written = tuple[DataFrame, float]
+"""A table that was written, and the seconds that it took."""
 Read = Callable[[str], DataFrame]
 Table = tuple[str, Callable[[Read, AnswerParams], DataFrame]]
 """A table's name, and how it is made of the tables before it."""
@@ -65,11 +69,15 @@ class Tables:
 
     def __init__(self, made: Mapping[str, DataFrame], params: AnswerParams) -> None:
         self._made = dict(made)
+        self._expected: dict[str, Future[Written]] = {}
         self._params = params
         self._makers = dict((*FACTS, *ANSWERS))
 
     def __call__(self, name: str) -> DataFrame:
-        """The table `name`: `records`, `events`, `timed`, or one of FACTS and ANSWERS."""
+        """The table `name`: `records`, `events`, `timed`, or one of FACTS and ANSWERS. Waits for
+        one that is expected."""
+        if name in self._expected:
+            return self._expected[name].result()[0]
         if name not in self._made:
             if name == "events":
                 records = self("records")
@@ -78,8 +86,16 @@ class Tables:
             elif name == "timed":
                 self._made[name] = clocks.corrected(self("events"), self("clocks"))
             else:
-                self._made[name] = self._makers[name](self, self._params)
+                self._made[name] = self.make(name)
         return self._made[name]
+
+    def make(self, name: str) -> DataFrame:
+        """The table `name`, one of FACTS and ANSWERS, made of those before it."""
+        return self._makers[name](self, self._params)
+
+    def expect(self, name: str, written: Future[Written]) -> None:
+        """`name` is what is being `written`."""
+        self._expected[name] = written
 
     def replace(self, name: str, table: DataFrame) -> None:
         """From now on, `name` is `table`."""
@@ -90,28 +106,47 @@ class Tables:
         """While in this context, the tables `names`, each made after those before it, are held in
         memory (or on disk), so that what follows from them doesn't make them again and again."""
         tables = []
-        for name in names:
-            table = self(name).persist()
-            tables.append(table)
-            self.replace(name, table)
         try:
+            for name in names:
+                # Not persist(): each plan after that is searched for each plan that is persisted.
+                held = self(name).localCheckpoint()
+                tables.append(held)
+                # New columns: joins with what is made of the same table would confuse the old ones.
+                self.replace(name, held.toDF(*held.columns))
             yield
         finally:
             for table in tables:
-                table.unpersist()
+                # There is no other way but to wait for a full garbage collection.
+                jvm_table: Any = table._jdf
+                jvm_table.queryExecution().logical().rdd().unpersist(False)
 
 
 def answer(
     lake: Lake, params: AnswerParams, runs: Sequence[str] | None = None
 ) -> Iterator[tuple[str, float]]:
     """Make and write all tables of `runs`, by default of all; yields the name of each table and
-    the seconds that it took. Raises LakeError where a run isn't there."""
-    runs = runs or sorted({entry.run for entry in lake.manifest()})
-    records = lake.records(runs)
-    tables = Tables({"records": records}, params)
-    for layer, makers in ((SILVER, FACTS), (GOLD, ANSWERS)):
-        for name, _ in makers:
-            started = perf_counter()
-            # What follows reads what was written instead of making it again.
-            tables.replace(name, lake.write(layer, name, tables(name), runs))
-            yield name, perf_counter() - started
+    the seconds that it took once those were there that it is made of. Raises LakeError where a
+    run isn't there."""
+    chosen = runs or sorted({entry.run for entry in lake.manifest()})
+    tables = Tables({"records": lake.records(chosen)}, params)
+
+    def write(layer: str, name: str) -> Written:
+        table = tables.make(name)
+        started = perf_counter()
+        # What follows reads what was written instead of making it again.
+        return lake.write(layer, name, table, chosen), perf_counter() - started
+
+    # The driver plans small tables for longer than they take, so it makes some at once. They are
+    # begun in order, and each waits for earlier ones only, so that one always goes on.
+    pool = ThreadPoolExecutor(params.at_once)
+    try:
+        under_way = []
+        for layer, makers in ((SILVER, FACTS), (GOLD, ANSWERS)):
+            for name, _ in makers:
+                written = pool.submit(write, layer, name)
+                tables.expect(name, written)
+                under_way.append((name, written))
+        for name, written in under_way:
+            yield name, written.result()[1]
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 from episub_router import FallbackParams, PubsubParams, RouterParams
 from episub_router.net.limits import NetLimits
+from episub_router.pipeline.params import AnswerParams
+from episub_router.pipeline.report.params import ReportParams
 from episub_router.protocol.params import BroadcastParams, MembershipParams
 from episub_router.sds import SdsParams
 from episub_router.trace.params import TracerParams
@@ -25,6 +27,8 @@ PARAMS: list[type[Any]] = [
     NetLimits,
     SdsParams,
     TracerParams,
+    AnswerParams,
+    ReportParams,
 ]
 
 _INTRODUCTION = """\

@@ -109,6 +109,7 @@ def test_on_a_cluster(master: str, tmp_path: Path) -> None:
         "--master", master, "--conf", "spark.executor.memory=512m",
         "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1",
         "--conf", "spark.sql.codegen.wholeStage=false",
+        "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
         "--conf", "spark.sql.adaptive.enabled=false",
         "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1",
     )  # fmt: skip

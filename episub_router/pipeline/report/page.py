@@ -153,11 +153,8 @@ def _folded(table: Table) -> str:
     shown = _table(table, "words")
     if len(table.rows) <= _SHORT:
         return shown
-    return f"<details><summary>{len(table.rows)} rows: {_named(table)}</summary>{shown}</details>"
-
-
-def _named(table: Table) -> str:
-    return escape(", ".join(table.heads))
+    heads = escape(", ".join(table.heads))
+    return f"<details><summary>{len(table.rows)} rows: {heads}</summary>{shown}</details>"
 
 
 def _document(body: str, specs: str) -> str:
