@@ -290,7 +290,7 @@ class BroadcastParams:
         8,
         "messages",
         "measured: five sources, 500 nodes, new links all the time: p99 2,273 ms where every "
-        "duplicate prunes (0), 461 ms with 8 (docs/results/README.md); one source knows no "
+        "duplicate prunes (0), 362 ms with 8 (docs/results/README.md); one source knows no "
         "difference",
     )
     optimization_threshold: int | None = param(
