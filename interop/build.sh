@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the interop peers from their lock files. Without its toolchain a peer is left out, and
-# says so; with CI=true that is an error.
+# Builds the interop peers that are named (js, go, rust; without a name all of them) from their
+# lock files. Without its toolchain a peer is left out, and says so; with CI=true that is an error.
 set -eu
 cd "$(dirname "$0")"
 
@@ -12,15 +12,25 @@ has() {
   return 1
 }
 
-if has npm js; then
-  test js/gossipsub/node_modules/.package-lock.json -nt js/gossipsub/package-lock.json ||
-    npm ci --silent --no-audit --no-fund --prefix js/gossipsub
-fi
-if has go go; then
-  for peer in gossipsub leaf; do
-    (cd "go/$peer" && GOFLAGS=-mod=readonly go build -trimpath -o "$peer" .)
-  done
-fi
-if has cargo rust; then
-  cargo build --quiet --locked --release --manifest-path rust/Cargo.toml
-fi
+test $# -gt 0 || set -- js go rust
+for peer; do
+  case $peer in
+  js)
+    has npm js || continue
+    test js/gossipsub/node_modules/.package-lock.json -nt js/gossipsub/package-lock.json ||
+      npm ci --silent --no-audit --no-fund --prefix js/gossipsub
+    ;;
+  go)
+    has go go || continue
+    (cd go && GOFLAGS=-mod=readonly go build -trimpath -o bin/ ./gossipsub ./leaf)
+    ;;
+  rust)
+    has cargo rust || continue
+    cargo build --quiet --locked --release --manifest-path rust/Cargo.toml
+    ;;
+  *)
+    echo >&2 "there is no peer $peer to build"
+    exit 2
+    ;;
+  esac
+done

@@ -17,9 +17,11 @@ import trio
 from libp2p import new_host
 from libp2p.abc import IHost, IPubsubRouter, ISubscriptionAPI
 from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.custom_types import TProtocol
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12, GossipSub
 from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service, background_trio_service
@@ -30,6 +32,20 @@ PATIENCE = 10.0
 """Seconds that a test waits for something that is sure to happen soon."""
 
 Muxer = Literal["YAMUX", "MPLEX"]
+
+
+def bounded_gossipsub(protocol: TProtocol = PROTOCOL_ID_V12, **options: Any) -> GossipSub:
+    """A stock router whose mesh keeps within its degrees; with its defaults it doesn't."""
+    options = {"degree": 6, "degree_low": 4, "degree_high": 12, **options}
+    router = GossipSub(
+        [protocol],
+        heartbeat_interval=1,
+        spam_protection_enabled=False,
+        adaptive_gossip_enabled=False,
+        **options,
+    )
+    router.scorer = None
+    return router
 
 
 class Node:

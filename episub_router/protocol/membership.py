@@ -179,6 +179,7 @@ class Membership:
 
     def _replace_links(self, now: Time) -> None:
         self._asking.on_link_lost(now)
+        self._upkeep.on_link_lost(now)
         self._rejoin_if_alone(now)
 
     def _rejoin_if_alone(self, now: Time) -> None:

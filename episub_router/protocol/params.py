@@ -290,25 +290,23 @@ class BroadcastParams:
         8,
         "messages",
         "measured: five sources, 500 nodes, new links all the time: p99 2,273 ms where every "
-        "duplicate prunes (0), 461 ms with 8 (docs/results/README.md); one source knows no "
+        "duplicate prunes (0), 362 ms with 8 (docs/results/README.md); one source knows no "
         "difference",
     )
     optimization_threshold: int | None = param(
-        3,
+        1,
         "hops",
-        "measured: with five and with fifty sources lower latencies than 7 (Plumtree, p. 12) and "
-        "off, and a lower RMR than 1 where messages are lost (docs/results/README.md); None turns "
-        "the optimisation off",
+        "measured: lower latencies than 3, 7 (Plumtree, p. 12) and off, with five and with fifty "
+        "sources, at a like RMR (docs/results/README.md); None turns the optimisation off",
     )
     repair: EagerRepair = param(
         EagerRepair.EAGER, "strategy", "spec: for applications that value latency"
     )
     repair_links: int = param(
-        2,
+        1,
         "peers",
-        "ours: lazy peers promoted for a lost parent. Measured with single seeds: with all of them "
-        "RMR was 0.36 at 1 % churn a second, 0.29 with two; with one, the p50 of five sources was "
-        "612 ms, 230 ms with all",
+        "ours: lazy peers promoted for a lost parent. Measured at 1 % churn a second: RMR 0.283, "
+        "0.298 with two, at the same latencies",
     )
     cache_ttl: float = param(30.0, "s", "iroh-gossip: messages kept for 30 s")
     cache_messages: int = param(4096, "messages", "ours: 30 s at over 100 messages/s")

@@ -67,6 +67,12 @@ class Upkeep:
         for peer in pick_some(overlay.rng, near, 1):
             overlay.tell(peer, NeighborRole.QUERY, LinkKind.NEAR)
 
+    def on_link_lost(self, now: Time) -> None:
+        """A neighbour is gone, so passive peers may be too: look at them soon again."""
+        if self._fruitless > _PATIENCE and self.deadline < NEVER:
+            self._fruitless = 0
+            self._schedule(now)
+
     def _chosen(self) -> list[PeerId]:
         """Neighbours of near neighbours, then peers never measured, then any."""
         overlay = self._overlay

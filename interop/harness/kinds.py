@@ -50,8 +50,8 @@ _PYTHON_PEER = INTEROP / "py" / "peer.py"
 _PYTHON = [sys.executable, str(_PYTHON_PEER)]
 _JS = INTEROP / "js" / "gossipsub"
 _RUST_PEER = INTEROP / "rust" / "target" / "release" / "episub-interop-peer"
-_GO_PEER = INTEROP / "go" / "gossipsub" / "gossipsub"
-_LEAF = INTEROP / "go" / "leaf" / "leaf"
+_GO_PEER = INTEROP / "go" / "bin" / "gossipsub"
+_LEAF = INTEROP / "go" / "bin" / "leaf"
 
 _V10, _V11, _V12, _V13 = "1.0.0", "1.1.0", "1.2.0", "1.3.0"
 

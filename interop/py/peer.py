@@ -6,6 +6,7 @@ import argparse
 import base64
 import hashlib
 import json
+import platform
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -278,7 +279,11 @@ async def running(args: argparse.Namespace, pubsub: Pubsub, host: IHost) -> Asyn
 async def main(arguments: list[str]) -> None:
     args = parse(arguments)
     seed = hashlib.sha256(args.key_seed.encode()).digest() if args.key_seed else None
-    host = new_host(key_pair=create_new_key_pair(seed), muxer_preference="YAMUX")
+    host = new_host(
+        key_pair=create_new_key_pair(seed),
+        muxer_preference="YAMUX",
+        enable_quic=any("/quic-v1" in address for address in args.listen),
+    )
     pubsub = make_pubsub(args, host, make_router(args))
     tell_arrivals(pubsub)
     async with running(args, pubsub, host), trio.open_nursery() as nursery:
@@ -287,7 +292,7 @@ async def main(arguments: list[str]) -> None:
             "listening",
             peer=str(host.get_id()),
             addrs=[str(a) for a in host.get_addrs()],
-            versions={"libp2p": version("libp2p")},
+            versions={"libp2p": version("libp2p"), "python": platform.python_version()},
         )
         nursery.start_soon(peer.watch)
         for topic in args.topic:

@@ -1,6 +1,6 @@
-//! Takes the versions that the peer tells from the lock file.
+//! Takes the versions that the peer tells from the lock file and the compiler.
 
-use std::{env, fs, path::Path};
+use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     let lock = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("Cargo.lock");
@@ -20,4 +20,12 @@ fn main() {
             .unwrap();
         println!("cargo:rustc-env={variable}={version}");
     }
+    // "rustc 1.95.0 (...)"
+    let rustc = Command::new(env::var("RUSTC").unwrap())
+        .arg("--version")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(rustc.stdout).unwrap();
+    let version = told.split_whitespace().nth(1).unwrap();
+    println!("cargo:rustc-env=RUSTC_VERSION={version}");
 }

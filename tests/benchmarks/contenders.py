@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from random import Random
-from typing import Any
 
 from libp2p.abc import IPubsubRouter
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, GossipSub
 
 from episub_router import BroadcastParams, EpisubParams, EpisubRouter
+from tests.hosts import bounded_gossipsub
 
 Links = Sequence[tuple[int, int]]
 
@@ -44,7 +44,7 @@ def star(hosts: int, seed: int) -> Links:
     return [(number, 0) for number in range(1, hosts)]
 
 
-def _gossipsub(**options: Any) -> GossipSub:
+def _default_gossipsub() -> GossipSub:
     return GossipSub(
         [PROTOCOL_ID_V11],
         degree=6,
@@ -52,14 +52,11 @@ def _gossipsub(**options: Any) -> GossipSub:
         degree_high=12,
         heartbeat_interval=1,
         spam_protection_enabled=False,
-        **options,
     )
 
 
 def _bounded_gossipsub() -> GossipSub:
-    router = _gossipsub(adaptive_gossip_enabled=False)
-    router.scorer = None
-    return router
+    return bounded_gossipsub(PROTOCOL_ID_V11)
 
 
 def _episub(lazy_interval: float | None = None) -> EpisubRouter:
@@ -79,7 +76,7 @@ CONTENDERS = {
         Contender(
             "gossipsub-defaults",
             "GossipSub, degree 6/4/12, heartbeat 1 s, spam protection off, else its defaults",
-            _gossipsub,
+            _default_gossipsub,
             random_graph,
         ),
         Contender(
@@ -113,7 +110,7 @@ CONTENDERS = {
         Contender(
             "half-and-half-defaults",
             "every other host of gossipsub-defaults has an EpisubRouter instead",
-            _alternating(_episub, _gossipsub),
+            _alternating(_episub, _default_gossipsub),
             random_graph,
         ),
         Contender(

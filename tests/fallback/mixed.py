@@ -15,12 +15,12 @@ from libp2p.pubsub.gossipsub import (
     PROTOCOL_ID_V11,
     PROTOCOL_ID_V12,
     PROTOCOL_ID_V13,
-    GossipSub,
 )
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter, ResilientPubsub
 from tests.hosts import Node, connect_all, eventually, running_nodes
+from tests.hosts import bounded_gossipsub as gossipsub
 
 TOPIC = "news"
 MESHSUB = (PROTOCOL_ID_V13, PROTOCOL_ID_V12, PROTOCOL_ID_V11, PROTOCOL_ID)
@@ -29,20 +29,6 @@ FLOODSUB = floodsub.PROTOCOL_ID
 
 def episub(**options: Any) -> EpisubRouter:
     return EpisubRouter(seed=1, **options)
-
-
-def gossipsub(protocol: TProtocol = PROTOCOL_ID_V12, **options: Any) -> GossipSub:
-    """A stock router, with what it takes to deliver everything: see docs/design.md."""
-    options = {"degree": 6, "degree_low": 4, "degree_high": 12, **options}
-    router = GossipSub(
-        [protocol],
-        heartbeat_interval=1,
-        spam_protection_enabled=False,
-        adaptive_gossip_enabled=False,
-        **options,
-    )
-    router.scorer = None
-    return router
 
 
 def stock(protocol: TProtocol) -> IPubsubRouter:

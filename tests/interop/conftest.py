@@ -27,6 +27,9 @@ async def lab(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[L
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--interop-table", action="store_true", help="write docs/interop.md's table")
+    parser.addoption(
+        "--without", metavar="KIND", help="leave out the tests that need this kind of peer"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,16 +45,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         write(render(results, versions))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests whose peers can't run here; in CI they run, and fail."""
+    left_out = [item for item in items if config.getoption("--without") in peers_of(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
     if os.environ.get("CI"):
         return
     for item in items:
-        for mark in item.iter_markers("peers"):
-            for kind in mark.args:
-                problem = KINDS[kind].problem()
-                if problem is not None:
-                    item.add_marker(pytest.mark.skip(reason=problem))
+        for kind in peers_of(item):
+            problem = KINDS[kind].problem()
+            if problem is not None:
+                item.add_marker(pytest.mark.skip(reason=problem))
+
+
+def peers_of(item: pytest.Item) -> list[str]:
+    """The kinds of peers that a test needs."""
+    return [kind for mark in item.iter_markers("peers") for kind in mark.args]
 
 
 @pytest.hookimpl(wrapper=True)

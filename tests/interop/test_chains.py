@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from interop.harness.lab import Lab
-from interop.harness.links import link
+from interop.harness.links import link, one_mesh
 from interop.harness.traffic import Traffic, sizes
 
 TOPIC = "chain"
@@ -59,8 +59,7 @@ async def test_a_topic_of_24_gossipsub_and_episub_peers(lab: Lab) -> None:
     async with trio.open_nursery() as nursery:
         for a, b in links:
             nursery.start_soon(link, a, b, TOPIC)
-    for peer in peers:
-        await peer.until(lambda peer=peer: bool(peer.mesh(TOPIC)), "a neighbour")  # type: ignore[misc]
+    await one_mesh(peers, TOPIC)
     traffic = Traffic(TOPIC, window=4)
     for author in peers:
         await traffic.publish(author, peers, [0, 1, 1024, 64 * 1024])

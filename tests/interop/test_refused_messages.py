@@ -26,7 +26,9 @@ async def refused(bad: bytes, author: Peer, bridge: Peer, receivers: list[Peer])
 
 
 @pytest.mark.peers("js", "rust", "py")
-@pytest.mark.parametrize("kind", ["js", "rust", "py", "episub"])
+@pytest.mark.parametrize(
+    "kind", ["js", "rust", "py", pytest.param("go", marks=pytest.mark.peers("go")), "episub"]
+)
 async def test_what_the_validator_rejects_is_not_forwarded(lab: Lab, kind: str) -> None:
     author = await lab.start(kind, topics=[TOPIC])
     bridge = await lab.start("episub", "--reject=bad", topics=[TOPIC])
@@ -50,6 +52,7 @@ async def test_what_the_validator_rejects_is_not_forwarded(lab: Lab, kind: str) 
             ("py", "--no-sign"),
             ("go", "--no-sign"),
             ("py", "--bad-sign"),
+            ("go", "--bad-sign"),
         )
     ],
 )

@@ -53,7 +53,8 @@ def test_hops_sent_on_stay_in_range() -> None:
 @pytest.mark.parametrize("claimed", [-100, 0])
 def test_impossible_hops_in_an_announcement_gain_nothing(claimed: int) -> None:
     """E38: a hop count below 1 is counted and taken as 1, not as a reason to switch."""
-    branch = Branch("parent", lazy=["liar"])
+    params = BroadcastParams(optimization_threshold=3)
+    branch = Branch("parent", lazy=["liar"], params=params)
     assert drops(branch.receive("liar", ihave("m", hops=claimed))) == [DropReason.HOPS_INVALID]
     branch.receive("parent", Gossip("m", 3, "payload"))
     assert (branch.eager, branch.lazy) == ({"parent"}, {"liar"})

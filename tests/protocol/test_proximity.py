@@ -275,3 +275,14 @@ def test_a_fruitless_search_slows_down() -> None:
     early = sum(time < 400 for time in checks)
     late = sum(time >= 3_600 for time in checks)
     assert early > 3 * late > 0
+
+
+def test_a_lost_link_speeds_the_search_up_again() -> None:
+    """E21: where neighbours went, passive peers may have gone too."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    upkeep = topic.membership._upkeep
+    upkeep._fruitless = 1_000
+    upkeep.fire(1.0)
+    assert upkeep.deadline - 1.0 > 1.3 * PARAMS.upkeep_interval
+    topic.handle(ev.PeerDown(1), 1.0)
+    assert upkeep.deadline - 1.0 <= 1.3 * PARAMS.upkeep_interval

@@ -13,14 +13,14 @@ import sys
 from pathlib import Path
 
 import trio
-from libp2p.custom_types import TProtocol
 from libp2p.peer.peerinfo import info_from_p2p_addr
-from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from multiaddr import Multiaddr
 
 from episub_router import EpisubRouter
 from episub_router.cli.host import add_host_arguments, running_pubsub
 from episub_router.sds import SdsChannel, SdsParams, SqliteStore
+from tests.hosts import bounded_gossipsub
 
 PARAMS = SdsParams(
     resend_interval=2.0,
@@ -30,21 +30,6 @@ PARAMS = SdsParams(
     sync_soon=1.0,
     confirm_delay=1.0,
 )
-
-
-def stock_router() -> GossipSub:
-    """GossipSub in the configuration in which its mesh keeps between D_low and D_high."""
-    router = GossipSub(
-        protocols=[TProtocol("/meshsub/1.1.0")],
-        degree=6,
-        degree_low=4,
-        degree_high=12,
-        heartbeat_interval=1,
-        adaptive_gossip_enabled=False,
-        spam_protection_enabled=False,
-    )
-    router.scorer = None  # type: ignore[assignment]
-    return router
 
 
 def say(**event: object) -> None:
@@ -98,7 +83,7 @@ async def main() -> None:
     args = parser.parse_args()
     args.key = args.dir / "key"
     store = SqliteStore(args.dir / "state.db")
-    router = EpisubRouter() if args.router == "episub" else stock_router()
+    router = EpisubRouter() if args.router == "episub" else bounded_gossipsub(PROTOCOL_ID_V11)
     async with (
         running_pubsub(args, router) as pubsub,
         SdsChannel(pubsub, "twenty", store=store, params=PARAMS) as channel,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.hosts
 
 MEMBERS = 20
 MESSAGES = 120
-PATIENCE = 120.0
+PATIENCE = 240.0
 JOINING = 4
 """Members that start or dial at the same time: twenty processes share few cores."""
 

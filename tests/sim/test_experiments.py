@@ -63,8 +63,14 @@ def test_hyparview_overlay() -> None:
 
 @pytest.mark.parametrize(("variant", "floor"), [("50 %", 0.999), ("80 %", 0.99), ("95 %", 0.85)])
 def test_hyparview_failures(variant: str, floor: float) -> None:
-    summary = one("hyparview-failures", only=variant, network__nodes=500)
-    assert phase(summary, "repaired")["reliability"] >= floor
+    # 25 survivors come together or not by chance: the mean of a few seeds.
+    seeds = (1, 2, 3) if variant == "95 %" else (1,)
+    made = [
+        one("hyparview-failures", seed=seed, only=variant, network__nodes=500) for seed in seeds
+    ]
+    summary = made[0]
+    reached = [phase(summary, "repaired")["reliability"] for summary in made]
+    assert sum(reached) / len(reached) >= floor
     (fault,) = summary["faults"]
     assert fault["nodes"] == round(500 * float(variant.split()[0]) / 100)
     # Without repair a flood would reach far less, so the bar shows something.

@@ -3,29 +3,20 @@ package main
 import (
 	"flag"
 	"fmt"
-	"strings"
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/protocol"
+
+	"episub-interop/internal/lines"
 )
-
-// list is a flag that may be repeated.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(value string) error {
-	*l = append(*l, value)
-	return nil
-}
 
 // arguments is the parsed command line.
 type arguments struct {
-	listen, dials, topics          list
+	listen, dials, topics          lines.List
 	keySeed, protocol, mesh, trace string
 	heartbeat                      int
-	px, noSign                     bool
+	px, noSign, badSign            bool
 }
 
 func parse(words []string) (*arguments, error) {
@@ -40,6 +31,7 @@ func parse(words []string) (*arguments, error) {
 	flags.IntVar(&args.heartbeat, "heartbeat", 1000, "milliseconds")
 	flags.BoolVar(&args.px, "px", false, "name peers in PRUNE")
 	flags.BoolVar(&args.noSign, "no-sign", false, "publish without a signature")
+	flags.BoolVar(&args.badSign, "bad-sign", false, "publish with another key's signature")
 	flags.StringVar(&args.trace, "trace", "", "file for what PBTracer writes")
 	if err := flags.Parse(words); err != nil {
 		return nil, err
@@ -48,7 +40,7 @@ func parse(words []string) (*arguments, error) {
 		return nil, fmt.Errorf("there is no argument %q", flags.Arg(0))
 	}
 	if len(args.listen) == 0 {
-		args.listen = list{"/ip4/127.0.0.1/tcp/0"}
+		args.listen = lines.List{"/ip4/127.0.0.1/tcp/0"}
 	}
 	return args, nil
 }

@@ -2,28 +2,18 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/lines"
 )
 
 // queue is how many messages wait for a subscription's reader; the library drops what is over.
 const queue = 4096
-
-// command is one line of standard input.
-type command struct {
-	Op    string `json:"op"`
-	Topic string `json:"topic"`
-	Data  []byte `json:"data"`
-	Size  *int   `json:"size"`
-	Seed  string `json:"seed"`
-	Addr  string `json:"addr"`
-}
 
 // node is the host, its subscriptions, and the commands that it takes.
 type node struct {
@@ -32,35 +22,23 @@ type node struct {
 	pubsub *pubsub.PubSub
 	topics map[string]*pubsub.Topic
 	leave  map[string]context.CancelFunc
+	forges bool
 }
 
-func (n *node) read(line []byte) {
-	var c command
-	if err := json.Unmarshal(line, &c); err != nil {
-		emit("failed", fields{"op": c.Op, "error": err.Error()})
-		return
-	}
-	n.obey(c)
-}
-
-// obey carries out one command; what fails is told. Dials don't hold up the rest.
-func (n *node) obey(c command) {
-	var err error
+// obey carries out one command. Dials don't hold up the rest: what fails there is told.
+func (n *node) obey(c lines.Command) error {
 	switch c.Op {
 	case "publish":
-		err = n.publish(c)
+		return n.publish(c)
 	case "subscribe":
-		err = n.subscribe(c.Topic)
+		return n.subscribe(c.Topic)
 	case "unsubscribe":
-		err = n.unsubscribe(c.Topic)
+		return n.unsubscribe(c.Topic)
 	case "dial":
 		go n.dial(c.Addr)
-	default:
-		err = fmt.Errorf("no command is called %q", c.Op)
+		return nil
 	}
-	if err != nil {
-		emit("failed", fields{"op": c.Op, "error": err.Error()})
-	}
+	return fmt.Errorf("no command is called %q", c.Op)
 }
 
 func (n *node) join(name string) (*pubsub.Topic, error) {
@@ -74,19 +52,22 @@ func (n *node) join(name string) (*pubsub.Topic, error) {
 	return topic, err
 }
 
-func (n *node) publish(c command) error {
-	data := c.Data
-	if c.Size != nil {
-		data = payload(*c.Size, c.Seed)
+func (n *node) publish(c lines.Command) error {
+	data := c.Payload()
+	if n.forges {
+		if err := n.forge(c.Topic, data); err != nil {
+			return err
+		}
+	} else {
+		topic, err := n.join(c.Topic)
+		if err != nil {
+			return err
+		}
+		if err := topic.Publish(n.ctx, data); err != nil {
+			return err
+		}
 	}
-	topic, err := n.join(c.Topic)
-	if err != nil {
-		return err
-	}
-	if err := topic.Publish(n.ctx, data); err != nil {
-		return err
-	}
-	emit("published", digest(data, fields{"topic": c.Topic}))
+	lines.Emit("published", lines.Digest(data, lines.Fields{"topic": c.Topic}))
 	return nil
 }
 
@@ -104,7 +85,7 @@ func (n *node) subscribe(name string) error {
 	}
 	n.leave[name] = sub.Cancel
 	go n.tellDeliveries(sub)
-	emit("subscribed", fields{"topic": name})
+	lines.Emit("subscribed", lines.Fields{"topic": name})
 	return nil
 }
 
@@ -115,7 +96,7 @@ func (n *node) unsubscribe(name string) error {
 	}
 	leave()
 	delete(n.leave, name)
-	emit("unsubscribed", fields{"topic": name})
+	lines.Emit("unsubscribed", lines.Fields{"topic": name})
 	return nil
 }
 
@@ -125,7 +106,7 @@ func (n *node) dial(addr string) {
 		err = n.host.Connect(n.ctx, *info)
 	}
 	if err != nil {
-		emit("failed", fields{"op": "dial", "error": err.Error()})
+		lines.Failed("dial", err)
 	}
 }
 
@@ -138,20 +119,10 @@ func (n *node) tellDeliveries(sub *pubsub.Subscription) {
 		if message.GetFrom() == n.host.ID() {
 			continue
 		}
-		emit("delivery", digest(message.Data, fields{
+		lines.Emit("delivery", lines.Digest(message.Data, lines.Fields{
 			"topic": message.GetTopic(),
 			"from":  message.GetFrom().String(),
 			"id":    hex.EncodeToString([]byte(message.ID)),
 		}))
 	}
-}
-
-// payload is the SHA-256 of "seed/0", "seed/1", ..., cut to size bytes.
-func payload(size int, seed string) []byte {
-	data := make([]byte, 0, size+sha256.Size)
-	for i := 0; len(data) < size; i++ {
-		block := sha256.Sum256(fmt.Appendf(nil, "%s/%d", seed, i))
-		data = append(data, block[:]...)
-	}
-	return data[:size]
 }

@@ -2,16 +2,16 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
-)
+	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
 
-// maxLine bounds a command: a payload of 1 MiB in base64 and what stands around it. Bytes.
-const maxLine = 2 << 20
+	"episub-interop/internal/hosts"
+	"episub-interop/internal/lines"
+)
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -27,11 +27,21 @@ func run(words []string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	h, err := newHost(args.keySeed, args.listen)
+	key, err := hosts.NewKey(args.keySeed)
+	if err != nil {
+		return err
+	}
+	h, err := hosts.New(key, args.listen, newQUIC)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
+	service, err := identify.NewIDService(h)
+	if err != nil {
+		return err
+	}
+	service.Start()
+	defer service.Close()
 	options, err := args.pubsub()
 	if err != nil {
 		return err
@@ -50,19 +60,16 @@ func run(words []string) error {
 		return err
 	}
 	tellConnections(h)
-	tellListening(h)
-	p := &node{ctx: ctx, host: h, pubsub: ps, topics: map[string]*pubsub.Topic{},
-		leave: map[string]context.CancelFunc{}}
+	lines.Listening(h, "github.com/libp2p/go-libp2p", "github.com/libp2p/go-libp2p-pubsub")
+	n := &node{ctx: ctx, host: h, pubsub: ps, topics: map[string]*pubsub.Topic{},
+		leave: map[string]context.CancelFunc{}, forges: args.badSign}
 	for _, topic := range args.topics {
-		p.obey(command{Op: "subscribe", Topic: topic})
+		if err := n.subscribe(topic); err != nil {
+			return err
+		}
 	}
 	for _, addr := range args.dials {
-		p.obey(command{Op: "dial", Addr: addr})
+		go n.dial(addr)
 	}
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		p.read(lines.Bytes())
-	}
-	return lines.Err()
+	return lines.Commands(os.Stdin, n.obey)
 }

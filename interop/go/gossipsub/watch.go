@@ -7,6 +7,8 @@ import (
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
+
+	"episub-interop/internal/lines"
 )
 
 type names map[string]struct{}
@@ -23,12 +25,12 @@ func newWatch() *watch {
 }
 
 func (w *watch) OnNewOutboundStream(p peer.ID, proto protocol.ID) {
-	emit("protocol", fields{"peer": p.String(), "protocol": string(proto)})
+	lines.Emit("protocol", lines.Fields{"peer": p.String(), "protocol": string(proto)})
 }
 
 func (w *watch) OnClosedOutboundStream(p peer.ID) {
 	for _, topic := range slices.Sorted(maps.Keys(w.subscribed[p])) {
-		emit("peer_unsubscribed", fields{"peer": p.String(), "topic": topic})
+		lines.Emit("peer_unsubscribed", lines.Fields{"peer": p.String(), "topic": topic})
 	}
 	delete(w.subscribed, p)
 	for topic := range w.mesh {
@@ -46,14 +48,14 @@ func (w *watch) RecvRPC(rpc *pubsub.RPC) {
 		}
 		if before {
 			delete(w.subscribed[from], topic)
-			emit("peer_unsubscribed", fields{"peer": from.String(), "topic": topic})
+			lines.Emit("peer_unsubscribed", lines.Fields{"peer": from.String(), "topic": topic})
 			continue
 		}
 		if w.subscribed[from] == nil {
 			w.subscribed[from] = names{}
 		}
 		w.subscribed[from][topic] = struct{}{}
-		emit("peer_subscribed", fields{"peer": from.String(), "topic": topic})
+		lines.Emit("peer_subscribed", lines.Fields{"peer": from.String(), "topic": topic})
 	}
 }
 
@@ -77,7 +79,7 @@ func (w *watch) Prune(p peer.ID, topic string) {
 func (w *watch) tellMesh(topic string) {
 	peers := slices.AppendSeq([]string{}, maps.Keys(w.mesh[topic]))
 	slices.Sort(peers)
-	emit("mesh", fields{"topic": topic, "peers": peers})
+	lines.Emit("mesh", lines.Fields{"topic": topic, "peers": peers})
 }
 
 func (w *watch) Join(string)                           {}

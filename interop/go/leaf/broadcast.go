@@ -4,10 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"episub-interop/leaf/pb"
-
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/lines"
+	"episub-interop/leaf/pb"
 )
 
 const recent = 3 * time.Second
@@ -42,7 +43,7 @@ func (n *node) publish(message *pb.Message) {
 // gossip handles a payload of a peer. Nothing is made of it before its signature holds.
 func (n *node) gossip(from peer.ID, message *pb.Message, hops uint32) {
 	if checkSignature(message) != nil {
-		emit("refused", map[string]any{"peer": from.String()})
+		lines.Emit("refused", lines.Fields{"peer": from.String()})
 		return
 	}
 	neighbor := n.active[from]

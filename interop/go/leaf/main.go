@@ -3,44 +3,20 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
-	"strings"
 	"time"
 
-	"episub-interop/leaf/pb"
-
 	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/hosts"
+	"episub-interop/internal/lines"
+	"episub-interop/leaf/pb"
 )
-
-// list is a flag that may be given several times.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(value string) error {
-	*l = append(*l, value)
-	return nil
-}
-
-// command is a line of standard input.
-type command struct {
-	Op    string  `json:"op"`
-	Topic string  `json:"topic"`
-	Data  *string `json:"data"`
-	Size  int     `json:"size"`
-	Seed  string  `json:"seed"`
-	Addr  string  `json:"addr"`
-}
 
 func main() {
 	if err := run(); err != nil {
@@ -50,7 +26,7 @@ func main() {
 }
 
 func run() error {
-	var listen, dials list
+	var listen, dials lines.List
 	flag.Var(&listen, "listen", "multiaddress to listen on")
 	flag.Var(&dials, "dial", "full multiaddress of a peer")
 	topic := flag.String("topic", "", "the topic")
@@ -60,13 +36,13 @@ func run() error {
 		return errors.New("--topic is missing")
 	}
 	if len(listen) == 0 {
-		listen = list{"/ip4/127.0.0.1/tcp/0"}
+		listen = lines.List{"/ip4/127.0.0.1/tcp/0"}
 	}
-	key, err := newKey(*seed)
+	key, err := hosts.NewKey(*seed)
 	if err != nil {
 		return err
 	}
-	h, err := newHost(key, listen)
+	h, err := hosts.New(key, listen)
 	if err != nil {
 		return err
 	}
@@ -77,24 +53,13 @@ func run() error {
 	n := newNode(h, key, record, *topic)
 	n.listen()
 	go n.run()
-	addrs := []string{}
-	for _, addr := range h.Addrs() {
-		addrs = append(addrs, fmt.Sprintf("%s/p2p/%s", addr, h.ID()))
-	}
-	emit("listening", map[string]any{"peer": h.ID().String(), "addrs": addrs, "versions": versions()})
-	emit("subscribed", map[string]any{"topic": *topic})
+	lines.Listening(h, "github.com/libp2p/go-libp2p", "google.golang.org/protobuf")
+	lines.Emit("subscribed", lines.Fields{"topic": *topic})
 	for _, addr := range dials {
-		n.obey(command{Op: "dial", Addr: addr})
+		go n.dial(addr)
 	}
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 4*maxRPC)
-	for lines.Scan() {
-		c := command{}
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			emit("failed", map[string]any{"op": nil, "error": err.Error()})
-			continue
-		}
-		n.obey(c)
+	if err := lines.Commands(os.Stdin, n.obey); err != nil {
+		return err
 	}
 	left := make(chan struct{})
 	n.do(func() { n.leave(); close(left) })
@@ -104,101 +69,47 @@ func run() error {
 	return h.Close()
 }
 
-// obey carries out one command; what fails is told.
-func (n *node) obey(c command) {
-	var err error
+// obey carries out one command. Dials don't hold up the rest: what fails there is told.
+func (n *node) obey(c lines.Command) error {
 	switch c.Op {
 	case "publish":
-		err = n.obeyPublish(c)
+		return n.obeyPublish(c)
 	case "dial":
-		go func() {
-			if err := n.dial(c.Addr); err != nil {
-				emit("failed", map[string]any{"op": c.Op, "error": err.Error()})
-			}
-		}()
-	default:
-		err = fmt.Errorf("no command is called %q", c.Op)
+		go n.dial(c.Addr)
+		return nil
 	}
-	if err != nil {
-		emit("failed", map[string]any{"op": c.Op, "error": err.Error()})
-	}
+	return fmt.Errorf("no command is called %q", c.Op)
 }
 
-func (n *node) obeyPublish(c command) error {
-	data := payload(c.Size, c.Seed)
-	if c.Data != nil {
-		decoded, err := base64.StdEncoding.DecodeString(*c.Data)
-		if err != nil {
-			return err
-		}
-		data = decoded
-	}
+func (n *node) obeyPublish(c lines.Command) error {
+	data := c.Payload()
 	message, err := newMessage(n.key, c.Topic, data)
 	if err != nil {
 		return err
 	}
 	n.do(func() {
 		n.publish(message)
-		emit("published", digest(map[string]any{"topic": c.Topic}, data))
+		lines.Emit("published", lines.Digest(data, lines.Fields{"topic": c.Topic}))
 	})
 	return nil
 }
 
-func (n *node) dial(addr string) error {
-	info, err := peer.AddrInfoFromString(addr)
-	if err != nil {
-		return err
-	}
+func (n *node) dial(addr string) {
 	ctx, cancel := context.WithTimeout(context.Background(), streamTimeout)
 	defer cancel()
-	return n.host.Connect(ctx, *info)
-}
-
-// payload is SHA-256 of "seed/0", "seed/1", ..., cut to size bytes.
-func payload(size int, seed string) []byte {
-	data := []byte{}
-	for i := 0; len(data) < size; i++ {
-		block := sha256.Sum256(fmt.Appendf(nil, "%s/%d", seed, i))
-		data = append(data, block[:]...)
+	info, err := peer.AddrInfoFromString(addr)
+	if err == nil {
+		err = n.host.Connect(ctx, *info)
 	}
-	return data[:size]
+	if err != nil {
+		lines.Failed("dial", err)
+	}
 }
 
 func emitDelivery(message *pb.Message) {
-	emit("delivery", digest(map[string]any{
+	lines.Emit("delivery", lines.Digest(message.Data, lines.Fields{
 		"topic": message.GetTopic(),
 		"from":  peer.ID(message.From).String(),
 		"id":    hex.EncodeToString([]byte(messageID(message))),
-	}, message.Data))
-}
-
-func digest(fields map[string]any, data []byte) map[string]any {
-	hash := sha256.Sum256(data)
-	fields["size"], fields["sha256"] = len(data), hex.EncodeToString(hash[:])
-	return fields
-}
-
-// emit writes one event as one line.
-func emit(event string, fields map[string]any) {
-	fields["event"] = event
-	line, err := json.Marshal(fields)
-	if err != nil {
-		panic(err)
-	}
-	if _, err := os.Stdout.Write(append(line, '\n')); err != nil {
-		os.Exit(1)
-	}
-}
-
-// versions are those of the lock file.
-func versions() map[string]string {
-	found := map[string]string{}
-	info, _ := debug.ReadBuildInfo()
-	for _, module := range info.Deps {
-		switch module.Path {
-		case "github.com/libp2p/go-libp2p", "google.golang.org/protobuf":
-			found[module.Path[strings.LastIndex(module.Path, "/")+1:]] = strings.TrimPrefix(module.Version, "v")
-		}
-	}
-	return found
+	}))
 }

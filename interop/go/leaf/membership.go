@@ -4,9 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"episub-interop/leaf/pb"
-
 	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/lines"
+	"episub-interop/leaf/pb"
 )
 
 const joinTTL = 6
@@ -224,7 +225,7 @@ func (n *node) tellMesh() {
 		ids = append(ids, id.String())
 	}
 	slices.Sort(ids)
-	emit("mesh", map[string]any{"topic": n.topic, "peers": ids})
+	lines.Emit("mesh", lines.Fields{"topic": n.topic, "peers": ids})
 }
 
 // others are the neighbours without those.

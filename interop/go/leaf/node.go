@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"episub-interop/leaf/pb"
-
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/lines"
+	"episub-interop/leaf/pb"
 )
 
 const (
@@ -104,8 +105,8 @@ func (n *node) peer(id peer.ID) *remote {
 func (n *node) connected(id peer.ID, out chan []byte) {
 	other := n.peer(id)
 	other.out = out
-	emit("connected", map[string]any{"peer": id.String()})
-	emit("protocol", map[string]any{"peer": id.String(), "protocol": protocolID})
+	lines.Emit("connected", lines.Fields{"peer": id.String()})
+	lines.Emit("protocol", lines.Fields{"peer": id.String(), "protocol": protocolID})
 	subscribe := true
 	n.send(id, &pb.Rpc{
 		Subscriptions: []*pb.Rpc_SubOpts{{Subscribe: &subscribe, Topicid: &n.topic}},
@@ -126,7 +127,7 @@ func (n *node) disconnected(id peer.ID) {
 	if other.out != nil {
 		close(other.out)
 	}
-	emit("disconnected", map[string]any{"peer": id.String()})
+	lines.Emit("disconnected", lines.Fields{"peer": id.String()})
 	n.unlink(id)
 }
 
@@ -161,11 +162,11 @@ func (n *node) announced(id peer.ID, other *remote, topic string, subscribed boo
 	}
 	if !subscribed {
 		delete(other.topics, topic)
-		emit("peer_unsubscribed", map[string]any{"peer": id.String(), "topic": topic})
+		lines.Emit("peer_unsubscribed", lines.Fields{"peer": id.String(), "topic": topic})
 		return
 	}
 	other.topics[topic] = true
-	emit("peer_subscribed", map[string]any{"peer": id.String(), "topic": topic})
+	lines.Emit("peer_subscribed", lines.Fields{"peer": id.String(), "topic": topic})
 	if topic == n.topic {
 		n.contacted(id)
 	}
@@ -235,7 +236,7 @@ func (n *node) tellNoNeighbor(id peer.ID) {
 }
 
 func (n *node) tell(direction, message string, id peer.ID) {
-	emit("control", map[string]any{"direction": direction, "message": message, "peer": id.String()})
+	lines.Emit("control", lines.Fields{"direction": direction, "message": message, "peer": id.String()})
 }
 
 // sample picks at most `count` of the ids.

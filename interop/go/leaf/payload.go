@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"episub-interop/leaf/pb"
-
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
+
+	"episub-interop/leaf/pb"
 )
 
 var lastSeqno atomic.Uint64

@@ -7,11 +7,12 @@ import (
 	"io"
 	"time"
 
-	"episub-interop/leaf/pb"
-
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/lines"
+	"episub-interop/leaf/pb"
 )
 
 // remote is a connected peer.
@@ -98,7 +99,7 @@ func (n *node) send(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) {
 	select {
 	case other.out <- raw:
 	default:
-		emit("dropped", map[string]any{"peer": id.String()})
+		lines.Emit("dropped", lines.Fields{"peer": id.String()})
 	}
 }
 

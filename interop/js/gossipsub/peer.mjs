@@ -59,6 +59,13 @@ function messageId(message) {
 }
 
 const [low, degree, high] = args.mesh.split(",").map(Number);
+// The transport of /quic-v1 addresses is a native library, which not every platform has.
+const transports = [tcp()];
+if (args.listen.some((addr) => addr.includes("/quic-v1"))) {
+  const { quic } = await import("@chainsafe/libp2p-quic");
+  transports.push(quic());
+}
+
 const pubsubOptions = {
   allowPublishToZeroTopicPeers: true,
   D: degree,
@@ -83,7 +90,7 @@ const node = await createLibp2p({
     privateKey: await generateKeyPairFromSeed("Ed25519", sha256(args["key-seed"])),
   }),
   addresses: { listen: args.listen },
-  transports: [tcp()],
+  transports,
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   services: { identify: identify(), pubsub: pubsubService },
@@ -158,7 +165,11 @@ const version = (name) => {
 emit("listening", {
   peer: `${node.peerId}`,
   addrs: node.getMultiaddrs().map(String),
-  versions: { libp2p: version("libp2p"), "@libp2p/gossipsub": version("@libp2p/gossipsub") },
+  versions: {
+    libp2p: version("libp2p"),
+    "@libp2p/gossipsub": version("@libp2p/gossipsub"),
+    node: process.versions.node,
+  },
 });
 for (const topic of args.topic) commands.subscribe({ topic });
 for (const addr of args.dial) await obey(JSON.stringify({ op: "dial", addr }));

@@ -85,6 +85,7 @@ fn build(args: &Args) -> Result<Swarm<Behaviour>, Box<dyn Error>> {
             noise::Config::new,
             yamux::Config::default,
         )?
+        .with_quic()
         .with_behaviour(|_| behaviour)?
         .with_swarm_config(|c| c.with_idle_connection_timeout(Duration::from_secs(600)))
         .build())
@@ -104,7 +105,11 @@ async fn listen(swarm: &mut Swarm<Behaviour>, args: &Args) -> Result<(), Box<dyn
         "event": "listening",
         "peer": swarm.local_peer_id().to_string(),
         "addrs": addrs,
-        "versions": {"libp2p": env!("LIBP2P_VERSION"), "libp2p-gossipsub": env!("GOSSIPSUB_VERSION")},
+        "versions": {
+            "libp2p": env!("LIBP2P_VERSION"),
+            "libp2p-gossipsub": env!("GOSSIPSUB_VERSION"),
+            "rustc": env!("RUSTC_VERSION"),
+        },
     }));
     Ok(())
 }

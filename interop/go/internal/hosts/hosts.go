@@ -1,4 +1,5 @@
-package main
+// Package hosts makes the libp2p hosts of the peers.
+package hosts
 
 import (
 	"bytes"
@@ -11,29 +12,34 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/sec"
+	"github.com/libp2p/go-libp2p/core/transport"
 	blankhost "github.com/libp2p/go-libp2p/p2p/host/blank"
 	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
 	"github.com/libp2p/go-libp2p/p2p/host/peerstore/pstoremem"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/libp2p/go-libp2p/p2p/net/upgrader"
-	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// newHost makes a host of TCP, Noise, Yamux and identify; its key is made of the seed, if any.
-func newHost(seed string, listen []string) (host.Host, error) {
+// Transport makes a transport beside TCP.
+type Transport func(crypto.PrivKey) (transport.Transport, error)
+
+// NewKey makes an Ed25519 key: from the SHA-256 of the seed, or a random one if it is empty.
+func NewKey(seed string) (crypto.PrivKey, error) {
 	var source io.Reader = rand.Reader
 	if seed != "" {
 		digest := sha256.Sum256([]byte(seed))
 		source = bytes.NewReader(digest[:])
 	}
 	key, _, err := crypto.GenerateEd25519Key(source)
-	if err != nil {
-		return nil, err
-	}
+	return key, err
+}
+
+// New makes a host of no more than TCP, Noise, Yamux and the transports named; it has no identify.
+func New(key crypto.PrivKey, listen []string, more ...Transport) (host.Host, error) {
 	id, err := peer.IDFromPrivateKey(key)
 	if err != nil {
 		return nil, err
@@ -53,22 +59,14 @@ func newHost(seed string, listen []string) (host.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	muxers := []upgrader.StreamMuxer{{ID: yamux.ID, Muxer: yamux.DefaultTransport}}
-	security, err := noise.New(noise.ID, key, muxers)
-	if err != nil {
-		return nil, err
-	}
-	upgrade, err := upgrader.New(
-		[]sec.SecureTransport{security}, muxers, nil, &network.NullResourceManager{}, nil)
-	if err != nil {
-		return nil, err
-	}
-	transport, err := tcp.NewTCPTransport(upgrade, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := net.AddTransport(transport); err != nil {
-		return nil, err
+	for _, make := range append([]Transport{newTCP}, more...) {
+		made, err := make(key)
+		if err != nil {
+			return nil, err
+		}
+		if err := net.AddTransport(made); err != nil {
+			return nil, err
+		}
 	}
 	for _, text := range listen {
 		addr, err := ma.NewMultiaddr(text)
@@ -79,11 +77,19 @@ func newHost(seed string, listen []string) (host.Host, error) {
 			return nil, err
 		}
 	}
-	h := blankhost.NewBlankHost(net, blankhost.WithEventBus(bus))
-	service, err := identify.NewIDService(h)
+	return blankhost.NewBlankHost(net, blankhost.WithEventBus(bus)), nil
+}
+
+func newTCP(key crypto.PrivKey) (transport.Transport, error) {
+	muxers := []upgrader.StreamMuxer{{ID: yamux.ID, Muxer: yamux.DefaultTransport}}
+	security, err := noise.New(noise.ID, key, muxers)
 	if err != nil {
 		return nil, err
 	}
-	service.Start()
-	return h, nil
+	upgrade, err := upgrader.New(
+		[]sec.SecureTransport{security}, muxers, nil, &network.NullResourceManager{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return tcp.NewTCPTransport(upgrade, nil, nil)
 }
