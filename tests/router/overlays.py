@@ -41,9 +41,11 @@ def neighbors(node: Node, topic: str = TOPIC) -> int:
     return len(router(node).mesh.get(topic, ()))
 
 
-def is_joined(nodes: Sequence[Node], topic: str = TOPIC) -> bool:
-    """Whether all nodes have a fair number of links, and every link has two ends."""
-    enough = min(len(nodes) - 1, MembershipParams().random_links)
+def is_joined(
+    nodes: Sequence[Node], topic: str = TOPIC, least: int = MembershipParams().random_links
+) -> bool:
+    """Whether all nodes have `least` links, and every link has two ends."""
+    enough = min(len(nodes) - 1, least)
     ids = {node.id: router(node).mesh.get(topic, set()) for node in nodes}
     return all(len(links) >= enough for links in ids.values()) and all(
         me in ids.get(other, ()) for me, links in ids.items() for other in links

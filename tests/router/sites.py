@@ -167,6 +167,7 @@ async def sites_of(
             if index:
                 await connect(node, nodes[0])
             subscriptions.append(await node.pubsub.subscribe(TOPIC))
-        await in_time(lambda: is_joined(nodes), 300)
+        least = params.membership.random_links
+        await in_time(lambda: is_joined(nodes, least=least), 300)
         yield sites, subscriptions
         nursery.cancel_scope.cancel()
