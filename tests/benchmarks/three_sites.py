@@ -31,10 +31,10 @@ async def main(size: int) -> None:
         start = trio.current_time()
         for after in _LOOK_AT:
             await trio.sleep_until(start + after)
-            inside, near = sites.kept_for_nearness()
             print(
                 f"after {after:3} s: {sites.near_inside(params.near_links):.0%} of the nearest "
-                f"{params.near_links} neighbours, and {inside} of {near} near links, are inside",
+                f"{params.near_links} neighbours, and {sites.kept_for_nearness():.0%} of the near "
+                "links, are inside",
                 flush=True,
             )
         async with reading(subscriptions) as readers:
