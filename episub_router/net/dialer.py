@@ -62,11 +62,12 @@ class Dialer:
         self._addresses = addresses
         self._opened = opened
         self._failed = failed
-        self._limiter = trio.CapacityLimiter(min(_FEWEST, params.dial_concurrency))
+        self._limiter = trio.CapacityLimiter(1)
         """As many dials at a time as the event loop keeps up with, up to `dial_concurrency`."""
-        self._for_others = trio.CapacityLimiter(max(1, _FEWEST // 2))
+        self._for_others = trio.CapacityLimiter(1)
         """Passed first by dials that other nodes' messages asked for: half of the turns are kept
         from them, or made-up addresses could take all."""
+        self._allow(_FEWEST)
         self._requests: dict[bytes, trio.Event] = {}
         """Requests under way; the event is set when the peer is writable."""
         self._failures: dict[bytes, tuple[int, float]] = {}
@@ -156,8 +157,10 @@ class Dialer:
 
     def _pace(self, seen: Pace) -> None:
         """Few dials at a time while the event loop is slow, else one more each time."""
-        most = self._params.dial_concurrency
-        turns = min(int(self._limiter.total_tokens) + 1, _FEWEST if seen.is_slow else most, most)
+        self._allow(_FEWEST if seen.is_slow else int(self._limiter.total_tokens) + 1)
+
+    def _allow(self, turns: int) -> None:
+        turns = min(turns, self._params.dial_concurrency)
         self._limiter.total_tokens = turns
         self._for_others.total_tokens = max(1, turns // 2)
 
