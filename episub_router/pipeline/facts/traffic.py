@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 _RPC = ("send", "recv", "drop")
+_END = ("run", "direction", "peer", "remote", "time")
 
 
 def rpcs(events: DataFrame) -> DataFrame:
@@ -30,25 +31,8 @@ def rpcs(events: DataFrame) -> DataFrame:
 
 def transmissions(events: DataFrame) -> DataFrame:
     """One row per message in an RPC and end: run, direction, peer, remote, time, topic, message."""
-    return (
-        events.where(F.col("event").isin(*_RPC) & F.exists("parts", _is_message))
-        .select(
-            "run",
-            F.col("event").alias("direction"),
-            "peer",
-            "remote",
-            "time",
-            F.explode(F.filter("parts", _is_message)).alias("part"),
-        )
-        .select(
-            "run",
-            "direction",
-            "peer",
-            "remote",
-            "time",
-            "part.topic",
-            F.col("part.messages")[0].alias("message"),
-        )
+    return _parts(events, _is_message).select(
+        *_END, "part.topic", F.col("part.messages")[0].alias("message")
     )
 
 
@@ -59,29 +43,13 @@ def control(events: DataFrame) -> DataFrame:
     Bytes are those of the RPC without its payload, in equal shares for the control messages in it;
     null where no sizes are traced.
     """
-    count = F.size(F.filter("parts", _is_control))
-    return (
-        events.where(F.col("event").isin(*_RPC) & F.exists("parts", _is_control))
-        .select(
-            "run",
-            F.col("event").alias("direction"),
-            "peer",
-            "remote",
-            "time",
-            F.explode(F.filter("parts", _is_control)).alias("part"),
-            ((F.col("size") - F.coalesce("payload", F.lit(0))) / count).alias("bytes"),
-        )
-        .select(
-            "run",
-            "direction",
-            "peer",
-            "remote",
-            "time",
-            "part.topic",
-            "part.kind",
-            F.coalesce(F.size("part.messages"), F.lit(0)).alias("ids"),
-            "bytes",
-        )
+    share = (F.col("size") - F.coalesce("payload", F.lit(0))) / _count(_is_control)
+    return _parts(events, _is_control, share.alias("bytes")).select(
+        *_END,
+        "part.topic",
+        "part.kind",
+        F.coalesce(F.size("part.messages"), F.lit(0)).alias("ids"),
+        "bytes",
     )
 
 
@@ -102,6 +70,19 @@ def losses(events: DataFrame) -> DataFrame:
         "topic",
         F.coalesce("reason", F.lit("")).alias("reason"),
         F.coalesce("count", F.lit(1)).alias("count"),
+    )
+
+
+def _parts(events: DataFrame, predicate: Callable[[Column], Column], *more: Column) -> DataFrame:
+    """One row per part of an RPC that `predicate` chooses: `_END`, part, and `more` of the RPC."""
+    return events.where(F.col("event").isin(*_RPC) & F.exists("parts", predicate)).select(
+        "run",
+        F.col("event").alias("direction"),
+        "peer",
+        "remote",
+        "time",
+        F.explode(F.filter("parts", predicate)).alias("part"),
+        *more,
     )
 
 
