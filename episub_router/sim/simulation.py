@@ -11,7 +11,8 @@ from typing import Any
 from episub_router.sim import latency
 from episub_router.sim.faults import Script
 from episub_router.sim.hashing import generator
-from episub_router.sim.metrics.overlay import adjacency
+from episub_router.sim.metrics.accounting import Islands
+from episub_router.sim.metrics.overlay import adjacency, components
 from episub_router.sim.network import Network
 from episub_router.sim.node import Node
 from episub_router.sim.queue import EventLoop
@@ -66,6 +67,8 @@ class Simulation:
         )
         self.rng = generator(seed, "script")
         self.snapshots: list[Snapshot] = []
+        self.islands: list[Islands] = []
+        """The components at each snapshot and, where there are faults, at each publishing."""
         self.sources = self._choose_sources()
         self.script = Script(self)
         self._make = self._node_factory()
@@ -160,6 +163,9 @@ class Simulation:
             self.loop.at(
                 traffic.start + self._published * traffic.interval, self._publish_next, None
             )
+        if self.scenario.faults:
+            nodes = self.network.nodes
+            self._note_islands(*adjacency({node: nodes[node].neighbors() for node in nodes}))
         if traffic.source == "outside":
             self._publish_from_outside()
             return
@@ -198,6 +204,7 @@ class Simulation:
     def _take_snapshot(self, _: object) -> None:
         nodes = self.network.nodes
         overlay, ids = adjacency({node: nodes[node].neighbors() for node in nodes})
+        self._note_islands(overlay, ids)
         self.snapshots.append(
             Snapshot(
                 time=self.loop.now,
@@ -215,6 +222,10 @@ class Simulation:
                 ],
             )
         )
+
+    def _note_islands(self, overlay: Any, ids: list[int]) -> None:
+        label = dict(zip(ids, components(overlay), strict=True))
+        self.islands.append(Islands(self.loop.now, label))
 
 
 def latency_model(scenario: Scenario, seed: int) -> latency.LatencyModel:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from episub_router.sim.hashing import generator
 from episub_router.sim.metrics import dissemination, overlay, trees
-from episub_router.sim.metrics.accounting import Accountant, Islands, Reason, Verdict
+from episub_router.sim.metrics.accounting import Accountant, Reason, Verdict
 from episub_router.sim.records import NEVER_DELIVERED, MessageRecord
 from episub_router.sim.scenario import EpisubRouter
 from episub_router.sim.simulation import Simulation, Snapshot
@@ -25,12 +25,8 @@ _PAYLOAD = ("payload",)
 def summarize(simulation: Simulation) -> dict[str, Any]:
     """All figures of a finished run. The same run gives the same figures, to the bit."""
     scenario, records = simulation.scenario, simulation.records
-    islands = [
-        Islands(shot.time, dict(zip(shot.ids, overlay.components(shot.overlay), strict=True)))
-        for shot in simulation.snapshots
-    ]
     patience = scenario.traffic.settle
-    accountant = Accountant(records, simulation.script.cuts, islands, patience)
+    accountant = Accountant(records, simulation.script.cuts, simulation.islands, patience)
     verdicts = [accountant.settle(message) for message in range(len(records.messages))]
     rows = [
         _message_row(record, verdict)

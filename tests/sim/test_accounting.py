@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from episub_router.sim import loading
 from episub_router.sim.metrics.accounting import Accountant, Cut, Islands, Reason, Verdict
 from episub_router.sim.records import Ending, Records, Session
+from episub_router.sim.simulation import Simulation
 
 NOW, PATIENCE = 100.0, 10.0
 
@@ -94,3 +96,18 @@ def test_a_message_is_delivered_once() -> None:
     records.deliver(102.0, message, 1, 5, 0)
     assert records.messages[message].hops[1] == 2
     assert records.repeated_deliveries == 1
+
+
+@pytest.mark.parametrize("name", ["hyparview-failures", "plumtree-redundancy"])
+def test_islands_are_looked_at_with_each_message_where_there_are_faults(name: str) -> None:
+    settings = {"network.nodes": 20, "traffic.messages": 12, "traffic.settle": 1.0}
+    scenario = next(iter(loading.load(name).scenarios(settings).values()))
+    records = Records(scenario.capacity)
+    simulation = Simulation(scenario, 1, records)
+    simulation.run()
+    looked = [islands.time for islands in simulation.islands]
+    assert looked == sorted(looked)
+    looks = {shot.time for shot in simulation.snapshots}
+    if scenario.faults:
+        looks |= {message.published for message in records.messages}
+    assert set(looked) == looks

@@ -22,7 +22,8 @@ class Reason(Enum):
     ISOLATED = "isolated"
     """It had no neighbour for some of the time in which the message spread."""
     UNREACHABLE = "unreachable"
-    """There was no path to it over the overlay when the message's phase began or ended."""
+    """There was no path to it over the overlay when the message was published, or when that was
+    next looked at: with the next message, or at the end of its phase."""
     LOST_IN_TRANSIT = "lost-in-transit"
     """The network lost a copy or an announcement on its way to it."""
     GIVEN_UP = "given-up"
