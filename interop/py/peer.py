@@ -29,7 +29,8 @@ from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, FallbackParams, ResilientPubsub, Tracer
+from episub_router import EpisubRouter, FallbackParams, ResilientPubsub
+from episub_router.trace.tracer import Tracer
 
 VERSIONS = ["/meshsub/1.3.0", "/meshsub/1.2.0", "/meshsub/1.1.0", "/meshsub/1.0.0"]
 POLL = 0.02
