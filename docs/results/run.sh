@@ -32,7 +32,7 @@ run partition-heal episub sim run partition-heal --seeds 8
 run headline-uniform episub sim run headline --variant "uniform, one" --seeds 8
 run headline-plane episub sim run headline --variant "plane, one" --seeds 8
 run headline-five episub sim run headline --variant five --seeds 2
-run proximity episub sim run proximity --seeds 4
+run proximity episub sim run proximity --seeds 8
 run sites episub sim run sites
 run multi-source episub sim run multi-source
 run lossy episub sim run lossy
@@ -45,3 +45,4 @@ done
 run sizing episub sim run sizing
 run three-sites python -m tests.benchmarks.three_sites
 run scale python tests/benchmarks/sim_scale.py
+run pipeline python -m tests.benchmarks.pipeline --events 1000000 10000000 50000000

@@ -116,8 +116,18 @@ def main(arguments: argparse.Namespace) -> int:
     except (LakeError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     except session.SparkError as error:
-        raise CommandError(str(error).strip().splitlines()[0]) from error
+        raise CommandError(_cause(str(error))) from error
     return status
+
+
+def _cause(told: str) -> str:
+    """What Spark says went wrong, in one line: of an exception in a worker, that exception."""
+    lines = [line for line in told.strip().splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if "Traceback (most recent call last)" in line:
+            below = (line for line in lines[number + 1 :] if not line[0].isspace())
+            return next(below, lines[0])
+    return lines[0] if lines else "Spark doesn't say what went wrong"
 
 
 def _conf(assignments: Sequence[str]) -> dict[str, str]:

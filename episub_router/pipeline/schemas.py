@@ -49,7 +49,7 @@ SDS = _struct(
 """An event of an SDS channel (docs/trace.md)."""
 
 EVENT = _struct(
-    event=_TEXT,  # EVENTS below
+    event=_TEXT,  # a kind of docs/trace.md, or `other`: one that this version doesn't know
     peer=_TEXT,  # whose event it is
     time=_LONG,
     topic=_TEXT,
@@ -67,13 +67,6 @@ EVENT = _struct(
     parts=ArrayType(PART),  # of an RPC
     sds=SDS,
 )
-
-EVENTS = (
-    "publish", "reject", "duplicate", "deliver", "stream-up", "stream-down", "recv", "send", "drop",
-    "join", "leave", "graft", "prune", "header", "report", "node", "neighbor", "rtt", "discard",
-    "sds", "other",
-)  # fmt: skip
-"""Values of `event`, those of docs/trace.md; `other` is a kind that this version doesn't know."""
 
 RECORD = StructType(
     [

@@ -154,7 +154,10 @@ def _answer_open_windows(
 
 def live(lake: Lake, name: str, runs: Sequence[str], before: int | None = None) -> DataFrame | None:
     """The table `messages` or `spread` as streams have it now, or had it `before` a batch: of each
-    message or window the row that was made last. None before the first batch."""
+    message or window the row that was made last. None before the first batch.
+
+    Messages are numbered (`index`) over all batches; the `stability` of the first message that a
+    batch answers is null, for the one before it is not at hand there."""
     table = lake.read_batches(name, runs)
     if table is None:
         return None
@@ -163,4 +166,8 @@ def live(lake: Lake, name: str, runs: Sequence[str], before: int | None = None) 
         table = table.where(F.col("batch") < batch_name(before))
     key = ["run", "message"] if name == "messages" else ["run", "topic", "window"]
     newest = Window.partitionBy(*key).orderBy(F.col("batch").desc())
-    return table.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place")
+    table = table.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place")
+    if name == "messages":
+        order = Window.partitionBy("run", "topic").orderBy("published", "message")
+        table = table.withColumn("index", F.row_number().over(order) - 1)
+    return table

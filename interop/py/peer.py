@@ -9,7 +9,7 @@ import json
 import platform
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -30,6 +30,7 @@ from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
 
 from episub_router import EpisubRouter, FallbackParams, ResilientPubsub
+from episub_router.trace.tracer import Tracer
 
 VERSIONS = ["/meshsub/1.3.0", "/meshsub/1.2.0", "/meshsub/1.1.0", "/meshsub/1.0.0"]
 POLL = 0.02
@@ -50,6 +51,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--no-sign", action="store_true")
     parser.add_argument("--bad-sign", action="store_true")
     parser.add_argument("--reject")
+    parser.add_argument("--trace")
     parser.add_argument("--router", choices=["gossipsub", "episub"], default="gossipsub")
     return parser.parse_args(arguments)
 
@@ -88,10 +90,13 @@ def make_router(args: argparse.Namespace) -> IPubsubRouter:
     return router
 
 
-def make_pubsub(args: argparse.Namespace, host: IHost, router: IPubsubRouter) -> Pubsub:
-    """Pubsub as a stock peer has it, ResilientPubsub around EpisubRouter."""
-    kind = ResilientPubsub if args.router == "episub" else Pubsub
-    return kind(host, router, strict_signing=not args.no_sign)
+def make_pubsub(
+    args: argparse.Namespace, host: IHost, router: IPubsubRouter, tracer: Tracer | None
+) -> Pubsub:
+    """Pubsub as a stock peer has it; ResilientPubsub around EpisubRouter, and to trace."""
+    if args.router == "episub" or tracer is not None:
+        return ResilientPubsub(host, router, tracer=tracer, strict_signing=not args.no_sign)
+    return Pubsub(host, router, strict_signing=not args.no_sign)
 
 
 class Peer:
@@ -284,8 +289,15 @@ async def main(arguments: list[str]) -> None:
         muxer_preference="YAMUX",
         enable_quic=any("/quic-v1" in address for address in args.listen),
     )
-    pubsub = make_pubsub(args, host, make_router(args))
-    tell_arrivals(pubsub)
+    tracing = Tracer(args.trace) if args.trace else nullcontext()
+    with tracing as tracer:
+        pubsub = make_pubsub(args, host, make_router(args), tracer)
+        tell_arrivals(pubsub)
+        await serve(args, pubsub, host)
+
+
+async def serve(args: argparse.Namespace, pubsub: Pubsub, host: IHost) -> None:
+    """Obey the standard input to its end."""
     async with running(args, pubsub, host), trio.open_nursery() as nursery:
         peer = Peer(args, host, pubsub, nursery)
         emit(

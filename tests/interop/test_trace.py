@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.reading import TraceFile, Unreadable
+from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab
 from interop.harness.links import mesh_link
 from interop.harness.traffic import Traffic, sizes
@@ -62,3 +67,52 @@ async def test_a_go_peers_trace_has_every_message(lab: Lab, tmp_path: Path) -> N
         if event.onNewOutboundStream.peerID == bridge
     }
     assert protocols == {go.protocol(episub)}
+
+
+@pytest.mark.peers("go", "rust", "js")
+@pytest.mark.timeout(600)  # of which Spark takes most
+async def test_a_topic_of_all_languages_becomes_a_report(lab: Lab, tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert")
+    directory = tmp_path / "interop"
+    directory.mkdir()
+    traced = [
+        await lab.start(kind, f"--trace={directory / kind}.pb", topics=[TOPIC])
+        for kind in ("go", "episub", "py")
+    ]
+    others = [await lab.start(kind, topics=[TOPIC]) for kind in ("rust", "js")]
+    peers = [*traced, *others]
+    episub = traced[1]
+    for stock in peers:
+        if stock is not episub:
+            await mesh_link(stock, episub, TOPIC)
+    traffic = Traffic(TOPIC)
+    for author in peers:
+        await traffic.publish(author, peers, sizes(12))
+    traffic.check()
+    for peer in peers:
+        assert await peer.end() == 0
+    for arguments in (
+        ["pipeline", "ingest", "interop", "--lake", "lake", "--answers"],
+        ["report", "interop", "--lake", "lake", "--out", "report.json", "--out", "report.html"],
+    ):
+        await trio.run_process(
+            [sys.executable, "-m", "episub_router", *arguments],
+            cwd=tmp_path,
+            env=KINDS["episub"].environment(),
+            capture_stdout=True,
+            stderr=subprocess.STDOUT,
+        )
+    (run,) = json.loads((tmp_path / "report.json").read_text())["runs"]
+    quality = run["quality"]
+    assert (quality["peers"], quality["untraced_peers"]) == (len(traced), len(others))
+    assert quality["quarantined"] == quality["dropped_by_tracer"] == 0
+    (topic,) = run["topics"]
+    figures = topic["figures"]
+    assert figures["messages"] == 12 * len(peers)
+    assert figures["missing"] == 0
+    assert figures["reliability"] == figures["atomicity"] == 1.0
+    # Where the author isn't traced, the first delivery stands for its publishing.
+    assert quality["inferred_publishes"] == 12 * len(others)
+    told = sum(len(peer.told("delivery")) for peer in traced)
+    own = 12 * len(traced)
+    assert quality["deliveries"] == told + own

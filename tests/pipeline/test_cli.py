@@ -23,6 +23,33 @@ class Rows(list[Any]):
         return self
 
 
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        (
+            "[PATH_NOT_FOUND] Path does not exist: x\n\nJVM stacktrace:\nat org.a",
+            None,
+        ),
+        (
+            "Job aborted due to stage failure: Task 0 failed:\n"
+            "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+            "  File \"worker.py\", line 1, in main\n    process()\nKeyError: 'latency.kind'\n\n"
+            "\tat org.apache.spark.api.python.BasePythonRunner\n",
+            "KeyError: 'latency.kind'",
+        ),
+        (
+            "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+            "Traceback (most recent call last):\n"
+            '  File "x.py", line 3, in f\nValueError: 3 nodes are too few\n',
+            "ValueError: 3 nodes are too few",
+        ),
+        ("", "Spark doesn't say what went wrong"),
+    ],
+)
+def test_errors_of_spark_are_one_line(told: str, cause: str | None) -> None:
+    assert pipeline._cause(told) == (cause or told.splitlines()[0])
+
+
 def test_names_in_traces_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     row = SimpleNamespace(
         run="[/run]", topic="[b]:smile:", messages=1, reliability=1.0, latency_p50=None,

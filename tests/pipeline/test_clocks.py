@@ -130,3 +130,18 @@ def test_one_sided_and_contradictory_exchanges_are_named() -> None:
     assert set_back["note"].str.startswith("contradictory").all()
     assert set_back["offset"].isna().all()
     assert not set_back["correction"].any()
+
+
+def test_a_clock_that_was_set_costs_the_others_nothing() -> None:
+    names = ["a", "b", "c", "d", "e"]
+    pairs = [(a, b) for a in names for b in names if a != b]
+    offsets = dict.fromkeys(names, 0) | {"d": 700 * MILLISECOND}
+    measured = delays(offsets, pairs, 3)
+    # e's clock went back by a minute: of what came before and after, the least delays count.
+    measured.loc[measured["receiver"] == "e", "delay"] -= 60 * SECOND
+    found = solve(measured).set_index("peer")
+    assert len(found) == len(names)
+    assert found.loc["e", "note"].startswith("contradictory")
+    assert found.loc["d", "correction"] == pytest.approx(700 * MILLISECOND, abs=40 * MILLISECOND)
+    assert not found.loc[["a", "b", "c", "e"], "correction"].any()
+    assert found.loc[["a", "b", "c", "d"], "note"].isna().all()

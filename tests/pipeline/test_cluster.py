@@ -111,6 +111,7 @@ def test_on_a_cluster(master: str, tmp_path: Path) -> None:
         "--conf", "spark.sql.codegen.wholeStage=false",
         "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
         "--conf", "spark.sql.adaptive.enabled=false",
+        "--conf", "spark.sql.lightweightPlanChangeValidation=false",
         "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -132,7 +132,7 @@ def _with_stability(table: DataFrame, deliveries: DataFrame) -> DataFrame:
         F.greatest("peer", "parent").alias("b"),
     )
     edges = edges.distinct().join(
-        F.broadcast(table.select("run", "topic", "message", "index")), ["run", "message"]
+        table.select("run", "topic", "message", "index"), ["run", "message"]
     )
     before = F.lag("index").over(Window.partitionBy("run", "topic", "a", "b").orderBy("index"))
     kept = F.coalesce(before == F.col("index") - 1, F.lit(False))

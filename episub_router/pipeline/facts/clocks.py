@@ -7,7 +7,9 @@ with a reference clock r, offset(b) is within [-dist(b, r), dist(r, b)]. The est
 the uncertainty half the width, and both are exact statements as long as clocks don't drift: no
 delay is assumed to be symmetric or the same for two messages.
 
-A clock is corrected only if its interval excludes 0, i.e. if it is certainly wrong.
+A clock is corrected only if its interval excludes 0, i.e. if it is certainly wrong. One that was
+set during the run contradicts itself: to its partners and back takes less than no time. It has no
+offset, and the others are estimated without it.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ CLOCKS = StructType(
 )
 """One row per peer that exchanged anything that both ends traced. `offset` is null where the
 exchanges don't bound it from both sides, and where they contradict each other."""
+
+_SET = "contradictory: a clock was set during the run"
 
 ENOUGH = 2_000_000
 """RPCs of a run that are matched: with 1,000 peers of 10 neighbours, a hundred each way."""
@@ -117,11 +121,16 @@ def solve(delays: pd.DataFrame) -> pd.DataFrame:
     # An entry of zero would be no edge at all; half a nanosecond is one.
     weights = delays["delay"].to_numpy(dtype=np.float64)
     weights = np.where(weights == 0, 0.5, weights)
-    graph = coo_array((weights, (sender, receiver)), shape=(size, size)).tocsr()
-    rows: list[tuple[Any, ...]] = []
+    was_set = _set_during_the_run(weights, sender, receiver, size)
+    sound = ~(was_set[sender] | was_set[receiver])
+    edges = (weights[sound], (sender[sound], receiver[sound]))
+    graph = coo_array(edges, shape=(size, size)).tocsr()
+    rows = [(int(peer), peer, None, None, 0, _SET) for peer in np.flatnonzero(was_set)]
     count, label = connected_components(graph, directed=False)
     for component in range(count):
-        members = np.flatnonzero(label == component)
+        members = np.flatnonzero((label == component) & ~was_set)
+        if not len(members):
+            continue
         reference = members[np.argmax(exchanged[members])]
         rows += _component(graph, members, int(reference))
     run = delays["run"].iloc[0]
@@ -133,14 +142,28 @@ def solve(delays: pd.DataFrame) -> pd.DataFrame:
     return made.astype({"offset": "Int64", "uncertainty": "Int64"})
 
 
+def _set_during_the_run(weights: Any, sender: Any, receiver: Any, size: int) -> Any:
+    """Which of `size` peers contradict themselves: whose clock was set contradicts all of its
+    partners and they only it, so it is those in the most contradictions, until there are none."""
+    there = coo_array((weights, (sender, receiver)), shape=(size, size)).tocsr()
+    both = (there != 0).multiply((there != 0).T)
+    wrong = ((there.multiply(both) + there.T.multiply(both)) < 0).tolil()
+    was_set = np.zeros(size, dtype=bool)
+    while (contradictions := wrong.sum(axis=0)).any():
+        worst = np.flatnonzero(contradictions == contradictions.max())
+        was_set[worst] = True
+        wrong[worst, :] = False
+        wrong[:, worst] = False
+    return was_set
+
+
 def _component(graph: Any, members: Any, reference: int) -> list[tuple[Any, ...]]:
     """(peer, reference, offset, uncertainty, correction, note) of each of `members`."""
     try:
         ahead = bellman_ford(graph, indices=reference)
         behind = bellman_ford(graph.T.tocsr(), indices=reference)
     except NegativeCycleError:
-        note = "contradictory: a clock was set during the run"
-        return [(int(peer), reference, None, None, 0, note) for peer in members]
+        return [(int(peer), reference, None, None, 0, _SET) for peer in members]
     rows: list[tuple[Any, ...]] = []
     for peer in members:
         low, high = -behind[peer], ahead[peer]

@@ -44,4 +44,4 @@ def _table(table: Table) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", text.replace("\n", " "))
+    return _SPECIAL.sub(r"\\\1", " ".join(text.splitlines()))
