@@ -120,13 +120,16 @@ def main(arguments: argparse.Namespace) -> int:
     return status
 
 
+_TRACEBACK = "Traceback (most recent call last)"
+
+
 def _cause(told: str) -> str:
     """What Spark says went wrong, in one line: of an exception in a worker, that exception."""
     lines = [line for line in told.strip().splitlines() if line.strip()]
-    for number, line in enumerate(lines):
-        if "Traceback (most recent call last)" in line:
-            below = (line for line in lines[number + 1 :] if not line[0].isspace())
-            return next(below, lines[0])
+    traces = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    if traces:
+        # Of exceptions that led to one another the last.
+        return next((line for line in lines[traces[-1] + 1 :] if not line[0].isspace()), lines[0])
     return lines[0] if lines else "Spark doesn't say what went wrong"
 
 

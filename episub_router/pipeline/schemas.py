@@ -2,8 +2,8 @@
 
 Times are nanoseconds (int64): since 1970 by the clock of the node that they belong to, of a
 simulated run since its start. Peers are peer ids in their text form where the bytes are a peer
-id, else hexadecimal; a simulated node is its number. Messages are hexadecimal ids, of a simulated
-run `m<number>`.
+id, else hexadecimal; a simulated node is `sim-<number>`. Ids of messages are text if they are
+printable, else hexadecimal.
 """
 
 from __future__ import annotations

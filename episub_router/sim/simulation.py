@@ -224,7 +224,9 @@ class Simulation:
         )
 
     def _note_islands(self, overlay: Any, ids: list[int]) -> None:
-        label = dict(zip(ids, components(overlay), strict=True))
+        labels = components(overlay)
+        # Mostly there is one, and nothing to remember.
+        label = dict(zip(ids, labels, strict=True)) if any(labels) else {}
         self.islands.append(Islands(self.loop.now, label))
 
 

@@ -43,6 +43,11 @@ class Rows(list[Any]):
             '  File "x.py", line 3, in f\nValueError: 3 nodes are too few\n',
             "ValueError: 3 nodes are too few",
         ),
+        (
+            "Traceback (most recent call last):\n  File x\nKeyError: 'a'\n\nThe above exception "
+            "was the cause\nTraceback (most recent call last):\n  File y\nValueError: no a\n",
+            "ValueError: no a",
+        ),
         ("", "Spark doesn't say what went wrong"),
     ],
 )

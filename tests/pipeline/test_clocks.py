@@ -132,6 +132,31 @@ def test_one_sided_and_contradictory_exchanges_are_named() -> None:
     assert not set_back["correction"].any()
 
 
+@pytest.mark.parametrize(
+    ("links", "was_set", "alone"),
+    [
+        (["ha", "hb", "hc", "hd", "he", "hf"], "ef", ""),  # a star
+        (["ab", "bc", "cd", "de", "ea", "ac"], "b", ""),
+        (["ab", "be"], "e", ""),  # a path
+        (["ab", "bc"], "b", "ac"),
+        (["ab"], "ab", ""),  # either
+    ],
+)
+def test_clocks_that_were_set_are_named_and_no_others(
+    links: list[str], was_set: str, alone: str
+) -> None:
+    pairs = [pair for a, b in links for pair in ((a, b), (b, a))]
+    measured = delays(dict.fromkeys("abcdefh", 0), pairs, 4)
+    # Back by a minute: of what came before and after, the least delays count.
+    measured.loc[measured["receiver"].isin(list(was_set)), "delay"] -= 60 * SECOND
+    found = solve(measured).set_index("peer")
+    for peer, row in found.iterrows():
+        noted = str(row["note"] or "")
+        assert noted.startswith("contradictory") == (peer in was_set)
+        assert noted.startswith("none of those") == (peer in alone)
+        assert (row["offset"] is pytest.importorskip("pandas").NA) == (peer in was_set + alone)
+
+
 def test_a_clock_that_was_set_costs_the_others_nothing() -> None:
     names = ["a", "b", "c", "d", "e"]
     pairs = [(a, b) for a in names for b in names if a != b]

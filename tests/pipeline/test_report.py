@@ -55,6 +55,57 @@ def test_looks_are_thinned_to_the_last(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
+def test_losses_are_summed_before_the_most_frequent_are_chosen(spark: SparkSession) -> None:
+    from episub_router.pipeline.report.gathering import _most_frequent
+
+    rows = [("r", None, "a", "reject", f"reason {number}", 11) for number in range(20)]
+    rows += [("r", None, f"t{number}", "drop", "queue full", 10) for number in range(100)]
+    rows.append(("r", 5, "a", "reject", "of a window", 9999))
+    schema = "run string, window long, topic string, kind string, reason string, count long"
+    found = {row.reason: row[3] for row in _most_frequent(spark.createDataFrame(rows, schema), 3)
+             .collect()}  # fmt: skip
+    assert found == {"queue full": 1000, "reason 0": 11, "reason 1": 11}
+
+
+@pytest.mark.spark
+def test_one_repair_of_many(spark: SparkSession) -> None:
+    from episub_router.pipeline.report.gathering import _largest, _mended
+
+    rows = [("r", "t", time, 1 + time % 7, None if time == 3 else time / 10) for time in range(50)]
+    schema = "run string, topic string, time long, nodes long, repaired_after double"
+    faults = spark.createDataFrame(rows, schema)
+    assert sorted(row.time for row in _largest(faults, 4).collect()) == [6, 13, 20, 27]
+    (mended,) = _mended(faults).collect()
+    assert (mended.repaired_after, mended.unrepaired) == (4.9, 1)
+
+
+def test_a_topic_without_a_name_has_one_here() -> None:
+    pytest.importorskip("pyspark")
+    from collections import defaultdict
+
+    from episub_router.pipeline.report.gathering import _Tables
+    from episub_router.pipeline.report.params import ReportParams
+
+    made = small_report()
+    spread: dict[str, Any] = defaultdict(lambda: 1, topic=None)
+    tables = _Tables.__new__(_Tables)
+    tables._runs, tables._params, tables._chosen = ["r"], ReportParams(), {"r": [None]}
+    tables._rows = defaultdict(lambda: {"r": []})
+    tables._rows["spread"] = {"r": [spread]}
+    tables._rows["quality"] = {"r": [made.runs[0].quality]}
+    tables._rows["headers"] = {
+        "r": [
+            {"router": name, "scenario": None, "seed": None, "software": "s", "simulated": None}
+            for name in ("gossipsub", "episub", "episub")
+        ]
+    }
+    run = tables.run("r")
+    assert run.about == {"router": "episub, gossipsub", "software": "s", "simulated": False}
+    assert run.topics[0].label == "r · (no topic)"
+    assert "(no topic)" in as_markdown(Report([run], None, 3.0))
+
+
+@pytest.mark.spark
 def test_the_figures_are_the_simulators(swept: Swept, of_headline: Report) -> None:
     for topic in of_headline.topics:
         summary = swept.summaries[topic.run]
@@ -206,6 +257,7 @@ def test_any_parents_can_be_drawn(data: st.DataObject) -> None:
     links = data.draw(st.lists(st.tuples(st.sampled_from(peers), st.sampled_from(peers))))
     most = data.draw(st.integers(1, 40))
     drawing = draw("m", "p0", parents, links, None, most)
+    assert draw("m", "p0", parents, links, None, most, 1000).left_out == 1000 - len(drawing.peers)
     known = {"p0", *parents}
     assert len(drawing.peers) == min(most, len(known))
     assert drawing.left_out == len(known) - len(drawing.peers)

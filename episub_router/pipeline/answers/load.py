@@ -13,7 +13,10 @@ def control(control: DataFrame, deliveries: DataFrame, params: AnswerParams) -> 
     """The table `control`: control messages sent, by kind, and per delivery in the same window."""
     sent = by_window(control.where(F.col("direction") == "send"), "time", params)
     table = sent.groupBy("run", "window", "kind").agg(
-        F.count("*").alias("sends"), F.sum("ids").alias("ids"), F.sum("bytes").alias("bytes")
+        F.count("*").alias("sends"),
+        F.sum("ids").alias("ids"),
+        # Of some traces only, it would be too little for what all delivered.
+        F.when(F.count("bytes") == F.count("*"), F.sum("bytes")).alias("bytes"),
     )
     came = by_window(deliveries.where(~F.col("origin")), "time", params)
     counted = came.groupBy("run", "window").agg(F.count("*").alias("deliveries"))
@@ -65,13 +68,17 @@ def load(rpcs: DataFrame, deliveries: DataFrame) -> DataFrame:
     )
 
 
+def is_traced() -> Column:
+    """Whether a peer of `load` has a trace of its own."""
+    return F.col("sent_rpcs") + F.col("received_rpcs") + F.col("deliveries") > 0
+
+
 def balance(load: DataFrame) -> DataFrame:
     """The table `balance`: the Gini coefficient of each figure of `load`, over the peers whose
     trace has RPCs or deliveries."""
     measured = [name for name in load.columns if name not in ("run", "peer")]
-    is_traced = F.col("sent_rpcs") + F.col("received_rpcs") + F.col("deliveries") > 0
     long = (
-        load.where(is_traced)
+        load.where(is_traced())
         .select(
             "run",
             F.explode(

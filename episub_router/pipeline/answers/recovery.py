@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import pandas as pd
@@ -53,22 +54,21 @@ def mend(gone: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=RECOVERY.names)
     spread = spread.sort_values("time")
     published = [time / SECOND for time in spread["time"]]
+    reliability, rmr = spread["reliability"].tolist(), spread["rmr"].tolist()
     faults = _faults(gone)
     rows = []
     for number, (time, nodes, ending) in enumerate(faults):
         at = time / SECOND
         until = faults[number + 1][0] / SECOND if number + 1 < len(faults) else float("inf")
-        seen = [index for index, when in enumerate(published) if when < until]
-        times = [published[index] for index in seen]
-        reached = [float(spread["reliability"].iloc[index]) for index in seen]
-        redundant = [float(spread["rmr"].iloc[index]) for index in seen]
-        earlier = sum(when < at for when in times)
+        seen = bisect_left(published, until)
+        times, reached, redundant = published[:seen], reliability[:seen], rmr[:seen]
+        earlier = bisect_left(times, at)
         before = _mean(reached[:earlier])
         rmr_before = _mean(redundant[:earlier])
         target = _ENOUGH if before is None else min(_ENOUGH, before)
         restored = None
         if rmr_before is not None:
-            calm = [1.0 if rmr <= rmr_before + _CLOSE else 0.0 for rmr in redundant]
+            calm = [1.0 if value <= rmr_before + _CLOSE else 0.0 for value in redundant]
             restored = time_to_repair(at, times, calm, 1.0)
         rows.append(
             (

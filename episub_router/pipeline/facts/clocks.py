@@ -9,7 +9,8 @@ delay is assumed to be symmetric or the same for two messages.
 
 A clock is corrected only if its interval excludes 0, i.e. if it is certainly wrong. One that was
 set during the run contradicts itself: to its partners and back takes less than no time. It has no
-offset, and the others are estimated without it.
+offset, and the others are estimated without it. Where it can't be told which of two was set, both
+count as set.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ CLOCKS = StructType(
 exchanges don't bound it from both sides, and where they contradict each other."""
 
 _SET = "contradictory: a clock was set during the run"
+_ALONE = "none of those that it exchanged anything with has a sound clock"
 
 ENOUGH = 2_000_000
 """RPCs of a run that are matched: with 1,000 peers of 10 neighbours, a hundred each way."""
@@ -129,7 +131,8 @@ def solve(delays: pd.DataFrame) -> pd.DataFrame:
     count, label = connected_components(graph, directed=False)
     for component in range(count):
         members = np.flatnonzero((label == component) & ~was_set)
-        if not len(members):
+        if len(members) < 2:
+            rows += [(int(peer), peer, None, None, 0, _ALONE) for peer in members]
             continue
         reference = members[np.argmax(exchanged[members])]
         rows += _component(graph, members, int(reference))
@@ -144,13 +147,18 @@ def solve(delays: pd.DataFrame) -> pd.DataFrame:
 
 def _set_during_the_run(weights: Any, sender: Any, receiver: Any, size: int) -> Any:
     """Which of `size` peers contradict themselves: whose clock was set contradicts all of its
-    partners and they only it, so it is those in the most contradictions, until there are none."""
+    partners, and others only those among theirs. So it is the peers that contradict the largest
+    share of their partners, of these the most, and all of them where that is the same, until nobody
+    contradicts anybody."""
     there = coo_array((weights, (sender, receiver)), shape=(size, size)).tocsr()
     both = (there != 0).multiply((there != 0).T)
     wrong = ((there.multiply(both) + there.T.multiply(both)) < 0).tolil()
+    partners = np.maximum(both.sum(axis=0), 1)
     was_set = np.zeros(size, dtype=bool)
     while (contradictions := wrong.sum(axis=0)).any():
-        worst = np.flatnonzero(contradictions == contradictions.max())
+        shares = contradictions / partners
+        most = contradictions[shares == shares.max()].max()
+        worst = np.flatnonzero((shares == shares.max()) & (contradictions == most))
         was_set[worst] = True
         wrong[worst, :] = False
         wrong[:, worst] = False

@@ -57,8 +57,12 @@ def _finished(chart: Any) -> Spec:
 
 
 def _colour(report: Report) -> alt.Color:
-    labels = [topic.label for topic in report.topics]
     first = len(report.baseline.topics) if report.baseline else 0
+    return _scale([topic.label for topic in report.topics], first)
+
+
+def _scale(labels: Sequence[str], first: int) -> alt.Color:
+    """A colour for each label, the baseline's for the `first` ones."""
     colours = [
         _BASELINE if place < first else _COLOURS[(place - first) % len(_COLOURS)]
         for place in range(len(labels))
@@ -218,9 +222,10 @@ def _recovery(report: Report) -> Any:
 
 def _load(report: Report) -> Any:
     runs = [*([report.baseline] if report.baseline else []), *report.runs]
+    labels = [run.topics[0].label if len(run.topics) == 1 else run.name for run in runs]
     rows = [
-        {"run": run.topics[0].label, "share": share, "messages": messages, "bytes": size}
-        for run in runs
+        {"run": label, "share": share, "messages": messages, "bytes": size}
+        for label, run in zip(labels, runs, strict=True)
         for share, messages, size in run.load
     ]
     if not any(row["messages"] for row in rows):
@@ -231,7 +236,7 @@ def _load(report: Report) -> Any:
         .encode(
             x=alt.X("share:Q", title="peers, the busiest first").axis(format="%"),
             y=alt.Y("messages:Q", title="messages sent"),
-            color=_colour(report),
+            color=_scale(labels, 1 if report.baseline else 0),
             tooltip=["run:N", "messages:Q", "bytes:Q"],
         )
         .properties(height=_HEIGHT)

@@ -15,9 +15,11 @@ def draw(
     links: Iterable[tuple[str, str]],
     kind: str | None,
     most: int,
+    total: int = 0,
 ) -> Drawing:
     """The tree that `parents` (peer to parent, None where it isn't known) makes from `root`, with
-    at most `most` peers, those nearest to the root. `links` are the overlay's."""
+    at most `most` peers, those nearest to the root. `links` are the overlay's. `total` is how many
+    peers there are, where `parents` hasn't all of them."""
     depths, children = _tree(root, parents)
     chosen = sorted(depths, key=lambda peer: (_far(depths[peer]), peer))[:most]
     number = {peer: place for place, peer in enumerate(chosen)}
@@ -43,7 +45,7 @@ def draw(
         ],
         overlay=sorted(pairs),
         kind=kind,
-        left_out=len(depths) - len(chosen),
+        left_out=max(total, len(depths)) - len(chosen),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,24 +11,28 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.answers.load import is_traced
 from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
+from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.model import Drawing, Report, Row, Run, Topic
 from episub_router.pipeline.report.notes import notes
 from episub_router.pipeline.report.params import ReportParams
-
-SECOND = 1_000_000_000
 
 _OVERLAYS = ("active", "eager", "stream")
 """Kinds of links that an overlay can be made of, the best known first."""
 
 _MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates")
 
+_ABOUT = ("router", "scenario", "seed", "software")
+
+_NO_TOPIC = "(no topic)"
+
 
 def gather(lake: Lake, runs: Sequence[str], baseline: str | None, params: ReportParams) -> Report:
     """The report on `runs`, against `baseline`. Raises LakeError where a run has no answers."""
     wanted = list(dict.fromkeys((*runs, *([baseline] if baseline else []))))
-    tables = _Tables(lake, wanted, params)
+    tables = _Tables(lake, wanted, baseline, params)
     made = {name: tables.run(name) for name in wanted}
     if all(len(run.topics) == 1 for run in made.values()):
         made = {
@@ -46,7 +49,9 @@ def gather(lake: Lake, runs: Sequence[str], baseline: str | None, params: Report
 class _Tables:
     """Rows of all tables, by run."""
 
-    def __init__(self, lake: Lake, runs: Sequence[str], params: ReportParams) -> None:
+    def __init__(
+        self, lake: Lake, runs: Sequence[str], baseline: str | None, params: ReportParams
+    ) -> None:
         self._lake, self._runs, self._params = lake, runs, params
         self._rows: dict[str, dict[str, list[Row]]] = {}
         self._keep("spread", self._gold("spread").where("window IS NULL"))
@@ -56,30 +61,65 @@ class _Tables:
                 f"no answers for run {', '.join(missing)}: `episub pipeline answers` makes them, "
                 "if the run has any messages"
             )
-        self._keep("quality", self._gold("quality"))
-        for name in ("recovery", "balance", "sds_channels"):
+        self._chosen = self._choose(baseline)
+        for name in ("quality", "balance", "sds_channels"):
             self._keep(name, self._gold(name))
-        self._keep("overlay", _looks(self._gold("overlay"), params.points))
-        for name in ("missing", "duplicate_causes", "control_traffic", "loss_reasons"):
-            self._keep(name, self._gold(name).where("window IS NULL"))
-        self._keep("latency_cdf", _thinned(self._gold("latency_cdf"), params.points))
-        self._keep("on_time", _on_time(self._gold("latency_cdf"), params.deadline))
-        self._keep("messages", _averaged(self._gold("messages"), params.points))
+        faults = self._of_topics("recovery")
+        self._keep("recovery", _largest(faults, params.points))
+        self._keep("mended", _mended(faults))
+        self._keep("overlay", _looks(self._of_topics("overlay", or_none=True), params.points))
+        for name in ("missing", "duplicate_causes"):
+            self._keep(name, self._of_topics(name).where("window IS NULL"))
+        self._keep("control_traffic", self._gold("control_traffic").where("window IS NULL"))
+        self._keep("losses", _most_frequent(self._gold("loss_reasons"), params.reasons))
+        self._keep("latency_cdf", _thinned(self._of_topics("latency_cdf"), params.points))
+        self._keep("on_time", _on_time(self._of_topics("latency_cdf"), params.deadline))
+        self._keep("messages", _averaged(self._of_topics("messages"), params.points))
         self._keep("load", _ranked(self._gold("load"), params.points))
         clocks = lake.read(SILVER, "clocks", runs).where("offset IS NOT NULL")
         self._keep("clocks", _first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
-        self._keep("headers", headers.groupBy("run").agg(F.min("detail").alias("detail")))
+        self._keep("headers", _abouts(headers, params.reasons))
         best = _first(
-            self._gold("messages"), [F.struct("reliability", "published", "message").desc()], 1,
+            self._of_topics("messages"),
+            [F.struct("reliability", "published", "message").desc()],
+            1,
             "topic",
-        )  # fmt: skip
-        self._keep("last", best.select("run", "topic", "message", "source", "published"))
+        )
+        self._keep("last", best.select("run", "topic", "message", "source", "receivers"))
         self._keep("tree", self._tree(best))
         self._keep("links", self._links(best))
 
     def _gold(self, name: str) -> DataFrame:
         return self._lake.read(GOLD, name, self._runs)
+
+    def _choose(self, baseline: str | None) -> dict[str, list[str | None]]:
+        """The topics of each run that are shown: those with the most messages, and of the baseline
+        those that others are held against."""
+        chosen = {
+            run: [row["topic"] for row in self._spreads(run)[: self._params.topics]]
+            for run in self._runs
+        }
+        if baseline is not None:
+            there = {row["topic"] for row in self._spreads(baseline)}
+            shown = (topic for run in self._runs for topic in chosen[run] if topic in there)
+            chosen[baseline] = list(dict.fromkeys((*chosen[baseline], *shown)))
+        return chosen
+
+    def _spreads(self, run: str) -> list[Row]:
+        return sorted(
+            self.rows("spread", run), key=lambda row: (-row["messages"], row["topic"] or "")
+        )
+
+    def _of_topics(self, name: str, or_none: bool = False) -> DataFrame:
+        """The rows of the answers `name` about the topics that are shown, or about none."""
+        table = self._gold(name)
+        pairs = [(run, topic) for run, topics in self._chosen.items() for topic in topics]
+        shown = table.sparkSession.createDataFrame(pairs, "of_run string, of_topic string")
+        same = F.col("topic").eqNullSafe(F.col("of_topic"))
+        if or_none:
+            same |= F.col("topic").isNull()
+        return table.join(F.broadcast(shown), (F.col("run") == F.col("of_run")) & same, "left_semi")
 
     def _keep(self, name: str, table: DataFrame) -> None:
         self._rows[name] = defaultdict(list)
@@ -122,26 +162,17 @@ class _Tables:
 
     def run(self, name: str) -> Run:
         (quality,) = self.rows("quality", name)
-        headers = self.rows("headers", name)
-        spreads = sorted(
-            self.rows("spread", name), key=lambda row: (-row["messages"], row["topic"] or "")
-        )
-        chosen = spreads[: self._params.topics]
-        losses = sorted(
-            self.rows("loss_reasons", name), key=lambda row: (-row["count"], row["reason"])
-        )
-        summed: dict[tuple[str, str], int] = defaultdict(int)
-        for row in losses:
-            summed[row["kind"], row["reason"]] += row["count"]
+        spreads = self._spreads(name)
+        chosen = [row for row in spreads if row["topic"] in self._chosen[name]]
         return Run(
             name=name,
-            about=json.loads(headers[0]["detail"]) if headers else {},
+            about=_about(self.rows("headers", name)),
             quality=quality,
-            control=_sorted(self.rows("control_traffic", name), "kind", "window"),
-            losses=[
-                {"kind": kind, "reason": reason, "count": count}
-                for (kind, reason), count in [*summed.items()][: self._params.reasons]
-            ],
+            control=_sorted(self.rows("control_traffic", name), "kind"),
+            losses=sorted(
+                self.rows("losses", name),
+                key=lambda row: (-row["count"], row["kind"], row["reason"]),
+            ),
             load=[
                 (row["share"], row["sent_messages"], row["sent_bytes"])
                 for row in _sorted(self.rows("load", name), "share")
@@ -162,11 +193,12 @@ class _Tables:
             if look["topic"] in (topic, None)
         ]
         faults = _sorted(self.rows("recovery", run, topic=topic), "time")
+        shown = _NO_TOPIC if topic is None else topic
         return Topic(
-            label=f"{run} · {topic}",
+            label=f"{run} · {shown}",
             run=run,
-            topic=topic,
-            figures=self._figures(run, spread, looks, faults),
+            topic=shown,
+            figures=self._figures(run, spread, looks),
             latencies=[
                 (row["millisecond"] + 1, row["share"])
                 for row in _sorted(self.rows("latency_cdf", run, topic=topic), "millisecond")
@@ -193,9 +225,7 @@ class _Tables:
             drawing=self._drawing(run, topic),
         )  # fmt: skip
 
-    def _figures(
-        self, run: str, spread: Row, looks: Sequence[Row], faults: Sequence[Row]
-    ) -> dict[str, float | None]:
+    def _figures(self, run: str, spread: Row, looks: Sequence[Row]) -> dict[str, float | None]:
         figures = {
             name: spread[name]
             for name in (
@@ -216,19 +246,20 @@ class _Tables:
             figures[f"control_{name}"] = math.fsum(known) if known else None
         sent = [row for row in self.rows("balance", run) if row["figure"] == "sent_messages"]
         figures["load_gini"] = sent[0]["gini"] if sent and sent[0]["mean"] else None
+        figures |= dict.fromkeys(("repaired_after", "unrepaired"))
         last = _last_look(looks)
         for name in ("degree_mean", "proximity_ratio", "components"):
             figures[name] = last[name] if last else None
-        repaired = [row["repaired_after"] for row in faults if row["repaired_after"] is not None]
-        figures["repaired_after"] = max(repaired, default=None)
-        figures["unrepaired"] = len(faults) - len(repaired) if faults else None
+        for row in self.rows("mended", run, topic=topic):
+            figures["repaired_after"] = row["repaired_after"]
+            figures["unrepaired"] = row["unrepaired"]
         channels = self.rows("sds_channels", run)
         figures["causal_violations"] = (
             sum(row["violations"] for row in channels) if channels else None
         )
         return figures
 
-    def _drawing(self, run: str, topic: str) -> Drawing | None:
+    def _drawing(self, run: str, topic: str | None) -> Drawing | None:
         tree = self.rows("tree", run, topic=topic)
         last = self.rows("last", run, topic=topic)
         if not tree or not last:
@@ -243,7 +274,51 @@ class _Tables:
             [(link["a"], link["b"]) for link in links if link["kind"] == kind],
             kind,
             self._params.drawn,
+            last[0]["receivers"],
         )
+
+
+def _abouts(headers: DataFrame, most: int) -> DataFrame:
+    """What the headers of each run say, each combination once, and `most` of them at most."""
+    fields = ", ".join(f"{name} string" for name in _ABOUT)
+    told = headers.select("run", F.from_json("detail", f"{fields}, simulated boolean").alias("it"))
+    distinct = told.select("run", "it.*").distinct()
+    return _first(distinct, [F.struct(*_ABOUT)], most)
+
+
+def _about(headers: Sequence[Row]) -> Row:
+    """What headers say, in one: where they differ, everything."""
+    if not headers:
+        return {}
+    told = {
+        name: ", ".join(sorted({row[name] for row in headers if row[name] is not None}))
+        for name in _ABOUT
+    }
+    simulated = any(row["simulated"] for row in headers)
+    return {name: value for name, value in told.items() if value} | {"simulated": simulated}
+
+
+def _most_frequent(losses: DataFrame, most: int) -> DataFrame:
+    """Over all topics, the `most` frequent reasons."""
+    summed = (
+        losses.where("window IS NULL")
+        .groupBy("run", "kind", "reason")
+        .agg(F.sum("count").alias("count"))
+    )
+    return _first(summed, [F.col("count").desc(), F.col("kind"), F.col("reason")], most)
+
+
+def _largest(faults: DataFrame, most: int) -> DataFrame:
+    """Those that took the most nodes."""
+    return _first(faults, [F.col("nodes").desc(), F.col("time")], most, "topic")
+
+
+def _mended(faults: DataFrame) -> DataFrame:
+    """The longest repair, and how many faults weren't repaired."""
+    return faults.groupBy("run", "topic").agg(
+        F.max("repaired_after").alias("repaired_after"),
+        F.count_if(F.col("repaired_after").isNull()).alias("unrepaired"),
+    )
 
 
 def _last_look(looks: Sequence[Row]) -> Row | None:
@@ -307,11 +382,11 @@ def _averaged(messages: DataFrame, points: int) -> DataFrame:
 
 
 def _ranked(load: DataFrame, points: int) -> DataFrame:
-    """At most some `points` peers, from the one that sends most down."""
+    """At most some `points` peers that have a trace, from the one that sends most down."""
     of_run = Window.partitionBy("run")
     rank = F.row_number().over(of_run.orderBy(F.col("sent_messages").desc(), "peer")) - 1
     count = F.count("*").over(of_run)
-    table = load.select(
+    table = load.where(is_traced()).select(
         "run", "sent_messages", "sent_bytes", rank.alias("rank"), count.alias("count")
     )
     step = F.ceil(F.col("count") / points)

@@ -61,7 +61,8 @@ class Run:
 
     name: str
     about: Row
-    """Of the trace's header: router, software, seed and so on; empty if it has none."""
+    """Of the traces' headers: router, scenario, seed, software, each value once, and whether it was
+    simulated; empty if there are none."""
     quality: Row
     control: list[Row]
     """kind, sends, ids, bytes, and each per delivery."""

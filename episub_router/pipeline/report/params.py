@@ -14,11 +14,13 @@ class ReportParams:
     deadline: float = param(3.0, unit="s", source="the line in the evaluation of gossipsub v1.1")
     """A message that comes later is too late; rounded up to milliseconds."""
     points: int = param(400, unit="points", source="ours: as many as a phone has pixels")
-    """In a curve at most: of longer ones, messages are averaged and quantiles thinned out."""
+    """In a curve at most: of longer ones, messages are averaged and quantiles thinned out. Also of
+    the faults of a topic, those that took the most nodes."""
     drawn: int = param(400, unit="peers", source="ours: more can't be told apart")
     """In a drawing at most: those nearest to the publisher."""
     topics: int = param(6, unit="topics", source="ours: as many as colours can be told apart")
-    """Of each run at most: those with the most messages."""
+    """Of each run at most: those with the most messages; of the baseline also what they are held
+    against."""
     reasons: int = param(20, unit="rows", source="ours")
     """In the table of losses at most: the most frequent."""
 

@@ -126,7 +126,7 @@ def faults(report: Report) -> Table:
         [
             [
                 Cell(topic.label), Cell(f"{row['after']:,.1f} s"), Cell(f"{row['nodes']:,}"),
-                Cell(row["ending"]), Cell(_number(row["reliability_worst"], ".2%")),
+                Cell(row["ending"]), Cell(_shown("worst_reliability", row["reliability_worst"])),
                 Cell(_number(row["repaired_after"], ".2f", " s")),
                 Cell(_number(row["rmr_restored_after"], ".2f", " s")),
             ]

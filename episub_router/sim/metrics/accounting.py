@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -46,7 +47,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Islands:
-    """The overlay's components at one time: a label for each live node."""
+    """The overlay's components at one time: a label for each live node; none if there is one
+    component."""
 
     time: float
     label: dict[int, int]
@@ -82,6 +84,7 @@ class Accountant:
         self._records = records
         self._cuts = cuts
         self._islands = islands
+        self._looks = [look.time for look in islands]
         self._patience = patience
         self._given_up = {id(session): session.given_up for session in records.sessions}
         self._by_node: dict[int, list[Session]] = {}
@@ -130,8 +133,8 @@ class Accountant:
         alone = any(start < deadline and time < end for start, end in session.alone)
         if alone or session.joined > time:
             return Reason.ISOLATED
-        around = [islands for islands in self._islands if islands.time <= time][-1:]
-        around += [islands for islands in self._islands if islands.time > time][:1]
+        after = bisect_right(self._looks, time)
+        around = self._islands[max(0, after - 1) : after + 1]
         if any(islands.apart(node, record.source) for islands in around):
             return Reason.UNREACHABLE
         if (message, node) in self._records.lost_on_the_way:
