@@ -25,6 +25,9 @@ PARTITION_BYTES = 32 << 20
 """Small files are read together until they have this many bytes."""
 
 
+_BESIDE_TRACES = ("summary.json", ".svg", ".png")
+
+
 @dataclass
 class _Files(InputPartition):
     paths: tuple[str, ...]
@@ -80,7 +83,8 @@ class _Reader(DataSourceReader):
 
 def find(path: str) -> list[str]:
     """The files that `path` stands for, sorted: itself, those in a directory, or those that match
-    a pattern. Hidden ones, and those being written (`_name`, `name.tmp`), are left out.
+    a pattern. Hidden ones, and those being written (`_name`, `name.tmp`), are left out, and in a
+    directory what `episub sim run` puts beside its traces.
 
     Raises FileNotFoundError where there is none.
     """
@@ -88,7 +92,12 @@ def find(path: str) -> list[str]:
     if os.path.isfile(path):
         return [os.path.abspath(path)]
     if os.path.isdir(path):
-        found = [os.path.join(top, name) for top, _, names in os.walk(path) for name in names]
+        found = [
+            os.path.join(top, name)
+            for top, _, names in os.walk(path)
+            for name in names
+            if not name.endswith(_BESIDE_TRACES)
+        ]
     else:
         found = [match for match in glob.glob(path, recursive=True) if os.path.isfile(match)]
     chosen = sorted(os.path.abspath(name) for name in found if _is_finished(name))
