@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make the files in this directory again: docs/results/run.sh [NAME ...]
-# Each holds a command and what it printed. The whole takes about an hour and a half on one core.
+# Each holds a command and what it printed. The whole takes three to four hours on two cores;
+# `pipeline` needs the extra `spark`, 20 GB of disk and the machine to itself, `scale` the latter.
 set -eu
 cd "$(dirname "$0")/../.."
 export COLUMNS=170 PYTHONPATH="$PWD"
@@ -34,7 +35,7 @@ run headline-plane episub sim run headline --variant "plane, one" --seeds 8
 run headline-five episub sim run headline --variant five --seeds 2
 run proximity episub sim run proximity --seeds 8
 run sites episub sim run sites
-run multi-source episub sim run multi-source
+run multi-source episub sim run multi-source --seeds 2
 run lossy episub sim run lossy
 run routers episub sim run routers
 run plumtree-redundancy episub sim run plumtree-redundancy
