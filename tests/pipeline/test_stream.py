@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from episub_router.pipeline.stream import Progress
 
-pytestmark = pytest.mark.spark
-
 
 def drain(
     spark: SparkSession,
@@ -45,6 +43,7 @@ def drain(
     return told
 
 
+@pytest.mark.spark
 def test_the_watermark_waits_for_files_that_are_rotated_hourly() -> None:
     """Also for nodes that were never heard of; and one wrong time doesn't move it for ever."""
     pytest.importorskip("pyspark")
@@ -62,6 +61,7 @@ def test_the_watermark_waits_for_files_that_are_rotated_hourly() -> None:
     assert _watermark(files[:1], params) is None
 
 
+@pytest.mark.spark
 def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
@@ -108,6 +108,7 @@ def without_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(stream, "_answer_open_windows", lambda *given: None)
 
 
+@pytest.mark.spark
 def test_what_is_being_written_is_waited_for(
     spark: SparkSession, tmp_path: Path, without_answers: Callable[[], None]
 ) -> None:
@@ -126,6 +127,7 @@ def test_what_is_being_written_is_waited_for(
     assert [entry.events for entry in whole.files] == [len(node_events(1))]
 
 
+@pytest.mark.spark
 def test_everything_once_in_a_run_of_whatever_name(
     spark: SparkSession, tmp_path: Path, without_answers: Callable[[], None]
 ) -> None:
@@ -162,6 +164,7 @@ def _live(lake: object, name: str) -> list[object]:
     return table.drop("batch").collect()
 
 
+@pytest.mark.spark_processes
 @pytest.mark.timeout(900)
 def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.ingest import read_records
