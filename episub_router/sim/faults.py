@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from episub_router.sim.metrics.accounting import Cut
-from episub_router.sim.metrics.overlay import adjacency, flood_reach
+from episub_router.sim.metrics.overlay import flood_reach
 from episub_router.sim.node import Node
 from episub_router.sim.scenario import Churn, Crash, Flap, Leave, Partition
 
@@ -66,8 +66,7 @@ class Script:
         victims = self._victims(fault.share, fault.target)
         for node in victims:
             node.crash()
-        nodes = self._network.nodes
-        overlay, _ = adjacency({node: nodes[node].neighbors() for node in nodes})
+        overlay, _ = self._simulation.overlay()
         self.struck.append(Struck("crash", fault.at, len(victims), flood_reach(overlay)))
 
     def _leave(self, fault: Leave) -> None:

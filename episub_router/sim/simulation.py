@@ -164,8 +164,7 @@ class Simulation:
                 traffic.start + self._published * traffic.interval, self._publish_next, None
             )
         if self.scenario.faults:
-            nodes = self.network.nodes
-            self._note_islands(*adjacency({node: nodes[node].neighbors() for node in nodes}))
+            self._note_islands(*self.overlay())
         if traffic.source == "outside":
             self._publish_from_outside()
             return
@@ -201,9 +200,14 @@ class Simulation:
 
     # Looking.
 
+    def overlay(self) -> tuple[Any, list[int]]:
+        """The matrix of the live nodes' neighbours as it is now, and their ids in its order."""
+        nodes = self.network.nodes
+        return adjacency({node: nodes[node].neighbors() for node in nodes})
+
     def _take_snapshot(self, _: object) -> None:
         nodes = self.network.nodes
-        overlay, ids = adjacency({node: nodes[node].neighbors() for node in nodes})
+        overlay, ids = self.overlay()
         self._note_islands(overlay, ids)
         self.snapshots.append(
             Snapshot(

@@ -221,7 +221,7 @@ def _recovery(report: Report) -> Any:
 
 
 def _load(report: Report) -> Any:
-    runs = [*([report.baseline] if report.baseline else []), *report.runs]
+    runs = report.all_runs
     labels = [run.topics[0].label if len(run.topics) == 1 else run.name for run in runs]
     rows = [
         {"run": label, "share": share, "messages": messages, "bytes": size}

@@ -41,9 +41,8 @@ def gather(lake: Lake, runs: Sequence[str], baseline: str | None, params: Report
         }
     against = made[baseline] if baseline else None
     chosen = [made[name] for name in dict.fromkeys(runs) if name != baseline]
-    return Report(
-        chosen, against, params.deadline, notes([*([against] if against else []), *chosen])
-    )
+    report = Report(chosen, against, params.deadline)
+    return replace(report, notes=notes(report.all_runs))
 
 
 class _Tables:
@@ -246,13 +245,12 @@ class _Tables:
             figures[f"control_{name}"] = math.fsum(known) if known else None
         sent = [row for row in self.rows("balance", run) if row["figure"] == "sent_messages"]
         figures["load_gini"] = sent[0]["gini"] if sent and sent[0]["mean"] else None
-        figures |= dict.fromkeys(("repaired_after", "unrepaired"))
         last = _last_look(looks)
         for name in ("degree_mean", "proximity_ratio", "components"):
             figures[name] = last[name] if last else None
-        for row in self.rows("mended", run, topic=topic):
-            figures["repaired_after"] = row["repaired_after"]
-            figures["unrepaired"] = row["unrepaired"]
+        mended = next(iter(self.rows("mended", run, topic=topic)), {})
+        for name in ("repaired_after", "unrepaired"):
+            figures[name] = mended.get(name)
         channels = self.rows("sds_channels", run)
         figures["causal_violations"] = (
             sum(row["violations"] for row in channels) if channels else None

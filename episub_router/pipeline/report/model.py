@@ -91,10 +91,14 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def all_runs(self) -> list[Run]:
+        """The runs, the baseline first."""
+        return [*([self.baseline] if self.baseline else []), *self.runs]
+
+    @property
     def topics(self) -> list[Topic]:
         """All topics, the baseline's first."""
-        first = [self.baseline] if self.baseline else []
-        return [topic for run in (*first, *self.runs) for topic in run.topics]
+        return [topic for run in self.all_runs for topic in run.topics]
 
     def baseline_of(self, topic: Topic) -> Topic | None:
         """What `topic` is held against: the same topic of the baseline, or its only one."""

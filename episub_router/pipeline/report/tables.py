@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from episub_router.pipeline.report.figures import FIGURES, direction, shown_change
-from episub_router.pipeline.report.model import Report, Run, Topic
+from episub_router.pipeline.report.model import Report, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def duplicates(report: Report) -> Table:
 def losses(report: Report) -> Table:
     return _counts(("run", "rejected, dropped or discarded"), [
         (run.name, f"{row['kind']}: {row['reason'] or 'no reason given'}", row["count"])
-        for run in _runs(report) for row in run.losses
+        for run in report.all_runs for row in run.losses
     ])  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def control(report: Report) -> Table:
                 Cell(f"{row['ids']:,}"), Cell(_number(row["bytes"], ",.0f")),
                 Cell(_number(row["sends_per_delivery"], ",.4f")),
             ]
-            for run in _runs(report) for row in run.control
+            for run in report.all_runs for row in run.control
         ],
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ def load(report: Report) -> Table:
                 Cell(run.name), Cell(name.replace("_", " ")), Cell(_number(row["mean"], ",.1f")),
                 Cell(_number(row["max"], ",.0f")), Cell(_number(row["gini"], ".3f")),
             ]
-            for run in _runs(report) for name, row in sorted(run.balance.items())
+            for run in report.all_runs for name, row in sorted(run.balance.items())
         ],
     )  # fmt: skip
 
@@ -158,7 +158,7 @@ def clocks(report: Report) -> Table:
                 Cell(run.name), Cell(row["peer"]),
                 *(Cell(_ms(row[name])) for name in ("offset", "uncertainty", "correction")),
             ]
-            for run in _runs(report) for row in run.clocks
+            for run in report.all_runs for row in run.clocks
         ],
     )  # fmt: skip
 
@@ -176,7 +176,7 @@ def channels(report: Report) -> Table:
                 Cell(f"{row['violations']:,}"), Cell(_number(row["resends_per_message"], ".3f")),
                 Cell(f"{row['lost']:,}"), Cell(_ms(row["ack_latency_mean"])),
             ]
-            for run in _runs(report) for row in run.channels
+            for run in report.all_runs for row in run.channels
         ],
     )  # fmt: skip
 
@@ -192,13 +192,9 @@ def about(report: Report) -> Table:
                 *(Cell(str(run.about.get(name, "–"))) for name in names),
                 Cell(", ".join(topic.topic for topic in run.topics)),
             ]
-            for run in _runs(report)
+            for run in report.all_runs
         ],
     )
-
-
-def _runs(report: Report) -> list[Run]:
-    return [*([report.baseline] if report.baseline else []), *report.runs]
 
 
 def _number(value: float | None, form: str, unit: str = "") -> str:
