@@ -34,6 +34,7 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.missing import MissingMessages
 from episub_router.protocol.params import BroadcastParams, EagerRepair
+from episub_router.protocol.parenting import Parenting
 from episub_router.protocol.store import MessageStore
 from episub_router.protocol.tree import Tree
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
@@ -57,12 +58,15 @@ class Broadcast:
         "_missing",
         "_missing_deadline",
         "_params",
+        "_parenting",
+        "_since",
         "_store",
         "_tree",
     )
 
-    def __init__(self, params: BroadcastParams, rng: Random) -> None:
+    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random) -> None:
         self._params = params
+        self._parenting = Parenting(me, params)
         self._tree = Tree()
         self._store = MessageStore(params)
         self._missing = MissingMessages(params)
@@ -70,6 +74,8 @@ class Broadcast:
         self._arriving = ArrivingMessages(params)
         self._announcing = Announcing(params, rng)
         self._leading = LeadingSource(params.leading_window)
+        self._since = NEVER
+        """When the first neighbour came."""
         self._effects: list[Effect] = []
 
     @property
@@ -93,7 +99,7 @@ class Broadcast:
         return len(self._arriving)
 
     def handle(
-        self, event: ev.BroadcastEvent | NeighborUp | NeighborDown, now: Time
+        self, event: ev.BroadcastEvent | ev.RttMeasured | NeighborUp | NeighborDown, now: Time
     ) -> list[Effect]:
         """Act on `event` at `now`."""
         match event:
@@ -109,6 +115,8 @@ class Broadcast:
                 self._on_neighbor_up(event, now)
             case NeighborDown():
                 self._on_neighbor_down(event, now)
+            case ev.RttMeasured():
+                self._parenting.measured(event.peer, event.rtt)
         return self._take_effects()
 
     def receive(self, peer: PeerId, message: BroadcastMessage, now: Time) -> list[Effect]:
@@ -150,6 +158,8 @@ class Broadcast:
         so that a message isn't delivered twice to one who comes back soon."""
         self._store.drop_payloads()
         self._tree.clear()
+        self._parenting.clear()
+        self._since = NEVER
         self._missing.clear()
         self._missing_deadline = NEVER
         self._arriving.clear()
@@ -171,7 +181,7 @@ class Broadcast:
 
     def _on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
         if message.id in self._store:
-            self._duplicate(peer, message.id)
+            self._duplicate(peer, message.id, message.hops, now)
         else:
             hops = self._checked_hops(peer, message.hops)
             if hops != message.hops:
@@ -180,7 +190,7 @@ class Broadcast:
 
     def _on_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         if event.id in self._store:
-            self._duplicate(event.peer, event.id)
+            self._duplicate(event.peer, event.id, event.hops, now)
         elif not self._arriving.add(event.peer, event.id, event.hops, now):
             self._drop(event.peer, DropReason.PENDING_FULL)
 
@@ -210,51 +220,71 @@ class Broadcast:
         tree = self._tree
         effects = self._effects
         id, hops, payload = message.id, message.hops, message.payload
-        self._store.add(id, hops, payload, message.size, now, message.source)
+        missing = self._missing.found(id)
+        # Who has just come is told of messages that may be older than itself, and older each time.
+        old = missing is not None and now < self._since + 2 * self._params.announce_window
+        self._store.add(id, hops, payload, message.size, now, message.source, peer, old=old)
         self._leading.note(message.source)
         effects.append(Deliver(id, payload, peer, hops))
-        missing = self._missing.found(id)
         if missing is not None and not len(self._missing):
             self._missing_deadline = NEVER
         if peer is not None:
-            self._promote(peer)
+            self._promote(peer, now)
             tree.brought(peer)
         hops_on = self._hops_on(hops)
         push = Gossip(id, hops_on, payload, message.size, message.source)
+        announcers = () if missing is None else [other for other, _ in missing.announcers]
         for other in tree.eager:
-            if other != peer and other not in holders:
+            if other != peer and other not in holders and other not in announcers:
                 effects.append(Send(other, push))
-        for other in holders:
-            self._duplicate(other, id)
+        for other, hops_there in holders.items():
+            self._duplicate(other, id, hops_there, now, pushed=False)
         # After the push: the new parent announced the message, and would PRUNE a copy of it.
         if peer is not None and missing is not None:
-            self._optimize(peer, hops, missing.announcers)
+            self._optimize(peer, hops, missing.announcers, now)
         if tree.lazy:
             known = [*holders]
             if peer is not None:
                 known.append(peer)
-            if missing is not None:
-                known += [other for other, _ in missing.announcers]
+            known += announcers
             self._announcing.queue(MessageSummary(id, hops_on), known, now)
 
-    def _promote(self, peer: PeerId) -> None:
+    def _promote(self, peer: PeerId, now: Time) -> None:
         """Push to `peer` from now on; what waits to be announced it is still told of."""
-        if self._tree.promote(peer):
+        if self._tree.promote(peer, now):
             self._announcing.no_longer_lazy(peer)
 
-    def _duplicate(self, peer: PeerId, id: MessageId) -> None:
-        """A copy of a message that we have: this link is not part of the tree (E31).
+    def _duplicate(
+        self, peer: PeerId, id: MessageId, hops: int, now: Time, *, pushed: bool = True
+    ) -> None:
+        """A copy of a message that we have, and may have `pushed` to `peer` ourselves: this link
+        is not part of the tree (E31), unless it is the better one.
 
         PRUNE is sent even to a lazy peer: it pushed, so it missed our last one.
         """
-        tree = self._tree
-        if peer in tree:
-            self._announcing.held(id, peer)
-            if tree.is_lazy(peer) or self._leading.may_cut(self._store.source(id)):
-                tree.demote(peer)
-                self._effects.append(Send(peer, _PRUNE))
+        tree, parenting = self._tree, self._parenting
+        if peer not in tree:
+            return
+        self._announcing.held(id, peer)
+        pruned = peer
+        if tree.is_eager(peer):
+            ours = self._store.seen(id)
+            if not self._leading.may_cut(ours.source):
+                return
+            if now - ours.at >= self._params.soonest_repair:
+                return  # Who had to ask for it says nothing about the way of the next.
+            crossed = pushed and tree.eager_at(peer, ours.at)
+            if crossed and parenting.decides(peer, hops, ours):
+                return
+            if tree.is_eager(ours.parent) and parenting.replaces(peer, hops, ours, now):
+                pruned, ours.parent = ours.parent, peer
+                tree.brought(peer)
+        tree.demote(pruned)
+        self._effects.append(Send(pruned, _PRUNE))
 
-    def _optimize(self, peer: PeerId, hops: int, announcers: list[tuple[PeerId, int]]) -> None:
+    def _optimize(
+        self, peer: PeerId, hops: int, announcers: list[tuple[PeerId, int]], now: Time
+    ) -> None:
         """Swap the link that pushed for one that would have pushed in fewer hops (E38)."""
         threshold = self._params.optimization_threshold
         if threshold is None or not self._tree.is_eager(peer):
@@ -265,7 +295,7 @@ class Broadcast:
             default=(None, hops),
         )
         if hops - fewest > threshold:
-            self._promote(better)
+            self._promote(better, now)
             self._tree.demote(peer)
             self._effects.append(Send(better, _GRAFT))
             self._effects.append(Send(peer, _PRUNE))
@@ -301,7 +331,7 @@ class Broadcast:
         if peer not in self._tree:
             self._drop(peer, DropReason.NOT_NEIGHBOR)
             return
-        self._promote(peer)
+        self._promote(peer, now)
         if len(message.ids) > self._params.max_ids:
             self._drop(peer, DropReason.TOO_MANY_IDS)
         for id in message.ids[: self._params.max_ids]:
@@ -325,7 +355,7 @@ class Broadcast:
         for _ in lost:
             self._drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():
-            self._promote(peer)
+            self._promote(peer, now)
             for start in range(0, len(ids), self._params.max_ids):
                 self._effects.append(
                     Send(peer, Graft(tuple(ids[start : start + self._params.max_ids])))
@@ -337,7 +367,9 @@ class Broadcast:
 
     def _on_neighbor_up(self, event: NeighborUp, now: Time) -> None:
         """E39, and tell it of the newest messages: it may have missed what it was away for."""
-        self._tree.add(event.peer)
+        self._since = min(self._since, now)
+        self._tree.add(event.peer, now)
+        self._parenting.up(event.peer, event.rtt)
         self._owe_recent(event.peer, now)
 
     def _owe_recent(self, peer: PeerId, now: Time) -> None:
@@ -354,6 +386,7 @@ class Broadcast:
         the peer's.
         """
         self._announcing.forget(event.peer)
+        self._parenting.down(event.peer)
         tree = self._tree
         was_parent = event.peer in tree.parents
         was_eager = tree.remove(event.peer)
@@ -361,5 +394,5 @@ class Broadcast:
             return
         if was_parent or not tree.parents:
             for peer in list(islice(tree.lazy, self._params.repair_links)):
-                self._promote(peer)
+                self._promote(peer, now)
                 self._effects.append(Send(peer, _GRAFT))

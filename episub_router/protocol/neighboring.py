@@ -23,7 +23,7 @@ _BACKOFF_IF_SEVERAL = 2
 class Asking:
     """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
 
-    __slots__ = ("_growth", "_overlay", "_refused", "_requests", "_stretch", "deadline")
+    __slots__ = ("_full", "_growth", "_overlay", "_refused", "_requests", "_stretch", "deadline")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -32,6 +32,8 @@ class Asking:
         self._refused: dict[PeerId, Time] = {}
         """Until when a peer that refused is not asked again."""
         self._stretch = 1
+        self._full = False
+        """Whether the view has ever been full."""
         self._growth = NEVER
         """When the view is next looked at."""
         self.deadline = NEVER
@@ -140,15 +142,22 @@ class Asking:
             self._set_deadline()
 
     def _schedule(self, now: Time) -> None:
-        """Look again after a period that grows while C_rand links stand."""
+        """Look again after a period that grows while C_rand links stand; who joins an overlay
+        with near links starts with a shorter one."""
         params = self._overlay.params
         links = len(self._overlay.active)
+        self._full = self._full or links >= params.active_size
+        early = params.near_links and not self._full
+        period = params.grow_interval
+        if early:
+            period = min(period, params.join_grow_interval)
         if links < params.random_links:
             self._stretch = 1
         else:
             most = _MOST_BACKOFF if links + 1 >= params.active_size else _BACKOFF_IF_SEVERAL
-            self._stretch = min(2 * self._stretch, most)
-        self._growth = now + self._overlay.jittered(params.grow_interval * self._stretch)
+            longest = most * params.grow_interval
+            self._stretch = min(2 * self._stretch, max(1, round(longest / period)))
+        self._growth = now + self._overlay.jittered(period * self._stretch)
         self._set_deadline()
 
     def _set_deadline(self) -> None:
@@ -157,6 +166,7 @@ class Asking:
     def stop(self) -> None:
         self._requests.clear()
         self._refused.clear()
+        self._full = False
         self._growth = self.deadline = NEVER
 
 

@@ -126,7 +126,7 @@ class Overlay:
         if told is not None:
             link.update(told, now)
         self.active.add(peer, link)
-        self.emit(NeighborUp(peer, kind))
+        self.emit(NeighborUp(peer, kind, None if link.rtt is None else link.rtt.mean))
 
     @property
     def all_near(self) -> bool:

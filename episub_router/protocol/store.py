@@ -12,7 +12,18 @@ from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 class Stored:
     """One message: its id is known as long as this stands, its payload until it is cleared."""
 
-    __slots__ = ("at", "cached", "hops", "id", "payload", "served", "size", "source")
+    __slots__ = (
+        "at",
+        "cached",
+        "hops",
+        "id",
+        "old",
+        "parent",
+        "payload",
+        "served",
+        "size",
+        "source",
+    )
 
     def __init__(
         self,
@@ -22,11 +33,17 @@ class Stored:
         size: int,
         now: Time,
         source: SourceId | None,
+        parent: PeerId | None,
+        old: bool,
     ) -> None:
         self.id = id
         self.source = source
         self.hops = hops
         """Links that it took to reach us; 0 for our own."""
+        self.parent = parent
+        """Who brought it, or is to bring the next ones; None for our own."""
+        self.old = old
+        """Whether it may have been under way for long when it came."""
         self.payload = payload
         self.size = size
         self.at = now
@@ -66,9 +83,9 @@ class MessageStore:
         stored = self._by_id.get(id)
         return stored if stored is not None and stored.cached else None
 
-    def source(self, id: MessageId) -> SourceId | None:
-        """Who published a message that was seen, if it is known."""
-        return self._by_id[id].source
+    def seen(self, id: MessageId) -> Stored:
+        """The message, cached or not; it must have been seen."""
+        return self._by_id[id]
 
     def add(
         self,
@@ -78,9 +95,12 @@ class MessageStore:
         size: int,
         now: Time,
         source: SourceId | None = None,
+        parent: PeerId | None = None,
+        *,
+        old: bool = False,
     ) -> None:
         """Store a new message, and let go of what is too old or too much."""
-        stored = Stored(id, hops, payload, size, now, source)
+        stored = Stored(id, hops, payload, size, now, source, parent, old)
         self._by_id[id] = stored
         self._seen.append(stored)
         self._cached.append(stored)
@@ -88,11 +108,13 @@ class MessageStore:
         self.expire(now)
 
     def recent(self, since: Time) -> Iterator[Stored]:
-        """Cached messages not older than `since`, newest first."""
+        """Cached messages that came after `since`, newest first, but for old ones: nodes that
+        join would tell each other of them for ever."""
         for stored in reversed(self._cached):
             if stored.at < since:
                 return
-            yield stored
+            if not stored.old:
+                yield stored
 
     def drop_payloads(self) -> None:
         """Let go of all payloads; the ids stay known."""

@@ -48,7 +48,7 @@ class Topic:
         self.me = me
         self.name = name
         self.membership = Membership(me, name, params.membership, rng, group_of)
-        self.broadcast = Broadcast(params.broadcast, rng)
+        self.broadcast = Broadcast(me, params.broadcast, rng)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""
@@ -60,6 +60,8 @@ class Topic:
             return self._on_broadcast_event(event, now)
         elif isinstance(event, ev.Connected):
             return self._on_connected(event, now)
+        elif isinstance(event, ev.RttMeasured):
+            self.broadcast.handle(event, now)
         elif isinstance(event, ev.LeaveOverlay):
             # First, or each link that ends would have the rest of the tree repaired.
             self.broadcast.clear()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
 PeerId: TypeAlias = Hashable
-"""A node's identity. The core only compares and hashes it: the router passes the bytes of
-a libp2p peer id, the simulator small ints."""
+"""A node's identity, which the core hashes and orders: the router passes the bytes of a libp2p
+peer id, the simulator small ints."""
 
 Group: TypeAlias = Hashable
 """What peers that one party can easily have many of have in common, such as an address prefix."""

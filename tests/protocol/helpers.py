@@ -148,7 +148,7 @@ class Branch(Clock):
         super().__init__()
         # Short, so that a wait of 0.1 s flushes whatever the jitter.
         self.params = replace(params or BroadcastParams(), lazy_interval=0.1)
-        self.machine: Broadcast = Broadcast(self.params, Random(0))
+        self.machine: Broadcast = Broadcast(ME, self.params, Random(0))
         for peer in (*eager, *lazy):
             self.handle(NeighborUp(peer, LinkKind.RANDOM))
         for peer in lazy:

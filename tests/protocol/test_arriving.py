@@ -59,7 +59,7 @@ def test_accepted_twice_is_delivered_once() -> None:
 def test_copies_after_the_message_is_known_are_duplicates_at_once() -> None:
     """E31."""
     branch = Branch("a", "b")
-    branch.publish("m")
+    branch.receive("a", Gossip("m", 2, "payload"))
     assert sent(branch.handle(ev.PayloadArrived("b", "m", 2))) == [("b", Prune())]
 
 

@@ -117,7 +117,7 @@ def test_the_suggested_ttl_only_shortens_walks() -> None:
 def test_a_fruitless_join_goes_on_elsewhere_with_a_lower_ttl() -> None:
     """E08: each time-out takes one off the TTL and starts at other nodes, down to TTL 0; the
     last reuses the connection that stands. Then it rests until the overlay is needed again."""
-    member, _ = asked("c1", grow_interval=1000.0)
+    member, _ = asked("c1", grow_interval=1000.0, join_grow_interval=1000.0)
     rounds = [sent(reach_all(member, member.receive("c1", Nodes(PEERS, 6))), Join)]
     while member.machine.membership.joining:
         rounds.append(sent(reach_all(member, member.wait(member.params.join_timeout)), Join))
@@ -133,7 +133,7 @@ def test_a_fruitless_join_goes_on_elsewhere_with_a_lower_ttl() -> None:
 
 def test_a_start_that_is_being_dialled_is_waited_for() -> None:
     """E08: on a slow link a JOIN that hasn't left yet isn't replaced by another."""
-    member, _ = asked("c1", grow_interval=1000.0)
+    member, _ = asked("c1", grow_interval=1000.0, join_grow_interval=1000.0)
     member.receive("c1", Nodes(PEERS, 6))
     starts = dials(member.wait(member.params.join_timeout))
     assert len(starts) == member.params.random_links
@@ -144,7 +144,7 @@ def test_a_start_that_is_being_dialled_is_waited_for() -> None:
 
 def test_time_outs_follow_the_time_that_dials_take() -> None:
     """E08: where a dial takes seconds, the one at the end of the walk does too."""
-    member, _ = asked("c1", grow_interval=1000.0)
+    member, _ = asked("c1", grow_interval=1000.0, join_grow_interval=1000.0)
     member.receive("c1", Nodes(PEERS, 6))
     starts = dials(member.wait(member.params.join_timeout))
     member.wait(4)
