@@ -32,9 +32,10 @@ run nat episub sim run nat --seeds 8
 run partition-heal episub sim run partition-heal --seeds 8
 run headline-uniform episub sim run headline --variant "uniform, one" --seeds 8
 run headline-plane episub sim run headline --variant "plane, one" --seeds 8
+run headline-alpha episub sim run headline --variant "alpha" --seeds 8
 run headline-five episub sim run headline --variant five --seeds 2
 run proximity episub sim run proximity --seeds 8
-run sites episub sim run sites
+run sites episub sim run sites --nodes 400 --seeds 8
 run multi-source episub sim run multi-source --seeds 2
 run lossy episub sim run lossy
 run routers episub sim run routers

@@ -105,11 +105,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.trace and arguments.out is None:
         raise ValueError("--trace needs --out")
     file = loading.load(arguments.scenario)
-    scenarios = {
-        name: scenario
-        for name, scenario in file.scenarios(settings).items()
-        if not arguments.variant or any(text in name for text in arguments.variant)
-    }
+    scenarios = file.scenarios(settings, arguments.variant or ("",))
     if not scenarios:
         names = ", ".join(variant.name for variant in file.variants) or "no variants"
         raise ValueError(f"no variant matches {arguments.variant}; there are {names}")

@@ -276,9 +276,12 @@ class Broadcast:
             crossed = pushed and tree.eager_at(peer, ours.at)
             if crossed and parenting.decides(peer, hops, ours):
                 return
-            if tree.is_eager(ours.parent) and parenting.replaces(peer, hops, ours, now):
+            replaced = ours.parent is not None and not tree.is_eager(ours.parent)
+            if replaced or parenting.replaces(peer, hops, ours, now):
                 pruned, ours.parent = ours.parent, peer
                 tree.brought(peer)
+            if replaced:
+                return  # By the copy of another message; this one must not cut the last link.
         tree.demote(pruned)
         self._effects.append(Send(pruned, _PRUNE))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -32,14 +32,19 @@ class ScenarioFile:
     def about(self) -> str:
         return str(self.table.get("about", ""))
 
-    def scenarios(self, settings: Mapping[str, Any] | None = None) -> dict[str, Scenario]:
-        """The scenario of each variant, by the variant's name ("" where there are none).
+    def scenarios(
+        self, settings: Mapping[str, Any] | None = None, only: Sequence[str] = ("",)
+    ) -> dict[str, Scenario]:
+        """The scenario of each variant whose name contains one of `only`, by the variant's name
+        ("" where there are none).
 
         `settings` are dotted keys with values; they win over the file's and the variant's.
         Raises ScenarioError.
         """
         made = {}
         for variant in self.variants or (Variant(name=""),):
+            if not any(text in variant.name for text in only):
+                continue
             table = copy.deepcopy(self.table)
             for key, value in {**variant.set, **(settings or {})}.items():
                 _put(table, key, value)
