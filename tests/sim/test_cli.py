@@ -55,6 +55,14 @@ def test_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "events in" in err
 
 
+def test_settings_need_only_fit_the_chosen_variants(capsys: pytest.CaptureFixture[str]) -> None:
+    """gossipsub has no such parameter."""
+    setting = "router.params.membership.rtt_advantage=1.5"
+    chosen = ("--variant", "episub, uniform, one", "--set", setting)
+    assert call(*small("run", "headline", *chosen, "--set", "traffic.start=20.0")) == 0
+    assert "episub, uniform, one source" in capsys.readouterr().out
+
+
 def test_run_writes_summary_plots_and_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from episub_router.protocol.params import BroadcastParams
 from episub_router.sim import loading
+from episub_router.sim.records import Records
 from episub_router.sim.runner import run
+from episub_router.sim.simulation import Simulation
 
 pytestmark = pytest.mark.sim
 
@@ -22,10 +25,9 @@ def runs(name: str, seed: int = 1, **settings: Any) -> dict[str, dict[str, Any]]
     only = settings.pop("only", "")
     changed = {key.replace("__", "."): value for key, value in settings.items()}
     made = {}
-    for variant, scenario in loading.load(name).scenarios(changed).items():
-        if only in variant:
-            made[variant] = run(scenario, seed).summary
-            assert made[variant]["unexplained"] == 0
+    for variant, scenario in loading.load(name).scenarios(changed, [only]).items():
+        made[variant] = run(scenario, seed).summary
+        assert made[variant]["unexplained"] == 0
     return made
 
 
@@ -100,6 +102,42 @@ def test_proximity() -> None:
     assert near["overlay"]["near_proximity_ratio"] < 0.5
     assert near["latency"]["mean"] < 0.8 * random["latency"]["mean"]
     assert near["latency"]["p99"] < 0.8 * random["latency"]["p99"]
+
+
+def test_sites_need_random_links() -> None:
+    """With near links alone, and whoever is nearer taken in, eight sites fall apart."""
+    small = {"network__nodes": 120, "traffic__messages": 2, "traffic__start": 600.0}
+    made = runs("sites", only="nearer wins", **small)
+    whole, apart = (summary["phases"][0] for summary in made.values())
+    assert (whole["overlay"]["components"], whole["reliability"]) == (1, 1.0)
+    assert apart["overlay"]["components"] > 1
+    assert apart["reliability"] < 1
+
+
+def test_few_copies_cross_between_sites() -> None:
+    """Of copies that come together the tree keeps those from inside the site (E31)."""
+    crossings = []
+    for window in (0.0, BroadcastParams().near_parent_window):
+        settings = {
+            "network.nodes": 60,
+            "latency.sites": 3,
+            "traffic.messages": 4,
+            "router.params.broadcast.near_parent_window": window,
+        }
+        (scenario,) = loading.load("sites").scenarios(settings, ["3 near, nearer wins"]).values()
+        simulation = Simulation(scenario, 1, Records(scenario.capacity))
+        simulation.run()
+        model = simulation.network.latency
+        last = simulation.records.messages[-1]
+        crossings.append(
+            sum(
+                parent >= 0 and model.delay(parent, node) > 0.01
+                for node, parent in enumerate(last.parent)
+                if node != last.source
+            )
+        )
+    first_copies, near_copies = crossings
+    assert near_copies <= first_copies / 2
 
 
 def test_multi_source() -> None:
