@@ -6,6 +6,8 @@ copy counts as a duplicate only when the first has proved valid.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.types import MessageId, PeerId, Time
 
@@ -13,14 +15,21 @@ _COPIES = 32
 """Copies remembered of one message; the active view is smaller."""
 
 
-class Arrival:
-    """The copies of one message that are in validation: their senders and hop counts."""
+class Copy(NamedTuple):
+    """One copy of a message: its hop count, and when it came."""
 
-    __slots__ = ("hops", "until")
+    hops: int
+    came: Time
+
+
+class Arrival:
+    """The copies of one message that are in validation, by sender."""
+
+    __slots__ = ("copies", "until")
 
     def __init__(self, until: Time) -> None:
         self.until = until
-        self.hops: dict[PeerId, int] = {}
+        self.copies: dict[PeerId, Copy] = {}
 
 
 class ArrivingMessages:
@@ -46,14 +55,14 @@ class ArrivingMessages:
             if len(self._by_id) >= self._params.max_pending:
                 return False
             arrival = self._by_id[id] = Arrival(now + self._params.validation_timeout)
-        if len(arrival.hops) < _COPIES:
-            arrival.hops.setdefault(peer, hops)
+        if len(arrival.copies) < _COPIES:
+            arrival.copies.setdefault(peer, Copy(hops, now))
         return True
 
-    def pop(self, id: MessageId) -> dict[PeerId, int]:
-        """Validation of one copy ended well: the hop counts of all copies, by sender."""
+    def pop(self, id: MessageId) -> dict[PeerId, Copy]:
+        """Validation of one copy ended well: all copies, by sender."""
         arrival = self._by_id.pop(id, None)
-        return {} if arrival is None else arrival.hops
+        return {} if arrival is None else arrival.copies
 
     def expire(self, now: Time) -> None:
         """Forget what was evidently rejected."""

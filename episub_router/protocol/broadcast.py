@@ -7,13 +7,14 @@ and both rest when there is nothing to do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from random import Random
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.announcing import Announcing
-from episub_router.protocol.arriving import ArrivingMessages
+from episub_router.protocol.arriving import ArrivingMessages, Copy
 from episub_router.protocol.effects import (
     Deliver,
     Dropped,
@@ -127,7 +128,8 @@ class Broadcast:
             case IHave():
                 self._on_ihave(peer, message, now)
             case Prune():
-                self._tree.demote(peer)
+                if not self._parenting.crossed(peer, now):
+                    self._tree.demote(peer)
             case Graft():
                 self._on_graft(peer, message, now)
         return self._take_effects()
@@ -177,20 +179,20 @@ class Broadcast:
     def _on_publish(self, event: ev.Publish, now: Time) -> None:
         if event.id not in self._store:
             own = Gossip(event.id, 0, event.payload, event.size, event.source)
-            self._accept(None, own, {}, now)
+            self._accept(None, own, {}, now, now)
 
     def _on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
         if message.id in self._store:
-            self._duplicate(peer, message.id, message.hops, now)
+            self._duplicate(peer, message.id, message.hops, now, now)
         else:
             hops = self._checked_hops(peer, message.hops)
             if hops != message.hops:
                 message = replace(message, hops=hops)
-            self._accept(peer, message, {}, now)
+            self._accept(peer, message, {}, now, now)
 
     def _on_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         if event.id in self._store:
-            self._duplicate(event.peer, event.id, event.hops, now)
+            self._duplicate(event.peer, event.id, event.hops, now, now)
         elif not self._arriving.add(event.peer, event.id, event.hops, now):
             self._drop(event.peer, DropReason.PENDING_FULL)
 
@@ -198,9 +200,10 @@ class Broadcast:
         copies = self._arriving.pop(event.id)
         if event.id in self._store:
             return
-        hops = self._checked_hops(event.peer, copies.pop(event.peer, 1))
+        first = copies.pop(event.peer, Copy(1, now))
+        hops = self._checked_hops(event.peer, first.hops)
         message = Gossip(event.id, hops, event.payload, event.size, event.source)
-        self._accept(event.peer, message, copies, now)
+        self._accept(event.peer, message, copies, first.came, now)
 
     def _checked_hops(self, peer: PeerId, hops: int) -> int:
         """`hops` brought into range: the message may be valid though its hop count is not."""
@@ -214,34 +217,46 @@ class Broadcast:
         return min(hops + 1, self._params.max_hops)
 
     def _accept(
-        self, peer: PeerId | None, message: Gossip, holders: dict[PeerId, int], now: Time
+        self,
+        peer: PeerId | None,
+        message: Gossip,
+        holders: Mapping[PeerId, Copy],
+        came: Time,
+        now: Time,
     ) -> None:
-        """A new message: deliver it and push it on, but not to its `holders` (E30, E32)."""
+        """A new message, which `came` before it was validated: deliver it and push it on, but not
+        to its `holders` (E30, E32)."""
         tree = self._tree
         effects = self._effects
         id, hops, payload = message.id, message.hops, message.payload
         missing = self._missing.found(id)
         # Who has just come is told of messages that may be older than itself, and older each time.
-        old = missing is not None and now < self._since + 2 * self._params.announce_window
-        self._store.add(id, hops, payload, message.size, now, message.source, peer, old=old)
+        asked = missing is not None and missing.asked > 0
+        old = asked and now < self._since + 2 * self._params.announce_window
+        self._store.add(
+            id, hops, payload, message.size, now, message.source, peer, came=came, old=old
+        )
         self._leading.note(message.source)
         effects.append(Deliver(id, payload, peer, hops))
         if missing is not None and not len(self._missing):
             self._missing_deadline = NEVER
         if peer is not None:
-            self._promote(peer, now)
+            if self._promote(peer):
+                # It hasn't got our PRUNE yet, and would stop pushing when it does.
+                effects.append(Send(peer, _GRAFT))
             tree.brought(peer)
+            self._parenting.in_time(peer)
         hops_on = self._hops_on(hops)
         push = Gossip(id, hops_on, payload, message.size, message.source)
         announcers = () if missing is None else [other for other, _ in missing.announcers]
         for other in tree.eager:
             if other != peer and other not in holders and other not in announcers:
                 effects.append(Send(other, push))
-        for other, hops_there in holders.items():
-            self._duplicate(other, id, hops_there, now, pushed=False)
+        for other, copy in holders.items():
+            self._duplicate(other, id, copy.hops, copy.came, now)
         # After the push: the new parent announced the message, and would PRUNE a copy of it.
         if peer is not None and missing is not None:
-            self._optimize(peer, hops, missing.announcers, now)
+            self._optimize(peer, id, hops, missing.announcers)
         if tree.lazy:
             known = [*holders]
             if peer is not None:
@@ -249,44 +264,54 @@ class Broadcast:
             known += announcers
             self._announcing.queue(MessageSummary(id, hops_on), known, now)
 
-    def _promote(self, peer: PeerId, now: Time) -> None:
-        """Push to `peer` from now on; what waits to be announced it is still told of."""
-        if self._tree.promote(peer, now):
+    def _promote(self, peer: PeerId) -> bool:
+        """Push to `peer` from now on; what waits to be announced it is still told of. False if it
+        wasn't lazy."""
+        promoted = self._tree.promote(peer)
+        if promoted:
             self._announcing.no_longer_lazy(peer)
+        return promoted
 
-    def _duplicate(
-        self, peer: PeerId, id: MessageId, hops: int, now: Time, *, pushed: bool = True
-    ) -> None:
-        """A copy of a message that we have, and may have `pushed` to `peer` ourselves: this link
-        is not part of the tree (E31), unless it is the better one.
+    def _duplicate(self, peer: PeerId, id: MessageId, hops: int, came: Time, now: Time) -> None:
+        """A copy of a message that we have, which `came` lately: this link is not part of the
+        tree (E31), unless it is the better one.
 
         PRUNE is sent even to a lazy peer: it pushed, so it missed our last one.
         """
         tree, parenting = self._tree, self._parenting
+        if not 1 <= hops <= self._params.max_hops:
+            self._drop(peer, DropReason.HOPS_INVALID)
         if peer not in tree:
             return
         self._announcing.held(id, peer)
-        pruned = peer
         if tree.is_eager(peer):
             ours = self._store.seen(id)
-            if not self._leading.may_cut(ours.source):
+            if peer == ours.parent or not self._leading.may_cut(ours.source):
                 return
-            if now - ours.at >= self._params.soonest_repair:
-                return  # Who had to ask for it says nothing about the way of the next.
-            crossed = pushed and tree.eager_at(peer, ours.at)
-            if crossed and parenting.decides(peer, hops, ours):
+            if parenting.spares(peer, came - ours.came, now):
                 return
-            replaced = ours.parent is not None and not tree.is_eager(ours.parent)
-            if replaced or parenting.replaces(peer, hops, ours, now):
-                pruned, ours.parent = ours.parent, peer
-                tree.brought(peer)
-            if replaced:
-                return  # By the copy of another message; this one must not cut the last link.
-        tree.demote(pruned)
-        self._effects.append(Send(pruned, _PRUNE))
+            if ours.parent is not None and not tree.is_eager(ours.parent):
+                # Whoever brought it first pruned us, or has gone: don't lose this link too.
+                self._adopt(peer, ours.parent, now)
+                return
+            if parenting.replaces(peer, hops, came, ours):
+                assert ours.parent is not None
+                tree.demote(ours.parent)
+                self._effects.append(Send(peer, _GRAFT))
+                self._effects.append(Send(ours.parent, _PRUNE))
+                parenting.chose(peer, ours.at)
+                self._adopt(peer, ours.parent, now)
+                return
+        tree.demote(peer)
+        self._effects.append(Send(peer, _PRUNE))
+
+    def _adopt(self, peer: PeerId, before: PeerId, now: Time) -> None:
+        """`peer` is our parent in place of the one `before`, also for what is under way."""
+        self._tree.brought(peer)
+        self._store.replace_parent(before, peer, now - self._params.soonest_repair)
 
     def _optimize(
-        self, peer: PeerId, hops: int, announcers: list[tuple[PeerId, int]], now: Time
+        self, peer: PeerId, id: MessageId, hops: int, announcers: list[tuple[PeerId, int]]
     ) -> None:
         """Swap the link that pushed for one that would have pushed in fewer hops (E38)."""
         threshold = self._params.optimization_threshold
@@ -298,8 +323,9 @@ class Broadcast:
             default=(None, hops),
         )
         if hops - fewest > threshold:
-            self._promote(better, now)
+            self._promote(better)
             self._tree.demote(peer)
+            self._store.seen(id).parent = better
             self._effects.append(Send(better, _GRAFT))
             self._effects.append(Send(peer, _PRUNE))
 
@@ -334,7 +360,7 @@ class Broadcast:
         if peer not in self._tree:
             self._drop(peer, DropReason.NOT_NEIGHBOR)
             return
-        self._promote(peer, now)
+        self._promote(peer)
         if len(message.ids) > self._params.max_ids:
             self._drop(peer, DropReason.TOO_MANY_IDS)
         for id in message.ids[: self._params.max_ids]:
@@ -358,7 +384,7 @@ class Broadcast:
         for _ in lost:
             self._drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():
-            self._promote(peer, now)
+            self._promote(peer)
             for start in range(0, len(ids), self._params.max_ids):
                 self._effects.append(
                     Send(peer, Graft(tuple(ids[start : start + self._params.max_ids])))
@@ -371,7 +397,7 @@ class Broadcast:
     def _on_neighbor_up(self, event: NeighborUp, now: Time) -> None:
         """E39, and tell it of the newest messages: it may have missed what it was away for."""
         self._since = min(self._since, now)
-        self._tree.add(event.peer, now)
+        self._tree.add(event.peer)
         self._parenting.up(event.peer, event.rtt)
         self._owe_recent(event.peer, now)
 
@@ -397,5 +423,5 @@ class Broadcast:
             return
         if was_parent or not tree.parents:
             for peer in list(islice(tree.lazy, self._params.repair_links)):
-                self._promote(peer, now)
+                self._promote(peer)
                 self._effects.append(Send(peer, _GRAFT))

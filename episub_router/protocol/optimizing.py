@@ -112,11 +112,7 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
     params = overlay.params
     spare_random = _spare_random(overlay)
 
-    def distance(link: Link) -> float:
-        """Seconds; who answers no more is the farthest, who wasn't measured yet can't be judged."""
-        if link.unanswered >= params.rtt_failures:
-            return NEVER
-        return 0.0 if link.rtt is None else link.rtt.mean
+    distance = overlay.distance
 
     def replaceable(link: Link) -> bool:
         if link.kind is LinkKind.NEAR:

@@ -31,7 +31,7 @@ from episub_router.protocol.messages import (
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.passive import PassiveView
 from episub_router.protocol.rtt import Rtt, updated
-from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
+from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time, ungrouped
 from episub_router.protocol.views import ActiveView, Link
 
 Action: TypeAlias = Callable[[bool, Time], None]
@@ -127,6 +127,12 @@ class Overlay:
             link.update(told, now)
         self.active.add(peer, link)
         self.emit(NeighborUp(peer, kind, None if link.rtt is None else link.rtt.mean))
+
+    def distance(self, link: Link) -> float:
+        """Seconds; who answers no more is the farthest, who wasn't measured yet can't be judged."""
+        if link.unanswered >= self.params.rtt_failures:
+            return NEVER
+        return 0.0 if link.rtt is None else link.rtt.mean
 
     @property
     def all_near(self) -> bool:

@@ -51,7 +51,7 @@ class Stabilizing:
         ]
         # Peers with the most links first: both sides gain. Of their like, the farthest.
         self._overlay.rng.shuffle(answered)
-        answered.sort(key=lambda entry: (-entry[1].links, -_distance(entry[1])))
+        answered.sort(key=lambda entry: (-entry[1].links, -self._overlay.distance(entry[1])))
         for peer, link in answered:
             if link.random_links > self._overlay.params.random_links:
                 self._drop(peer, link)
@@ -78,8 +78,3 @@ class Stabilizing:
     def stop(self) -> None:
         self._asked_at = None
         self.deadline = NEVER
-
-
-def _distance(link: Link) -> float:
-    """Seconds; nothing where it wasn't measured."""
-    return 0.0 if link.rtt is None else link.rtt.mean

@@ -15,6 +15,7 @@ class Stored:
     __slots__ = (
         "at",
         "cached",
+        "came",
         "hops",
         "id",
         "old",
@@ -34,6 +35,7 @@ class Stored:
         now: Time,
         source: SourceId | None,
         parent: PeerId | None,
+        came: Time,
         old: bool,
     ) -> None:
         self.id = id
@@ -46,6 +48,8 @@ class Stored:
         """Whether it may have been under way for long when it came."""
         self.payload = payload
         self.size = size
+        self.came = came
+        """When its first copy came, before validation."""
         self.at = now
         self.cached = True
         self.served: dict[PeerId, int] | None = None
@@ -97,15 +101,26 @@ class MessageStore:
         source: SourceId | None = None,
         parent: PeerId | None = None,
         *,
+        came: Time | None = None,
         old: bool = False,
     ) -> None:
         """Store a new message, and let go of what is too old or too much."""
-        stored = Stored(id, hops, payload, size, now, source, parent, old)
+        stored = Stored(
+            id, hops, payload, size, now, source, parent, now if came is None else came, old
+        )
         self._by_id[id] = stored
         self._seen.append(stored)
         self._cached.append(stored)
         self._bytes += size
         self.expire(now)
+
+    def replace_parent(self, parent: PeerId, by: PeerId, since: Time) -> None:
+        """Messages that `parent` brought after `since` have another parent now."""
+        for stored in reversed(self._seen):
+            if stored.at < since:
+                return
+            if stored.parent == parent:
+                stored.parent = by
 
     def recent(self, since: Time) -> Iterator[Stored]:
         """Cached messages that came after `since`, newest first, but for old ones: nodes that

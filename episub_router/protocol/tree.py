@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import PeerId
 
 
 class Tree:
@@ -17,8 +17,7 @@ class Tree:
     __slots__ = ("_eager", "_lazy", "_parents")
 
     def __init__(self) -> None:
-        self._eager: dict[PeerId, Time] = {}
-        """Since when."""
+        self._eager: dict[PeerId, None] = {}
         self._lazy: dict[PeerId, None] = {}
         self._parents: dict[PeerId, None] = {}
 
@@ -46,14 +45,10 @@ class Tree:
     def is_lazy(self, peer: PeerId) -> bool:
         return peer in self._lazy
 
-    def eager_at(self, peer: PeerId, time: Time) -> bool:
-        """Whether `peer` is eager, and was at `time`."""
-        return self._eager.get(peer, NEVER) <= time
-
-    def add(self, peer: PeerId, now: Time) -> None:
+    def add(self, peer: PeerId) -> None:
         """A new neighbour starts eager (E39)."""
         if peer not in self._lazy:
-            self._eager[peer] = now
+            self._eager[peer] = None
 
     def brought(self, peer: PeerId) -> None:
         """`peer` was the first to bring a message."""
@@ -73,12 +68,12 @@ class Tree:
         self._lazy.clear()
         self._parents.clear()
 
-    def promote(self, peer: PeerId, now: Time) -> bool:
+    def promote(self, peer: PeerId) -> bool:
         """From lazy to eager; False if `peer` wasn't lazy."""
         if peer not in self._lazy:
             return False
         del self._lazy[peer]
-        self._eager[peer] = now
+        self._eager[peer] = None
         return True
 
     def demote(self, peer: PeerId) -> bool:

@@ -90,11 +90,12 @@ def test_a_new_message_is_delivered_and_pushed_on() -> None:
 
 
 def test_who_brings_a_new_message_becomes_eager() -> None:
-    """E32: the link has proved to be the fast one."""
+    """E32: the link has proved to be the fast one. Our PRUNE to it is still under way, and must
+    not be the last that it hears."""
     branch = Branch("a", lazy=["b"])
     effects = branch.receive("b", Gossip("m", 1, "payload"))
     assert (branch.eager, branch.lazy) == ({"a", "b"}, set())
-    assert sent(effects) == [("a", Gossip("m", 2, "payload"))]
+    assert sent(effects) == [("b", Graft()), ("a", Gossip("m", 2, "payload"))]
 
 
 def test_a_message_seen_before_prunes_the_link() -> None:

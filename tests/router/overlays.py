@@ -19,7 +19,7 @@ from tests.hosts import Node, connect_all, eventually, running_nodes
 
 TOPIC = "news"
 
-EAGER_TO_GROW = EpisubParams(membership=MembershipParams(grow_interval=0.5, join_grow_interval=0.5))
+EAGER_TO_GROW = EpisubParams(membership=MembershipParams(grow_interval=0.5))
 """The last of a few hosts' links is found when views are looked at again: after 5 s by default."""
 
 
