@@ -311,7 +311,7 @@ class BroadcastParams:
         0.005,
         "s",
         "measured: the nearer copy may come that much later. Three sites: 3.5 copies between them "
-        "in place of 12.7; 1,000 nodes on a plane: 0.2 ms more latency, 0.4 ms with 10 ms; 0: the "
+        "in place of 12.5; 1,000 nodes on a plane: 0.2 ms more latency, 0.4 ms with 10 ms; 0: the "
         "first copy makes the tree, as in Plumtree",
     )
     near_parent_advantage: float = param(

@@ -52,6 +52,24 @@ def test_a_fruitless_search_slows_down() -> None:
     assert 10 <= len(asked) <= 20
 
 
+@pytest.mark.parametrize(("near_links", "asked_soon"), [(3, True), (0, False)])
+def test_who_joins_an_overlay_with_near_links_asks_more_often(
+    near_links: int, asked_soon: bool
+) -> None:
+    """E09: until its view is full; whose view was full once takes its time (E17)."""
+    quick = params(near_links=near_links)
+    member = Member("a", "b", "c", "d", "e", membership=quick)
+    member.handle(ev.ContactsFound(("p",)))
+    early = member.wait(2 * 1.3 * quick.join_grow_interval)
+    assert (dials(early) == ["p"]) == asked_soon
+    member.link("f")
+    member.link("g")
+    member.wait(300)
+    member.receive("a", Disconnect())
+    member.handle(ev.ContactsFound(("q",)))
+    assert "q" not in dials(member.wait(2.5 * quick.join_grow_interval))
+
+
 def test_who_ended_a_link_is_not_asked_for_it_at_once() -> None:
     """E09, E16, E17: the peer has just said that it has too many links; though it is the one
     whose RTT is known, others are asked first."""

@@ -22,6 +22,7 @@ from episub_router.protocol.messages import (
 from episub_router.protocol.params import EpisubParams, MembershipParams
 from episub_router.protocol.rtt import Rtt
 from episub_router.protocol.topic import Topic
+from tests.protocol.helpers import Member, params, sent
 from tests.protocol.network import Network
 
 PARAMS = MembershipParams()
@@ -88,6 +89,22 @@ def test_oversubscribed_views_shrink_to_their_size() -> None:
     assert min(sizes) >= PARAMS.random_links
     assert network.components() == 1
     assert network.one_sided() == []
+
+
+def test_the_farthest_goes_where_views_are_too_large() -> None:
+    """E16: of peers that can spare a link alike; who answers no pings is the farthest of all."""
+    member = Member(
+        "a", "b", "c", "d", membership=params(active_size=2, random_links=2, near_links=0)
+    )
+    for peer, rtt in (("a", 0.020), ("b", 0.090), ("c", 0.040)):
+        member.handle(ev.RttMeasured(peer, rtt))
+    for _ in range(member.params.rtt_failures):
+        member.handle(ev.RttMeasured("d", None))
+    effects = member.wait(member.params.stabilize_interval)
+    for peer, _ in sent(effects, Neighbor):
+        member.receive(peer, Neighbor(NeighborRole.LIST, 5, random_links=5))
+    effects = member.wait(member.params.list_timeout)
+    assert [peer for peer, _ in sent(effects, Disconnect)] == ["d", "b"]
 
 
 def test_links_at_rest_do_not_flap(settled: Network) -> None:
