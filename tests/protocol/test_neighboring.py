@@ -62,9 +62,10 @@ def test_who_joins_an_overlay_with_near_links_asks_more_often(
     member.handle(ev.ContactsFound(("p",)))
     early = member.wait(2 * 1.3 * quick.join_grow_interval)
     assert (dials(early) == ["p"]) == asked_soon
+    member.handle(ev.DialFailed("p"))
     member.link("f")
     member.link("g")
-    member.wait(300)
+    member.wait(15)
     member.receive("a", Disconnect())
     member.handle(ev.ContactsFound(("q",)))
     assert "q" not in dials(member.wait(2.5 * quick.join_grow_interval))
