@@ -178,8 +178,8 @@ class MembershipParams:
     dynamic_sizing: bool = param(
         False,
         "switch",
-        "measured: at 100 and 1,000 nodes it saves 8 % of the control bytes and adds 11 to 22 % to "
-        "the p99 latency",
+        "measured: at 100 and 1,000 nodes it saves 4 to 7 % of the control bytes; the estimate is "
+        "low by 3 %, 24 % and, at 10,000, 65 % (docs/results/sizing.md)",
     )
     size_window: int = param(
         1000, "ids", "ours: ten minutes of passing shuffles; 20 equal pairs at 25,000 nodes"
