@@ -74,8 +74,12 @@ def test_a_newcomer_asks_for_each_message_once() -> None:
 @pytest.mark.parametrize("streams", [True, False], ids=["pull", "sds-r"])
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_over_episub(loss: float, streams: bool) -> None:
-    _, settled = converge(10, 40, loss, streams=streams, seed=1, kind=EpisubGroup)
-    assert settled < 300
+    """One run in a dozen takes five minutes, whatever the trees: the middle one of five tells."""
+    settled = [
+        converge(10, 40, loss, streams=streams, seed=seed, kind=EpisubGroup)[1]
+        for seed in range(1, 6)
+    ]
+    assert sorted(settled)[2] < 100
 
 
 def test_fifty_members_over_episub() -> None:
