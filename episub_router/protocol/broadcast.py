@@ -254,14 +254,12 @@ class Broadcast:
                 effects.append(Send(other, push))
         for other, copy in holders.items():
             self._duplicate(other, id, copy.hops, copy.came, now)
-        # After the push: the new parent announced the message, and would PRUNE a copy of it.
         if peer is not None and missing is not None:
             self._optimize(peer, id, hops, missing.announcers)
         if tree.lazy:
-            known = [*holders]
+            known = [*holders, *announcers]
             if peer is not None:
                 known.append(peer)
-            known += announcers
             self._announcing.queue(MessageSummary(id, hops_on), known, now)
 
     def _promote(self, peer: PeerId) -> bool:
@@ -279,8 +277,7 @@ class Broadcast:
         PRUNE is sent even to a lazy peer: it pushed, so it missed our last one.
         """
         tree, parenting = self._tree, self._parenting
-        if not 1 <= hops <= self._params.max_hops:
-            self._drop(peer, DropReason.HOPS_INVALID)
+        self._checked_hops(peer, hops)  # To be counted: out of range, they win nothing here.
         if peer not in tree:
             return
         self._announcing.held(id, peer)
@@ -296,9 +293,7 @@ class Broadcast:
                 return
             if parenting.replaces(peer, hops, came, ours):
                 assert ours.parent is not None
-                tree.demote(ours.parent)
-                self._effects.append(Send(peer, _GRAFT))
-                self._effects.append(Send(ours.parent, _PRUNE))
+                self._swap(ours.parent, peer)
                 parenting.chose(peer, ours.at)
                 self._adopt(peer, ours.parent, now)
                 return
@@ -309,6 +304,13 @@ class Broadcast:
         """`peer` is our parent in place of the one `before`, also for what is under way."""
         self._tree.brought(peer)
         self._store.replace_parent(before, peer, now - self._params.soonest_repair)
+
+    def _swap(self, parent: PeerId, by: PeerId) -> None:
+        """Have `by` push to us in place of `parent`."""
+        self._promote(by)
+        self._tree.demote(parent)
+        self._effects.append(Send(by, _GRAFT))
+        self._effects.append(Send(parent, _PRUNE))
 
     def _optimize(
         self, peer: PeerId, id: MessageId, hops: int, announcers: list[tuple[PeerId, int]]
@@ -323,11 +325,8 @@ class Broadcast:
             default=(None, hops),
         )
         if hops - fewest > threshold:
-            self._promote(better)
-            self._tree.demote(peer)
+            self._swap(peer, better)
             self._store.seen(id).parent = better
-            self._effects.append(Send(better, _GRAFT))
-            self._effects.append(Send(peer, _PRUNE))
 
     def _on_dropped(self, event: ev.PayloadDropped, now: Time) -> None:
         if event.peer in self._tree:

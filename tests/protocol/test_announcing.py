@@ -62,7 +62,7 @@ def test_who_holds_a_message_is_not_told_of_it() -> None:
     branch = Branch("e", "twice", lazy=["before", "after", "not"])
     branch.receive("before", ihave("m"))
     branch.receive("e", Gossip("m", 1, "payload"))
-    branch.receive("twice", Gossip("m", 1, "payload"))
+    branch.receive("twice", Gossip("m", 2, "payload"))
     branch.receive("after", ihave("m"))
     branch.publish("n")
     told = dict(sent(branch.wait(0.1), IHave))

@@ -22,7 +22,7 @@ def test_nothing_happens_before_the_payload_proves_valid() -> None:
     assert (branch.eager, branch.lazy) == ({"a"}, {"b"})
     effects = accepted(branch, "b", size=7)
     assert effects[0] == Deliver("m", "payload", "b", 3)
-    assert sent(effects, Gossip) == [("a", Gossip("m", 4, "payload", 7))]
+    assert sent(effects) == [("b", Graft()), ("a", Gossip("m", 4, "payload", 7))]
     assert branch.eager == {"a", "b"}
 
 
@@ -59,7 +59,7 @@ def test_accepted_twice_is_delivered_once() -> None:
 def test_copies_after_the_message_is_known_are_duplicates_at_once() -> None:
     """E31."""
     branch = Branch("a", "b")
-    branch.receive("a", Gossip("m", 2, "payload"))
+    branch.publish("m")
     assert sent(branch.handle(ev.PayloadArrived("b", "m", 2))) == [("b", Prune())]
 
 

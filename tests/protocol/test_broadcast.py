@@ -102,7 +102,7 @@ def test_a_message_seen_before_prunes_the_link() -> None:
     """E31: PRUNE to the sender, which becomes lazy; nothing is delivered or pushed on."""
     branch = Branch("a", "b")
     branch.receive("a", Gossip("m", 1, "payload"))
-    effects = branch.receive("b", Gossip("m", 1, "payload"))
+    effects = branch.receive("b", Gossip("m", 3, "payload"))
     assert effects == [Send("b", Prune())]
     assert (branch.eager, branch.lazy) == ({"a"}, {"b"})
 

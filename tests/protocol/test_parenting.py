@@ -30,6 +30,13 @@ def apart(near: float | None = NEAR, far: float | None = FAR, **changed: float) 
     return branch
 
 
+def pruned(branch: Branch, peer: str, hops: int, first: int = 3) -> set[object]:
+    """Who is lazy once `peer`'s copy has come, of `hops`, right after far's of `first`."""
+    branch.receive("far", Gossip("m", first, "payload"))
+    branch.receive(peer, Gossip("m", hops, "payload"))
+    return branch.lazy
+
+
 def test_the_near_neighbour_s_copy_makes_it_the_parent() -> None:
     """It came right after the far one's, from a node that is ahead of us."""
     branch = apart()
@@ -83,17 +90,13 @@ def test_otherwise_the_first_copy_makes_the_parent(
 def test_a_link_made_while_its_rtt_was_known_can_be_the_better_one() -> None:
     branch = apart(near=None)
     branch.handle(NeighborUp("nearer", LinkKind.NEAR, NEAR))
-    branch.receive("far", Gossip("m", 3, "payload"))
-    branch.receive("nearer", Gossip("m", 2, "payload"))
-    assert branch.lazy == {"far"}
+    assert pruned(branch, "nearer", hops=2) == {"far"}
 
 
 def test_a_ping_that_failed_makes_the_distance_unknown() -> None:
     branch = apart()
     branch.handle(ev.RttMeasured("near", None))
-    branch.receive("far", Gossip("m", 3, "payload"))
-    branch.receive("near", Gossip("m", 2, "payload"))
-    assert branch.lazy == {"near"}
+    assert pruned(branch, "near", hops=2) == {"near"}
 
 
 def test_a_topic_tells_its_trees_how_far_neighbours_are() -> None:
@@ -120,9 +123,7 @@ def test_who_is_not_ahead_is_pruned(hops: int, peer: str) -> None:
 def test_of_equals_the_smaller_id_is_ahead() -> None:
     branch = apart()
     branch.handle(NeighborUp("ann", LinkKind.NEAR, NEAR))
-    branch.receive("far", Gossip("m", 2, "payload"))
-    branch.receive("ann", Gossip("m", 3, "payload"))
-    assert branch.lazy == {"far"}
+    assert pruned(branch, "ann", hops=3, first=2) == {"far"}
 
 
 def test_the_parent_s_second_copy_cuts_nothing() -> None:
