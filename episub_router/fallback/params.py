@@ -8,7 +8,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.pubsub import floodsub
 from libp2p.pubsub.gossipsub import PROTOCOL_ID, PROTOCOL_ID_V11, PROTOCOL_ID_V12, PROTOCOL_ID_V13
 
-from episub_router.protocol.params import check_numbers, param
+from episub_router.util.params import check_numbers, param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from multiaddr import Multiaddr
 
 from episub_router.net.address_book import AddressBook
 from episub_router.net.connections import Connections
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import ORDINARY, Counters, Reason
 from episub_router.net.dialer import Dialer
 from episub_router.net.discovery.bootstrap import Bootstrap
 from episub_router.net.discovery.rendezvous import Rendezvous
@@ -115,7 +115,7 @@ class Engine:
 
     def trace_to(self, trace: NodeTrace) -> None:
         """Have `trace` told of what happens here."""
-        overlay = OverlayTrace(trace)
+        overlay = OverlayTrace(trace, ORDINARY)
         self.driver.observer = overlay
         self.counters.on_add = overlay.counted
         self._trace = trace

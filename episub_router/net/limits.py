@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from episub_router.protocol.params import param
+from episub_router.util.params import param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,9 @@ from episub_router.protocol.messages import (
     NeighborRole,
     Shuffle,
 )
-from episub_router.protocol.params import MembershipParams, Rate
+from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.types import PeerId, Time
+from episub_router.util.params import Rate
 
 
 class _Bucket:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Any
 
-from episub_router.net.counters import ORDINARY
 from episub_router.protocol import effects as ef
 from episub_router.protocol.topic import Topic
 from episub_router.trace.harmless import harmless
@@ -15,10 +14,14 @@ from episub_router.trace.node import NodeTrace
 
 
 class OverlayTrace:
-    """Watches machines from outside: the core doesn't know that it is traced."""
+    """Watches machines from outside: the core doesn't know that it is traced.
 
-    def __init__(self, trace: NodeTrace) -> None:
+    Counters of the reasons in `ordinary` are no discards and stay out of the trace.
+    """
+
+    def __init__(self, trace: NodeTrace, ordinary: Collection[Enum]) -> None:
         self._trace = trace
+        self._ordinary = ordinary
         self._eager: dict[str, dict[Any, None]] = {}
         """The eager peers of each topic after its last step."""
 
@@ -51,7 +54,7 @@ class OverlayTrace:
 
     def counted(self, reason: Enum, count: int) -> None:
         """The router has counted something. A machine's drops are seen in `stepped`."""
-        if reason not in ORDINARY and not isinstance(reason, ef.DropReason):
+        if reason not in self._ordinary and not isinstance(reason, ef.DropReason):
             self._trace.discarded(reason.value, count=count)
 
     def _compare(self, machine: Topic) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from episub_router.protocol.params import check_numbers, param
+from episub_router.util.params import check_numbers, param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

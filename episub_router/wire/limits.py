@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 
 from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize
 
-from episub_router.protocol.params import EpisubParams, param
+from episub_router.protocol.params import EpisubParams
+from episub_router.util.params import param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

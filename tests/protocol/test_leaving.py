@@ -15,8 +15,8 @@ from episub_router.protocol.messages import (
     Leave,
     Topics,
 )
-from episub_router.protocol.params import Rate
 from episub_router.protocol.types import NEVER
+from episub_router.util.params import Rate
 from tests.protocol.helpers import ME, Member, dials, drops, params, sent
 
 

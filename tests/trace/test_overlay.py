@@ -6,7 +6,7 @@ from pathlib import Path
 
 from libp2p.peer.id import ID
 
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import ORDINARY, Counters, Reason
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.overlay import OverlayTrace
 from episub_router.trace.reading import TraceFile
@@ -19,7 +19,7 @@ def test_what_went_well_is_no_discard(tmp_path: Path) -> None:
     with Tracer(path) as tracer:
         counters = Counters()
         node = NodeTrace(tracer, ID(b"me"), "episub", lambda message: message.seqno)
-        counters.on_add = OverlayTrace(node).counted
+        counters.on_add = OverlayTrace(node, ORDINARY).counted
         counters.add(Reason.CONTACTS_FOUND, 2)
         counters.add(Reason.DELIVERED)
         counters.add(Reason.DISCOVERY_UNUSABLE, 3)

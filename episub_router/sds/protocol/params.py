@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from episub_router.protocol.params import check_numbers, param
+from episub_router.util.params import check_numbers, param
 
 
 class WireFormat(Enum):

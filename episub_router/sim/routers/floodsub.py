@@ -7,10 +7,10 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from episub_router.protocol.params import param
 from episub_router.sim.network import Network
 from episub_router.sim.node import Node
 from episub_router.sim.sizes import SIGNED_PAYLOAD
+from episub_router.util.params import param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from episub_router.protocol.params import param
 from episub_router.sim.network import Network
 from episub_router.sim.node import Node
 from episub_router.sim.sizes import SIGNED_PAYLOAD, gossipsub_ids, gossipsub_link
+from episub_router.util.params import param
 
 PUBLISH, IHAVE, IWANT, GRAFT, PRUNE, IDONTWANT = (
     "publish", "ihave", "iwant", "graft", "prune", "idontwant",
