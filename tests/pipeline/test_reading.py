@@ -16,9 +16,9 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from episub_router.pb.trace_pb2 import TraceEvent  # noqa: E402
-from episub_router.pipeline.reading.columns import RECORD  # noqa: E402
 from episub_router.pipeline.reading.files import read_file  # noqa: E402
 from episub_router.pipeline.reading.names import message_name, peer_name  # noqa: E402
+from episub_router.pipeline.reading.record import RECORD  # noqa: E402
 from episub_router.sim import loading  # noqa: E402
 from episub_router.sim.runner import run  # noqa: E402
 from episub_router.trace.json_lines import to_json  # noqa: E402
@@ -43,7 +43,7 @@ def without(records: list[Row], *names: str) -> list[Row]:
 
 
 @pytest.mark.spark
-def test_both_schemas_are_one() -> None:
+def test_spark_and_arrow_have_the_same_columns() -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -1,2 +1,2 @@
-"""Reading trace files of every format into Arrow batches of `schemas.RECORD`. No Spark in here
+"""Reading trace files of every format into Arrow batches of `record.RECORD`. No Spark in here
 but for the data source: the same functions serve Spark's workers and plain Python."""

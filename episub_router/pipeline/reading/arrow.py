@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from episub_router.pipeline.reading.columns import PART, RECORD, TEXTS
+from episub_router.pipeline.reading.record import PART, RECORD, TEXTS, list_of
 
 
 def where(mask: pa.Array, values: Any) -> pa.Array:
@@ -73,5 +73,5 @@ def _lists(flags: Any, values: pa.Array) -> pa.Array:
     """A list of one of `values` where `flags` is set, else null."""
     offsets = np.concatenate([[0], np.cumsum(flags)]).astype(np.int32)
     missing = np.concatenate([~flags, [False]])
-    kind = pa.list_(pa.field("element", values.type))
+    kind = list_of(values.type)
     return pa.ListArray.from_arrays(pa.array(offsets, mask=missing), values, type=kind)

@@ -6,66 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from episub_router.pipeline.reading.record import PART, RECORD, list_of
+
 BATCH = 20_000
 """Records in one batch: some 5 MB, of which a worker holds one or two."""
 
 _DENSE = ("event", "peer", "time", "topic", "message", "remote", "hops", "size", "payload", "seq")
 _SPARSE = ("state", "kind", "reason", "count", "rtt", "sds", "detail")
-
-
-def _list(kind: pa.DataType) -> pa.DataType:
-    # Spark's name for what is in a list; Arrow's own differs.
-    return pa.list_(pa.field("element", kind))
-
-
-TEXTS = _list(pa.string())
-PART = pa.struct(
-    [("kind", pa.string()), ("topic", pa.string()), ("messages", TEXTS), ("peers", TEXTS)]
-)
-_SDS = pa.struct(
-    [
-        ("action", pa.string()),
-        ("channel", pa.string()),
-        ("participant", pa.string()),
-        ("message", pa.string()),
-        ("other", pa.string()),
-        ("purpose", pa.string()),
-        ("lamport", pa.int64()),
-        ("history", TEXTS),
-        ("position", pa.int64()),
-        ("lost", TEXTS),
-        ("probability", pa.float64()),
-        ("after", pa.int64()),
-    ]
-)
-RECORD = pa.schema(
-    [
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        ("event", pa.string()),
-        ("peer", pa.string()),
-        ("time", pa.int64()),
-        ("topic", pa.string()),
-        ("message", pa.string()),
-        ("remote", pa.string()),
-        ("hops", pa.int32()),
-        ("size", pa.int32()),
-        ("payload", pa.int32()),
-        ("seq", pa.int64()),
-        ("state", pa.string()),
-        ("kind", pa.string()),
-        ("reason", pa.string()),
-        ("count", pa.int32()),
-        ("rtt", pa.int64()),
-        ("parts", _list(PART)),
-        ("sds", _SDS),
-        ("detail", pa.string()),
-        ("late", pa.bool_()),
-    ]
-)
-"""`schemas.RECORD` as an Arrow schema; a test compares them."""
 
 
 class Columns:
@@ -233,4 +180,4 @@ def as_text(value: Any) -> Any:
 def _lists(starts: list[int | None], values: pa.Array) -> pa.Array:
     """Lists that begin at `starts` in `values`, one after another; None is a null."""
     offsets = pa.array([*starts, len(values)], type=pa.int32())
-    return pa.ListArray.from_arrays(offsets, values, type=_list(values.type))
+    return pa.ListArray.from_arrays(offsets, values, type=list_of(values.type))

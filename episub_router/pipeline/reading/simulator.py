@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from episub_router.pipeline.reading.arrow import assemble, one_part_each, singles, where
-from episub_router.pipeline.reading.columns import TEXTS, Columns
+from episub_router.pipeline.reading.columns import Columns
 from episub_router.pipeline.reading.names import peer_name
+from episub_router.pipeline.reading.record import TEXTS
 from episub_router.trace.simulated import OUTSIDE, TOPIC, peer_id
 
 COLUMNS = {
