@@ -2,7 +2,8 @@
 
 Times are nanoseconds: since 1970 by the clock of the node that they belong to, of a simulated
 run since its start. Peers are peer ids in their text form where the bytes are a peer id, else
-hexadecimal; a simulated node is `sim-<number>`. Message ids are text if printable, else hexadecimal.
+hexadecimal; a simulated node is `sim-<number>`. Message ids are text if printable, else
+hexadecimal.
 """
 
 from __future__ import annotations
