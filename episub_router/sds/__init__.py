@@ -4,7 +4,7 @@
 """
 
 from episub_router.sds.net.channel import Receipt, SdsChannel
-from episub_router.sds.net.engine import ChannelEvent, Rejected
+from episub_router.sds.net.driver import ChannelEvent, Rejected
 from episub_router.sds.net.messages import ChannelMessage, LogItem
 from episub_router.sds.net.node import StoreNode
 from episub_router.sds.protocol.effects import (
@@ -18,11 +18,12 @@ from episub_router.sds.protocol.effects import (
     Resent,
     SyncHeard,
 )
-from episub_router.sds.protocol.outgoing import Status
 from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
+from episub_router.sds.protocol.sending.outgoing import AckStatus
 from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
 
 __all__ = [
+    "AckStatus",
     "Acknowledged",
     "ChannelEvent",
     "ChannelMessage",
@@ -42,7 +43,6 @@ __all__ = [
     "SdsChannel",
     "SdsParams",
     "SqliteStore",
-    "Status",
     "Store",
     "StoreError",
     "StoreNode",

@@ -21,7 +21,7 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import Received
+from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.store import MemoryStore
 from episub_router.sds.wire import Codec
 from tests.sds.js_peer import JsPeer, require
@@ -70,7 +70,7 @@ class Ours:
         )
 
     def receive(self, raw: bytes) -> None:
-        effects = self.participant.receive(Received(CODEC.decode(raw), raw), 1.0)
+        effects = self.participant.receive(ReceivedMessage(CODEC.decode(raw), raw), 1.0)
         self.store.commit("0", [e for e in effects if isinstance(e, fx.Change)])
 
 
@@ -105,7 +105,7 @@ def memory(messages: list[bytes]) -> tuple[float, float]:
     gc.collect()
     tracemalloc.start()
     for raw in messages:
-        bare.participant.receive(Received(CODEC.decode(raw), b""), 1.0)
+        bare.participant.receive(ReceivedMessage(CODEC.decode(raw), b""), 1.0)
     gc.collect()
     index = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()

@@ -18,7 +18,7 @@ from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import Received, Way
+from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.store import MemoryStore, Store
 from episub_router.sds.wire import Codec
 
@@ -211,16 +211,16 @@ class Group:
             member.store.commit(CHANNEL, changes)
         for effect in effects:
             match effect:
-                case fx.Publish(raw=raw, purpose=purpose):
+                case fx.BroadcastBytes(raw=raw, purpose=purpose):
                     self._publish(member.name, raw, purpose.value)
-                case fx.Republish(message_id=message_id):
+                case fx.Rebroadcast(message_id=message_id):
                     for stored in member.store.get(CHANNEL, [message_id]):
                         self._publish(member.name, stored.raw, "repair")
-                case fx.Deliver(message=message):
+                case fx.DeliverContent(message=message):
                     self._delivered(member, message)
                 case fx.AskIds() | fx.AskHeads() | fx.AskRange():
                     self._ask(member.name, effect)
-                case fx.Dropped(reason=reason):
+                case fx.Discarded(reason=reason):
                     member.drops[reason.value] += 1
                 case fx.DeliverEphemeral():
                     pass
@@ -257,7 +257,7 @@ class Group:
                 return
             if self.islands[source] != self.islands[target]:
                 return
-            received = Received(message, raw, Way.BROADCAST, source)
+            received = ReceivedMessage(message, raw, Way.BROADCAST, source)
             self._carry_out(member, member.participant.receive(received, self.now))
 
         return arrive
@@ -310,7 +310,9 @@ class Group:
         if not (isinstance(ask, fx.AskRange) and ask.ids_only):
             for item in stored:
                 self.bytes["pull"] += len(item.raw)
-                received = Received(self.codec.decode(item.raw), item.raw, Way.PULLED, ask.peer)
+                received = ReceivedMessage(
+                    self.codec.decode(item.raw), item.raw, Way.PULLED, ask.peer
+                )
                 self._carry_out(member, participant.receive(received, self.now))
         if isinstance(ask, fx.AskIds):
             had = {item.key[1] for item in stored}

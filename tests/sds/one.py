@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from episub_router.sds.bloom import js_filter
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.effects import DropReason, Effect
+from episub_router.sds.protocol.effects import DiscardReason, Effect
 from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import Received, Way
+from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import Restored
 from episub_router.sds.wire import Codec
 
@@ -47,12 +47,12 @@ class One:
     def send(self, content: bytes = b"x") -> tuple[MessageId, Message]:
         message_id, effects = self.participant.send(content, self.now)
         self.seen += effects
-        return message_id, self.codec.decode(of(effects, fx.Publish)[0].raw)
+        return message_id, self.codec.decode(of(effects, fx.BroadcastBytes)[0].raw)
 
     def take(
         self, message: Message, way: Way = Way.BROADCAST, source: str | None = None
     ) -> list[Effect]:
-        received = Received(message, self.codec.encode(message), way, source)
+        received = ReceivedMessage(message, self.codec.encode(message), way, source)
         effects = self.participant.receive(received, self.now)
         self.seen += effects
         return effects
@@ -72,14 +72,14 @@ class One:
         return effects
 
     def published(self, effects: list[Effect]) -> list[Message]:
-        return [self.codec.decode(p.raw) for p in of(effects, fx.Publish)]
+        return [self.codec.decode(p.raw) for p in of(effects, fx.BroadcastBytes)]
 
     @property
     def log(self) -> list[MessageId]:
         return [message_id for _, message_id in self.participant.log.places()]
 
-    def drops(self, effects: list[Effect]) -> list[DropReason]:
-        return [d.reason for d in of(effects, fx.Dropped)]
+    def drops(self, effects: list[Effect]) -> list[DiscardReason]:
+        return [d.reason for d in of(effects, fx.Discarded)]
 
 
 def made(message_id: MessageId, *history: MessageId, **fields: Any) -> Message:

@@ -18,13 +18,13 @@ from libp2p.pubsub.pubsub import get_content_addressed_msg_id
 
 from episub_router.pb import sds_pb2
 from episub_router.sds import (
+    AckStatus,
     ChannelMessage,
     Rejected,
     Retention,
     SdsChannel,
     SdsParams,
     SqliteStore,
-    Status,
     StoreError,
     StoreNode,
 )
@@ -84,7 +84,7 @@ async def test_messages_receipts_and_one_order() -> None:
         async with channels(nodes) as (one, two, three):
             await subscribed(*nodes)
             receipt = await one.send(b"hello")
-            assert receipt.status is Status.UNACKNOWLEDGED
+            assert receipt.status is AckStatus.UNACKNOWLEDGED
             heard = await next_of(two)
             assert (heard.content, heard.sender, heard.missing) == (b"hello", str(a.id), ())
             assert heard.id == receipt.id
@@ -97,7 +97,7 @@ async def test_messages_receipts_and_one_order() -> None:
                 await receipt.acknowledged(by=2)
                 await answer.acknowledged(by=1)
             assert set(receipt.acked_by) == {str(b.id), str(c.id)}
-            assert receipt.status is Status.ACKNOWLEDGED
+            assert receipt.status is AckStatus.ACKNOWLEDGED
             await eventually(lambda: one.log == two.log == three.log and len(one.log) == 3)
             history = await two.history()
             assert [m.content for m in history] == [b"hello", b"hello yourself", b"and I"]
@@ -305,7 +305,7 @@ async def test_closing_wakes_those_who_wait() -> None:
             while len(closed) < 2:
                 await trio.lowlevel.checkpoint()
         assert sorted(closed) == ["iteration", "receipt"]
-        assert receipt.status is Status.UNACKNOWLEDGED
+        assert receipt.status is AckStatus.UNACKNOWLEDGED
 
 
 async def ask_too_often(asker: Node, asked: Node) -> None:

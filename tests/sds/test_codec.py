@@ -10,7 +10,7 @@ from episub_router.pb import sds_pb2
 from episub_router.sds.bloom import Geometry, JsCodec, RollingFilter, js_filter, murmur_js
 from episub_router.sds.protocol.message import HistoryEntry, Kind, Message, message_id
 from episub_router.sds.protocol.params import SdsParams, WireFormat
-from episub_router.sds.wire import Codec, WireError
+from episub_router.sds.wire import Codec, SdsWireError
 
 CODEC = Codec(SdsParams())
 ids = st.text(min_size=1, max_size=40)
@@ -53,7 +53,7 @@ def test_seed_history_round_trip(history: list[str]) -> None:
 def test_garbage_is_rejected_by_name_or_read(data: bytes) -> None:
     try:
         message = CODEC.decode(data)
-    except WireError:
+    except SdsWireError:
         return
     assert message.kind is not None
 
@@ -63,7 +63,7 @@ def test_any_history_entry_is_read_or_rejected(data: bytes) -> None:
     pb = sds_pb2.SdsMessage(message_id="m", lamport_timestamp=1, causal_history=[data])
     try:
         (entry,) = CODEC.decode(pb.SerializeToString()).causal_history
-    except WireError:
+    except SdsWireError:
         return
     assert entry.message_id
 
@@ -85,7 +85,7 @@ def test_any_history_entry_is_read_or_rejected(data: bytes) -> None:
 def test_rejections_name_reason_and_sender(change: dict[str, object], reason: str) -> None:
     fields = {"sender_id": "mallory", "message_id": "m", "lamport_timestamp": 1, "content": b"x"}
     pb = sds_pb2.SdsMessage(**{**fields, **change})
-    with pytest.raises(WireError) as error:
+    with pytest.raises(SdsWireError) as error:
         CODEC.decode(pb.SerializeToString())
     assert error.value.reason == reason
     if reason not in ("oversized", "bad-sender"):

@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.catchup import HeadsAnswer
-from episub_router.sds.protocol.effects import DropReason
-from episub_router.sds.protocol.log import Segment
+from episub_router.sds.protocol.causal.log import Segment
+from episub_router.sds.protocol.effects import DiscardReason
 from episub_router.sds.protocol.message import HistoryEntry
 from episub_router.sds.protocol.received import Way
+from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
 from tests.sds.one import WALL, One, made, of
 
 
 def still_works(one: One) -> None:
     """An honest pair of messages is delivered, the second before the first arrives."""
-    assert not of(one.hear("honest child", "honest", sender_id="honest"), fx.Deliver)
-    delivered = of(one.hear("honest", sender_id="honest"), fx.Deliver)
+    assert not of(one.hear("honest child", "honest", sender_id="honest"), fx.DeliverContent)
+    delivered = of(one.hear("honest", sender_id="honest"), fx.DeliverContent)
     assert [d.message.message_id for d in delivered] == ["honest", "honest child"]
 
 
@@ -26,7 +26,7 @@ def test_a_flood_of_orphans_fills_its_senders_share_only() -> None:
     drops = set()
     for n in range(1000):
         drops.update(one.drops(one.hear(f"o{n}", f"gone{n}", f"gone too {n}", sender_id="mallory")))
-    assert drops == {DropReason.INCOMING_FULL}
+    assert drops == {DiscardReason.INCOMING_FULL}
     assert len(one.participant.incoming) == 25
     assert len(one.participant.wants) == 50
     still_works(one)
@@ -46,7 +46,7 @@ def test_histories_full_of_inventions_are_bounded() -> None:
     for n in range(20):
         invented = [f"{n}-{i}" for i in range(256)]
         drops += one.drops(one.hear(f"s{n}", *invented, content=None, sender_id="mallory"))
-    assert DropReason.WANTED_FULL in drops
+    assert DiscardReason.WANTED_FULL in drops
     assert len(one.participant.wants) == 250
     still_works(one)
     one.wait(2000.0)
@@ -69,7 +69,7 @@ def test_a_history_that_names_one_id_twice_is_no_harm() -> None:
     one = One()
     one.hear("a")
     one.hear("b", "a", "a", "gone", "gone")
-    assert len(of(one.hear("gone"), fx.Deliver)) == 2
+    assert len(of(one.hear("gone"), fx.DeliverContent)) == 2
 
 
 def test_far_future_clocks_displace_nothing() -> None:
@@ -94,9 +94,9 @@ def test_repair_floods_are_answered_at_a_bounded_rate() -> None:
         asked = tuple(HistoryEntry(f"m{n}") for n in range(round_ * 16, round_ * 16 + 16))
         request = made(f"s{round_}", content=None, repair_request=asked, sender_id="mallory")
         drops += one.drops(one.take(request))
-    assert DropReason.REPAIR_FULL in drops
+    assert DiscardReason.REPAIR_FULL in drops
     seconds = 30.0
-    answers = of(one.wait(seconds), fx.Republish)
+    answers = of(one.wait(seconds), fx.Rebroadcast)
     assert 0 < len(answers) <= 50
     still_works(one)
 
@@ -107,7 +107,7 @@ def test_more_repair_requests_than_honoured_are_ignored() -> None:
         one.hear(f"m{n}", sender_id="author")
     asked = tuple(HistoryEntry(f"m{n}") for n in range(50))
     one.take(made("s", content=None, repair_request=asked))
-    assert len(of(one.wait(30.0), fx.Republish)) <= 4
+    assert len(of(one.wait(30.0), fx.Rebroadcast)) <= 4
 
 
 def test_tables_by_sender_are_bounded() -> None:
@@ -137,10 +137,12 @@ def test_the_log_is_bounded_and_what_left_it_counts_as_known() -> None:
     for n in range(30):
         one.hear(f"m{n}", lamport=WALL + n)
     assert one.log == [f"m{n}" for n in range(20, 30)]
-    assert one.drops(one.hear("m3", lamport=WALL + 3)) == [DropReason.TOO_OLD]
+    assert one.drops(one.hear("m3", lamport=WALL + 3)) == [DiscardReason.TOO_OLD]
     one.hear("child", "m3", lamport=WALL + 50)
     effects = one.hear("m3", lamport=WALL + 3)
-    assert [(d.message.message_id, d.missing) for d in of(effects, fx.Deliver)] == [("child", ())]
+    assert [(d.message.message_id, d.missing) for d in of(effects, fx.DeliverContent)] == [
+        ("child", ())
+    ]
 
 
 def test_a_peer_that_lies_about_its_log_is_left() -> None:
@@ -159,7 +161,7 @@ def test_a_peer_that_lies_about_its_log_is_left() -> None:
     assert not of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
     invented = tuple((WALL + n, f"invented{n}") for n in range(100))
     one.participant.range_answered("liar", invented, None, one.now)
-    assert one.drops(one.take(made("invented1"), Way.RELAYED)) == [DropReason.NOT_VOUCHED]
+    assert one.drops(one.take(made("invented1"), Way.RELAYED)) == [DiscardReason.NOT_VOUCHED]
     still_works(one)
 
 
@@ -202,7 +204,7 @@ def test_any_sequence_of_messages_keeps_the_promises(
         one.take(message, way)  # type: ignore[arg-type]
         one.send(b"between")
         one.wait(pause)
-    delivered = [d.message.message_id for d in of(one.seen, fx.Deliver)]
+    delivered = [d.message.message_id for d in of(one.seen, fx.DeliverContent)]
     assert len(delivered) == len(set(delivered))
     places = one.participant.log.places()
     assert places == sorted(places)

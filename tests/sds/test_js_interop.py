@@ -17,10 +17,10 @@ from episub_router.sds.bloom import js_filter
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import HistoryEntry, Message
-from episub_router.sds.protocol.outgoing import Status
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import Received
+from episub_router.sds.protocol.received import ReceivedMessage
+from episub_router.sds.protocol.sending.outgoing import AckStatus
 from episub_router.sds.wire import Codec
 from tests.sds.js_peer import JsPeer, peers
 
@@ -52,7 +52,7 @@ class Ours:
 
     def receive(self, data: str) -> list[Effect]:
         raw = bytes.fromhex(data)
-        effects = self.participant.receive(Received(CODEC.decode(raw), raw), self.now)
+        effects = self.participant.receive(ReceivedMessage(CODEC.decode(raw), raw), self.now)
         self._published(effects)
         return effects
 
@@ -71,9 +71,9 @@ class Ours:
             if isinstance(effect, fx.Logged):
                 self.logged[effect.message_id] = effect.raw
         return [
-            (e.raw if isinstance(e, fx.Publish) else self.logged[e.message_id]).hex()
+            (e.raw if isinstance(e, fx.BroadcastBytes) else self.logged[e.message_id]).hex()
             for e in effects
-            if isinstance(e, fx.Publish | fx.Republish)
+            if isinstance(e, fx.BroadcastBytes | fx.Rebroadcast)
         ]
 
     @property
@@ -103,7 +103,7 @@ def test_both_directions_and_acknowledgement_by_history(js: JsPeer) -> None:
     answer = js("send", content=b"from js".hex())
     effects = ours.receive(answer["message"])
     assert fx.Acknowledged(first, "js") in effects
-    assert [e.message.content for e in effects if isinstance(e, fx.Deliver)] == [b"from js"]
+    assert [e.message.content for e in effects if isinstance(e, fx.DeliverContent)] == [b"from js"]
     again, data = ours.send(b"python again")
     js("receive", message=data)
     assert answer["id"] in js.told("sds:out:message-acknowledged")
@@ -122,7 +122,9 @@ def test_acknowledgement_by_filter_of_theirs(js: JsPeer) -> None:
     effects = ours.receive(js("send", content="aa")["message"])
     assert {e.message_id for e in effects if isinstance(e, fx.Acknowledged)} == set(sent)
     assert all(
-        own.status is Status.ACKNOWLEDGED for own in map(ours.participant.outgoing.get, sent) if own
+        own.status is AckStatus.ACKNOWLEDGED
+        for own in map(ours.participant.outgoing.get, sent)
+        if own
     )
 
 
@@ -195,7 +197,7 @@ def test_our_gap_is_repaired_by_them(js: JsPeer) -> None:
     while not repaired:
         repaired = js("sweep_repair")["messages"]
     effects = ours.receive(repaired[0])
-    assert [e.message.message_id for e in effects if isinstance(e, fx.Deliver)] == [
+    assert [e.message.message_id for e in effects if isinstance(e, fx.DeliverContent)] == [
         lost["id"],
         child["id"],
     ]

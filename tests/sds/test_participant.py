@@ -8,11 +8,11 @@ import pytest
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.clock import unwrap_int32
-from episub_router.sds.protocol.effects import DropReason, Purpose
+from episub_router.sds.protocol.effects import DiscardReason, Purpose
 from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
-from episub_router.sds.protocol.outgoing import Status
 from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
 from episub_router.sds.protocol.received import Way
+from episub_router.sds.protocol.sending.outgoing import AckStatus
 from episub_router.sds.store import MemoryStore
 from tests.sds.one import WALL, One, made, of
 
@@ -96,9 +96,9 @@ def test_what_cannot_be_sent_is_refused_and_leaves_no_trace() -> None:
 
 def test_three_deep_chain_is_released_in_order_the_moment_it_can() -> None:
     one = One()
-    assert of(one.hear("c", "b"), fx.Deliver) == []
-    assert of(one.hear("b", "a"), fx.Deliver) == []
-    delivered = of(one.hear("a"), fx.Deliver)
+    assert of(one.hear("c", "b"), fx.DeliverContent) == []
+    assert of(one.hear("b", "a"), fx.DeliverContent) == []
+    delivered = of(one.hear("a"), fx.DeliverContent)
     assert [d.message.message_id for d in delivered] == ["a", "b", "c"]
     assert [d.position for d in delivered] == [1, 2, 3]
 
@@ -114,10 +114,10 @@ def test_duplicates_and_own_messages_that_come_back_are_ignored() -> None:
     one = One()
     one.hear("a")
     one.hear("waits", "unknown")
-    assert one.drops(one.hear("a")) == [DropReason.DUPLICATE]
-    assert one.drops(one.hear("waits", "unknown")) == [DropReason.DUPLICATE]
+    assert one.drops(one.hear("a")) == [DiscardReason.DUPLICATE]
+    assert one.drops(one.hear("waits", "unknown")) == [DiscardReason.DUPLICATE]
     _, mine = one.send()
-    assert one.drops(one.take(mine)) == [DropReason.OWN_ECHO]
+    assert one.drops(one.take(mine)) == [DiscardReason.OWN_ECHO]
     assert len(one.log) == 2
 
 
@@ -125,7 +125,7 @@ def test_own_messages_of_a_life_without_a_store_are_taken_back() -> None:
     before = One()
     _, message = before.send(b"before the crash")
     again = One()
-    assert [d.message for d in of(again.take(message), fx.Deliver)] == [message]
+    assert [d.message for d in of(again.take(message), fx.DeliverContent)] == [message]
 
 
 def test_one_id_with_two_contents_is_a_conflict_and_the_first_stands() -> None:
@@ -134,7 +134,7 @@ def test_one_id_with_two_contents_is_a_conflict_and_the_first_stands() -> None:
     one.hear("w", "unknown", content=b"first")
     assert of(one.hear("a", content=b"second"), fx.Conflict) == [fx.Conflict("a", "other")]
     assert of(one.hear("w", "unknown", content=b"second"), fx.Conflict)
-    (delivered,) = of(one.seen, fx.Deliver)
+    (delivered,) = of(one.seen, fx.DeliverContent)
     assert delivered.message.content == b"first"
 
 
@@ -145,14 +145,14 @@ def test_equal_contents_are_two_messages() -> None:
 
 def test_other_channels_are_dropped() -> None:
     one = One()
-    assert one.drops(one.hear("a", channel_id="1")) == [DropReason.WRONG_CHANNEL]
+    assert one.drops(one.hear("a", channel_id="1")) == [DiscardReason.WRONG_CHANNEL]
 
 
 def test_a_clock_far_ahead_is_delivered_and_not_adopted() -> None:
     one = One()
     effects = one.hear("a", lamport=2**64 - 1)
-    assert len(of(effects, fx.Deliver)) == 1
-    assert one.drops(effects) == [DropReason.CLOCK_AHEAD]
+    assert len(of(effects, fx.DeliverContent)) == 1
+    assert one.drops(effects) == [DiscardReason.CLOCK_AHEAD]
     assert one.send()[1].lamport == WALL + 1
     one.hear("b", lamport=WALL + 3_600_000)
     assert one.send()[1].lamport == WALL + 3_600_001
@@ -172,7 +172,7 @@ def test_a_history_acknowledges_with_all_ancestors_by_sender() -> None:
     assert of(effects, fx.Acknowledged) == [fx.Acknowledged(i, "third") for i in sent]
     own = one.participant.outgoing.get(sent[0])
     assert own is not None
-    assert (own.status, list(own.acked_by)) == (Status.ACKNOWLEDGED, ["other", "third"])
+    assert (own.status, list(own.acked_by)) == (AckStatus.ACKNOWLEDGED, ["other", "third"])
     assert not of(one.wait(100.0), fx.Resent)
 
 
@@ -205,18 +205,18 @@ def test_unusable_filters_cost_no_message(data: bytes) -> None:
     one = One()
     one.send()
     effects = one.hear("a", bloom_filter=data)
-    assert len(of(effects, fx.Deliver)) == 1
-    assert one.drops(effects) == ([DropReason.FILTER_UNUSABLE] if data else [])
+    assert len(of(effects, fx.DeliverContent)) == 1
+    assert one.drops(effects) == ([DiscardReason.FILTER_UNUSABLE] if data else [])
 
 
 def test_an_all_ones_filter_acknowledges_nothing() -> None:
     one = One()
     sent, _ = one.send()
     effects = one.hear("a", bloom_filter=b"\xff" * 632)
-    assert one.drops(effects) == [DropReason.FILTER_SATURATED]
+    assert one.drops(effects) == [DiscardReason.FILTER_SATURATED]
     own = one.participant.outgoing.get(sent)
     assert own is not None
-    assert own.status is Status.UNACKNOWLEDGED
+    assert own.status is AckStatus.UNACKNOWLEDGED
 
 
 def test_a_quorum_keeps_a_message_in_the_buffer() -> None:
@@ -279,18 +279,20 @@ def test_lost_dependencies_are_named_once_and_late_ones_still_logged() -> None:
     one.hear("b", "a")
     effects = one.wait(21.0)
     assert of(effects, fx.Lost) == [fx.Lost("a")]
-    assert [(d.message.message_id, d.missing) for d in of(effects, fx.Deliver)] == [("b", ("a",))]
+    assert [(d.message.message_id, d.missing) for d in of(effects, fx.DeliverContent)] == [
+        ("b", ("a",))
+    ]
     # a later reference to what was given up is satisfied
-    assert [d.missing for d in of(one.hear("c", "a", "b"), fx.Deliver)] == [()]
-    assert [d.message.message_id for d in of(one.hear("a"), fx.Deliver)] == ["a"]
+    assert [d.missing for d in of(one.hear("c", "a", "b"), fx.DeliverContent)] == [()]
+    assert [d.message.message_id for d in of(one.hear("a"), fx.DeliverContent)] == ["a"]
     assert list(one.participant.log.heads) == ["c"]
 
 
 def test_hold_waits_for_ever() -> None:
     one = One(lost_after=20.0, on_lost=LostPolicy.HOLD)
     one.hear("b", "a")
-    assert not of(one.wait(5000.0), fx.Deliver)
-    assert [d.message.message_id for d in of(one.hear("a"), fx.Deliver)] == ["a", "b"]
+    assert not of(one.wait(5000.0), fx.DeliverContent)
+    assert [d.message.message_id for d in of(one.hear("a"), fx.DeliverContent)] == ["a", "b"]
 
 
 # Sync and ephemeral messages (S13, S14)
@@ -299,7 +301,7 @@ def test_hold_waits_for_ever() -> None:
 def test_sync_messages_are_neither_logged_nor_resent_nor_buffered() -> None:
     one = One()
     one.hear("a")
-    (sync,) = [p for p in of(one.wait(10.0), fx.Publish) if p.purpose is Purpose.SYNC]
+    (sync,) = [p for p in of(one.wait(10.0), fx.BroadcastBytes) if p.purpose is Purpose.SYNC]
     message = one.codec.decode(sync.raw)
     assert message.content is None
     assert [e.message_id for e in message.causal_history] == ["a"]
@@ -315,7 +317,7 @@ def test_sync_messages_are_neither_logged_nor_resent_nor_buffered() -> None:
 
 def test_no_sync_without_history_or_requests() -> None:
     one = One()
-    assert not of(one.wait(500.0), fx.Publish)
+    assert not of(one.wait(500.0), fx.BroadcastBytes)
 
 
 def test_sync_is_suppressed_by_who_says_the_same() -> None:
@@ -325,8 +327,8 @@ def test_sync_is_suppressed_by_who_says_the_same() -> None:
     for n in range(20):
         one.hear(f"s{n}", "a", "b", content=None, sender_id="fourth")
         one.wait(20.0)
-    assert not [p for p in of(one.seen, fx.Publish) if p.purpose is Purpose.SYNC]
-    assert of(one.wait(60.0), fx.Publish)
+    assert not [p for p in of(one.seen, fx.BroadcastBytes) if p.purpose is Purpose.SYNC]
+    assert of(one.wait(60.0), fx.BroadcastBytes)
 
 
 def test_who_lacks_a_head_of_ours_hears_of_it_soon() -> None:
@@ -342,9 +344,9 @@ def test_ephemeral_messages_are_delivered_at_once_and_once() -> None:
     one = One()
     message = Message(message_id="e", channel_id="0", sender_id="other", content=b"typing")
     assert of(one.take(message), fx.DeliverEphemeral) == [fx.DeliverEphemeral(message)]
-    assert one.drops(one.take(message)) == [DropReason.DUPLICATE]
+    assert one.drops(one.take(message)) == [DiscardReason.DUPLICATE]
     assert one.log == []
-    (publish,) = of(one.participant.send_ephemeral(b"typing"), fx.Publish)
+    (publish,) = of(one.participant.send_ephemeral(b"typing"), fx.BroadcastBytes)
     sent = one.codec.decode(publish.raw)
     assert (sent.lamport, sent.causal_history, sent.bloom_filter) == (None, (), None)
     assert not of(one.wait(100.0), fx.Resent)
@@ -384,11 +386,11 @@ def test_answers_wait_and_are_cancelled_by_another_copy() -> None:
     asked = (HistoryEntry("a"), HistoryEntry(mine), HistoryEntry("never heard of"))
     request = made("s", mine, content=None, repair_request=asked)
     one.take(request)
-    assert of(one.wait(0.0), fx.Republish) == [fx.Republish(mine)]  # its author at once
+    assert of(one.wait(0.0), fx.Rebroadcast) == [fx.Rebroadcast(mine)]  # its author at once
     one.hear("a", sender_id="author")
-    assert not of(one.wait(40.0), fx.Republish)
+    assert not of(one.wait(40.0), fx.Rebroadcast)
     one.take(request)
-    assert fx.Republish("a") in one.wait(40.0)
+    assert fx.Rebroadcast("a") in one.wait(40.0)
 
 
 # Trust
@@ -399,10 +401,10 @@ def test_relayed_messages_need_a_reference_and_a_hash_that_fits() -> None:
     content = b"carried by somebody"
     true_id = message_id("0", "other", WALL, content)
     message = made(true_id, content=content)
-    assert one.drops(one.take(message, Way.RELAYED)) == [DropReason.NOT_VOUCHED]
+    assert one.drops(one.take(message, Way.RELAYED)) == [DiscardReason.NOT_VOUCHED]
     one.hear("child", true_id, "foreign id")
     assert len(of(one.take(message, Way.RELAYED), fx.Logged)) == 1
-    assert one.drops(one.take(made("foreign id"), Way.RELAYED)) == [DropReason.NOT_VOUCHED]
+    assert one.drops(one.take(made("foreign id"), Way.RELAYED)) == [DiscardReason.NOT_VOUCHED]
 
 
 def test_relayed_messages_acknowledge_nothing_and_ask_for_nothing() -> None:
@@ -411,7 +413,7 @@ def test_relayed_messages_acknowledge_nothing_and_ask_for_nothing() -> None:
     forged = made("x", sent, repair_request=(HistoryEntry(sent),))
     effects = one.take(forged, Way.RELAYED)
     assert not of(effects, fx.Acknowledged)
-    assert not of(one.wait(0.5), fx.Republish)
+    assert not of(one.wait(0.5), fx.Rebroadcast)
 
 
 # Restart
@@ -434,7 +436,7 @@ def test_state_comes_back_from_the_store() -> None:
     resent = of(again.wait(30.0), fx.Resent)
     assert {r.message_id for r in resent} == {sent[1]}
     assert of(again.hear("b", sent[1]), fx.Acknowledged) == [fx.Acknowledged(sent[1], "other")]
-    delivered = of(again.hear("gone"), fx.Deliver)
+    delivered = of(again.hear("gone"), fx.DeliverContent)
     assert [(d.message.message_id, d.position) for d in delivered] == [("b", 2) for _ in ()] + [
         ("gone", 3),
         ("waits", 4),

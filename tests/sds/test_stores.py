@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.log import Entry
+from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
 
 
@@ -41,7 +41,7 @@ def logged(
 ) -> fx.Logged:
     return fx.Logged(
         message_id,
-        Entry(lamport, "alice", 7, own_seen),
+        LogEntry(lamport, "alice", 7, own_seen),
         raw if raw is not None else message_id.encode(),
         b"o",
         position,

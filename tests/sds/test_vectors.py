@@ -18,12 +18,12 @@ from episub_router.sds.bloom import (
 )
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams, WireFormat
-from episub_router.sds.protocol.repair_times import (
+from episub_router.sds.protocol.repair.repair_times import (
     in_response_group,
     request_delay,
     response_delay,
 )
-from episub_router.sds.wire import Codec, WireError
+from episub_router.sds.wire import Codec, SdsWireError
 
 Vectors = dict[str, Any]
 
@@ -68,7 +68,7 @@ def test_both_schemas_are_read_whichever_is_written(vectors: Vectors) -> None:
         for vector in vectors["message"]:
             message = message_of(vector["fields"])
             if message.kind is None:
-                with pytest.raises(WireError):
+                with pytest.raises(SdsWireError):
                     codec.decode(bytes.fromhex(vector["current_hex"]))
                 continue
             assert codec.decode(bytes.fromhex(vector["current_hex"])) == message, vector["name"]
@@ -88,7 +88,7 @@ def test_foreign_bytes_are_read_or_rejected_never_mistaken(vectors: Vectors) -> 
             if "seed->current" in vector["name"] and expected is None:
                 codec.decode(data)  # js can't read the seed's history, we can
             else:
-                with pytest.raises(WireError):
+                with pytest.raises(SdsWireError):
                     codec.decode(data)
             continue
         message = codec.decode(data)

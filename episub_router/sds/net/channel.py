@@ -11,7 +11,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.bloom import FilterCodec, js_filter
-from episub_router.sds.net.engine import ChannelEvent, Engine
+from episub_router.sds.net.driver import ChannelDriver, ChannelEvent
 from episub_router.sds.net.messages import (
     ChannelMessage,
     LogItem,
@@ -19,10 +19,10 @@ from episub_router.sds.net.messages import (
     from_ephemeral,
     from_stored,
 )
-from episub_router.sds.protocol.log import Key
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
-from episub_router.sds.protocol.outgoing import Own, Status
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.sending.outgoing import AckStatus, Own
 from episub_router.sds.store import MemoryStore, Store
 
 _PAGE = 100
@@ -31,8 +31,8 @@ _PAGE = 100
 class Receipt:
     """A sent message: who has it, as far as we know (S10)."""
 
-    def __init__(self, engine: Engine, own: Own) -> None:
-        self._engine = engine
+    def __init__(self, driver: ChannelDriver, own: Own) -> None:
+        self._driver = driver
         self._own = own
 
     @property
@@ -40,7 +40,7 @@ class Receipt:
         return self._own.message_id
 
     @property
-    def status(self) -> Status:
+    def status(self) -> AckStatus:
         return self._own.status
 
     @property
@@ -54,9 +54,9 @@ class Receipt:
         Raises trio.ClosedResourceError when the channel is closed meanwhile.
         """
         while len(self._own.acked_by) < by:
-            if self._engine.nursery.cancel_scope.cancel_called:
+            if self._driver.nursery.cancel_scope.cancel_called:
                 raise trio.ClosedResourceError("the channel was closed")
-            await self._engine.changed.wait()
+            await self._driver.changed.wait()
 
 
 class SdsChannel:
@@ -99,7 +99,7 @@ class SdsChannel:
             raise ValueError(
                 "bind_sender needs a pubsub that signs and the host's peer id as sender_id"
             )
-        self._engine = Engine(
+        self._driver = ChannelDriver(
             pubsub,
             topic,
             channel_id,
@@ -115,17 +115,17 @@ class SdsChannel:
 
     @property
     def id(self) -> str:
-        return self._engine.channel_id
+        return self._driver.channel_id
 
     @property
     def sender_id(self) -> SenderId:
-        return self._engine.sender_id
+        return self._driver.sender_id
 
     async def __aenter__(self) -> SdsChannel:
-        _refuse_content_ids(self._engine.pubsub)
+        _refuse_content_ids(self._driver.pubsub)
         nursery = await self._manager.__aenter__()
         try:
-            await self._engine.start(nursery)
+            await self._driver.start(nursery)
         except BaseException as error:
             if not await self.__aexit__(type(error), error, error.__traceback__):
                 raise
@@ -137,8 +137,8 @@ class SdsChannel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        self._engine.nursery.cancel_scope.cancel()
-        await self._engine.stop()
+        self._driver.nursery.cancel_scope.cancel()
+        await self._driver.stop()
         if isinstance(error, Exception):
             # The nursery would wrap the error of the block in a group.
             await self._manager.__aexit__(None, None, None)
@@ -150,14 +150,14 @@ class SdsChannel:
 
         Raises ValueError for content that is empty or too large for one message.
         """
-        message_id = await self._engine.send(content)
-        own = self._engine.participant.outgoing.get(message_id)
+        message_id = await self._driver.send(content)
+        own = self._driver.participant.outgoing.get(message_id)
         assert own is not None, "a message is tracked when it is sent"
-        return Receipt(self._engine, own)
+        return Receipt(self._driver, own)
 
     async def send_ephemeral(self, content: bytes) -> None:
         """Send without order, log or repair (S14). Raises ValueError like `send`."""
-        await self._engine.send_ephemeral(content)
+        await self._driver.send_ephemeral(content)
 
     def __aiter__(self) -> SdsChannel:
         return self
@@ -170,7 +170,7 @@ class SdsChannel:
         application.
         """
         async with self._reading:
-            access, key = self._engine.access, self._engine.store_key
+            access, key = self._driver.access, self._driver.store_key
             store = access.store
             if self._in_hand is not None:
                 done, self._in_hand = self._in_hand, None
@@ -195,14 +195,14 @@ class SdsChannel:
     async def events(self) -> AsyncIterator[ChannelEvent]:
         """Acknowledgements, resends, missing, lost and found messages, syncs, conflicts, and
         rejected bytes, from now on."""
-        async with self._engine.watch() as events:
+        async with self._driver.watch() as events:
             async for event in events:
                 yield event
 
     @property
     def log(self) -> tuple[LogItem, ...]:
         """All messages in the group's total order, oldest first, ours included (S06)."""
-        log = self._engine.participant.log
+        log = self._driver.participant.log
         items = []
         for clock, message_id in log.places():
             entry = log.get(message_id)
@@ -213,29 +213,29 @@ class SdsChannel:
         self, after: LogItem | None = None, limit: int = _PAGE
     ) -> list[ChannelMessage]:
         """Messages of the log with their content, in total order, at most `limit`."""
-        access, key, codec = self._engine.access, self._engine.store_key, self._engine.codec
+        access, key, codec = self._driver.access, self._driver.store_key, self._driver.codec
         start: Key | None = (after.clock, after.id) if after is not None else None
-        size = limit * self._engine.params.max_message
+        size = limit * self._driver.params.max_message
         stored, _ = await access.run(lambda: access.store.page(key, start, None, limit, size))
         return [from_stored(codec.decode(s.raw), s) for s in stored]
 
     @property
     def stats(self) -> Counter[str]:
         """What was dropped, rejected and published so far, by reason."""
-        return self._engine.counts.copy()
+        return self._driver.counts.copy()
 
     async def _next(self, after: int, *, ephemeral: bool = True) -> ChannelMessage:
-        engine = self._engine
-        access, key = engine.access, engine.store_key
+        driver = self._driver
+        access, key = driver.access, driver.store_key
         while True:
-            if engine.nursery.cancel_scope.cancel_called:
+            if driver.nursery.cancel_scope.cancel_called:
                 raise trio.ClosedResourceError("the channel was closed")
-            changed = engine.changed
-            if ephemeral and engine.ephemeral:
-                return from_ephemeral(engine.ephemeral.popleft())
+            changed = driver.changed
+            if ephemeral and driver.ephemeral:
+                return from_ephemeral(driver.ephemeral.popleft())
             found = await access.run(lambda: access.store.deliveries(key, after, 1))
             if found:
-                return from_delivery(engine.codec.decode(found[0].raw), found[0])
+                return from_delivery(driver.codec.decode(found[0].raw), found[0])
             await changed.wait()
 
 

@@ -14,10 +14,10 @@ from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.protocol.catchup import HeadsAnswer
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import Stored
-from episub_router.sds.wire import WireError
+from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
+from episub_router.sds.store import StoredMessage
+from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
     PROTOCOL,
@@ -27,7 +27,7 @@ from episub_router.sds.wire.exchange import (
     RangeAsk,
     Request,
     Response,
-    Status,
+    ResponseStatus,
     decode_request,
     decode_response,
     encode_request,
@@ -103,15 +103,17 @@ class ExchangeServer:
 
     async def _answer(self, peer: ID, data: bytes) -> Response:
         if not self._allowed(peer):
-            return Response(Status.TOO_MANY_REQUESTS, f"at most {_RATE:g} requests per second")
+            return Response(
+                ResponseStatus.TOO_MANY_REQUESTS, f"at most {_RATE:g} requests per second"
+            )
         try:
             request = decode_request(data)
-        except WireError as error:
-            return Response(Status.BAD_REQUEST, str(error))
+        except SdsWireError as error:
+            return Response(ResponseStatus.BAD_REQUEST, str(error))
         channel = self._channels.get((request.topic, request.channel_id))
         if channel is None:
             return Response(
-                Status.UNKNOWN_CHANNEL,
+                ResponseStatus.UNKNOWN_CHANNEL,
                 f"no channel {request.channel_id!r} of topic {request.topic!r} here",
             )
         return await _look_up(channel, request.ask)
@@ -140,13 +142,13 @@ async def _look_up(channel: Served, ask: Ask) -> Response:
             )
             last = found[-1].key if more else None
             if ids_only:
-                found = [Stored(s.key, b"", b"") for s in found]
+                found = [StoredMessage(s.key, b"", b"") for s in found]
             return Response(items=tuple(found), next=last)
         case GetAsk(ids=ids, hashes=hashes):
             by_id = await channel.access.run(lambda: store.get(key, ids))
             by_hash = await channel.access.run(lambda: store.get_hashes(key, hashes))
             had = {s.key[1] for s in by_id}
-            fitting: list[Stored] = []
+            fitting: list[StoredMessage] = []
             size = 0
             for stored in [*by_id, *by_hash.values()]:
                 size += len(stored.raw) + len(stored.origin)
@@ -177,9 +179,9 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
         raise ExchangeError(f"{peer}: {type(error).__name__}: {error}") from error
     try:
         response = decode_response(data)
-    except WireError as error:
+    except SdsWireError as error:
         raise ExchangeError(f"{peer}: {error}") from error
-    if response.status is not Status.OK:
+    if response.status is not ResponseStatus.OK:
         raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}")
     return response
 

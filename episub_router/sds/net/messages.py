@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
-from episub_router.sds.store import Delivery, Stored
+from episub_router.sds.store import StoredDelivery, StoredMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LogItem:
     clock: int
 
 
-def from_delivery(message: Message, delivery: Delivery) -> ChannelMessage:
+def from_delivery(message: Message, delivery: StoredDelivery) -> ChannelMessage:
     return ChannelMessage(
         message.message_id,
         delivery.sender_id,
@@ -49,7 +49,7 @@ def from_delivery(message: Message, delivery: Delivery) -> ChannelMessage:
     )
 
 
-def from_stored(message: Message, stored: Stored) -> ChannelMessage:
+def from_stored(message: Message, stored: StoredMessage) -> ChannelMessage:
     return ChannelMessage(
         message.message_id, stored.sender_id, message.content or b"", stored.key[0]
     )

@@ -14,8 +14,8 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.bloom import FilterCodec, js_filter
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.net.engine import Engine
-from episub_router.sds.net.topic import Topic, join
+from episub_router.sds.net.driver import ChannelDriver
+from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import SqliteStore
 
@@ -57,23 +57,23 @@ class StoreNode:
             self._params.bloom_capacity, self._params.bloom_error_rate
         )
         self._max_channels = max_channels
-        self._engines: dict[tuple[str, str], Engine] = {}
-        self._listeners: list[tuple[Topic, _Listener]] = []
+        self._drivers: dict[tuple[str, str], ChannelDriver] = {}
+        self._listeners: list[tuple[SharedTopic, _Listener]] = []
         self._manager = trio.open_nursery()
         self.counts: Counter[str] = Counter()
 
     @property
     def stats(self) -> Counter[str]:
         """What was dropped, rejected and published so far over all channels, by reason."""
-        return sum((e.counts for e in self._engines.values()), self.counts.copy())
+        return sum((e.counts for e in self._drivers.values()), self.counts.copy())
 
     @property
     def channels(self) -> dict[tuple[str, str], int]:
         """Messages in the index by (topic, channel)."""
         return {
-            name: len(engine.participant.log)
-            for name, engine in self._engines.items()
-            if engine.running
+            name: len(driver.participant.log)
+            for name, driver in self._drivers.items()
+            if driver.running
         }
 
     async def __aenter__(self) -> StoreNode:
@@ -99,8 +99,8 @@ class StoreNode:
         trace: TracebackType | None,
     ) -> bool | None:
         self._nursery.cancel_scope.cancel()
-        for engine in self._engines.values():
-            await engine.stop()
+        for driver in self._drivers.values():
+            await driver.stop()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
             for topic, listener in self._listeners:
                 await topic.leave(listener)
@@ -111,17 +111,17 @@ class StoreNode:
 
     def heard(self, topic: str, channel_id: str, message: rpc_pb2.Message) -> None:
         """A message of a channel that isn't open yet, or just being opened."""
-        engine = self._engines.get((topic, channel_id))
-        if engine is None:
-            if len(self._engines) >= self._max_channels:
+        driver = self._drivers.get((topic, channel_id))
+        if driver is None:
+            if len(self._drivers) >= self._max_channels:
                 self.counts["channels-full"] += 1
                 return
-            engine = self._open(topic, channel_id)
-            self._nursery.start_soon(engine.start, self._nursery)
-        engine.take(message, channel_id)
+            driver = self._open(topic, channel_id)
+            self._nursery.start_soon(driver.start, self._nursery)
+        driver.take(message, channel_id)
 
-    def _open(self, topic: str, channel_id: str) -> Engine:
-        engine = self._engines[topic, channel_id] = Engine(
+    def _open(self, topic: str, channel_id: str) -> ChannelDriver:
+        driver = self._drivers[topic, channel_id] = ChannelDriver(
             self._pubsub,
             topic,
             channel_id,
@@ -131,7 +131,7 @@ class StoreNode:
             filters=self._filters,
             bind_sender=self._pubsub.strict_signing,
         )
-        return engine
+        return driver
 
     async def _purge(self) -> None:
         access = StoreAccess.of(self._store)

@@ -12,7 +12,7 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.wire import peek_channel
 
-_OPEN: WeakKeyDictionary[Pubsub, dict[str, Topic]] = WeakKeyDictionary()
+_OPEN: WeakKeyDictionary[Pubsub, dict[str, SharedTopic]] = WeakKeyDictionary()
 _JOINING: WeakKeyDictionary[Pubsub, trio.Lock] = WeakKeyDictionary()
 
 
@@ -29,7 +29,7 @@ class TopicUser(Protocol):
         """`channel_id` None: the bytes are no message, and somebody has to count them."""
 
 
-class Topic:
+class SharedTopic:
     """Drains the subscription, because py-libp2p drops what it can't queue (32 messages).
 
     The reading task lives in the nursery of one user; when that one leaves, it moves on.
@@ -78,7 +78,7 @@ class Topic:
             await self._subscription.unsubscribe()
 
 
-async def join(pubsub: Pubsub, name: str, user: TopicUser) -> Topic:
+async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
     """Subscribe, or share the subscription of another channel of this topic.
 
     Raises ValueError where the channel is open already, or someone else reads the topic:
@@ -97,10 +97,10 @@ async def join(pubsub: Pubsub, name: str, user: TopicUser) -> Topic:
     return topic
 
 
-async def _open(pubsub: Pubsub, name: str) -> Topic:
+async def _open(pubsub: Pubsub, name: str) -> SharedTopic:
     if name in pubsub.topic_ids:
         raise ValueError(
             f"topic {name!r} is subscribed already: its messages would be divided between two "
             f"readers; unsubscribe first"
         )
-    return Topic(pubsub, name, await pubsub.subscribe(name))
+    return SharedTopic(pubsub, name, await pubsub.subscribe(name))

@@ -1,4 +1,4 @@
-"""The events of an SDS channel, from the effects that its engine carries out."""
+"""The events of an SDS channel, from the effects that its driver carries out."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class ChannelTrace:
 
     @harmless
     def noticed(self, effect: fx.Effect) -> None:
-        """`effect` is carried out; most are nobody's business but the engine's."""
+        """`effect` is carried out; most are nobody's business but the driver's."""
         match effect:
-            case fx.Deliver(message=message, position=position, missing=missing):
+            case fx.DeliverContent(message=message, position=position, missing=missing):
                 self._delivered(message, position=position, lost=missing)
             case fx.DeliverEphemeral(message=message):
                 self._delivered(message)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from episub_router.sds.protocol.log import Entry, Key
+from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
 
 PeerRef: TypeAlias = str
@@ -27,7 +27,7 @@ class Purpose(Enum):
     EPHEMERAL = "ephemeral"
 
 
-class DropReason(Enum):
+class DiscardReason(Enum):
     """Why something received was not acted on. The value is the counter's name."""
 
     WRONG_CHANNEL = "wrong-channel"
@@ -57,7 +57,7 @@ class Logged:
     """
 
     message_id: MessageId
-    entry: Entry
+    entry: LogEntry
     raw: bytes
     origin: bytes
     position: int
@@ -112,8 +112,8 @@ Change: TypeAlias = Logged | Buffered | Settled | ClockSet | Tombstone | Evicted
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
-    """Broadcast these bytes on the topic."""
+class BroadcastBytes:
+    """BroadcastBytes these bytes on the topic."""
 
     message_id: MessageId
     raw: bytes
@@ -121,8 +121,8 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Republish:
-    """Broadcast a logged message again, as it is stored (SDS-R)."""
+class Rebroadcast:
+    """BroadcastBytes a logged message again, as it is stored (SDS-R)."""
 
     message_id: MessageId
 
@@ -156,7 +156,7 @@ class AskRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Deliver:
+class DeliverContent:
     """Next in causal order. `missing`: dependencies that were given up as lost."""
 
     message: Message
@@ -242,11 +242,11 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class Discarded:
     """Something from `by` was not acted on; count it."""
 
     by: SenderId
-    reason: DropReason
+    reason: DiscardReason
 
 
 Notice: TypeAlias = (
@@ -262,13 +262,13 @@ Notice: TypeAlias = (
 )
 Effect: TypeAlias = (
     Change
-    | Publish
-    | Republish
+    | BroadcastBytes
+    | Rebroadcast
     | AskIds
     | AskHeads
     | AskRange
-    | Deliver
+    | DeliverContent
     | DeliverEphemeral
     | Notice
-    | Dropped
+    | Discarded
 )

@@ -9,13 +9,13 @@ from zlib import crc32
 from episub_router.protocol.types import Time
 from episub_router.sds.bloom import FilterCodec
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.catchup import Catchup, HeadsAnswer
+from episub_router.sds.protocol.causal.delivery import CausalDelivery
+from episub_router.sds.protocol.causal.frontier import Frontier
+from episub_router.sds.protocol.causal.incoming import Waiting
+from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import LamportClock
-from episub_router.sds.protocol.delivery import Delivery
-from episub_router.sds.protocol.effects import DropReason, Effect, PeerRef, Purpose
-from episub_router.sds.protocol.frontier import Frontier
-from episub_router.sds.protocol.incoming import Waiting
-from episub_router.sds.protocol.log import Entry, Key, Log
+from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
+from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.members import Members
 from episub_router.sds.protocol.message import (
     HistoryEntry,
@@ -25,14 +25,16 @@ from episub_router.sds.protocol.message import (
     SenderId,
     message_id,
 )
-from episub_router.sds.protocol.outgoing import Outgoing
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.peers import Peers
-from episub_router.sds.protocol.received import Received, Way
-from episub_router.sds.protocol.responses import Responses
+from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.reconciliation.catchup import Catchup, HeadsAnswer
+from episub_router.sds.protocol.reconciliation.peers import StreamPeers
+from episub_router.sds.protocol.repair.responses import Responses
+from episub_router.sds.protocol.repair.wants import Wants
 from episub_router.sds.protocol.restored import Restored
-from episub_router.sds.protocol.sync import SyncTimer
-from episub_router.sds.protocol.wants import Wants
+from episub_router.sds.protocol.sending.composer import Composer
+from episub_router.sds.protocol.sending.outgoing import Outgoing
+from episub_router.sds.protocol.sending.sync import SyncTimer
 
 
 class Participant:
@@ -60,20 +62,19 @@ class Participant:
         self.channel_id = channel_id
         self.params = params
         self.wall_offset = wall_offset
-        self._encode = encode
         self._prove = prove
-        self._rng = rng
         self._filters = filters
         self.clock = LamportClock(self._wall(now), int(params.max_clock_lead * 1000))
         self.log = Log()
-        self.peers = Peers(params)
+        self.peers = StreamPeers(params)
         self.outgoing = Outgoing(params, rng, filters.base_hash)
         self.wants = Wants(me, params, rng, self.peers)
         self.members = Members(params)
         self._responses = Responses(me, params)
         self._sync = SyncTimer(params, rng)
         self._frontier = Frontier(self.log, filters, params, rng)
-        self._delivery = Delivery(params, self.clock, self.log, self._frontier, self.wants)
+        self._composer = Composer(me, channel_id, params, encode, rng, self._frontier)
+        self._delivery = CausalDelivery(params, self.clock, self.log, self._frontier, self.wants)
         self.incoming = self._delivery.incoming
         self._catchup = Catchup(params, rng, self.peers, self.log)
         self._ephemeral: dict[MessageId, None] = {}
@@ -88,24 +89,9 @@ class Participant:
             raise ValueError("a message needs content; an empty one would be a sync message")
         lamport = self.clock.tick(self._wall(now))
         history = self._frontier.history()
-        new_id = message_id(self.channel_id, self.me, lamport, content)
-        message = Message(
-            sender_id=self.me,
-            message_id=new_id,
-            channel_id=self.channel_id,
-            lamport=lamport,
-            causal_history=tuple(history),
-            bloom_filter=self._frontier.filter_bytes(),
-            repair_request=self.wants.take_requests(now),
-            content=content,
-        )
-        raw = self._encode(message)
-        if len(raw) > self.params.max_message:
-            raise ValueError(
-                f"the message has {len(raw)} bytes with its history and filter, "
-                f"at most {self.params.max_message} can be sent"
-            )
-        entry = Entry(lamport, self.me, crc32(content), self.outgoing.sequence + 1)
+        requests = self.wants.take_requests(now)
+        new_id, raw = self._composer.content(content, lamport, history, requests)
+        entry = LogEntry(lamport, self.me, crc32(content), self.outgoing.sequence + 1)
         covered = self.log.add(new_id, entry, [e.message_id for e in history], head=True)
         self._frontier.received(new_id)
         self._frontier.delivered(new_id)
@@ -123,7 +109,7 @@ class Participant:
                 head=True,
                 outgoing=True,
             ),
-            fx.Publish(new_id, raw, Purpose.CONTENT),
+            fx.BroadcastBytes(new_id, raw, Purpose.CONTENT),
         ]
         effects += self.outgoing.add(new_id, raw, now)
         effects += self._delivery.evict()
@@ -134,26 +120,17 @@ class Participant:
         """A message without any guarantee. Raises ValueError like `send`."""
         if not content:
             raise ValueError("an ephemeral message needs content")
-        nonce = self._rng.getrandbits(64)
-        message = Message(
-            sender_id=self.me,
-            message_id=message_id(self.channel_id, self.me, nonce, content),
-            channel_id=self.channel_id,
-            content=content,
-        )
-        raw = self._encode(message)
-        if len(raw) > self.params.max_message:
-            raise ValueError(f"{len(raw)} bytes, at most {self.params.max_message} can be sent")
-        return [fx.Publish(message.message_id, raw, Purpose.EPHEMERAL)]
+        new_id, raw = self._composer.ephemeral(content)
+        return [fx.BroadcastBytes(new_id, raw, Purpose.EPHEMERAL)]
 
     # Receiving (S08)
 
-    def receive(self, received: Received, now: Time) -> list[Effect]:
+    def receive(self, received: ReceivedMessage, now: Time) -> list[Effect]:
         """A message from the network, of whichever kind and way."""
         message = received.message
         sender = message.sender_id
         if message.channel_id != self.channel_id:
-            return [fx.Dropped(sender, DropReason.WRONG_CHANNEL)]
+            return [fx.Discarded(sender, DiscardReason.WRONG_CHANNEL)]
         kind = message.kind
         if kind is Kind.EPHEMERAL:
             return self._receive_ephemeral(message)
@@ -225,7 +202,7 @@ class Participant:
                 entry = HistoryEntry(key[1])
                 blamed = f"peer:{peer}"
                 if not self.wants.add(entry, blamed, peer, now, pull_after=0.0, vouched=False):
-                    effects.append(fx.Dropped(peer, DropReason.WANTED_FULL))
+                    effects.append(fx.Discarded(peer, DiscardReason.WANTED_FULL))
         effects += self._catchup.range_answered(peer, more, now)
         return effects + self.poll(now)
 
@@ -265,16 +242,16 @@ class Participant:
 
     def _receive_ephemeral(self, message: Message) -> list[Effect]:
         if message.sender_id == self.me:
-            return [fx.Dropped(message.sender_id, DropReason.OWN_ECHO)]
+            return [fx.Discarded(message.sender_id, DiscardReason.OWN_ECHO)]
         if message.message_id in self._ephemeral:
-            return [fx.Dropped(message.sender_id, DropReason.DUPLICATE)]
+            return [fx.Discarded(message.sender_id, DiscardReason.DUPLICATE)]
         self._ephemeral[message.message_id] = None
         if len(self._ephemeral) > self.params.ephemeral_memory:
             del self._ephemeral[next(iter(self._ephemeral))]
         return [fx.DeliverEphemeral(message)]
 
     def _receive_content(
-        self, received: Received, history: list[MessageId], now: Time, effects: list[Effect]
+        self, received: ReceivedMessage, history: list[MessageId], now: Time, effects: list[Effect]
     ) -> None:
         message, sender = received.message, received.message.sender_id
         new_id = message.message_id
@@ -282,16 +259,16 @@ class Participant:
             self._receive_again(message, now, effects)
             return
         if received.way is Way.RELAYED and not self._vouched_for(message):
-            effects.append(fx.Dropped(sender, DropReason.NOT_VOUCHED))
+            effects.append(fx.Discarded(sender, DiscardReason.NOT_VOUCHED))
             return
         lamport = self._delivery.lamport(message)
         if self.log.below_floor((lamport, new_id)):
-            effects.append(fx.Dropped(sender, DropReason.TOO_OLD))
+            effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
             self._delivery.go_on_without(new_id, self._wall(now), effects, lost=False)
             return
         unmet = {i: None for i in history if not self._delivery.met(i)}
         if unmet and not self.incoming.room(sender, len(received.raw)):
-            effects.append(fx.Dropped(sender, DropReason.INCOMING_FULL))
+            effects.append(fx.Discarded(sender, DiscardReason.INCOMING_FULL))
             return
         self._frontier.received(new_id)
         if received.way is Way.BROADCAST and sender != self.me:
@@ -318,9 +295,9 @@ class Participant:
         if crc32(message.content or b"") != known:
             effects.append(fx.Conflict(message.message_id, sender))
         elif sender == self.me:
-            effects.append(fx.Dropped(sender, DropReason.OWN_ECHO))
+            effects.append(fx.Discarded(sender, DiscardReason.OWN_ECHO))
         else:
-            effects.append(fx.Dropped(sender, DropReason.DUPLICATE))
+            effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
 
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
@@ -329,7 +306,7 @@ class Participant:
         if message.bloom_filter and len(self.outgoing):
             usable = self._filters.load(message.bloom_filter)
             if usable is None:
-                effects.append(fx.Dropped(message.sender_id, DropReason.FILTER_UNUSABLE))
+                effects.append(fx.Discarded(message.sender_id, DiscardReason.FILTER_UNUSABLE))
             else:
                 effects += self.outgoing.review_filter(message.sender_id, usable, now)
 
@@ -359,7 +336,7 @@ class Participant:
                     entry, message.sender_id, source, now, pull_after=self.params.pull_delay
                 )
         if full:
-            effects.append(fx.Dropped(message.sender_id, DropReason.WANTED_FULL))
+            effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))
 
     def _send_sync(self, now: Time) -> list[Effect]:
         requests = self.wants.take_requests(now)
@@ -368,18 +345,8 @@ class Participant:
         if not self.log.heads and not requests:
             return []
         lamport = self.clock.tick(self._wall(now))
-        history = self._frontier.history()
-        message = Message(
-            sender_id=self.me,
-            message_id=message_id(self.channel_id, self.me, lamport, b""),
-            channel_id=self.channel_id,
-            lamport=lamport,
-            causal_history=tuple(history),
-            bloom_filter=self._frontier.filter_bytes(),
-            repair_request=requests,
-        )
-        raw = self._encode(message)
-        return [fx.ClockSet(lamport), fx.Publish(message.message_id, raw, Purpose.SYNC)]
+        new_id, raw = self._composer.sync(lamport, requests)
+        return [fx.ClockSet(lamport), fx.BroadcastBytes(new_id, raw, Purpose.SYNC)]
 
     # Parts
 

@@ -21,7 +21,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedMessage:
     """A message as it came: its value, its bytes, and its way.
 
     `source` is a peer that should have what the message refers to. `origin` is kept with the

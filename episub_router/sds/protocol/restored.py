@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from episub_router.sds.protocol.log import Entry, Key
+from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.protocol.received import Received
+from episub_router.sds.protocol.received import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Restored:
     clock: int
     position: int
     floor: Key | None
-    log: Sequence[tuple[MessageId, Entry, bool]]
-    incoming: Sequence[Received]
+    log: Sequence[tuple[MessageId, LogEntry, bool]]
+    incoming: Sequence[ReceivedMessage]
     outgoing: Sequence[tuple[MessageId, bytes]]
     tombstones: Sequence[MessageId]

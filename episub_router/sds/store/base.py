@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from episub_router.sds.protocol.effects import Change
-from episub_router.sds.protocol.log import Entry, Key
+from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
-from episub_router.sds.protocol.received import Received, Way
+from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import Restored
 
 
@@ -18,7 +18,7 @@ class StoreError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredMessage:
     """A logged message's bytes, and the proof of its origin that came with them."""
 
     key: Key
@@ -28,7 +28,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class StoredDelivery:
     """The `position`-th message that was delivered here."""
 
     position: int
@@ -44,7 +44,7 @@ class Saved:
     clock: int
     position: int
     floor: Key | None
-    log: Sequence[tuple[MessageId, Entry, bool]]
+    log: Sequence[tuple[MessageId, LogEntry, bool]]
     incoming: Sequence[tuple[bytes, bytes]]
     outgoing: Sequence[tuple[MessageId, bytes]]
     tombstones: Sequence[MessageId]
@@ -57,7 +57,7 @@ class Saved:
             floor=self.floor,
             log=self.log,
             incoming=[
-                Received(decode(raw), raw, Way.PULLED, None, origin)
+                ReceivedMessage(decode(raw), raw, Way.PULLED, None, origin)
                 for raw, origin in self.incoming
             ],
             outgoing=self.outgoing,
@@ -85,17 +85,17 @@ class Store(ABC):
         """Apply all changes or, if the process dies, none."""
 
     @abstractmethod
-    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[Stored]:
+    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
         """Those of the messages that are logged."""
 
     @abstractmethod
-    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, Stored]:
+    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, StoredMessage]:
         """Logged messages by the sha256 of their bytes."""
 
     @abstractmethod
     def page(
         self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
-    ) -> tuple[list[Stored], bool]:
+    ) -> tuple[list[StoredMessage], bool]:
         """Messages with after < key <= until, ascending, and whether there are more.
 
         At most `items`, and no more than `size` bytes unless the first alone is larger.
@@ -106,7 +106,7 @@ class Store(ABC):
         """How many messages are logged."""
 
     @abstractmethod
-    def deliveries(self, channel_id: str, after: int, limit: int) -> list[Delivery]:
+    def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         """The next deliveries after position `after`, in order."""
 
     @abstractmethod

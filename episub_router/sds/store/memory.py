@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.log import Key
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.store.base import Delivery, Saved, Store, Stored, StoreError
+from episub_router.sds.store.base import Saved, Store, StoredDelivery, StoredMessage, StoreError
 
 
 @dataclass(slots=True)
@@ -65,21 +65,21 @@ class MemoryStore(Store):
         for change in changes:
             _apply(channel, change)
 
-    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[Stored]:
+    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
         rows = self._channels[channel_id].rows
         return [_stored(rows[i]) for i in dict.fromkeys(ids) if i in rows]
 
-    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, Stored]:
+    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, StoredMessage]:
         channel = self._channels[channel_id]
         return {h: _stored(channel.rows[channel.hashes[h]]) for h in hashes if h in channel.hashes}
 
     def page(
         self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
-    ) -> tuple[list[Stored], bool]:
+    ) -> tuple[list[StoredMessage], bool]:
         channel = self._channels[channel_id]
         start = bisect_right(channel.keys, after) if after is not None else 0
         end = bisect_right(channel.keys, until) if until is not None else len(channel.keys)
-        result: list[Stored] = []
+        result: list[StoredMessage] = []
         for key in channel.keys[start : min(end, start + items)]:
             row = channel.rows[key[1]]
             size -= len(row.raw)
@@ -91,11 +91,11 @@ class MemoryStore(Store):
     def count(self, channel_id: str) -> int:
         return len(self._channels[channel_id].rows)
 
-    def deliveries(self, channel_id: str, after: int, limit: int) -> list[Delivery]:
+    def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         channel = self._channels[channel_id]
         start = bisect_right(channel.positions, (after, "\U0010ffff"))
         return [
-            Delivery(position, row.raw, row.missing, row.entry.sender_id)
+            StoredDelivery(position, row.raw, row.missing, row.entry.sender_id)
             for position, i in channel.positions[start : start + limit]
             for row in [channel.rows[i]]
         ]
@@ -147,5 +147,7 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
             channel.floor = floor
 
 
-def _stored(row: fx.Logged) -> Stored:
-    return Stored((row.entry.lamport, row.message_id), row.raw, row.origin, row.entry.sender_id)
+def _stored(row: fx.Logged) -> StoredMessage:
+    return StoredMessage(
+        (row.entry.lamport, row.message_id), row.raw, row.origin, row.entry.sender_id
+    )

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.log import Entry, Key
+from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.store.base import Delivery, Saved, Store, Stored, StoreError
+from episub_router.sds.store.base import Saved, Store, StoredDelivery, StoredMessage, StoreError
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x53445331  # "SDS1"
@@ -149,7 +149,7 @@ class SqliteStore(Store):
                 ),
                 floor=floor,
                 log=[
-                    (r[1], Entry(r[0] + _SIGN, r[2], r[3], r[4]), bool(r[5]))
+                    (r[1], LogEntry(r[0] + _SIGN, r[2], r[3], r[4]), bool(r[5]))
                     for r in reversed(newest)
                 ],
                 incoming=db.execute(
@@ -178,13 +178,13 @@ class SqliteStore(Store):
             for change in changes:
                 self._apply(db, channel_id, change, now)
 
-    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[Stored]:
+    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
         result = []
         for message_id in dict.fromkeys(ids):
             result += self._stored("channel = ? AND id = ?", (channel_id, message_id))
         return result
 
-    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, Stored]:
+    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, StoredMessage]:
         result = {}
         for digest in hashes:
             for stored in self._stored("channel = ? AND hash = ? LIMIT 1", (channel_id, digest)):
@@ -193,7 +193,7 @@ class SqliteStore(Store):
 
     def page(
         self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
-    ) -> tuple[list[Stored], bool]:
+    ) -> tuple[list[StoredMessage], bool]:
         where = "channel = ?"
         values: list[str | int] = [channel_id]
         if after is not None:
@@ -203,7 +203,7 @@ class SqliteStore(Store):
             where += " AND (lamport, id) <= (?, ?)"
             values += [until[0] - _SIGN, until[1]]
         rows = self._stored(f"{where} ORDER BY lamport, id LIMIT ?", (*values, items + 1))
-        result: list[Stored] = []
+        result: list[StoredMessage] = []
         for stored in rows[:items]:
             size -= len(stored.raw)
             if size < 0 and result:
@@ -214,13 +214,15 @@ class SqliteStore(Store):
     def count(self, channel_id: str) -> int:
         return self._number("SELECT count(*) FROM message WHERE channel = ?", channel_id)
 
-    def deliveries(self, channel_id: str, after: int, limit: int) -> list[Delivery]:
+    def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         rows = self._db.execute(
             "SELECT position, raw, missing, sender FROM message "
             "WHERE channel = ? AND position > ? AND position > 0 ORDER BY position LIMIT ?",
             (channel_id, after, limit),
         )
-        return [Delivery(n, raw, tuple(json.loads(missing)), by) for n, raw, missing, by in rows]
+        return [
+            StoredDelivery(n, raw, tuple(json.loads(missing)), by) for n, raw, missing, by in rows
+        ]
 
     def consumed(self, channel_id: str) -> int:
         return self._number("SELECT consumed FROM channel WHERE id = ?", channel_id)
@@ -322,11 +324,11 @@ class SqliteStore(Store):
                         (floor[0] - _SIGN, floor[1], channel),
                     )
 
-    def _stored(self, where: str, values: Sequence[Any]) -> list[Stored]:
+    def _stored(self, where: str, values: Sequence[Any]) -> list[StoredMessage]:
         rows = self._db.execute(
             f"SELECT lamport, id, raw, origin, sender FROM message WHERE {where}", values
         )
-        return [Stored((n + _SIGN, i), raw, origin, by) for n, i, raw, origin, by in rows]
+        return [StoredMessage((n + _SIGN, i), raw, origin, by) for n, i, raw, origin, by in rows]
 
     def _number(self, query: str, channel_id: str) -> int:
         row = self._db.execute(query, (channel_id,)).fetchone()

@@ -11,7 +11,7 @@ from episub_router.sds.protocol.params import SdsParams, WireFormat
 _ENTRY_TAGS = frozenset({0x0A, 0x12, 0x1A})
 
 
-class WireError(ValueError):
+class SdsWireError(ValueError):
     """Bytes that are no acceptable message. `reason` counts it, `sender_id` names who."""
 
     def __init__(self, reason: str, detail: str, sender_id: str = "") -> None:
@@ -52,22 +52,24 @@ class Codec:
         return pb.SerializeToString()
 
     def decode(self, data: bytes) -> Message:
-        """Read either schema. Raises WireError for anything that is not a usable message."""
+        """Read either schema. Raises SdsWireError for anything that is not a usable message."""
         params = self._params
         if len(data) > params.max_message:
-            raise WireError("oversized", f"{len(data)} bytes, at most {params.max_message}")
+            raise SdsWireError("oversized", f"{len(data)} bytes, at most {params.max_message}")
         try:
             pb = sds_pb2.SdsMessage.FromString(data)
         except DecodeError as error:
-            raise WireError("malformed", str(error)) from error
+            raise SdsWireError("malformed", str(error)) from error
         sender = pb.sender_id
         if len(sender.encode()) > params.max_id:
-            raise WireError("bad-sender", f"sender_id longer than {params.max_id} bytes")
+            raise SdsWireError("bad-sender", f"sender_id longer than {params.max_id} bytes")
         self._check_id(pb.message_id, "message_id", sender)
         if len(pb.channel_id.encode()) > params.max_id:
-            raise WireError("bad-channel", f"channel_id longer than {params.max_id} bytes", sender)
+            raise SdsWireError(
+                "bad-channel", f"channel_id longer than {params.max_id} bytes", sender
+            )
         if len(pb.causal_history) > params.max_history:
-            raise WireError(
+            raise SdsWireError(
                 "history-too-long",
                 f"{len(pb.causal_history)} entries, at most {params.max_history}",
                 sender,
@@ -86,7 +88,7 @@ class Codec:
             content=pb.content if pb.HasField("content") else None,
         )
         if message.kind is None:
-            raise WireError("empty", "neither lamport_timestamp nor content", sender)
+            raise SdsWireError("empty", "neither lamport_timestamp nor content", sender)
         return message
 
     def _history_entry(self, data: bytes, sender: str) -> HistoryEntry:
@@ -95,7 +97,7 @@ class Codec:
             try:
                 entry = HistoryEntry(data.decode())
             except UnicodeDecodeError as error:
-                raise WireError(
+                raise SdsWireError(
                     "bad-history", "an entry is neither HistoryEntry nor text", sender
                 ) from error
         return self._checked(entry, sender)
@@ -103,18 +105,20 @@ class Codec:
     def _checked(self, entry: HistoryEntry, sender: str) -> HistoryEntry:
         self._check_id(entry.message_id, "history message_id", sender)
         if len(entry.retrieval_hint or b"") > self._params.max_hint:
-            raise WireError(
+            raise SdsWireError(
                 "bad-history", f"retrieval_hint longer than {self._params.max_hint} bytes", sender
             )
         if len((entry.sender_id or "").encode()) > self._params.max_id:
-            raise WireError(
+            raise SdsWireError(
                 "bad-history", f"sender_id longer than {self._params.max_id} bytes", sender
             )
         return entry
 
     def _check_id(self, message_id: str, field: str, sender: str) -> None:
         if not 0 < len(message_id.encode()) <= self._params.max_id:
-            raise WireError("bad-id", f"{field} must have 1 to {self._params.max_id} bytes", sender)
+            raise SdsWireError(
+                "bad-id", f"{field} must have 1 to {self._params.max_id} bytes", sender
+            )
 
 
 def peek_channel(data: bytes) -> str | None:

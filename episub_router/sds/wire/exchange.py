@@ -9,11 +9,12 @@ from typing import TypeAlias
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.catchup import HeadsAnswer
-from episub_router.sds.protocol.log import Key, Segment
+from episub_router.sds.protocol.causal.log import Segment
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.store.base import Stored
-from episub_router.sds.wire.codec import WireError
+from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
+from episub_router.sds.store.base import StoredMessage
+from episub_router.sds.wire.codec import SdsWireError
 
 PROTOCOL = "/sds/store/1.0.0"
 MAX_REQUEST = 65_536
@@ -22,7 +23,7 @@ _MAX_SEGMENTS = 64
 _MAX_HEADS = 10_000
 
 
-class Status(IntEnum):
+class ResponseStatus(IntEnum):
     """How a request went; the numbers are those of the wire."""
 
     UNSPECIFIED = 0
@@ -70,9 +71,9 @@ class Request:
 class Response:
     """`items` have empty bytes where only ids were asked for. `next`: go on after this key."""
 
-    status: Status = Status.OK
+    status: ResponseStatus = ResponseStatus.OK
     reason: str = ""
-    items: tuple[Stored, ...] = ()
+    items: tuple[StoredMessage, ...] = ()
     unknown_ids: tuple[MessageId, ...] = ()
     unknown_hashes: tuple[bytes, ...] = ()
     next: Key | None = None
@@ -99,17 +100,19 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(data: bytes) -> Request:
-    """Raises WireError, with what is wrong, for anything else than a request."""
+    """Raises SdsWireError, with what is wrong, for anything else than a request."""
     try:
         pb = sds_pb2.StoreRequest.FromString(data)
     except DecodeError as error:
-        raise WireError("malformed", str(error)) from error
+        raise SdsWireError("malformed", str(error)) from error
     kind = pb.WhichOneof("ask")
     ask: Ask
     if kind == "get":
         asked = len(pb.get.message_ids) + len(pb.get.hashes)
         if not 0 < asked <= MAX_GET:
-            raise WireError("bad-request", f"get of {asked} messages, 1 to {MAX_GET} are allowed")
+            raise SdsWireError(
+                "bad-request", f"get of {asked} messages, 1 to {MAX_GET} are allowed"
+            )
         ask = GetAsk(tuple(pb.get.message_ids), tuple(pb.get.hashes))
     elif kind == "range":
         ask = RangeAsk(
@@ -121,7 +124,7 @@ def decode_request(data: bytes) -> Request:
     elif kind == "heads":
         ask = HeadsAsk()
     else:
-        raise WireError("bad-request", "neither get, range nor heads")
+        raise SdsWireError("bad-request", "neither get, range nor heads")
     return Request(pb.topic, pb.channel_id, ask)
 
 
@@ -152,13 +155,13 @@ def encode_response(response: Response) -> bytes:
 
 
 def decode_response(data: bytes) -> Response:
-    """Raises WireError for anything else than a response."""
+    """Raises SdsWireError for anything else than a response."""
     try:
         pb = sds_pb2.StoreResponse.FromString(data)
     except DecodeError as error:
-        raise WireError("malformed", str(error)) from error
+        raise SdsWireError("malformed", str(error)) from error
     if len(pb.items) > MAX_GET or len(pb.heads.segments) > _MAX_SEGMENTS:
-        raise WireError("oversized", f"{len(pb.items)} items, {len(pb.heads.segments)} segments")
+        raise SdsWireError("oversized", f"{len(pb.items)} items, {len(pb.heads.segments)} segments")
     heads = None
     if pb.HasField("heads"):
         heads = HeadsAnswer(
@@ -178,7 +181,7 @@ def decode_response(data: bytes) -> Response:
         status=_status(pb.status),
         reason=pb.reason,
         items=tuple(
-            Stored(
+            StoredMessage(
                 _key_from_pb(i.key),
                 i.message,
                 i.origin.SerializeToString() if i.HasField("origin") else b"",
@@ -200,8 +203,8 @@ def _key_from_pb(pb: sds_pb2.Key) -> Key:
     return (pb.lamport, pb.message_id)
 
 
-def _status(number: int) -> Status:
+def _status(number: int) -> ResponseStatus:
     try:
-        return Status(number)
+        return ResponseStatus(number)
     except ValueError:
-        return Status.UNSPECIFIED
+        return ResponseStatus.UNSPECIFIED

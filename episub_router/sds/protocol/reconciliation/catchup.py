@@ -12,10 +12,11 @@ import random
 from dataclasses import dataclass
 
 from episub_router.protocol.types import NEVER, Time
+from episub_router.sds.protocol.causal.log import Log, Segment
 from episub_router.sds.protocol.effects import AskHeads, AskRange, Effect, PeerRef
-from episub_router.sds.protocol.log import Key, Log, Segment
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.peers import Peers
+from episub_router.sds.protocol.reconciliation.peers import StreamPeers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class _Job:
 class Catchup:
     """At most one comparison at a time, so that two peers don't send us the same."""
 
-    def __init__(self, params: SdsParams, rng: random.Random, peers: Peers, log: Log) -> None:
+    def __init__(self, params: SdsParams, rng: random.Random, peers: StreamPeers, log: Log) -> None:
         self._params = params
         self._rng = rng
         self._peers = peers

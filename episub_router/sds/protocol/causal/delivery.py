@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.causal.frontier import Frontier
+from episub_router.sds.protocol.causal.incoming import Incoming, Waiting
+from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import LamportClock, unwrap_int32
-from episub_router.sds.protocol.effects import DropReason, Effect
-from episub_router.sds.protocol.frontier import Frontier
-from episub_router.sds.protocol.incoming import Incoming, Waiting
-from episub_router.sds.protocol.log import Entry, Log
+from episub_router.sds.protocol.effects import DiscardReason, Effect
+from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
-from episub_router.sds.protocol.wants import Wants
+from episub_router.sds.protocol.repair.wants import Wants
 
 
-class Delivery:
+class CausalDelivery:
     """The incoming buffer, the log, and the tombstones of what was given up."""
 
     def __init__(
@@ -100,10 +101,10 @@ class Delivery:
         message_id = message.message_id
         lamport = self.lamport(message)
         if not self._clock.merge(lamport, wall):
-            effects.append(fx.Dropped(message.sender_id, DropReason.CLOCK_AHEAD))
+            effects.append(fx.Discarded(message.sender_id, DiscardReason.CLOCK_AHEAD))
         history = [e.message_id for e in message.causal_history]
         digest = crc32(message.content or b"")
-        entry = Entry(lamport, message.sender_id, digest, self.own_seen(history))
+        entry = LogEntry(lamport, message.sender_id, digest, self.own_seen(history))
         # One that was given up before has been referred to already: it is no head.
         head = message_id not in self.tombstones
         covered = tuple(self._log.add(message_id, entry, history, head=head))
@@ -123,4 +124,4 @@ class Delivery:
                 outgoing=False,
             )
         )
-        effects.append(fx.Deliver(message, self.position, missing))
+        effects.append(fx.DeliverContent(message, self.position, missing))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from episub_router.protocol.types import Time
-from episub_router.sds.protocol.effects import Dropped, DropReason, Effect, Republish
+from episub_router.sds.protocol.effects import Discarded, DiscardReason, Effect, Rebroadcast
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.repair_times import in_response_group, response_delay
+from episub_router.sds.protocol.repair.repair_times import in_response_group, response_delay
 from episub_router.sds.protocol.timers import Timers
 
 
@@ -37,7 +37,7 @@ class Responses:
         if not in_response_group(self._me, author, message_id, groups):
             return []
         if len(self._timers) >= self._params.repair_limit:
-            return [Dropped(by, DropReason.REPAIR_FULL)]
+            return [Discarded(by, DiscardReason.REPAIR_FULL)]
         high = int(self._params.repair_max * 1000)
         delay = response_delay(self._me, author, message_id, high) / 1000
         self._timers.set(message_id, now + delay)
@@ -60,7 +60,7 @@ class Responses:
                 continue
             self._allowance -= 1
             self._remember(message_id, now)
-            effects.append(Republish(message_id))
+            effects.append(Rebroadcast(message_id))
         return effects
 
     def _recently(self, message_id: MessageId, now: Time) -> bool:

@@ -19,7 +19,7 @@ class Peer:
     not_before: Time = 0.0
 
 
-class Peers:
+class StreamPeers:
     """At most `peers_limit` peers; further ones are not asked."""
 
     def __init__(self, params: SdsParams) -> None:

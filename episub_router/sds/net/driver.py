@@ -18,17 +18,17 @@ from episub_router.sds.net import exchange
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher, sign
-from episub_router.sds.net.topic import Topic, join
+from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.catchup import HeadsAnswer
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import Received, Way
-from episub_router.sds.store import Store, Stored
-from episub_router.sds.wire import Codec, WireError
+from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
+from episub_router.sds.store import Store, StoredMessage
+from episub_router.sds.wire import Codec, SdsWireError
 from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request, Response
 
 _INBOX = 4096
@@ -54,7 +54,7 @@ class Rejected:
 ChannelEvent = fx.Notice | Rejected
 
 
-class Engine(Served):
+class ChannelDriver(Served):
     """One channel of one topic. All calls of the participant happen under one lock."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Engine(Served):
         self.nursery: trio.Nursery
         self._filters = filters
         self._bind_sender = bind_sender
-        self._topic: Topic | None = None
+        self._topic: SharedTopic | None = None
         self._lock = trio.Lock()
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
@@ -191,7 +191,7 @@ class Engine(Served):
         by = publisher(carrier) if carrier.from_id else ""
         try:
             message = self.codec.decode(carrier.data)
-        except WireError as error:
+        except SdsWireError as error:
             self.counts[error.reason] += 1
             self._tell(Rejected(by or error.sender_id, error.reason, str(error)))
             return []
@@ -202,7 +202,7 @@ class Engine(Served):
             origin = proof_of(carrier)
             if by != message.sender_id:
                 way, origin = Way.RELAYED, b""
-        received = Received(message, carrier.data, way, by or None, origin)
+        received = ReceivedMessage(message, carrier.data, way, by or None, origin)
         return self.participant.receive(received, now)
 
     # Effects
@@ -226,18 +226,18 @@ class Engine(Served):
             if self._trace is not None:
                 self._trace.noticed(effect)
             match effect:
-                case fx.Publish(raw=raw, purpose=purpose):
+                case fx.BroadcastBytes(raw=raw, purpose=purpose):
                     self._post(raw, purpose)
-                case fx.Republish(message_id=message_id):
+                case fx.Rebroadcast(message_id=message_id):
                     self.nursery.start_soon(self._republish, message_id)
                 case fx.AskIds() | fx.AskHeads() | fx.AskRange():
                     self.nursery.start_soon(self._ask, effect)
-                case fx.Deliver():
+                case fx.DeliverContent():
                     delivered = True
                 case fx.DeliverEphemeral(message=message):
                     self.ephemeral.append(message)
                     delivered = True
-                case fx.Dropped(reason=reason):
+                case fx.Discarded(reason=reason):
                     self.counts[reason.value] += 1
                 case fx.Acknowledged():
                     delivered = True
@@ -337,13 +337,13 @@ class Engine(Served):
             effects += self._answered(effect, response, pulled, now)
             await self._carry_out(effects)
 
-    def _check(self, item: Stored, effect: AskEffect) -> Received | None:
+    def _check(self, item: StoredMessage, effect: AskEffect) -> ReceivedMessage | None:
         """A served message, if it is what it is said to be."""
         if isinstance(effect, fx.AskRange) and effect.ids_only:
             return None
         try:
             message = self.codec.decode(item.raw)
-        except WireError as error:
+        except SdsWireError as error:
             self.counts[error.reason] += 1
             self._tell(Rejected(effect.peer, error.reason, str(error)))
             return None
@@ -355,10 +355,10 @@ class Engine(Served):
             proven = proven_sender(item.raw, item.origin, self.topic_name)
             if proven != message.sender_id:
                 way = Way.RELAYED
-        return Received(message, item.raw, way, effect.peer, item.origin)
+        return ReceivedMessage(message, item.raw, way, effect.peer, item.origin)
 
     def _answered(
-        self, effect: AskEffect, response: Response, pulled: list[Received], now: float
+        self, effect: AskEffect, response: Response, pulled: list[ReceivedMessage], now: float
     ) -> list[Effect]:
         participant = self.participant
         match effect:

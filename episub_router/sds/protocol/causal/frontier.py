@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from episub_router.sds.bloom import FilterCodec, RollingFilter
-from episub_router.sds.protocol.log import Log
+from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.message import HistoryEntry, MessageId
 from episub_router.sds.protocol.params import SdsParams
 

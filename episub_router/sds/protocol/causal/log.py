@@ -8,24 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
-from typing import TypeAlias
 
-from episub_router.sds.protocol.message import MessageId, SenderId
-
-Key: TypeAlias = tuple[int, MessageId]
-"""A place in the total order. Ids compare by code point, which is their UTF-8 byte order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is remembered in memory of a logged message."""
-
-    lamport: int
-    sender_id: SenderId
-    digest: int
-    """crc32 of the content, to notice one id with two contents."""
-    own_seen: int
-    """How many of our own messages are this message's causal ancestors or itself."""
+from episub_router.sds.protocol.entry import Key, LogEntry
+from episub_router.sds.protocol.message import MessageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +27,7 @@ class Log:
     """Ids in total order. Insertion at the end, the common case, is O(1)."""
 
     def __init__(self) -> None:
-        self._entries: dict[MessageId, Entry] = {}
+        self._entries: dict[MessageId, LogEntry] = {}
         self._keys: list[Key] = []
         self._prints: list[int] = []
         self.heads: dict[MessageId, None] = {}
@@ -56,11 +41,11 @@ class Log:
     def __contains__(self, message_id: MessageId) -> bool:
         return message_id in self._entries
 
-    def get(self, message_id: MessageId) -> Entry | None:
+    def get(self, message_id: MessageId) -> LogEntry | None:
         return self._entries.get(message_id)
 
     def add(
-        self, message_id: MessageId, entry: Entry, history: Iterable[MessageId], *, head: bool
+        self, message_id: MessageId, entry: LogEntry, history: Iterable[MessageId], *, head: bool
     ) -> list[MessageId]:
         """Insert a message; returns the heads that it refers to, which are heads no more."""
         key = (entry.lamport, message_id)

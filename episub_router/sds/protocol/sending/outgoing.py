@@ -11,12 +11,12 @@ from episub_router.protocol.types import Time
 from episub_router.sds.bloom import SATURATED, BaseHash, ReceivedFilter
 from episub_router.sds.protocol.effects import (
     Acknowledged,
-    Dropped,
-    DropReason,
+    BroadcastBytes,
+    Discarded,
+    DiscardReason,
     Effect,
     Expired,
     PossiblyAcknowledged,
-    Publish,
     Purpose,
     Resent,
     Settled,
@@ -26,7 +26,7 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.timers import Timers
 
 
-class Status(Enum):
+class AckStatus(Enum):
     """The three states of an own message, and giving up."""
 
     UNACKNOWLEDGED = "unacknowledged"
@@ -44,7 +44,7 @@ class Own:
     raw: bytes
     base: BaseHash
     attempts: int = 0
-    status: Status = Status.UNACKNOWLEDGED
+    status: AckStatus = AckStatus.UNACKNOWLEDGED
     acked_by: dict[SenderId, None] = field(default_factory=dict)
     possibly_by: dict[SenderId, float] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ class Outgoing:
             return effects
         probability = received.false_positive_rate()
         if probability >= SATURATED:
-            return [Dropped(sender, DropReason.FILTER_SATURATED)]
+            return [Discarded(sender, DiscardReason.FILTER_SATURATED)]
         for own in hits:
             # Filters of members who have the same messages have the same false positives, so
             # a second filter says nothing new: only a filter that is rarely wrong counts.
@@ -134,8 +134,8 @@ class Outgoing:
             elif sender not in own.possibly_by:
                 own.possibly_by[sender] = probability
                 effects.append(PossiblyAcknowledged(own.message_id, sender, probability))
-                if own.status is Status.UNACKNOWLEDGED:
-                    own.status = Status.POSSIBLY
+                if own.status is AckStatus.UNACKNOWLEDGED:
+                    own.status = AckStatus.POSSIBLY
                     self._timers.set(
                         own.message_id, now + self._period(own.attempts, possibly=True)
                     )
@@ -150,9 +150,9 @@ class Outgoing:
                 self._expire(own, effects)
                 continue
             own.attempts += 1
-            possibly = own.status is Status.POSSIBLY
+            possibly = own.status is AckStatus.POSSIBLY
             self._timers.set(message_id, now + self._period(own.attempts, possibly=possibly))
-            effects.append(Publish(message_id, own.raw, Purpose.RESEND))
+            effects.append(BroadcastBytes(message_id, own.raw, Purpose.RESEND))
             effects.append(Resent(message_id, own.attempts))
         return effects
 
@@ -181,7 +181,7 @@ class Outgoing:
         own.possibly_by.pop(sender, None)
         effects.append(Acknowledged(own.message_id, sender))
         if len(own.acked_by) >= self._params.ack_quorum:
-            own.status = Status.ACKNOWLEDGED
+            own.status = AckStatus.ACKNOWLEDGED
             if self._buffer.pop(own.message_id, None) is not None:
                 self._timers.cancel(own.message_id)
                 own.raw = b""
@@ -190,7 +190,7 @@ class Outgoing:
     def _expire(self, own: Own, effects: list[Effect]) -> None:
         del self._buffer[own.message_id]
         self._timers.cancel(own.message_id)
-        own.status = Status.EXPIRED
+        own.status = AckStatus.EXPIRED
         own.raw = b""
         effects.append(Settled(own.message_id))
         effects.append(Expired(own.message_id))

@@ -10,8 +10,8 @@ from episub_router.protocol.types import Time
 from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.peers import Peers
-from episub_router.sds.protocol.repair_times import request_delay
+from episub_router.sds.protocol.reconciliation.peers import StreamPeers
+from episub_router.sds.protocol.repair.repair_times import request_delay
 from episub_router.sds.protocol.timers import Timers
 
 _MAX_SOURCES = 3
@@ -37,7 +37,9 @@ class Want:
 class Wants:
     """Every missing id has three deadlines: the next pull, the next SDS-R request, giving up."""
 
-    def __init__(self, me: SenderId, params: SdsParams, rng: random.Random, peers: Peers) -> None:
+    def __init__(
+        self, me: SenderId, params: SdsParams, rng: random.Random, peers: StreamPeers
+    ) -> None:
         self._me = me
         self._params = params
         self._rng = rng

@@ -1,0 +1,1 @@
+"""From received to delivered: the log, its frontier, and what waits for its dependencies."""

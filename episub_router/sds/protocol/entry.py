@@ -1,0 +1,23 @@
+"""A logged message's place and what is remembered of it in memory (S06)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from episub_router.sds.protocol.message import MessageId, SenderId
+
+Key: TypeAlias = tuple[int, MessageId]
+"""A place in the total order. Ids compare by code point, which is their UTF-8 byte order."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """What is remembered in memory of a logged message."""
+
+    lamport: int
+    sender_id: SenderId
+    digest: int
+    """crc32 of the content, to notice one id with two contents."""
+    own_seen: int
+    """How many of our own messages are this message's causal ancestors or itself."""

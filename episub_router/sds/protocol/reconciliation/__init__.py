@@ -1,0 +1,1 @@
+"""Comparing logs with peers over direct streams."""

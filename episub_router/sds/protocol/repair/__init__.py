@@ -1,0 +1,1 @@
+"""Missing messages: asking peers, asking the group (SDS-R), answering the group."""

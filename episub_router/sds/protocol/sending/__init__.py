@@ -1,0 +1,1 @@
+"""Our own messages, and when to speak without one."""

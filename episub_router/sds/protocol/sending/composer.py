@@ -1,0 +1,90 @@
+"""Our messages as values and bytes: what each kind says of our state (S07, S13, S14)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from episub_router.sds.protocol.causal.frontier import Frontier
+from episub_router.sds.protocol.message import (
+    HistoryEntry,
+    Message,
+    MessageId,
+    SenderId,
+    message_id,
+)
+from episub_router.sds.protocol.params import SdsParams
+
+
+class Composer:
+    """Gives each message its id, its history and filter, and its bytes."""
+
+    def __init__(
+        self,
+        me: SenderId,
+        channel_id: str,
+        params: SdsParams,
+        encode: Callable[[Message], bytes],
+        rng: random.Random,
+        frontier: Frontier,
+    ) -> None:
+        self._me = me
+        self._channel_id = channel_id
+        self._params = params
+        self._encode = encode
+        self._rng = rng
+        self._frontier = frontier
+
+    def content(
+        self,
+        content: bytes,
+        lamport: int,
+        history: list[HistoryEntry],
+        requests: tuple[HistoryEntry, ...],
+    ) -> tuple[MessageId, bytes]:
+        """Id and bytes of a content message. Raises ValueError where it's too large."""
+        new_id = message_id(self._channel_id, self._me, lamport, content)
+        raw = self._encode(
+            Message(
+                sender_id=self._me,
+                message_id=new_id,
+                channel_id=self._channel_id,
+                lamport=lamport,
+                causal_history=tuple(history),
+                bloom_filter=self._frontier.filter_bytes(),
+                repair_request=requests,
+                content=content,
+            )
+        )
+        if len(raw) > self._params.max_message:
+            raise ValueError(
+                f"the message has {len(raw)} bytes with its history and filter, "
+                f"at most {self._params.max_message} can be sent"
+            )
+        return new_id, raw
+
+    def sync(self, lamport: int, requests: tuple[HistoryEntry, ...]) -> tuple[MessageId, bytes]:
+        """Id and bytes of a sync message."""
+        new_id = message_id(self._channel_id, self._me, lamport, b"")
+        message = Message(
+            sender_id=self._me,
+            message_id=new_id,
+            channel_id=self._channel_id,
+            lamport=lamport,
+            causal_history=tuple(self._frontier.history()),
+            bloom_filter=self._frontier.filter_bytes(),
+            repair_request=requests,
+        )
+        return new_id, self._encode(message)
+
+    def ephemeral(self, content: bytes) -> tuple[MessageId, bytes]:
+        """Id and bytes of an ephemeral message. Raises ValueError where it's too large."""
+        new_id = message_id(self._channel_id, self._me, self._rng.getrandbits(64), content)
+        raw = self._encode(
+            Message(
+                sender_id=self._me, message_id=new_id, channel_id=self._channel_id, content=content
+            )
+        )
+        if len(raw) > self._params.max_message:
+            raise ValueError(f"{len(raw)} bytes, at most {self._params.max_message} can be sent")
+        return new_id, raw
