@@ -31,8 +31,8 @@ from libp2p.pubsub.utils import maybe_consume_signed_record
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from episub_router.trace.node import NodeTrace
-from episub_router.trace.pushing import Pushes
-from episub_router.trace.queues import TracedQueues
+from episub_router.trace.node.pushing import Pushes
+from episub_router.trace.node.queues import TracedQueues
 from episub_router.trace.tracer import Tracer
 from episub_router.util.params import param
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 
-class Output(Protocol):
+class NodeOutput(Protocol):
     """Where a node reports what happens. Peers are peer ids in their usual text form."""
 
     def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None: ...

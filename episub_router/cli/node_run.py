@@ -19,7 +19,7 @@ from episub_router.cli.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.lines import for_each_line
 from episub_router.cli.local_host import LocalHost
-from episub_router.cli.node_output import Output
+from episub_router.cli.node_output import NodeOutput
 from episub_router.net.ping import measure_rtt
 from episub_router.trace.tracer import Tracer
 
@@ -50,7 +50,7 @@ class NodeConfig:
     """Where to write the trace."""
 
 
-async def run_node(config: NodeConfig, output: Output, input_fd: int) -> int:
+async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int:
     """Run until the input ends (unless `stay`), or a signal comes; the exit status.
 
     Raises CommandError if the host can't start, dies, or finds no neighbour to publish to.
@@ -79,7 +79,7 @@ def _tracer(path: Path | None) -> AbstractContextManager[Tracer | None]:
 
 
 class _Session:
-    def __init__(self, config: NodeConfig, output: Output, node: LocalHost) -> None:
+    def __init__(self, config: NodeConfig, output: NodeOutput, node: LocalHost) -> None:
         self._config = config
         self._output = output
         self._node = node

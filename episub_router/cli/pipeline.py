@@ -255,7 +255,7 @@ def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int
 
 def _sweep(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
     from episub_router.pipeline.sweep import grid, parse_choices, sweep
-    from episub_router.sim import report
+    from episub_router.sim.results import report
 
     jobs = grid(arguments.scenario, parse_choices(arguments.set), arguments.seeds)
     done = sweep(spark, lake, jobs)

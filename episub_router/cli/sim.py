@@ -75,7 +75,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from episub_router.sim import loading
+    from episub_router.sim.scenario import loading
 
     files = [loading.load(name) for name in loading.names()]
     if arguments.json:
@@ -93,8 +93,9 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from episub_router.sim import loading, report
+    from episub_router.sim.results import report
     from episub_router.sim.runner import jobs_for
+    from episub_router.sim.scenario import loading
 
     settings = loading.parse_settings(arguments.set)
     for key, value in (("nodes", arguments.nodes), ("messages", arguments.messages)):
@@ -190,13 +191,13 @@ def _write(
     text = json.dumps(everything, indent=1, sort_keys=True) + "\n"
     (arguments.out / "summary.json").write_text(text, encoding="utf-8")
     if arguments.plots != "none":
-        from episub_router.sim.plots import draw
+        from episub_router.sim.results.plots import draw
 
         draw(first, arguments.out, arguments.plots)
 
 
 def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int) -> None:
-    from episub_router.sim import published, report
+    from episub_router.sim.results import published, report
 
     console = Console(highlight=False)
     title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
@@ -214,7 +215,7 @@ def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int) -> None
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from episub_router.sim import report
+    from episub_router.sim.results import report
 
     a, b = _read_runs(arguments.run_a), _read_runs(arguments.run_b)
     if arguments.json:
@@ -231,7 +232,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _read_runs(path: Path) -> dict[str, dict[str, Any]]:
     """The mean of each variant in a summary.json."""
-    from episub_router.sim import report
+    from episub_router.sim.results import report
 
     file = path / "summary.json" if path.is_dir() else path
     content = json.loads(file.read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from episub_router.cli.arguments import CommandError
 
 if TYPE_CHECKING:
-    from episub_router.trace.checking import Check
+    from episub_router.trace.reading.checking import Check
 
 _CAT = """\
 Print the events of trace files, one per line: ours, and those of Go's PBTracer,
@@ -47,8 +47,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _cat(arguments: argparse.Namespace) -> int:
-    from episub_router.trace.json_lines import to_json
     from episub_router.trace.reading import Unreadable
+    from episub_router.trace.reading.json_lines import to_json
     from episub_router.trace.text import line
 
     damaged = False
@@ -72,7 +72,7 @@ def _cat(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     from episub_router.cli.live import live_progress
-    from episub_router.trace.checking import check
+    from episub_router.trace.reading.checking import check
 
     findings: dict[str, Check] = {}
     with live_progress() as show:

@@ -43,7 +43,7 @@ from episub_router.protocol.events import (
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
 from episub_router.trace.node import NodeTrace
-from episub_router.trace.overlay import OverlayTrace
+from episub_router.trace.node.overlay import OverlayTrace
 
 _LONGEST_ID = 64
 """Bytes of a source's id that count; peer ids are shorter, unsigned messages may name anything."""

@@ -21,8 +21,8 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from episub_router.pipeline.lake import Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import read_file
 from episub_router.pipeline.schemas import RECORD
-from episub_router.sim import loading
 from episub_router.sim.runner import Job, jobs_for, run
+from episub_router.sim.scenario import loading
 
 _JOB = StructType(
     [

@@ -9,12 +9,9 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from episub_router.sim.sizes import SIGNED_PAYLOAD
-
-if TYPE_CHECKING:
-    from episub_router.sim.trace import TraceWriter
+from episub_router.sim.network.sizes import SIGNED_PAYLOAD
+from episub_router.sim.trace.writer import TraceWriter
 
 NEVER_DELIVERED = -1.0
 

@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Any
 
 from episub_router.sim.records import Records
-from episub_router.sim.scenario import Scenario
+from episub_router.sim.results.summary import summarize
+from episub_router.sim.scenario.settings import Scenario
 from episub_router.sim.simulation import Progress, Simulation
-from episub_router.sim.summary import summarize
-from episub_router.sim.trace import open_trace
+from episub_router.sim.trace.writer import open_trace
 from episub_router.trace.software import software
 
 

@@ -8,26 +8,23 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from episub_router.sim import latency
 from episub_router.sim.faults import Script
 from episub_router.sim.hashing import generator
 from episub_router.sim.metrics.accounting import Islands
 from episub_router.sim.metrics.overlay import adjacency, components
-from episub_router.sim.network import Network
-from episub_router.sim.node import Node
-from episub_router.sim.queue import EventLoop
+from episub_router.sim.network import latency
+from episub_router.sim.network.network import Network
+from episub_router.sim.network.queue import EventLoop
 from episub_router.sim.records import Records
 from episub_router.sim.routers.episub import EpisubNode
 from episub_router.sim.routers.floodsub import FloodsubNode
-from episub_router.sim.routers.gossipsub import GossipsubNode, GossipsubParams
-from episub_router.sim.scenario import (
-    EpisubRouter,
-    GossipsubRouter,
-    PlaneLatency,
-    Scenario,
-    UniformLatency,
-)
-from episub_router.sim.tracing import traced
+from episub_router.sim.routers.gossipsub import GossipsubNode
+from episub_router.sim.routers.node import Node
+from episub_router.sim.routers.params import GossipsubParams
+from episub_router.sim.scenario.network import PlaneLatency, UniformLatency
+from episub_router.sim.scenario.routers import EpisubConfig, GossipsubConfig
+from episub_router.sim.scenario.settings import Scenario
+from episub_router.sim.trace.nodes import traced
 from episub_router.trace.simulated import OUTSIDE
 
 Progress = Callable[[float, int], None]
@@ -62,7 +59,7 @@ class Simulation:
         self.seed = seed
         self.records = records
         self.loop = EventLoop()
-        self.network = Network(
+        self.network: Network[Node] = Network(
             self.loop, latency_model(scenario, seed), scenario.network, seed, records
         )
         self.rng = generator(seed, "script")
@@ -70,7 +67,9 @@ class Simulation:
         self.islands: list[Islands] = []
         """The components at each snapshot and, where there are faults, at each publishing."""
         self.sources = self._choose_sources()
-        self.script = Script(self)
+        self.script = Script(
+            scenario, self.network, self.rng, self.sources, self.start, self.overlay
+        )
         self._make = self._node_factory()
         self._lives: dict[int, int] = {}
         self._published = 0
@@ -115,9 +114,9 @@ class Simulation:
         router, network = self.scenario.router, self.network
         kind: Any
         params: Any
-        if isinstance(router, EpisubRouter):
+        if isinstance(router, EpisubConfig):
             kind, params = EpisubNode, router.params
-        elif isinstance(router, GossipsubRouter):
+        elif isinstance(router, GossipsubConfig):
             kind, params = GossipsubNode, GossipsubParams(**router.merged())
         else:
             kind, params = FloodsubNode, router.params
@@ -128,16 +127,16 @@ class Simulation:
     def _contacts(self, node: int) -> tuple[int, ...]:
         """Whom `node` knows when it comes up: other nodes that are up, or come up with it."""
         joining, router = self.scenario.join, self.scenario.router
-        if isinstance(router, EpisubRouter):
+        if isinstance(router, EpisubConfig):
             count = joining.contacts
-        elif isinstance(router, GossipsubRouter):
+        elif isinstance(router, GossipsubConfig):
             count = GossipsubParams(**router.merged()).connect
         else:
             count = router.params.connect
         total = self.scenario.network.nodes
         together = self.loop.now == 0 and not joining.over
         candidates = list(range(total) if together else self.network.nodes)
-        if joining.via == "first" and isinstance(router, EpisubRouter):
+        if joining.via == "first" and isinstance(router, EpisubConfig):
             candidates = list(range(min(count, total)))
         # Contacts are nodes that can be dialled, as bootstrap nodes are: draw enough to have
         # as many left.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.json_lines import to_json
+from episub_router.trace.reading.json_lines import to_json
 
 _MEMBER = 1 << 18
 """Bytes in each member of a gzip file: what damage to it can cost."""
@@ -34,7 +34,7 @@ def encode_line(event: bytes) -> bytes:
     return to_json(TraceEvent.FromString(event)).encode() + b"\n"
 
 
-class Output:
+class TraceOutput:
     """Appends events to the file at `path`, whose name says how.
 
     `.gz` at the end: gzipped; before it one of `.json`, `.jsonl` and `.ndjson`: JSON lines,

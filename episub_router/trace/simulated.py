@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.kinds import CARRIER, TYPED
-
-if TYPE_CHECKING:
-    from episub_router.sim.trace import Row
 
 TOPIC = "simulated"
 """The one topic of all simulated nodes."""
 
 OUTSIDE = -1
 """The number of a publisher outside of the network."""
+
+
+class Row(NamedTuple):
+    """One event of docs/trace.md; columns that don't apply are None."""
+
+    time: int
+    """Nanoseconds since the start of the run."""
+    event: str
+    """Name of the submessage of `TraceEvent`."""
+    peer: int
+    """The node that it happened at, or `OUTSIDE`."""
+    remote: int | None = None
+    """The other node."""
+    message: int | None = None
+    hops: int | None = None
+    size: int | None = None
+    """Modelled bytes: of the message, of a sendRPC's RPC."""
+    payload: int | None = None
+    """Bytes of messages in the RPC."""
+    control: str | None = None
+    """Name of the RPC's control message."""
+    messages: Sequence[int] | None = None
+    """Messages that it names."""
+    announced: Sequence[int] | None = None
+    """Their hop counts."""
+    state: str | None = None
+    """Of node: start, leave, crash; neighbor: up, down; graft and prune: eager, lazy, none."""
+    kind: str | None = None
+    """Of a neighbour: near, random."""
+    reason: str | None = None
+    """Of neighbor and discard."""
+    rtt: int | None = None
+    """Nanoseconds."""
 
 
 def peer_id(node: int) -> bytes:

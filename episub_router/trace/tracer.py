@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.frames import MAX_EVENT
 from episub_router.trace.kinds import CARRIER
-from episub_router.trace.output import Output
+from episub_router.trace.output import TraceOutput
 from episub_router.trace.params import TracerParams
+from episub_router.trace.reading.frames import MAX_EVENT
 from episub_router.trace.software import software
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Tracer:
         self._reported = TracerStats()
         self._before = TracerStats()
         self._report_due = time.monotonic() + self._params.report_interval
-        self._output: Output | None = Output(self._path)
+        self._output: TraceOutput | None = TraceOutput(self._path)
         self._opened, self._opened_at = time.monotonic(), time.time_ns()
         self._headed = False
         self._thread = threading.Thread(target=self._work, name="tracer", daemon=True)
@@ -179,7 +179,7 @@ class Tracer:
     def _write(self, events: list[bytes]) -> None:
         try:
             if self._output is None:
-                self._output = Output(self._path)
+                self._output = TraceOutput(self._path)
                 self._opened, self._opened_at = time.monotonic(), time.time_ns()
                 self._headed = False
             if not self._headed:
@@ -191,7 +191,7 @@ class Tracer:
         except Exception as error:
             self._count_failure(len(events), error)
 
-    def _rotate(self, output: Output) -> None:
+    def _rotate(self, output: TraceOutput) -> None:
         self._write([self._report(end=True)])
         self._guarded(output.rotate)
         self._output = None

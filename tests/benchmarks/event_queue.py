@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from episub_router.sim.queue import EventLoop
+from episub_router.sim.network.queue import EventLoop
 
 
 class Loop(Protocol):

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from time import perf_counter, process_time
 
-from episub_router.sim import loading
 from episub_router.sim.records import Records
+from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
 
 sys.path.insert(0, str(Path(__file__).parent))

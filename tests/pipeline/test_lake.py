@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from episub_router.sim import loading
 from episub_router.sim.runner import run
+from episub_router.sim.scenario import loading
 from tests.pipeline.files import delimited, node_events, write_star
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Pat
 
     from episub_router.pipeline.ingest import ingest
     from episub_router.pipeline.reading.files import read_file
-    from episub_router.trace.json_lines import to_json
+    from episub_router.trace.reading.json_lines import to_json
 
     rng = random.Random(3)
     traces = tmp_path / "traces"

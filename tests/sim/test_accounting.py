@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from episub_router.sim import loading
-from episub_router.sim.metrics.accounting import Accountant, Cut, Islands, Reason, Verdict
+from episub_router.sim.metrics.accounting import Accountant, Cut, Islands, MissingReason, Verdict
 from episub_router.sim.records import Ending, Records, Session
+from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
 
 NOW, PATIENCE = 100.0, 10.0
@@ -33,28 +33,28 @@ def there(**changes: Any) -> Session:
 @pytest.mark.parametrize(
     ("session", "books", "reason"),
     [
-        (there(), {}, Reason.UNEXPLAINED),
-        (there(ended=105.0, ending=Ending.CRASHED), {}, Reason.CRASHED),
-        (there(ended=105.0, ending=Ending.LEFT), {}, Reason.LEFT),
-        (there(ended=115.0, ending=Ending.LEFT), {}, Reason.UNEXPLAINED),
-        (there(), {"cuts": [Cut(90.0, 101.0, {1: 1})]}, Reason.PARTITIONED),
-        (there(), {"cuts": [Cut(90.0, 101.0, {1: 1, 0: 1})]}, Reason.UNEXPLAINED),
-        (there(), {"cuts": [Cut(90.0, 99.0, {1: 1})]}, Reason.UNEXPLAINED),
-        (there(alone=[(99.0, 101.0)]), {}, Reason.ISOLATED),
-        (there(alone=[(50.0, 60.0)]), {}, Reason.UNEXPLAINED),
-        (there(joined=float("inf")), {}, Reason.ISOLATED),
-        (there(), {"islands": [Islands(99.0, {0: 0, 1: 1})]}, Reason.UNREACHABLE),
-        (there(), {"islands": [Islands(110.0, {0: 0, 1: 1})]}, Reason.UNREACHABLE),
-        (there(), {"islands": [Islands(99.0, {0: 4, 1: 4})]}, Reason.UNEXPLAINED),
-        (there(), {"lost": {(0, 1): None}}, Reason.LOST_IN_TRANSIT),
-        (there(), {"lost": {(0, 0): None}}, Reason.UNEXPLAINED),
-        (there(given_up=1), {}, Reason.GIVEN_UP),
+        (there(), {}, MissingReason.UNEXPLAINED),
+        (there(ended=105.0, ending=Ending.CRASHED), {}, MissingReason.CRASHED),
+        (there(ended=105.0, ending=Ending.LEFT), {}, MissingReason.LEFT),
+        (there(ended=115.0, ending=Ending.LEFT), {}, MissingReason.UNEXPLAINED),
+        (there(), {"cuts": [Cut(90.0, 101.0, {1: 1})]}, MissingReason.PARTITIONED),
+        (there(), {"cuts": [Cut(90.0, 101.0, {1: 1, 0: 1})]}, MissingReason.UNEXPLAINED),
+        (there(), {"cuts": [Cut(90.0, 99.0, {1: 1})]}, MissingReason.UNEXPLAINED),
+        (there(alone=[(99.0, 101.0)]), {}, MissingReason.ISOLATED),
+        (there(alone=[(50.0, 60.0)]), {}, MissingReason.UNEXPLAINED),
+        (there(joined=float("inf")), {}, MissingReason.ISOLATED),
+        (there(), {"islands": [Islands(99.0, {0: 0, 1: 1})]}, MissingReason.UNREACHABLE),
+        (there(), {"islands": [Islands(110.0, {0: 0, 1: 1})]}, MissingReason.UNREACHABLE),
+        (there(), {"islands": [Islands(99.0, {0: 4, 1: 4})]}, MissingReason.UNEXPLAINED),
+        (there(), {"lost": {(0, 1): None}}, MissingReason.LOST_IN_TRANSIT),
+        (there(), {"lost": {(0, 0): None}}, MissingReason.UNEXPLAINED),
+        (there(given_up=1), {}, MissingReason.GIVEN_UP),
     ],
 )
-def test_reasons(session: Session, books: dict[str, Any], reason: Reason) -> None:
+def test_reasons(session: Session, books: dict[str, Any], reason: MissingReason) -> None:
     verdict = settle(session, **books)
     assert verdict.missing == {reason: 1}
-    absent = reason in (Reason.CRASHED, Reason.LEFT)
+    absent = reason in (MissingReason.CRASHED, MissingReason.LEFT)
     assert verdict.live == (1 if absent else 2)
     assert verdict.delivered == 1
 
@@ -77,7 +77,7 @@ def test_who_came_later_and_was_told_is_not_measured() -> None:
 
 def test_nobody_is_blamed_where_the_source_was_alone() -> None:
     source = Session(0, started=0.0, joined=1.0, alone=[(90.0, float("inf"))])
-    assert settle(there(), source).missing == {Reason.SOURCE_ISOLATED: 1}
+    assert settle(there(), source).missing == {MissingReason.SOURCE_ISOLATED: 1}
 
 
 def test_one_loss_that_was_declared_explains_one_message() -> None:
@@ -86,7 +86,7 @@ def test_one_loss_that_was_declared_explains_one_message() -> None:
     messages = [records.publish(NOW, 0, 10) for _ in range(2)]
     accountant = Accountant(records, [], [], PATIENCE)
     reasons = [accountant.settle(message).missing for message in messages]
-    assert [Reason.GIVEN_UP in missing for missing in reasons] == [True, False]
+    assert [MissingReason.GIVEN_UP in missing for missing in reasons] == [True, False]
 
 
 def test_a_message_is_delivered_once() -> None:

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from episub_router.cli import sim as cli
-from episub_router.sim import loading, trace
-from episub_router.sim.trace import Row
-from episub_router.trace.checking import check
+from episub_router.sim.scenario import loading
+from episub_router.sim.trace import writer
 from episub_router.trace.reading import TraceFile
-from episub_router.trace.simulated import event_of
+from episub_router.trace.reading.checking import check
+from episub_router.trace.simulated import Row, event_of
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "simulator.md"
 
@@ -66,7 +66,7 @@ def test_settings_need_only_fit_the_chosen_variants(capsys: pytest.CaptureFixtur
 def test_run_writes_summary_plots_and_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "BATCH", 500)
+    monkeypatch.setattr(writer, "BATCH", 500)
     out = tmp_path / "run"
     assert (
         call(*small("run", "scale", "--out", str(out), "--trace", "--json", "--plots", "png")) == 0

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from episub_router.sim import loading
 from episub_router.sim.runner import jobs_for, run, sweep
+from episub_router.sim.scenario import loading
 
 SCENARIO = """
 name = "everything"
@@ -55,7 +55,7 @@ share = 0.1
 
 PROGRAM = """
 import sys
-from episub_router.sim import loading
+from episub_router.sim.scenario import loading
 from episub_router.sim.runner import run
 (scenario,) = loading.parse(sys.argv[1]).scenarios().values()
 sys.stdout.write(run(scenario, 7).to_json())

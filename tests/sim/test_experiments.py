@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from episub_router.protocol.params import BroadcastParams
-from episub_router.sim import loading
 from episub_router.sim.records import Records
 from episub_router.sim.runner import run
+from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
 
 pytestmark = pytest.mark.sim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.sim.latency import LatencyModel, Plane, Regions, UniformPairs
+from episub_router.sim.network.latency import LatencyModel, Plane, Regions, UniformPairs
 
 PAIRS = [(a, b) for a in range(60) for b in range(a)]
 

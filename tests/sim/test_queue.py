@@ -8,7 +8,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episub_router.sim.queue import EventLoop
+from episub_router.sim.network.queue import EventLoop
 
 TIMES = st.lists(
     st.tuples(st.floats(0, 0.05), st.lists(st.floats(0, 0.004), max_size=3)), max_size=60

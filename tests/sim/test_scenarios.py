@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from episub_router.sim import loading
-from episub_router.sim.routers.gossipsub import PRESETS, GossipsubParams
-from episub_router.sim.scenario import EpisubRouter
-from episub_router.sim.strict import ScenarioError
+from episub_router.sim.routers.params import PRESETS, GossipsubParams
+from episub_router.sim.scenario import loading
+from episub_router.sim.scenario.routers import EpisubConfig
+from episub_router.sim.scenario.strict import ScenarioError
 
 GOOD = """
 name = "good"
@@ -34,7 +34,7 @@ start = 1
 
 def test_a_scenario_is_read_with_its_types() -> None:
     (scenario,) = loading.parse(GOOD).scenarios().values()
-    assert isinstance(scenario.router, EpisubRouter)
+    assert isinstance(scenario.router, EpisubConfig)
     assert scenario.router.params.broadcast.optimization_threshold is None
     assert scenario.router.params.broadcast.repair.value == "lazy"
     assert isinstance(scenario.phases[0].start, float)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.sim import loading
-from episub_router.sim.published import COUNTERS, PUBLISHED, counters
+from episub_router.sim.results.published import COUNTERS, PUBLISHED, counters
 from episub_router.sim.runner import run
+from episub_router.sim.scenario import loading
 
 SEEDS = {"simsub-1": 8, "simsub-2": 8, "simsub-3": 4, "simsub-4": 2, "simsub-5": 1, "simsub-6": 1}
 LAGGED = ("simsub-3", "simsub-6")

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from episub_router.pb.trace_pb2 import TraceEvent as T
-from episub_router.trace.frames import Record, Unreadable
-from episub_router.trace.json_lines import to_json
 from episub_router.trace.output import encode_frame
+from episub_router.trace.reading.frames import Record, Unreadable
+from episub_router.trace.reading.json_lines import to_json
 
 START = 1_763_000_000_000_000_000
 

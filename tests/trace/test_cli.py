@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from episub_router.cli.main import main
-from episub_router.trace.json_lines import to_json
 from episub_router.trace.reading import TraceFile
+from episub_router.trace.reading.json_lines import to_json
 from episub_router.trace.simulated import peer_id
 from episub_router.trace.text import peer_name
 from episub_router.trace.tracer import Tracer

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.json_lines import from_json, to_json
 from episub_router.trace.kinds import TYPED
 from episub_router.trace.reading import Record, TraceFile
+from episub_router.trace.reading.json_lines import from_json, to_json
 from tests.trace.samples import START, bad, good, json_bytes, pb_bytes, put, sample_events
 
 EVENTS = sample_events(200, seed=1)
@@ -121,8 +121,8 @@ def test_a_flipped_bit_in_json_costs_one_event(seed: int, tmp_path: Path) -> Non
 def test_a_line_without_end_takes_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("episub_router.trace.json_lines.MAX_LINE", 10_000)
-    monkeypatch.setattr("episub_router.trace.pieces.PIECE", 4096)
+    monkeypatch.setattr("episub_router.trace.reading.json_lines.MAX_LINE", 10_000)
+    monkeypatch.setattr("episub_router.trace.reading.pieces.PIECE", 4096)
     data = json_bytes(EVENTS[:3]) + b"x" * 100_000 + b"\n" + json_bytes(EVENTS[3:6])
     records = read(put(tmp_path, data))
     assert good(records) == EVENTS[:6]

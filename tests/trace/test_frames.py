@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace import frames
-from episub_router.trace.frames import Record, read_frames
 from episub_router.trace.kinds import kind_of
 from episub_router.trace.output import encode_frame
-from episub_router.trace.pieces import Hole
+from episub_router.trace.reading import frames
+from episub_router.trace.reading.frames import Record, read_frames
+from episub_router.trace.reading.pieces import Hole
 from tests.trace.samples import assert_covers, bad, good, pb_bytes, sample_events
 
 EVENTS = sample_events(32)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.json_lines import to_json
 from episub_router.trace.kinds import OWN, TYPED, kind_of
 from episub_router.trace.reading import TraceFile
+from episub_router.trace.reading.json_lines import to_json
 from episub_router.trace.tracer import Tracer
 from tests.docs.snippets import ROOT
 from tests.trace.samples import good, sample_events

@@ -19,9 +19,9 @@ from libp2p.pubsub.pubsub import Pubsub
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.sds import SdsChannel
-from episub_router.trace.checking import check
 from episub_router.trace.kinds import kind_of
 from episub_router.trace.reading import TraceFile
+from episub_router.trace.reading.checking import check
 from episub_router.trace.tracer import Tracer
 from tests.fallback.mixed import gossipsub, network, subscribe
 from tests.hosts import Node, connect_all, eventually, receive, running_nodes, subscribe_all

@@ -8,7 +8,7 @@ from libp2p.peer.id import ID
 
 from episub_router.net.counters import ORDINARY, Counters, Reason
 from episub_router.trace.node import NodeTrace
-from episub_router.trace.overlay import OverlayTrace
+from episub_router.trace.node.overlay import OverlayTrace
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.tracer import Tracer
 from tests.trace.samples import good

@@ -13,9 +13,9 @@ import pytest
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace import output
-from episub_router.trace.checking import Check, check
 from episub_router.trace.params import TracerParams
 from episub_router.trace.reading import TraceFile
+from episub_router.trace.reading.checking import Check, check
 from episub_router.trace.tracer import Tracer
 from tests.trace.samples import good, sample_events
 
@@ -152,9 +152,9 @@ def test_a_full_disk_costs_what_it_has_no_room_for(
     path = tmp_path / name
     room = threading.Event()
     room.set()
-    real = output.Output._write
+    real = output.TraceOutput._write
 
-    def write(self: output.Output, data: bytes) -> None:
+    def write(self: output.TraceOutput, data: bytes) -> None:
         if not room.is_set():
             # What a full disk does: part of the data goes in.
             self._file.write(data[: len(data) // 2])
@@ -163,7 +163,7 @@ def test_a_full_disk_costs_what_it_has_no_room_for(
             raise OSError(28, "No space left on device")
         real(self, data)
 
-    monkeypatch.setattr(output.Output, "_write", write)
+    monkeypatch.setattr(output.TraceOutput, "_write", write)
     with Tracer(path, params=TracerParams(flush_interval=0.001)) as tracer:
         tracer.emit(EVENTS[0])
         while tracer.stats.written < 2:

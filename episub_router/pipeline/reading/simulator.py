@@ -1,5 +1,4 @@
-"""The simulator's Parquet trace (`episub_router.sim.trace`) as records: those that the same run
-gives as PB."""
+"""The simulator's Parquet trace (`sim.trace.writer`) as records: those that its PB trace gives."""
 
 from __future__ import annotations
 

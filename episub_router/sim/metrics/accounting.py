@@ -9,7 +9,7 @@ from enum import Enum
 from episub_router.sim.records import NEVER_DELIVERED, Ending, MessageRecord, Records, Session
 
 
-class Reason(Enum):
+class MissingReason(Enum):
     """Why a node that was there when a message was published doesn't have it."""
 
     CRASHED = "crashed"
@@ -33,7 +33,7 @@ class Reason(Enum):
     """None of these: a fault of the protocol or of the simulator."""
 
 
-ABSENT = (Reason.CRASHED, Reason.LEFT)
+ABSENT = (MissingReason.CRASHED, MissingReason.LEFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Verdict:
 
     live: int = 0
     delivered: int = 0
-    missing: dict[Reason, int] = field(default_factory=dict)
+    missing: dict[MissingReason, int] = field(default_factory=dict)
 
 
 class Accountant:
@@ -109,18 +109,18 @@ class Accountant:
                 continue
             if session.ended <= deadline:
                 crashed = session.ending is Ending.CRASHED
-                reason = Reason.CRASHED if crashed else Reason.LEFT
+                reason = MissingReason.CRASHED if crashed else MissingReason.LEFT
             else:
                 verdict.live += 1
                 reason = (
-                    Reason.SOURCE_ISOLATED
+                    MissingReason.SOURCE_ISOLATED
                     if source_isolated
                     else self._reason(message, record, session)
                 )
             verdict.missing[reason] = verdict.missing.get(reason, 0) + 1
         return verdict
 
-    def _reason(self, message: int, record: MessageRecord, session: Session) -> Reason:
+    def _reason(self, message: int, record: MessageRecord, session: Session) -> MissingReason:
         node, time = session.node, record.published
         deadline = time + self._patience
         for cut in self._cuts:
@@ -129,20 +129,20 @@ class Accountant:
                 and time < cut.end
                 and cut.side.get(node, 0) != cut.side.get(record.source, 0)
             ):
-                return Reason.PARTITIONED
+                return MissingReason.PARTITIONED
         alone = any(start < deadline and time < end for start, end in session.alone)
         if alone or session.joined > time:
-            return Reason.ISOLATED
+            return MissingReason.ISOLATED
         after = bisect_right(self._looks, time)
         around = self._islands[max(0, after - 1) : after + 1]
         if any(islands.apart(node, record.source) for islands in around):
-            return Reason.UNREACHABLE
+            return MissingReason.UNREACHABLE
         if (message, node) in self._records.lost_on_the_way:
-            return Reason.LOST_IN_TRANSIT
+            return MissingReason.LOST_IN_TRANSIT
         if self._given_up[id(session)] > 0:
             self._given_up[id(session)] -= 1
-            return Reason.GIVEN_UP
-        return Reason.UNEXPLAINED
+            return MissingReason.GIVEN_UP
+        return MissingReason.UNEXPLAINED
 
     def _source_isolated(self, record: MessageRecord) -> bool:
         for session in self._by_node.get(record.source, ()):

@@ -39,9 +39,9 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
-from episub_router.sim.network import Network
-from episub_router.sim.node import Node
-from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
+from episub_router.sim.network.network import Network
+from episub_router.sim.network.sizes import SIGNED_PAYLOAD, episub_control
+from episub_router.sim.routers.node import Node
 
 TOPIC_NAME = "simulated"
 
@@ -58,7 +58,7 @@ class EpisubNode(Node):
     __slots__ = ("_links_up", "topic")
 
     def __init__(
-        self, node: int, network: Network, rng: random.Random, params: EpisubParams
+        self, node: int, network: Network[Node], rng: random.Random, params: EpisubParams
     ) -> None:
         super().__init__(node, network, rng)
         self.topic = Topic(node, TOPIC_NAME, params, rng)

@@ -5,19 +5,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from episub_router.sim.network import Network
-from episub_router.sim.node import Node
-from episub_router.sim.sizes import SIGNED_PAYLOAD
-from episub_router.util.params import param
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FloodsubParams:
-    """Parameters of the model."""
-
-    connect: int = param(10, "peers", "simsub 2018: N-connect; connections that a node dials")
+from episub_router.sim.network.network import Network
+from episub_router.sim.network.sizes import SIGNED_PAYLOAD
+from episub_router.sim.routers.node import Node
+from episub_router.sim.routers.params import FloodsubParams
 
 
 class FloodsubNode(Node):
@@ -26,7 +18,7 @@ class FloodsubNode(Node):
     __slots__ = ("_seen",)
 
     def __init__(
-        self, node: int, network: Network, rng: random.Random, params: FloodsubParams
+        self, node: int, network: Network[Node], rng: random.Random, params: FloodsubParams
     ) -> None:
         super().__init__(node, network, rng)
         self._seen: dict[int, None] = {}

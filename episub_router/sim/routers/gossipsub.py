@@ -9,77 +9,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
-from episub_router.sim.network import Network
-from episub_router.sim.node import Node
-from episub_router.sim.sizes import SIGNED_PAYLOAD, gossipsub_ids, gossipsub_link
-from episub_router.util.params import param
+from episub_router.sim.network.network import Network
+from episub_router.sim.network.sizes import SIGNED_PAYLOAD, gossipsub_ids, gossipsub_link
+from episub_router.sim.routers.node import Node
+from episub_router.sim.routers.params import GossipsubParams
 
 PUBLISH, IHAVE, IWANT, GRAFT, PRUNE, IDONTWANT = (
     "publish", "ihave", "iwant", "graft", "prune", "idontwant",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GossipsubParams:
-    """Parameters of the model; the defaults are v1.1's. `SIMSUB_2018` and `V1_0` are presets."""
-
-    d: int = param(6, "peers", "v1.0, Parameters: D")
-    d_low: int = param(4, "peers", "v1.0, Parameters: D_low")
-    d_high: int = param(12, "peers", "v1.0, Parameters: D_high")
-    d_lazy: int = param(6, "peers", "v1.0, Parameters: D_lazy = D")
-    d_out: int = param(2, "peers", "v1.1, Overview of New Parameters: D_out")
-    heartbeat: float = param(1.0, "s", "v1.0, Parameters: heartbeat_interval")
-    history: int = param(5, "heartbeats", "v1.0, Parameters: mcache_len")
-    history_gossip: int = param(3, "heartbeats", "v1.0, Parameters: mcache_gossip")
-    gossip_factor: float = param(0.25, "share", "v1.1, Adaptive Gossip Dissemination")
-    gossip_to_any: bool = param(
-        False,
-        "switch",
-        "simsub 2018: the peers to gossip to are drawn before mesh peers are left out",
-    )
-    flood_publish: bool = param(True, "switch", "v1.1, Flood Publishing")
-    prune_peers: int = param(16, "peers", "v1.1, PRUNE Backoff and Peer Exchange; go: 16")
-    prune_backoff: float = param(60.0, "s", "v1.1, PRUNE Backoff and Peer Exchange: 1 minute")
-    graft_when_full: bool = param(False, "switch", "v1.1, Outbound Mesh Quotas: False")
-    idontwant: int = param(0, "bytes", "v1.2, IDONTWANT Message: least payload size; 0 is off")
-    retransmissions: int = param(3, "sends", "go-libp2p-pubsub: GossipRetransmission")
-    connect: int = param(10, "peers", "simsub 2018: N-connect; connections that a node dials")
-
-    def __post_init__(self) -> None:
-        if not 0 < self.d_low <= self.d <= self.d_high:
-            raise ValueError(f"0 < d_low <= d <= d_high: {self.d_low}, {self.d}, {self.d_high}")
-        if self.heartbeat <= 0:
-            raise ValueError(f"heartbeat must be more than 0: {self.heartbeat}")
-        if not 0 < self.history_gossip <= self.history:
-            raise ValueError(
-                f"0 < history_gossip <= history: {self.history_gossip}, {self.history}"
-            )
-
-
-_NO_V1_1 = {
-    "d_out": 0,
-    "gossip_factor": 0.0,
-    "flood_publish": False,
-    "prune_peers": 0,
-    "prune_backoff": 0.0,
-    "graft_when_full": True,
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "v1.1": {},
-    "v1.0": _NO_V1_1,
-    "simsub-2018": {
-        **_NO_V1_1,
-        "history": 120,
-        "gossip_to_any": True,
-        "retransmissions": 1_000_000,
-    },
-}
-"""What each version changes in the defaults. The published simulator of 2018 answers every
-IWANT, as it keeps messages for 120 heartbeats and doesn't count."""
-
 
 _EXPIRED = -1
 
@@ -99,7 +38,7 @@ class GossipsubNode(Node):
     )
 
     def __init__(
-        self, node: int, network: Network, rng: random.Random, params: GossipsubParams
+        self, node: int, network: Network[Node], rng: random.Random, params: GossipsubParams
     ) -> None:
         super().__init__(node, network, rng)
         self._params = params

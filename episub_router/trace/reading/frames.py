@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.kinds import TYPED, is_of_another_kind, kind_of
-from episub_router.trace.pieces import Hole
+from episub_router.trace.reading.pieces import Hole
 
 MAX_EVENT = 1 << 20
 """Bytes of the largest event that is read; it is what Go's tools allow."""

@@ -10,9 +10,9 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.frames import CONTRADICTORY, CUT_OFF, Record, Unreadable
 from episub_router.trace.kinds import kind_of
-from episub_router.trace.pieces import Hole
+from episub_router.trace.reading.frames import CONTRADICTORY, CUT_OFF, Record, Unreadable
+from episub_router.trace.reading.pieces import Hole
 
 MAX_LINE = 4 << 20
 """Bytes of the longest line that is read; an event of MAX_EVENT bytes has fewer."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from episub_router.sim.hashing import generator
 from episub_router.sim.metrics import dissemination, overlay, trees
-from episub_router.sim.metrics.accounting import Accountant, Reason, Verdict
+from episub_router.sim.metrics.accounting import Accountant, MissingReason, Verdict
 from episub_router.sim.records import NEVER_DELIVERED, MessageRecord
-from episub_router.sim.scenario import EpisubRouter
+from episub_router.sim.scenario.routers import EpisubConfig
 from episub_router.sim.simulation import Simulation, Snapshot
 
 PATH_SOURCES = 100
@@ -46,7 +46,7 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
             for key in ("published", "reliability", "rmr", "ldh", "mean_hops", "payloads")
         },
         "missing": missing,
-        "unexplained": missing.get(Reason.UNEXPLAINED.value, 0),
+        "unexplained": missing.get(MissingReason.UNEXPLAINED.value, 0),
         "newcomer_deliveries": sum(row["newcomers"] for row in rows),
         "repeated_deliveries": records.repeated_deliveries,
         "faults": [
@@ -96,7 +96,7 @@ def _message_row(record: MessageRecord, verdict: Verdict) -> dict[str, Any]:
 def _total_missing(verdicts: list[Verdict]) -> dict[str, int]:
     totals = {
         reason.value: sum(verdict.missing.get(reason, 0) for verdict in verdicts)
-        for reason in Reason
+        for reason in MissingReason
     }
     return {reason: count for reason, count in totals.items() if count}
 
@@ -210,7 +210,7 @@ def _overlay(simulation: Simulation, snapshot: Snapshot) -> dict[str, Any]:
         ),
     }
     router = simulation.scenario.router
-    if isinstance(router, EpisubRouter):
+    if isinstance(router, EpisubConfig):
         target = router.params.membership.active_size
         if snapshot.estimates:
             known = np.array(snapshot.estimates)

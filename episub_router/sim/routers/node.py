@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from episub_router.protocol.types import NEVER
-from episub_router.sim.network import Link, Network
-from episub_router.sim.queue import Action
+from episub_router.sim.network.host import DirectedLink, Host
+from episub_router.sim.network.network import Network
+from episub_router.sim.network.queue import Action
 from episub_router.sim.records import Ending, Session
 
 
-class Node(ABC):
+class Node(Host, ABC):
     """One life of one host. A host that comes back is a new object with the same id.
 
     The network calls `receive`, `connected`, `disconnected`, `dial_failed`, `measured`; the
@@ -34,14 +35,14 @@ class Node(ABC):
         "sink",
     )
 
-    def __init__(self, node: int, network: Network, rng: random.Random) -> None:
+    def __init__(self, node: int, network: Network[Node], rng: random.Random) -> None:
         self.id = node
         self.network = network
         self.loop = network.loop
         self.records = network.records
         self.rng = rng
         self.live = True
-        self.links: dict[int, Link] = {}
+        self.links: dict[int, DirectedLink] = {}
         self.outbound: dict[int, None] = {}
         """The connections that this host dialled."""
         self.session = Session(node, started=self.loop.now)
@@ -125,13 +126,13 @@ class Node(ABC):
             self.timer()
 
     def trace_event(self, event: str, **columns: Any) -> None:
-        """Note in the trace, if there is one, what happened here (`sim.trace` has the columns)."""
+        """Record `event` in the trace, if there is one, with columns of `trace.simulated.Row`."""
         trace = self.records.trace
         if trace is not None:
             trace.add(self.loop.now, event, self.id, **columns)
 
     def trace_send(self, peers: Iterable[int], size: int, **columns: Any) -> None:
-        """Note in the trace, if there is one, what goes to `peers`, with further `columns`."""
+        """Record a sendRPC to each of `peers` in the trace, if there is one."""
         trace = self.records.trace
         if trace is not None:
             for peer in peers:

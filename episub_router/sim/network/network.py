@@ -8,35 +8,23 @@ end one delay later, a crashed or unreachable host `crash_notice` seconds later.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from episub_router.sim.hashing import generator, unit
-from episub_router.sim.latency import LatencyModel
-from episub_router.sim.queue import Action, EventLoop
+from episub_router.sim.network.host import DirectedLink, Host
+from episub_router.sim.network.latency import LatencyModel
+from episub_router.sim.network.queue import EventLoop
 from episub_router.sim.records import Records
-
-if TYPE_CHECKING:
-    from episub_router.sim.node import Node
-    from episub_router.sim.scenario import NetworkConfig
-
+from episub_router.sim.scenario.network import NetworkConfig
 
 PUBLIC_NODES = 3
 """The first nodes are never behind a NAT: somebody must be there to be joined through."""
 
-
-@dataclass(slots=True)
-class Link:
-    """One direction of a connection."""
-
-    sink: Action
-    """What takes a parcel at the far end."""
-    delay: float
-    free_at: float = 0.0
-    """No later parcel arrives before this time."""
+H = TypeVar("H", bound=Host)
+"""The kind of hosts that a network has."""
 
 
-class Network:
+class Network(Generic[H]):
     """All hosts and their connections.
 
     Randomness (jitter, loss) is drawn from one generator per sending host, so that what one
@@ -54,7 +42,7 @@ class Network:
         self.loop = loop
         self.records = records
         self.latency = latency
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, H] = {}
         """The hosts that are up, by id, in the order in which they came up."""
         self._config = config
         self._seed = seed
@@ -65,11 +53,11 @@ class Network:
 
     # Hosts come and go.
 
-    def add(self, node: Node) -> None:
+    def add(self, node: H) -> None:
         """A host is up."""
         self.nodes[node.id] = node
 
-    def crash(self, node: Node) -> None:
+    def crash(self, node: H) -> None:
         """A host is gone without a word; its peers notice later."""
         del self.nodes[node.id]
         notice = self.loop.now + self._config.crash_notice
@@ -79,7 +67,7 @@ class Network:
                 self.loop.at(notice, self._closed, (other, node.id, other.links[node.id]))
         node.links.clear()
 
-    def depart(self, node: Node) -> None:
+    def depart(self, node: H) -> None:
         """A host goes and closes its connections."""
         for peer in list(node.links):
             self.close(node, peer)
@@ -92,7 +80,7 @@ class Network:
 
     # Connections.
 
-    def dial(self, node: Node, peer: int) -> None:
+    def dial(self, node: H, peer: int) -> None:
         """Open a connection; `node` is told `connected` or `dial_failed`."""
         if peer in node.links:
             self.loop.at(self.loop.now, self._dialled, (node, peer, self.loop.now))
@@ -100,7 +88,7 @@ class Network:
         trips = 2 * self._config.dial_round_trips * self.latency.delay(node.id, peer)
         self.loop.at(self.loop.now + trips, self._dialled, (node, peer, self.loop.now))
 
-    def _dialled(self, dial: tuple[Node, int, float]) -> None:
+    def _dialled(self, dial: tuple[H, int, float]) -> None:
         node, peer, started = dial
         if not node.live:
             return
@@ -121,18 +109,18 @@ class Network:
         # An end that has yet to notice the loss of an earlier connection learns of it now.
         if node.id in other.links:
             self._closed((other, node.id, other.links[node.id]))
-        node.links[peer] = Link(other.sink, delay)
-        other.links[node.id] = Link(node.sink, delay)
+        node.links[peer] = DirectedLink(other.sink, delay)
+        other.links[node.id] = DirectedLink(node.sink, delay)
         node.outbound[peer] = None
         other.connected(node.id)
         node.connected(peer)
 
-    def _dial_failed(self, dial: tuple[Node, int]) -> None:
+    def _dial_failed(self, dial: tuple[H, int]) -> None:
         node, peer = dial
         if node.live:
             node.dial_failed(peer)
 
-    def close(self, node: Node, peer: int) -> None:
+    def close(self, node: H, peer: int) -> None:
         """Close a connection; both ends are told. What was sent over it before still arrives."""
         link = node.links.pop(peer, None)
         if link is None:
@@ -145,12 +133,12 @@ class Network:
         arrival = max(self.loop.now + link.delay, link.free_at)
         self.loop.at(arrival, self._closed, (other, node.id, other.links[node.id]))
 
-    def _closed_here(self, end: tuple[Node, int]) -> None:
+    def _closed_here(self, end: tuple[H, int]) -> None:
         node, peer = end
         if node.live and peer not in node.links:
             node.disconnected(peer)
 
-    def _closed(self, end: tuple[Node, int, Link]) -> None:
+    def _closed(self, end: tuple[H, int, DirectedLink]) -> None:
         node, peer, link = end
         if node.links.get(peer) is link:
             del node.links[peer]
@@ -159,7 +147,7 @@ class Network:
 
     # Traffic.
 
-    def send(self, node: Node, peers: Iterable[int], parcel: Any, size: int) -> None:
+    def send(self, node: H, peers: Iterable[int], parcel: Any, size: int) -> None:
         """Put `parcel`, `size` bytes long, on the links from `node` to each of `peers`."""
         links = node.links
         at = self.loop.at
@@ -173,7 +161,7 @@ class Network:
             else:
                 self._send_over(link, node, peer, parcel, size)
 
-    def _send_over(self, link: Link, node: Node, peer: int, parcel: Any, size: int) -> None:
+    def _send_over(self, link: DirectedLink, node: H, peer: int, parcel: Any, size: int) -> None:
         config = self._config
         departure = self.loop.now
         if config.uplink:
@@ -193,13 +181,13 @@ class Network:
         link.free_at = arrival = max(arrival, link.free_at)
         self.loop.at(arrival, link.sink, parcel)
 
-    def _lose(self, reason: str, node: Node, peer: int, parcel: Any) -> None:
+    def _lose(self, reason: str, node: H, peer: int, parcel: Any) -> None:
         self.records.dropped(reason)
         for message in node.messages_in(parcel):
             self.records.lost_on_the_way[message, peer] = None
             node.trace_event("discard", remote=peer, message=message, reason=reason)
 
-    def measure(self, node: Node, peer: int) -> None:
+    def measure(self, node: H, peer: int) -> None:
         """Measure the round trip to a connected `peer`; `node` is told `measured`."""
         link = node.links.get(peer)
         if link is None or peer not in self.nodes or self._separated(node.id, peer):
@@ -213,7 +201,7 @@ class Network:
             rtt += link.delay * self._config.jitter * (draws.random() + draws.random())
         self.loop.at(self.loop.now + rtt, self._measured, (node, peer, rtt))
 
-    def _measured(self, answer: tuple[Node, int, float | None]) -> None:
+    def _measured(self, answer: tuple[H, int, float | None]) -> None:
         node, peer, rtt = answer
         if node.live:
             node.measured(peer, rtt)
@@ -236,7 +224,7 @@ class Network:
                 if self._separated(node.id, peer):
                     self.loop.at(notice, self._cut_noticed, (node, peer, link))
 
-    def _cut_noticed(self, end: tuple[Node, int, Link]) -> None:
+    def _cut_noticed(self, end: tuple[H, int, DirectedLink]) -> None:
         node, peer, _ = end
         if self._separated(node.id, peer):
             self._closed(end)

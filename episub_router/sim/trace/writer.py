@@ -1,52 +1,23 @@
 """The event trace of a run, written in batches of bounded size (G03).
 
-The events are those of docs/trace.md, one row each. As Parquet a row has the columns below,
-null where they don't apply, and the run is described in the schema's metadata under `header`
-(JSON, the fields of a trace header). In the other formats each row becomes a `TraceEvent`.
-
-Columns: `time` (ns since the start), `event` (the name of TraceEvent's submessage), `peer` (the
-node that it happened at; -1 is a publisher outside of the network), `remote` (the other node),
-`message` (number), `hops`, `size` (bytes, modelled: of the message, of a sendRPC's RPC),
-`payload` (bytes of messages in the RPC), `control` (name of the RPC's control message),
-`messages` (numbers in it), `announced` (their hop counts), `state` (of node: start, leave, crash;
-of neighbor: up, down; of graft and prune: eager, lazy, none), `kind` (of neighbor), `reason`
-(of neighbor and discard), `rtt` (ns).
+Each event is a row of `trace.simulated.Row`. Parquet keeps the rows, with the trace header in
+the schema's metadata under `header` (JSON); in the other formats each becomes a `TraceEvent`.
 """
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
-from episub_router.trace.output import Output
-from episub_router.trace.simulated import event_of, header_of, report_of
+from episub_router.trace.output import TraceOutput
+from episub_router.trace.simulated import Row, event_of, header_of, report_of
 
 BATCH = 100_000
 """Rows held in memory before they are written."""
-
-
-class Row(NamedTuple):
-    """One event."""
-
-    time: int
-    event: str
-    peer: int
-    remote: int | None = None
-    message: int | None = None
-    hops: int | None = None
-    size: int | None = None
-    payload: int | None = None
-    control: str | None = None
-    messages: Sequence[int] | None = None
-    announced: Sequence[int] | None = None
-    state: str | None = None
-    kind: str | None = None
-    reason: str | None = None
-    rtt: int | None = None
 
 
 class TraceWriter(ABC):
@@ -127,7 +98,7 @@ class _Parquet(TraceWriter):
 class _Events(TraceWriter):
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         super().__init__()
-        self._output = Output(path)
+        self._output = TraceOutput(path)
         self._output.append([header_of(header).SerializeToString()])
 
     def _write(self, rows: list[Row]) -> None:
@@ -139,7 +110,7 @@ class _Events(TraceWriter):
 
 
 def open_trace(path: Path, header: Mapping[str, Any]) -> TraceWriter:
-    """Write to `path`: Parquet if it ends so, else what `trace.output.Output` makes of the name.
+    """Write to `path`: Parquet if it ends so, else in the format that `TraceOutput` reads from it.
 
     `header` has the fields of a trace header. Raises ImportError for Parquet without pyarrow,
     OSError, then and later, where the file can't be written.

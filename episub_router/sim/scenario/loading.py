@@ -10,9 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from episub_router.sim.routers.gossipsub import GossipsubParams
-from episub_router.sim.scenario import GossipsubRouter, Scenario, Variant
-from episub_router.sim.strict import ScenarioError, read
+from episub_router.sim.routers.params import GossipsubParams
+from episub_router.sim.scenario.routers import GossipsubConfig
+from episub_router.sim.scenario.settings import Scenario, Variant
+from episub_router.sim.scenario.strict import ScenarioError, read
 
 _PACKAGE = "episub_router.sim.scenarios"
 
@@ -97,7 +98,7 @@ def parse(text: str) -> ScenarioFile:
 def build(table: Mapping[str, Any]) -> Scenario:
     """A scenario from its table. Raises ScenarioError."""
     scenario = read(Scenario, table, "")
-    if isinstance(scenario.router, GossipsubRouter):
+    if isinstance(scenario.router, GossipsubConfig):
         read(GossipsubParams, scenario.router.merged(), "router.params")
     return scenario
 

@@ -12,7 +12,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.harmless import harmless
 from episub_router.trace.kinds import CARRIER
-from episub_router.trace.rpcs import MessageIds, describe, text
+from episub_router.trace.node.rpcs import MessageIds, describe, text
 from episub_router.trace.tracer import Tracer
 
 _NANOSECONDS = 1e9

@@ -19,10 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from episub_router.trace.frames import Record, Unreadable, read_frames
-from episub_router.trace.json_lines import read_lines
 from episub_router.trace.kinds import kind_of
-from episub_router.trace.pieces import Hole, gunzipped, is_gzip, plain
+from episub_router.trace.reading.frames import Record, Unreadable, read_frames
+from episub_router.trace.reading.json_lines import read_lines
+from episub_router.trace.reading.pieces import Hole, gunzipped, is_gzip, plain
 
 __all__ = ["Record", "TraceFile", "Unreadable", "kind_of"]
 

@@ -1,0 +1,1 @@
+"""The simulated network: virtual time, latencies, connections, and the bytes of a message."""

@@ -1,0 +1,54 @@
+"""What the network needs of a host; `routers.node.Node` implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from episub_router.sim.network.queue import Action
+
+
+@dataclass(slots=True)
+class DirectedLink:
+    """One direction of a connection."""
+
+    sink: Action
+    """Called with each parcel that arrives at the far end."""
+    delay: float
+    """Seconds, one way."""
+    free_at: float = 0.0
+    """No later parcel arrives before this time."""
+
+
+class Host(Protocol):
+    """One end of connections. The network notifies it of what becomes of them."""
+
+    __slots__ = ()
+
+    id: int
+    live: bool
+    links: dict[int, DirectedLink]
+    """The link to each connected peer."""
+    outbound: dict[int, None]
+    """The connections that this host dialled."""
+    sink: Action
+    """Called with each parcel that arrives here."""
+
+    def connected(self, peer: int) -> None:
+        """A connection to `peer` is open, whichever side dialled."""
+
+    def disconnected(self, peer: int) -> None:
+        """The connection to `peer` is closed."""
+
+    def dial_failed(self, peer: int) -> None:
+        """A dial to `peer` failed."""
+
+    def measured(self, peer: int, rtt: float | None) -> None:
+        """A measurement asked of the network is done; None when it failed."""
+
+    def messages_in(self, parcel: Any) -> Iterable[int]:
+        """The payload messages that `parcel` carries or announces."""
+
+    def trace_event(self, event: str, **columns: Any) -> None:
+        """Record `event` in the trace, if there is one."""

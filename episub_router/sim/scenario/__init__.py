@@ -1,0 +1,1 @@
+"""Scenarios: their settings, and reading them from TOML files."""

@@ -1,0 +1,65 @@
+"""Settings of a scenario's hosts and of the latencies between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from episub_router.sim.scenario.strict import ScenarioError, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformLatency:
+    """Each pair has its own one-way delay, uniform in [low, high] seconds (G01)."""
+
+    kind: ClassVar[str] = "uniform"
+    low: float = setting(0.010, above=0)
+    high: float = setting(0.150, above=0)
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ScenarioError(f"latency.low = {self.low}; must be at most high = {self.high}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaneLatency:
+    """Nodes on the unit square; 2 + 100 * distance ms has a mean of 54 ms. With `sites` > 0
+    they live in that many discs."""
+
+    kind: ClassVar[str] = "plane"
+    base: float = setting(0.002, above=0)
+    per_unit: float = setting(0.100, least=0)
+    sites: int = setting(0, least=0)
+    site_radius: float = setting(0.02, least=0, most=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionLatency:
+    """Eight regions of the world (`latency.Regions`); pairs differ by ±`spread`."""
+
+    kind: ClassVar[str] = "regions"
+    spread: float = setting(0.2, least=0, most=0.9)
+
+
+Latency: TypeAlias = UniformLatency | PlaneLatency | RegionLatency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """The hosts and what connects them."""
+
+    nodes: int = setting(1000, least=2, most=1_000_000)
+    jitter: float = setting(0.0, least=0, most=10)
+    """Share of the delay that is added at random to each message, uniform in [0, jitter]."""
+    loss: float = setting(0.0, least=0, most=0.9)
+    """Share of the messages that are lost."""
+    uplink: float = setting(0.0, least=0)
+    """Megabit per second that a host can send; 0 is no limit."""
+    dial_round_trips: float = setting(4.0, least=0.5, most=20)
+    """Round trips to open a connection: TCP, protocol selection, Noise XX, muxer and stream."""
+    dial_timeout: float = setting(5.0, above=0)
+    """Seconds until a dial that can't succeed fails; go-libp2p's limit for one dial."""
+    crash_notice: float = setting(1.0, least=0)
+    """Seconds until the peers of a crashed or cut-off host notice."""
+    nat_share: float = setting(0.0, least=0, most=0.95)
+    """Share of the hosts that can dial but not be dialled."""

@@ -1,0 +1,41 @@
+"""Settings of the routers that a scenario can compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from episub_router.protocol.params import EpisubParams
+from episub_router.sim.routers.params import PRESETS, FloodsubParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisubConfig:
+    """The core, with its own parameters (`protocol.params`)."""
+
+    kind: ClassVar[str] = "episub"
+    params: EpisubParams = field(default_factory=EpisubParams)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GossipsubConfig:
+    """The gossipsub model (`routers.gossipsub`): a preset, and what departs from it."""
+
+    kind: ClassVar[str] = "gossipsub"
+    preset: Literal["v1.1", "v1.0", "simsub-2018"] = "v1.1"
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def merged(self) -> dict[str, Any]:
+        """The preset's values with this scenario's on top."""
+        return {**PRESETS[self.preset], **self.params}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloodsubConfig:
+    """floodsub."""
+
+    kind: ClassVar[str] = "floodsub"
+    params: FloodsubParams = field(default_factory=FloodsubParams)
+
+
+RouterConfig: TypeAlias = EpisubConfig | GossipsubConfig | FloodsubConfig
