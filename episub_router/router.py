@@ -124,12 +124,12 @@ class EpisubRouter(IPubsubRouter, Service):
                     _id(peer),
                     link.kind,
                     None if link.rtt is None else link.rtt.mean,
-                    broadcast.tree.is_eager(peer),
+                    broadcast.push_peers.is_eager(peer),
                 )
                 for peer, link in machine.membership.active.items()
             ),
             passive=tuple(_id(peer) for peer in machine.membership.passive),
-            validating=broadcast.arriving,
+            validating=broadcast.pending,
             missing=broadcast.missing,
             hops=MappingProxyType(dict(engine.driver.hops(topic))),
             counters=engine.counts(),

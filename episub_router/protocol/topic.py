@@ -9,7 +9,6 @@ from __future__ import annotations
 from random import Random
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.broadcast import Broadcast
 from episub_router.protocol.effects import (
     Dropped,
     DropReason,
@@ -18,9 +17,10 @@ from episub_router.protocol.effects import (
     NeighborUp,
     Send,
 )
-from episub_router.protocol.membership import Membership
+from episub_router.protocol.hyparview import HyParView
 from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
 from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 
 _BROADCAST_EVENTS = (ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadDropped, ev.Publish)
@@ -47,8 +47,8 @@ class Topic:
     ) -> None:
         self.me = me
         self.name = name
-        self.membership = Membership(me, name, params.membership, rng, group_of)
-        self.broadcast = Broadcast(me, params.broadcast, rng)
+        self.membership = HyParView(me, name, params.membership, rng, group_of)
+        self.broadcast = Plumtree(me, params.broadcast, rng)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""
@@ -100,7 +100,7 @@ class Topic:
         known = event.peer in self.membership.active
         effects = self._tell_broadcast(self.membership.handle(event, now), now)
         if known:
-            effects += self.broadcast.reconnected(event.peer, now)
+            effects += self.broadcast.on_reconnected(event.peer, now)
         return effects
 
     def _tell_broadcast(self, effects: list[Effect], now: Time) -> list[Effect]:

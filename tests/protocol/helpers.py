@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.broadcast import Broadcast
 from episub_router.protocol.effects import Dial, Dropped, DropReason, Effect, NeighborUp, Send
 from episub_router.protocol.messages import (
     BroadcastMessage,
@@ -24,6 +23,7 @@ from episub_router.protocol.messages import (
     Prune,
 )
 from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
+from episub_router.protocol.plumtree.machine import Plumtree
 from episub_router.protocol.topic import Topic
 
 ME = "me"
@@ -70,9 +70,9 @@ def params(**changed: Any) -> MembershipParams:
 
 
 class Clock:
-    """What a `Topic` and a `Broadcast` have in common for a test: time and timers."""
+    """What a `Topic` and a `Plumtree` have in common for a test: time and timers."""
 
-    machine: Topic | Broadcast
+    machine: Topic | Plumtree
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -140,7 +140,7 @@ class Member(Clock):
 
 
 class Branch(Clock):
-    """A `Broadcast` with the given eager and lazy neighbours."""
+    """A `Plumtree` with the given eager and lazy neighbours."""
 
     def __init__(
         self, *eager: str, lazy: Iterable[str] = (), params: BroadcastParams | None = None
@@ -148,7 +148,7 @@ class Branch(Clock):
         super().__init__()
         # Short, so that a wait of 0.1 s flushes whatever the jitter.
         self.params = replace(params or BroadcastParams(), lazy_interval=0.1)
-        self.machine: Broadcast = Broadcast(ME, self.params, Random(0))
+        self.machine: Plumtree = Plumtree(ME, self.params, Random(0))
         for peer in (*eager, *lazy):
             self.handle(NeighborUp(peer, LinkKind.RANDOM))
         for peer in lazy:
@@ -156,11 +156,11 @@ class Branch(Clock):
 
     @property
     def eager(self) -> set[Any]:
-        return set(self.machine.tree.eager)
+        return set(self.machine.push_peers.eager)
 
     @property
     def lazy(self) -> set[Any]:
-        return set(self.machine.tree.lazy)
+        return set(self.machine.push_peers.lazy)
 
     def receive(self, peer: str, message: BroadcastMessage) -> list[Effect]:
         return self.machine.receive(peer, message, self.now)

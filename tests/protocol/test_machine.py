@@ -92,7 +92,7 @@ class Overlay(RuleBasedStateMachine):
     def bounds_hold(self) -> None:
         params = PARAMS.membership
         for node, topic in self.network.topics.items():
-            membership, tree = topic.membership, topic.broadcast.tree
+            membership, tree = topic.membership, topic.broadcast.push_peers
             active, passive = set(membership.active), set(membership.passive)
             assert len(active) <= params.active_bound
             assert len(passive) <= params.passive_size

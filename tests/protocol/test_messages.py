@@ -50,7 +50,7 @@ def test_every_message_is_taken_from_anybody_at_any_time(message: Message) -> No
             member.handle(state)
         for peer in ("a", "p", "stranger"):
             member.receive(peer, message)
-            tree = member.machine.broadcast.tree
+            tree = member.machine.broadcast.push_peers
             assert {*tree.eager, *tree.lazy} == member.active
             assert not member.active & member.passive
             assert "me" not in member.active | member.passive

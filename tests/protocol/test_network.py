@@ -74,7 +74,7 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
     # A link that changes meanwhile costs a few copies.
     assert [network.rmr(id) for id in range(2, 5)] == pytest.approx([0, 0, 0], abs=0.05)
     tree_links = sum(
-        network.topics[node].broadcast.tree.is_eager(peer)
+        network.topics[node].broadcast.push_peers.is_eager(peer)
         for node in network.live
         for peer in network.neighbors(node)
     )
@@ -132,7 +132,7 @@ def test_nobody_waits_after_a_message_is_done() -> None:
     for node in network.live:
         broadcast = network.topics[node].broadcast
         assert broadcast.next_deadline() == float("inf")
-        assert broadcast.missing == broadcast.arriving == 0
+        assert broadcast.missing == broadcast.pending == 0
 
 
 def test_undiallable_nodes_take_part() -> None:

@@ -59,13 +59,13 @@ class OverlayTrace:
 
     def _compare(self, machine: Topic) -> None:
         """Tell of the links that became eager, or are so no more."""
-        tree = machine.broadcast.tree
+        peers = machine.broadcast.push_peers
         before = self._eager.get(machine.name, {})
-        if tree.eager == before:
+        if peers.eager == before:
             return
-        for peer, state in changes(before, tree.eager, tree.lazy):
+        for peer, state in changes(before, peers.eager, peers.lazy):
             self._trace.became(peer, machine.name, state)
-        if tree.eager:
-            self._eager[machine.name] = dict.fromkeys(tree.eager)
+        if peers.eager:
+            self._eager[machine.name] = dict.fromkeys(peers.eager)
         else:
             self._eager.pop(machine.name, None)

@@ -1,0 +1,249 @@
+"""What one node knows of a topic's overlay, and the few ways to act on it.
+
+The procedures of membership (joining, neighbouring, shuffling, checking links, leaving) are
+machines of their own in their own files; they share this one object and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias
+
+from episub_router.protocol.effects import (
+    Dial,
+    DownReason,
+    Dropped,
+    DropReason,
+    Effect,
+    NeighborDown,
+    NeighborUp,
+    Release,
+    Send,
+)
+from episub_router.protocol.hyparview.views.active import ActiveView, Link
+from episub_router.protocol.hyparview.views.passive import PassiveView
+from episub_router.protocol.messages import (
+    Disconnect,
+    LinkKind,
+    Message,
+    Neighbor,
+    NeighborRole,
+)
+from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.rtt import Rtt, updated
+from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time, ungrouped
+
+Action: TypeAlias = Callable[[bool, Time], None]
+"""What to do once a dial has ended: called with whether a connection stands, and `now`."""
+
+_ACTIONS_PER_DIAL = 8
+
+
+class _DialUnderWay:
+    """What waits for one dial, and since when."""
+
+    __slots__ = ("actions", "began", "for_others")
+
+    def __init__(self, began: Time, for_others: bool) -> None:
+        self.actions: list[Action] = []
+        self.began = began
+        self.for_others = for_others
+        """Whether only other nodes' messages asked for it."""
+
+
+class OverlayState:
+    """Views, connections and outgoing effects of one node in one topic."""
+
+    __slots__ = (
+        "_connected",
+        "_dial_time",
+        "_dials",
+        "_effects",
+        "active",
+        "found_nearer",
+        "group_of",
+        "me",
+        "params",
+        "passive",
+        "rng",
+    )
+
+    def __init__(
+        self,
+        me: PeerId,
+        params: MembershipParams,
+        rng: Random,
+        group_of: GroupOf = ungrouped,
+    ) -> None:
+        self.me = me
+        self.params = params
+        self.rng = rng
+        self.active = ActiveView()
+        self.passive = PassiveView(params.passive_size, params.passive_share, group_of)
+        self.group_of = group_of
+        self._connected: dict[PeerId, None] = {}
+        self._dials: dict[PeerId, _DialUnderWay] = {}
+        self.found_nearer = False
+        """Whether a nearer peer took a neighbour's place since upkeep last looked."""
+        self._dial_time: Rtt | None = None
+        """How long dials take that succeed."""
+        self._effects: list[Effect] = []
+
+    def take_effects(self) -> list[Effect]:
+        """What was emitted since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def send(self, peer: PeerId, message: Message) -> None:
+        self._effects.append(Send(peer, message))
+
+    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
+        self._effects.append(Dropped(peer, reason))
+
+    def jittered(self, period: float) -> float:
+        """`period` give or take the timers' jitter (E16, E18, E19: "a randomised timer")."""
+        return period * (1 + self.params.timer_jitter * (2 * self.rng.random() - 1))
+
+    # Links
+
+    def tell(self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId) -> None:
+        """Send `peer` a NEIGHBOR with our own numbers of links."""
+        random_links = self.active.count(LinkKind.RANDOM)
+        self.send(peer, Neighbor(role, len(self.active), kind, peers, random_links))
+
+    def add_link(
+        self, peer: PeerId, kind: LinkKind, now: Time, told: Neighbor | None = None
+    ) -> None:
+        """Put `peer` into the active view, with what it `told` about itself; the caller has
+        checked the bound."""
+        link = Link(kind, now)
+        link.rtt = self.passive.rtt(peer)
+        self.passive.remove(peer)
+        if told is not None:
+            link.update(told, now)
+        self.active.add(peer, link)
+        self.emit(NeighborUp(peer, kind, None if link.rtt is None else link.rtt.mean))
+
+    def distance(self, link: Link) -> float:
+        """Seconds; who answers no more is the farthest, who wasn't measured yet can't be judged."""
+        if link.unanswered >= self.params.rtt_failures:
+            return NEVER
+        return 0.0 if link.rtt is None else link.rtt.mean
+
+    @property
+    def all_near(self) -> bool:
+        """Whether all neighbours that were measured are so near, as on a LAN, that no other peer
+        could be nearer by the factor and by the gain that count (E10, E18)."""
+        far = self.params.rtt_advantage * self.params.rtt_min_gain
+        known = [link.rtt.mean for _, link in self.active.items() if link.rtt is not None]
+        return bool(known) and max(known) <= far
+
+    def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
+        """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""
+        link = self.active.remove(peer)
+        if link is None:
+            return
+        self.emit(NeighborDown(peer, reason))
+        if tell:
+            self.send(peer, Disconnect())
+        if remember:
+            self.passive.add(peer, self.rng, link.rtt)
+        if peer in self._connected:
+            self.emit(Release(peer))
+
+    def remember(self, peer: PeerId, teller: PeerId | None = None) -> None:
+        """Put `peer`, of which `teller` told us, into the passive view, unless it is us or a
+        neighbour."""
+        if (
+            peer != self.me
+            and peer not in self.active
+            and not self.passive.add(peer, self.rng, None, teller)
+        ):
+            self.drop(teller, DropReason.SHARE_FULL)
+
+    def unanswered(self, peer: PeerId) -> None:
+        """A measurement of `peer` failed. One failure may be chance, or the peer busy."""
+        link = self.active.get(peer)
+        if link is not None:
+            link.unanswered += 1
+            if link.unanswered >= self.params.rtt_failures:
+                link.rtt = None
+        elif self.passive.unanswered(peer) >= self.params.rtt_failures:
+            self.passive.remove(peer)
+
+    def release(self, peer: PeerId) -> None:
+        """Let the driver close the connection to `peer`, unless it is a neighbour's."""
+        if peer not in self.active and peer in self._connected:
+            self.emit(Release(peer))
+
+    # Connections
+
+    def is_connected(self, peer: PeerId) -> bool:
+        return peer in self._connected
+
+    def when_connected(
+        self, peer: PeerId, action: Action, now: Time, *, for_others: bool = False
+    ) -> None:
+        """Run `action` now if `peer` is connected, else after a dial; a full table of dials
+        counts as a failed one. `for_others` is what a message asked for: part of the table is
+        kept from it, or messages could keep us from the dials that we need."""
+        if peer in self._connected:
+            action(True, now)
+            return
+        dial = self._dials.get(peer)
+        if dial is None:
+            if len(self._dials) >= self.params.max_waiting:
+                action(False, now)
+                return
+            if for_others and not self._room_for_others():
+                self.drop(peer, DropReason.DIALS_FULL)
+                action(False, now)
+                return
+            dial = self._dials[peer] = _DialUnderWay(now, for_others)
+            self.emit(Dial(peer, for_others))
+        elif not for_others:
+            dial.for_others = False
+        if len(dial.actions) >= _ACTIONS_PER_DIAL:
+            action(False, now)
+        else:
+            dial.actions.append(action)
+
+    def _room_for_others(self) -> bool:
+        most = max(1, int(self.params.dials_for_others * self.params.max_waiting))
+        return sum(dial.for_others for dial in self._dials.values()) < most
+
+    def connected(self, peer: PeerId, now: Time) -> None:
+        self._connected[peer] = None
+        dial = self._dials.pop(peer, None)
+        if dial is not None:
+            self._dial_time = updated(self._dial_time, now - dial.began)
+            for action in dial.actions:
+                action(True, now)
+
+    def disconnected(self, peer: PeerId, now: Time) -> None:
+        """The connection to `peer` is gone, or could not be made."""
+        self._connected.pop(peer, None)
+        dial = self._dials.pop(peer, None)
+        if dial is not None:
+            for action in dial.actions:
+                action(False, now)
+
+    @property
+    def dial_time(self) -> float:
+        """Seconds that a dial takes, as far as is known."""
+        return 0.0 if self._dial_time is None else self._dial_time.mean
+
+    def patience(self, timeout: float) -> float:
+        """`timeout`, and the time that the other side may need for a dial of its own: where
+        dials are slow, trying again soon would only make them slower."""
+        dial = self._dial_time
+        return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
+
+    def forget(self) -> None:
+        """Drop the views and all dials under way; who is connected stays known."""
+        self.passive.clear()
+        self._dials.clear()

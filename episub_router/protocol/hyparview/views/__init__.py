@@ -1,0 +1,1 @@
+"""The active view, the passive view, and their sizes."""

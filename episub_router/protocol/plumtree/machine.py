@@ -1,0 +1,127 @@
+"""The broadcast machine: Plumtree as Episub reworks it (E30-E41).
+
+NeighborUp and NeighborDown say which peers are neighbours; each is an eager push peer or a lazy
+push peer. Two timers, of the lazy push queue and of the missing messages, run only on demand.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import Effect, NeighborDown, NeighborUp, Send
+from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.eager_push import EagerPush
+from episub_router.protocol.plumtree.message_store import MessageStore
+from episub_router.protocol.plumtree.push_peers import PushPeers
+from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.tree_repair import TreeRepair
+from episub_router.protocol.types import PeerId, Time
+
+
+class Plumtree:
+    """One node's part in one topic's broadcast.
+
+    Drive it with `handle` (events), `receive` (messages) and `handle_timer`; all return the
+    effects in order.
+    """
+
+    __slots__ = ("_eager_push", "_state", "_tree_repair")
+
+    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random) -> None:
+        self._state = state = PlumtreeState(me, params, rng)
+        self._eager_push = EagerPush(state)
+        self._tree_repair = TreeRepair(state)
+
+    @property
+    def push_peers(self) -> PushPeers:
+        """The eager and the lazy push peers, to look at."""
+        return self._state.push_peers
+
+    @property
+    def store(self) -> MessageStore:
+        """The message cache and the ids seen, to look at."""
+        return self._state.store
+
+    @property
+    def missing(self) -> int:
+        """Number of messages announced and not received yet."""
+        return len(self._state.missing)
+
+    @property
+    def pending(self) -> int:
+        """Number of messages in validation."""
+        return len(self._state.pending)
+
+    def receive(self, peer: PeerId, message: BroadcastMessage, now: Time) -> list[Effect]:
+        """Act on a message from `peer`, neighbour or not."""
+        state = self._state
+        if isinstance(message, Gossip):
+            self._eager_push.on_gossip(peer, message, now)
+        elif isinstance(message, IHave):
+            self._tree_repair.on_ihave(peer, message, now)
+        elif isinstance(message, Graft):
+            self._tree_repair.on_graft(peer, message)
+        elif isinstance(message, Prune) and not state.parent_selection.is_crossing_prune(peer, now):
+            state.push_peers.make_lazy(peer)
+        return state.take_effects()
+
+    def handle(
+        self, event: ev.BroadcastEvent | ev.RttMeasured | NeighborUp | NeighborDown, now: Time
+    ) -> list[Effect]:
+        """Act on `event` at `now`."""
+        if isinstance(event, ev.PayloadArrived):
+            self._eager_push.on_payload_arrived(event, now)
+        elif isinstance(event, ev.PayloadAccepted):
+            self._eager_push.on_payload_accepted(event, now)
+        elif isinstance(event, ev.Publish):
+            self._eager_push.on_publish(event, now)
+        elif isinstance(event, ev.PayloadDropped):
+            self._eager_push.on_payload_dropped(event, now)
+        elif isinstance(event, ev.RttMeasured):
+            self._state.parent_selection.update_rtt(event.peer, event.rtt)
+        elif isinstance(event, NeighborUp):
+            self._on_neighbor_up(event, now)
+        elif isinstance(event, NeighborDown):
+            self._on_neighbor_down(event.peer)
+        return self._state.take_effects()
+
+    def _on_neighbor_up(self, event: NeighborUp, now: Time) -> None:
+        """A new neighbour starts eager, and is announced the newest messages (E39)."""
+        state = self._state
+        state.first_neighbor_at = min(state.first_neighbor_at, now)
+        state.push_peers.add(event.peer)
+        state.parent_selection.add_neighbor(event.peer, event.rtt)
+        state.announce_recent(event.peer, now)
+
+    def _on_neighbor_down(self, peer: PeerId) -> None:
+        self._state.lazy_push.remove_peer(peer)
+        self._state.parent_selection.remove_neighbor(peer)
+        self._tree_repair.on_neighbor_down(peer)
+
+    def on_reconnected(self, peer: PeerId, now: Time) -> list[Effect]:
+        """Messages to the neighbour `peer` may have been lost: announce the newest to it."""
+        self._state.announce_recent(peer, now)
+        return self._state.take_effects()
+
+    def next_deadline(self) -> Time:
+        """When `handle_timer` is next due; infinity while nothing is waited for."""
+        lazy_push, missing = self._state.lazy_push.deadline, self._state.missing.deadline
+        return lazy_push if lazy_push < missing else missing
+
+    def handle_timer(self, now: Time) -> list[Effect]:
+        """Do what is due at `now`; calling it early or late does no harm."""
+        state = self._state
+        state.store.expire(now)
+        state.pending.expire(now)
+        if state.lazy_push.deadline <= now:
+            for peer, message in state.lazy_push.flush(state.push_peers.lazy):
+                state.effects.append(Send(peer, message))
+        if state.missing.deadline <= now:
+            self._tree_repair.fire(now)
+        return state.take_effects()
+
+    def clear(self) -> None:
+        """We left the topic: stop both timers and forget all but the ids."""
+        self._state.clear()

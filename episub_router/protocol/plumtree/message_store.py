@@ -1,0 +1,158 @@
+"""The message cache: payloads are kept for a while, their ids for longer (E41)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
+
+
+class StoredMessage:
+    """One message: its payload while it is cached, its id until this entry expires."""
+
+    __slots__ = (
+        "accepted_at",
+        "arrived_at",
+        "cached",
+        "hops",
+        "id",
+        "old",
+        "parent",
+        "payload",
+        "served",
+        "size",
+        "source",
+    )
+
+    def __init__(
+        self,
+        id: MessageId,
+        hops: int,
+        payload: object,
+        size: int,
+        accepted_at: Time,
+        source: SourceId | None,
+        parent: PeerId | None,
+        arrived_at: Time,
+        old: bool,
+    ) -> None:
+        self.id = id
+        self.source = source
+        self.hops = hops
+        """Links from the publisher to us; 0 for our own."""
+        self.parent = parent
+        """The neighbour that pushed it, or replaces that one as our parent; None for our own."""
+        self.old = old
+        """Whether it may have been in flight for long when it arrived."""
+        self.payload = payload
+        self.size = size
+        self.arrived_at = arrived_at
+        """When its first copy arrived, before validation."""
+        self.accepted_at = accepted_at
+        self.cached = True
+        self.served: dict[PeerId, int] | None = None
+        """How often a GRAFT was answered with it, by peer."""
+
+
+class MessageStore:
+    """Payloads are bounded by age, count and bytes, ids by age and count."""
+
+    __slots__ = ("_by_id", "_bytes", "_cached", "_params", "_seen")
+
+    def __init__(self, params: BroadcastParams) -> None:
+        self._params = params
+        self._by_id: dict[MessageId, StoredMessage] = {}
+        self._seen: deque[StoredMessage] = deque()
+        self._cached: deque[StoredMessage] = deque()
+        self._bytes = 0
+
+    def __contains__(self, id: MessageId) -> bool:
+        return id in self._by_id
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def cached_messages(self) -> int:
+        return len(self._cached)
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._bytes
+
+    def get(self, id: MessageId) -> StoredMessage | None:
+        """The message, if its payload is still cached."""
+        stored = self._by_id.get(id)
+        return stored if stored is not None and stored.cached else None
+
+    def entry(self, id: MessageId) -> StoredMessage:
+        """The message, cached or not; raises KeyError if its id isn't known."""
+        return self._by_id[id]
+
+    def add(
+        self,
+        id: MessageId,
+        hops: int,
+        payload: object,
+        size: int,
+        now: Time,
+        source: SourceId | None = None,
+        parent: PeerId | None = None,
+        *,
+        arrived_at: Time | None = None,
+        old: bool = False,
+    ) -> None:
+        """Store a new message, and remove what is too old or too much."""
+        arrived = now if arrived_at is None else arrived_at
+        stored = StoredMessage(id, hops, payload, size, now, source, parent, arrived, old)
+        self._by_id[id] = stored
+        self._seen.append(stored)
+        self._cached.append(stored)
+        self._bytes += size
+        self.expire(now)
+
+    def replace_parent(self, parent: PeerId, by: PeerId, since: Time) -> None:
+        """Messages that `parent` pushed after `since` have the parent `by` now."""
+        for stored in reversed(self._seen):
+            if stored.accepted_at < since:
+                return
+            if stored.parent == parent:
+                stored.parent = by
+
+    def recent(self, since: Time) -> Iterator[StoredMessage]:
+        """Cached messages accepted after `since`, newest first, except old ones: joining nodes
+        would announce those to each other forever."""
+        for stored in reversed(self._cached):
+            if stored.accepted_at < since:
+                return
+            if not stored.old:
+                yield stored
+
+    def drop_payloads(self) -> None:
+        """Remove all payloads; the ids stay known."""
+        for stored in self._cached:
+            self._uncache(stored)
+        self._cached.clear()
+
+    def _uncache(self, stored: StoredMessage) -> None:
+        self._bytes -= stored.size
+        stored.payload = stored.served = None
+        stored.cached = False
+
+    def expire(self, now: Time) -> None:
+        """Remove what is too old or beyond a bound."""
+        params = self._params
+        cached = self._cached
+        oldest = now - params.cache_ttl
+        while cached and (
+            cached[0].accepted_at < oldest
+            or len(cached) > params.cache_messages
+            or self._bytes > params.cache_bytes
+        ):
+            self._uncache(cached.popleft())
+        seen = self._seen
+        oldest = now - params.seen_ttl
+        while seen and (seen[0].accepted_at < oldest or len(seen) > params.seen_messages):
+            del self._by_id[seen.popleft().id]

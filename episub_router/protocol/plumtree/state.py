@@ -1,0 +1,111 @@
+"""What Plumtree's procedures share: push peers, tables, timers and outgoing effects."""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+
+from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
+from episub_router.protocol.messages import Graft, MessageSummary, Prune
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.lazy_push import LazyPushQueue
+from episub_router.protocol.plumtree.leading_source import LeadingSource
+from episub_router.protocol.plumtree.message_store import MessageStore
+from episub_router.protocol.plumtree.missing_messages import MissingMessages
+from episub_router.protocol.plumtree.parent_selection import ParentSelection
+from episub_router.protocol.plumtree.pending_validation import PendingValidation
+from episub_router.protocol.plumtree.push_peers import PushPeers
+from episub_router.protocol.types import NEVER, PeerId, Time
+
+_PRUNE = Prune()
+_GRAFT = Graft()
+
+
+class PlumtreeState:
+    """One node's part in one topic's broadcast; only the procedures of this package use it."""
+
+    __slots__ = (
+        "effects",
+        "first_neighbor_at",
+        "lazy_push",
+        "leading_source",
+        "missing",
+        "params",
+        "parent_selection",
+        "pending",
+        "push_peers",
+        "store",
+    )
+
+    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random) -> None:
+        self.params = params
+        self.parent_selection = ParentSelection(me, params)
+        self.push_peers = PushPeers()
+        self.store = MessageStore(params)
+        self.missing = MissingMessages(params)
+        self.pending = PendingValidation(params)
+        self.lazy_push = LazyPushQueue(params, rng)
+        self.leading_source = LeadingSource(params.leading_window)
+        self.first_neighbor_at = NEVER
+        self.effects: list[Effect] = []
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call, in order."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
+        self.effects.append(Dropped(peer, reason))
+
+    def check_hops(self, peer: PeerId, hops: int) -> int:
+        """`hops` brought into range: the message may be valid though its hop count is not."""
+        if 1 <= hops <= self.params.max_hops:
+            return hops
+        self.drop(peer, DropReason.HOPS_INVALID)
+        return min(max(1, hops), self.params.max_hops)
+
+    def next_hops(self, hops: int) -> int:
+        """The hop count to send on for a message that reached us in `hops`."""
+        return min(hops + 1, self.params.max_hops)
+
+    def make_eager(self, peer: PeerId) -> bool:
+        """Push to `peer` from now on; what is queued for lazy peers is still announced to it.
+        False if it wasn't lazy."""
+        was_lazy = self.push_peers.make_eager(peer)
+        if was_lazy:
+            self.lazy_push.keep_for(peer)
+        return was_lazy
+
+    def graft(self, peer: PeerId) -> None:
+        """Send `peer` an empty GRAFT."""
+        self.effects.append(Send(peer, _GRAFT))
+
+    def prune(self, peer: PeerId) -> None:
+        """Make `peer` lazy on both sides (E31); it may be lazy here already."""
+        self.push_peers.make_lazy(peer)
+        self.effects.append(Send(peer, _PRUNE))
+
+    def swap_parent(self, parent: PeerId, by: PeerId) -> None:
+        """Have `by` push to us in place of `parent`: GRAFT to one, PRUNE to the other."""
+        self.make_eager(by)
+        self.push_peers.make_lazy(parent)
+        self.graft(by)
+        self.effects.append(Send(parent, _PRUNE))
+
+    def announce_recent(self, peer: PeerId, now: Time) -> None:
+        """Announce the newest messages to `peer`, which may have missed them."""
+        since = now - self.params.announce_window
+        recent = islice(self.store.recent(since), self.params.max_ids)
+        newest = [MessageSummary(stored.id, self.next_hops(stored.hops)) for stored in recent]
+        self.lazy_push.add_for(peer, reversed(newest), now)
+
+    def clear(self) -> None:
+        """Forget everything but the ids, so that no message is delivered twice to an application
+        that subscribes again soon."""
+        self.store.drop_payloads()
+        self.push_peers.clear()
+        self.parent_selection.clear()
+        self.first_neighbor_at = NEVER
+        self.missing.clear()
+        self.pending.clear()
+        self.lazy_push.clear()

@@ -1,0 +1,96 @@
+"""Tree repair: IHAVE, GRAFT and lost neighbours (E34-E37, E40).
+
+A message that was announced and doesn't arrive is missing. The GRAFT timer asks its announcers
+in turn, and each GRAFT puts its link back into the tree.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from episub_router.protocol.effects import DropReason, Send
+from episub_router.protocol.messages import Gossip, Graft, IHave, MessageSummary
+from episub_router.protocol.params import EagerRepair
+from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.types import PeerId, Time
+
+
+class TreeRepair:
+    """Fetches missing messages, serves the GRAFTs of others, and replaces lost parents."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: PlumtreeState) -> None:
+        self._state = state
+
+    def on_ihave(self, peer: PeerId, message: IHave, now: Time) -> None:
+        """IHAVE: note which announced messages are missing here (E34)."""
+        state = self._state
+        if peer not in state.push_peers:
+            state.drop(peer, DropReason.NOT_NEIGHBOR)
+            return
+        store, lazy_push, missing = state.store, state.lazy_push, state.missing
+        summary = message.summary
+        if len(summary) > state.params.max_ids:
+            state.drop(peer, DropReason.TOO_MANY_IDS)
+            summary = summary[: state.params.max_ids]
+        for id, announced in summary:
+            if id in store:
+                lazy_push.note_holder(id, peer)
+                continue
+            hops = state.check_hops(peer, announced)
+            if not missing.add_announcement(peer, MessageSummary(id, hops), now):
+                state.drop(peer, DropReason.MISSING_FULL)
+
+    def fire(self, now: Time) -> None:
+        """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""
+        state = self._state
+        size = state.params.max_ids
+        grafts, lost = state.missing.tick(state.pending, state.push_peers, now)
+        for _ in lost:
+            state.drop(None, DropReason.MESSAGE_LOST)
+        for peer, ids in grafts.items():
+            state.make_eager(peer)
+            for start in range(0, len(ids), size):
+                state.effects.append(Send(peer, Graft(tuple(ids[start : start + size]))))
+
+    def on_graft(self, peer: PeerId, message: Graft) -> None:
+        """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""
+        state = self._state
+        if peer not in state.push_peers:
+            state.drop(peer, DropReason.NOT_NEIGHBOR)
+            return
+        state.make_eager(peer)
+        if len(message.ids) > state.params.max_ids:
+            state.drop(peer, DropReason.TOO_MANY_IDS)
+        for id in message.ids[: state.params.max_ids]:
+            stored = state.store.get(id)
+            if stored is None:
+                state.drop(peer, DropReason.GRAFT_NOT_CACHED)
+                continue
+            served = stored.served = stored.served or {}
+            times = served.get(peer, 0)
+            if times >= state.params.graft_retransmissions:
+                state.drop(peer, DropReason.GRAFT_REPEATED)
+                continue
+            served[peer] = times + 1
+            hops = state.next_hops(stored.hops)
+            again = Gossip(id, hops, stored.payload, stored.size, stored.source)
+            state.effects.append(Send(peer, again))
+
+    def on_neighbor_down(self, peer: PeerId) -> None:
+        """The loss of an eager link may have disconnected us from the tree (E40).
+
+        It has not if the peer never pushed a first copy while others did: then the repair is the
+        peer's task.
+        """
+        state = self._state
+        peers = state.push_peers
+        was_parent = peer in peers.parents
+        was_eager = peers.remove(peer)
+        if state.params.repair is EagerRepair.LAZY or not was_eager:
+            return
+        if was_parent or not peers.parents:
+            for lazy in list(islice(peers.lazy, state.params.repair_links)):
+                state.make_eager(lazy)
+                state.graft(lazy)

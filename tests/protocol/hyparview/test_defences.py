@@ -1,0 +1,362 @@
+"""What one hostile peer, or the peers of one address prefix, can do to membership at most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DropReason, Effect, NeighborUp
+from episub_router.protocol.hyparview.rate_limiter import RateLimiter
+from episub_router.protocol.hyparview.views.passive import PassiveView
+from episub_router.protocol.messages import (
+    Disconnect,
+    ForwardJoin,
+    GetNodes,
+    GetTopics,
+    Join,
+    Leave,
+    Message,
+    Neighbor,
+    NeighborRole,
+    Shuffle,
+    ShuffleReply,
+)
+from episub_router.protocol.params import EpisubParams, MembershipParams
+from episub_router.protocol.topic import Topic
+from episub_router.protocol.types import Group, GroupOf, PeerId
+from episub_router.util.params import Rate
+from tests.protocol.helpers import ME, Member, dials, drops, params, request, sent
+from tests.protocol.network import Network
+
+PARAMS = MembershipParams()
+SHARE = round(PARAMS.passive_share * PARAMS.passive_size)
+
+
+def by_prefix(peer: PeerId) -> Group | None:
+    """Peers whose names have a colon are in the group before it."""
+    prefix, colon, _ = str(peer).partition(":")
+    return prefix if colon else None
+
+
+class Grouped(Member):
+    """A member that is told of groups."""
+
+    def __init__(self, *neighbors: str, **changed: Any) -> None:
+        super().__init__()
+        both = EpisubParams(membership=params(**changed))
+        self.machine = Topic(ME, "t", both, Random(0), by_prefix)
+        self.handle(ev.JoinOverlay())
+        for peer in neighbors:
+            self.link(peer)
+
+
+def view(*known: str, size: int = 40, group_of: GroupOf = by_prefix) -> PassiveView:
+    """A view of which a teller or a group may have 10 entries."""
+    passive = PassiveView(size, 0.25, group_of)
+    for peer in known:
+        passive.add(peer, Random(0))
+    return passive
+
+
+def named(start: str, count: int) -> list[str]:
+    return [f"{start}{n}" for n in range(count)]
+
+
+def held(peers: Iterable[PeerId], start: str) -> int:
+    return sum(str(peer).startswith(start) for peer in peers)
+
+
+# Contacts
+
+
+def test_contacts_of_one_prefix_are_asked_last() -> None:
+    """E02: three contacts that have nothing in common, if there are."""
+    contacts = (*named("evil:", 30), "a:1", "b:1", "alone")
+    for seed in range(10):
+        machine = Topic(ME, "t", EpisubParams(), Random(seed), by_prefix)
+        asked = dials(machine.handle(ev.JoinOverlay(contacts), 0.0))
+        assert len(asked) == PARAMS.contacts_asked
+        assert held(asked, "evil") <= 1
+    machine = Topic(ME, "t", EpisubParams(), Random(0), by_prefix)
+    asked = dials(machine.handle(ev.JoinOverlay(contacts[:20]), 0.0))
+    assert len(asked) == PARAMS.contacts_asked
+
+
+# The passive view
+
+
+def test_one_teller_gets_its_share_of_a_full_view() -> None:
+    """E07: whatever a neighbour makes up, most of what others told stays."""
+    member = Member("liar", "b", passive=named("p", 60))
+    for n in range(500):
+        member.receive("liar", ForwardJoin(f"fake{n}", 0))
+        member.now += 5
+    assert held(member.passive, "fake") == SHARE
+    assert held(member.passive, "p") == PARAMS.passive_size - SHARE
+
+
+def test_tellers_of_one_prefix_share_a_share() -> None:
+    """E19: many ids with one owner tell no more than one."""
+    passive = view(*named("p", 40))
+    for n in range(100):
+        passive.exchange(named(f"fake{n}-", 7), named("p", 7), Random(n), teller=f"evil:{n}")
+    assert held(passive, "fake") == 10
+    for n in range(100):
+        passive.exchange(named(f"more{n}-", 7), [], Random(n), teller=f"other{n}")
+    assert held(passive, "more") > 10
+
+
+def test_peers_of_one_prefix_get_one_share_whoever_tells() -> None:
+    """E19: an owner of a prefix can't be most of a full view."""
+    passive = view(*named("p", 40))
+    for n in range(200):
+        passive.add(f"evil:{n}", Random(n), teller=f"honest{n}")
+    assert held(passive, "evil") == 10
+    assert "evil:199" in passive
+
+
+def test_where_both_shares_are_full_only_what_belongs_to_both_is_replaced() -> None:
+    """E19: a newcomer can't take another's place by being of two kinds."""
+    passive = view(*named("x:", 10), *named("p", 20))
+    passive.exchange(named("y", 10), [], Random(0), teller="liar")
+    assert len(passive) == 40
+    before = set(passive)
+    assert not passive.add("x:new", Random(0), teller="liar")
+    assert set(passive) == before
+
+
+def test_room_is_anybodys_until_others_need_it() -> None:
+    """E03: in a young or homogeneous overlay shares cost nobody an entry; what is beyond a share
+    goes first when others come."""
+    passive = view(*named("site:", 40))
+    assert len(passive) == 40
+    for n in range(30):
+        assert passive.add(f"p{n}", Random(n))
+        assert held(passive, "site:") == 40 - n - 1
+    assert held(passive, "site:") == 10
+    passive.add("p30", Random(1))
+    assert held(passive, "site:") >= 9
+
+
+def test_shares_follow_removals_and_sizes() -> None:
+    """E01: what was forgotten counts no more."""
+    passive = view(*named("evil:", 10), *named("p", 30))
+    for n in range(10):
+        passive.remove(f"evil:{n}")
+    for n in range(10):
+        assert passive.add(f"evil:new{n}", Random(n))
+    assert held(passive, "evil:new") == held(passive, "evil") == 10
+    passive.resize(20, Random(0))
+    passive.clear()
+    for n in range(40):
+        passive.add(f"evil:{n}", Random(n))
+    assert len(passive) == 20
+
+
+def test_what_a_share_keeps_out_is_counted() -> None:
+    """E07: a drop has a reason."""
+    member = Grouped("n", passive_size=8)
+    member.handle(ev.ContactsFound(("x:1", "x:2", *named("p", 6))))
+    member.receive("n", ForwardJoin("y1", 0))
+    member.receive("n", ForwardJoin("y2", 0))
+    assert held(member.passive, "x:") == 2
+    assert drops(member.receive("n", ForwardJoin("x:3", 0))) == [DropReason.SHARE_FULL]
+
+
+def test_a_reply_replaces_no_more_than_was_offered() -> None:
+    """E19: a thousand peers in a reply are worth what we sent."""
+    member = Member("a", "b", passive=named("p", 42))
+    shuffle = None
+    while shuffle is None:
+        found = sent(member.wait(1), Shuffle)
+        shuffle = found[0][1] if found else None
+    member.receive("x", ShuffleReply(tuple(named("fake", 1000))))
+    assert held(member.passive, "fake") <= len(shuffle.peers) + 1
+    assert len(member.passive) == PARAMS.passive_size
+
+
+# Rates
+
+
+KINDS: list[tuple[Message, Rate]] = [
+    (Join("evil", 3), PARAMS.join_limit),
+    (ForwardJoin("p", 3), PARAMS.forward_join_limit),
+    (Neighbor(NeighborRole.QUERY, 5), PARAMS.neighbor_limit),
+    (request(5), PARAMS.request_limit),
+    (Shuffle("p", ("q",), 3), PARAMS.shuffle_limit),
+    (Leave("p", 3, b"1"), PARAMS.leave_limit),
+    (GetNodes(), PARAMS.query_limit),
+    (GetTopics(), PARAMS.query_limit),
+]
+
+
+@pytest.mark.parametrize(("message", "limit"), KINDS, ids=lambda value: type(value).__name__)
+def test_each_kind_has_a_limit_for_each_peer(message: Message, limit: Rate) -> None:
+    """A burst passes, a flood doesn't, patience helps, and others aren't affected."""
+    member = Member("evil", "good")
+    member.now = 1000.0
+    limited = [
+        DropReason.RATE_LIMITED in drops(member.receive("evil", message))
+        for _ in range(limit.burst + 10)
+    ]
+    assert limited == [False] * limit.burst + [True] * 10
+    assert DropReason.RATE_LIMITED not in drops(member.receive("good", message))
+    member.now += 1.01 / limit.per_second
+    limited = [DropReason.RATE_LIMITED in drops(member.receive("evil", message)) for _ in range(2)]
+    assert limited == [False, True]
+
+
+def test_a_link_that_comes_and_goes_comes_rarely() -> None:
+    """E10: REQUEST and DISCONNECT in turn cost us a link's work only so often."""
+    member = Member("a", "b")
+    effects: list[Effect] = []
+    for _ in range(1000):
+        effects += member.receive("evil", request(5))
+        effects += member.receive("evil", Disconnect())
+        member.now += 0.1
+    ups = sum(isinstance(effect, NeighborUp) for effect in effects)
+    limit = PARAMS.request_limit
+    assert ups <= limit.burst + 100 * limit.per_second + 1
+    assert member.active >= {"a", "b"}
+
+
+def test_the_table_of_limits_is_bounded() -> None:
+    """The longest silent are forgotten; who goes on sending is not."""
+    limiter = RateLimiter(MembershipParams(limited_peers=100, query_limit=Rate(0.001, 1)))
+    assert limiter.allows("evil", GetNodes(), 0.0)
+    for n in range(10_000):
+        limiter.allows(n, GetNodes(), 0.0)
+        assert not limiter.allows("evil", GetNodes(), 0.0)
+        assert len(limiter) <= 100
+
+
+def test_reconnecting_doesn_t_refill_the_buckets() -> None:
+    member = Member("a", membership=params(query_limit=Rate(0.001, 1)))
+    member.receive("evil", GetNodes())
+    member.handle(ev.PeerDown("evil"))
+    member.handle(ev.Connected("evil"))
+    assert drops(member.receive("evil", GetNodes())) == [DropReason.RATE_LIMITED]
+
+
+# Who may send what
+
+
+@pytest.mark.parametrize(
+    "walk",
+    [Join("somebody", 6), ForwardJoin("somebody", 6), Shuffle("stranger", ("x",), 6)],
+    ids=lambda message: type(message).__name__,
+)
+def test_walks_come_over_links(walk: Message) -> None:
+    """E05, E07, E19: a stranger can't have us walk, dial or remember; it is told, since it may
+    believe to be a neighbour."""
+    member = Member("a", "b")
+    effects = member.receive("stranger", walk)
+    assert drops(effects) == [DropReason.NOT_NEIGHBOR]
+    assert sent(effects) == [("stranger", Disconnect())]
+    assert not dials(effects)
+    assert not member.passive
+
+
+def test_a_stranger_may_join_itself() -> None:
+    """E04: a JOIN's first step comes from the joiner."""
+    member = Member("a", "b")
+    member.receive("stranger", Join("stranger", 6))
+    assert "stranger" in member.active
+
+
+def test_nobody_becomes_a_neighbour_by_hearsay() -> None:
+    """E09: who is only named is dialled first, and has to say itself that it wants the link."""
+    member = Member("a", passive=["named"])
+    effects = member.wait(10)
+    assert dials(effects) == ["named"]
+    assert member.active == {"a"}
+    (asked,) = sent(member.handle(ev.Connected("named")), Neighbor)
+    assert asked[0] == "named"
+    assert member.active == {"a"}
+    member.receive("named", Disconnect(alive=False))
+    assert member.active == {"a"}
+    assert not member.passive
+
+
+# Needs and dials
+
+
+def test_need_is_believed_once_for_each_prefix() -> None:
+    """E10: beyond A, the peers of one owner get one link by saying that they lack some."""
+    member = Grouped(*named("n", 7), near_links=0)
+    assert len(member.active) == PARAMS.active_size
+    first = member.receive("evil:1", request(0))
+    assert "evil:1" in member.active
+    assert not drops(first)
+    assert DropReason.NEED_REPEATED in drops(member.receive("evil:2", request(0)))
+    assert "evil:2" not in member.active
+    member.receive("honest:1", request(0))
+    member.receive("ungrouped", request(0))
+    assert member.active >= {"honest:1", "ungrouped"}
+    member.receive("evil:1", Disconnect())
+    member.receive("evil:2", request(0))
+    assert "evil:2" in member.active
+
+
+def test_joins_leave_room_for_our_own_dials() -> None:
+    """E05, E17: a neighbour that relays JOINs of peers that don't answer can't keep us from
+    replacing a link."""
+    member = Member("evil", "b", passive=named("p", 10))
+    for n in range(PARAMS.max_waiting + 10):
+        effects = member.receive("evil", Join(f"nobody{n}", 0))
+    assert DropReason.DIALS_FULL in drops(effects)
+    assert len(dials(member.handle(ev.PeerDown("b")))) > 0
+
+
+def test_a_dial_of_our_own_doesn_t_count_as_anothers() -> None:
+    """E05: what others asked for first and we want now is ours."""
+    member = Member("a", passive=["x"], membership=params(max_waiting=4, dials_for_others=0.25))
+    assert dials(member.receive("a", Join("x", 0))) == ["x"]
+    assert DropReason.DIALS_FULL in drops(member.receive("a", Join("y", 0)))
+    member.wait(6)
+    assert dials(member.receive("a", Join("y", 0))) == ["y"]
+
+
+# In an overlay
+
+
+@pytest.mark.sim
+def test_an_overlay_with_a_flooding_member_goes_on() -> None:
+    """A member that sends made-up peers in every way it can, as fast as it likes: views hold few
+    of them, links stand, and messages arrive everywhere."""
+    network = Network(60, seed=4)
+    network.join_all()
+    network.run(60)
+    evil = 7
+    made_up = range(10**6, 2 * 10**6)
+    network.unreachable = set(made_up)
+    fakes = iter(made_up)
+
+    def flood() -> None:
+        for peer in network.neighbors(evil):
+            if frozenset((evil, peer)) not in network.connections:
+                continue
+            for _ in range(10):
+                fake = next(fakes)
+                network._send(evil, peer, ForwardJoin(fake, 6))
+                network._send(evil, peer, Join(fake, 6))
+                network._send(evil, peer, Shuffle(evil, tuple(next(fakes) for _ in range(7)), 6))
+        network.at(network.now + 0.1, flood)
+
+    flood()
+    network.run(60)
+    assert network.drops[DropReason.RATE_LIMITED] > 10_000
+    honest = [node for node in network.live if node != evil]
+    links = Counter(len(network.neighbors(node)) for node in honest)
+    views = [set(network.topics[node].membership.passive) for node in honest]
+    assert sum(len(v & network.unreachable) for v in views) < 0.75 * sum(map(len, views))
+    assert min(links) >= PARAMS.random_links
+    assert network.components() == 1
+    network.publish(0, "m")
+    network.run(5)
+    assert network.missed("m") == set()

@@ -1,0 +1,145 @@
+"""Leaving, and the news of it (E14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.messages import (
+    Disconnect,
+    GetNodes,
+    GetTopics,
+    Gossip,
+    Join,
+    Leave,
+    Topics,
+)
+from episub_router.protocol.types import NEVER
+from episub_router.util.params import Rate
+from tests.protocol.helpers import ME, Member, dials, drops, params, sent
+
+
+@pytest.mark.parametrize(
+    ("proof", "farewell"),
+    [(b"", Disconnect(alive=False)), (b"signed", Leave(ME, 3, b"signed"))],
+)
+def test_goodbye_is_said_to_all_neighbours_and_all_is_forgotten(
+    proof: bytes, farewell: object
+) -> None:
+    """E14: LEAVE where it can be proved, else DISCONNECT; then nothing is waited for."""
+    member = Member("a", "b", passive=["p", "q"])
+    member.handle(ev.Publish("m", "payload"))
+    effects = member.handle(ev.LeaveOverlay(proof))
+    assert sent(effects) == [("a", farewell), ("b", farewell)]
+    assert member.active == member.passive == set()
+    assert not member.machine.broadcast.push_peers.eager
+    assert not member.machine.broadcast.push_peers.lazy
+    assert member.machine.next_deadline() == NEVER
+    assert not member.machine.membership.joined
+
+
+def test_who_left_takes_no_part() -> None:
+    """E14: whatever comes afterwards is counted and changes nothing, dials that end included."""
+    member = Member("a", passive=["p", "q"])
+    dialled = dials(member.wait(6))
+    assert dialled
+    member.handle(ev.LeaveOverlay())
+    for peer in dialled:
+        assert member.handle(ev.Connected(peer)) == []
+    for message in (GetNodes(), Join("x", 0), Gossip("m", 1, ""), Leave("x", 1, b"1")):
+        assert drops(member.receive("a", message)) == [DropReason.NOT_JOINED]
+    for event in (ev.PeerDown("a"), ev.DialFailed("p"), ev.RttMeasured("a", 0.1)):
+        assert member.handle(event) == []
+    assert member.machine.next_deadline() == NEVER
+    assert member.active == member.passive == set()
+
+
+def test_disconnect_of_a_node_that_leaves_forgets_it() -> None:
+    """E14: with DISCONNECT the neighbours at least know."""
+    member = Member("a", "b")
+    member.receive("a", Disconnect(alive=False))
+    assert member.active == {"b"}
+    assert member.passive == set()
+
+
+def test_disconnect_of_a_living_node_keeps_it_in_mind() -> None:
+    """E09, E14: it ended a link, not its membership."""
+    member = Member("a", "b")
+    member.receive("a", Disconnect())
+    assert member.active == {"b"}
+    assert member.passive == {"a"}
+
+
+def test_leave_removes_its_source_from_both_views() -> None:
+    """E14: from the active view and from the passive one; a lost link is replaced."""
+    member = Member("a", "b", "c", "d", "e", "f", "g", passive=["p"])
+    effects = member.receive("a", Leave("a", 0, b"1"))
+    assert "a" not in member.active | member.passive
+    assert dials(effects) == ["p"]
+    member.receive("b", Leave("p", 0, b"2"))
+    assert "p" not in member.passive
+
+
+def test_leave_goes_on_while_it_is_news_or_has_ttl() -> None:
+    """E14: to all neighbours but the sender, with TTL-1 and never below zero."""
+    member = Member("a", "b", "c", passive=["p"])
+    assert sent(member.receive("a", Leave("p", 0, b"1"))) == [
+        ("b", Leave("p", 0, b"1")),
+        ("c", Leave("p", 0, b"1")),
+    ]
+    assert sent(member.receive("a", Leave("unknown", 2, b"2"))) == [
+        ("b", Leave("unknown", 1, b"2")),
+        ("c", Leave("unknown", 1, b"2")),
+    ]
+    assert sent(member.receive("a", Leave("unknown too", 0, b"3"))) == []
+
+
+def test_leave_is_acted_on_once_whatever_its_ttl() -> None:
+    """E14: deduplicated, so that it can't loop; another LEAVE of the same node is another."""
+    member = Member("a", "b")
+    assert sent(member.receive("a", Leave("x", 3, b"1"))) != []
+    for ttl in (3, 2, 0):
+        effects = member.receive("b", Leave("x", ttl, b"1"))
+        assert sent(effects) == []
+        assert drops(effects) == [DropReason.LEAVE_REPEATED]
+    assert sent(member.receive("a", Leave("x", 3, b"2"))) != []
+
+
+def test_leaves_are_remembered_up_to_a_bound() -> None:
+    """E14: the oldest is forgotten first."""
+    member = Member("a", "b", membership=params(leave_memory=10, leave_limit=Rate(1, 10_000)))
+    for n in range(1000):
+        member.receive("a", Leave(f"x{n}", 0, b"1"))
+    assert drops(member.receive("a", Leave("x995", 0, b"1"))) == [DropReason.LEAVE_REPEATED]
+    assert drops(member.receive("a", Leave("x5", 0, b"1"))) == []
+
+
+def test_leaves_that_cannot_be() -> None:
+    """E14: nobody else can leave for us, TTLs have their range."""
+    member = Member("a", "b")
+    effects = member.receive("a", Leave(ME, 3, b"1"))
+    assert drops(effects) == [DropReason.ABOUT_SELF]
+    assert drops(member.receive("a", Leave("x", -1, b"1"))) == [DropReason.TTL_INVALID]
+    ((_, passed_on),) = sent(member.receive("a", Leave("x", 10**6, b"1")))
+    assert passed_on.ttl == member.params.leave_ttl - 1
+
+
+def test_coming_back() -> None:
+    """E14: a node that left can join again, and doesn't deliver twice what it had."""
+    member = Member("a")
+    member.receive("a", Gossip("m", 1, "payload"))
+    member.handle(ev.LeaveOverlay())
+    member.handle(ev.JoinOverlay())
+    member.link("a")
+    assert member.receive("a", Gossip("m", 1, "payload")) == []
+    assert member.machine.next_deadline() < NEVER
+
+
+def test_topics_are_told_and_heeded() -> None:
+    """E21: GETTOPICS is answered by members; who isn't in the topic leaves the passive view."""
+    member = Member("a", passive=["p", "q"])
+    assert sent(member.receive("x", GetTopics())) == [("x", Topics(("t",)))]
+    member.receive("p", Topics(("other",)))
+    member.receive("q", Topics(("other", "t")))
+    assert member.passive == {"q"}

@@ -1,0 +1,139 @@
+"""Silent and one-sided links (E11, E12, E15)."""
+
+from __future__ import annotations
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import Deliver, DownReason, DropReason, NeighborDown
+from episub_router.protocol.messages import (
+    Disconnect,
+    Gossip,
+    Graft,
+    IHave,
+    LinkKind,
+    MessageSummary,
+    Neighbor,
+    NeighborRole,
+    Prune,
+)
+from tests.protocol.helpers import Member, drops, sent
+
+QUERY = Neighbor(NeighborRole.QUERY, 5, LinkKind.RANDOM, random_links=5)
+
+
+def roles(effects: list) -> list:  # type: ignore[type-arg]
+    return [(peer, message.role) for peer, message in sent(effects, Neighbor)]
+
+
+def test_a_query_is_answered_with_our_neighbours() -> None:
+    """E11: NEIGHBOR's second role: a neighbour learns the other neighbours, not itself."""
+    member = Member("a", "b", "c")
+    ((peer, answer),) = sent(member.receive("a", QUERY))
+    assert (peer, answer.role, answer.links) == ("a", NeighborRole.LIST, 3)
+    assert set(answer.peers) == {"b", "c"}
+
+
+def test_a_list_fills_spare_passive_room_and_no_more() -> None:
+    """E11: a neighbour's list adds candidates, and replaces none."""
+    member = Member("a", passive=[f"p{n}" for n in range(40)])
+    before = member.passive
+    told = ("me", "a", *(f"x{n}" for n in range(10)))
+    member.receive("a", Neighbor(NeighborRole.LIST, 12, LinkKind.RANDOM, told))
+    assert member.passive > before
+    assert len(member.passive) == member.params.passive_size
+    assert not member.passive & {"me", "a"}
+
+
+def test_a_list_from_a_stranger_is_refused() -> None:
+    """E11: only a neighbour's list is taken."""
+    member = Member("a")
+    effects = member.receive("x", Neighbor(NeighborRole.LIST, 2, LinkKind.RANDOM, ("p",)))
+    assert drops(effects) == [DropReason.UNSOLICITED]
+    assert member.passive == set()
+
+
+def test_silent_neighbours_are_queried_and_then_given_up() -> None:
+    """E12, E15: silence is asked about, an answer keeps the link, none ends it and replaces it."""
+    member = Member("answers", "silent")
+    for _ in range(8):
+        effects = member.wait(member.params.link_check_interval)
+        if ("answers", NeighborRole.QUERY) in roles(effects):
+            member.receive("answers", Neighbor(NeighborRole.LIST, 1))
+        if NeighborDown("silent", DownReason.FAILED) in effects:
+            break
+        assert ("silent", NeighborRole.QUERY) in roles(effects)
+    assert member.active == {"answers"}
+    assert ("silent", Disconnect()) in sent(effects)
+    assert member.now <= 4 * member.params.link_check_interval
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Gossip("m", 1, "payload"),
+        IHave((MessageSummary("m", 1),)),
+        Prune(),
+        Graft(),
+        Neighbor(NeighborRole.LIST, 1),
+        QUERY,
+    ],
+)
+def test_whatever_only_a_neighbour_sends_keeps_the_link(message: object) -> None:
+    """E12, E15: a link that is used is neither queried nor ended."""
+    member = Member("a")
+    for _ in range(40):
+        member.receive("a", message)  # type: ignore[arg-type]
+        assert ("a", NeighborRole.QUERY) not in roles(member.wait(5))
+    assert member.active == {"a"}
+
+
+def test_payloads_in_validation_keep_the_link() -> None:
+    """E12, E15: with a driver that validates, GOSSIP shows up as arrived payloads."""
+    member = Member("a")
+    for n in range(40):
+        member.handle(ev.PayloadArrived("a", n, 1))
+        assert roles(member.wait(5)) == []
+    assert member.active == {"a"}
+
+
+def test_one_sided_link_becomes_two_sided_where_there_is_room() -> None:
+    """E12: a peer that wrongly believes to be our neighbour asks, and is from then on."""
+    member = Member("a")
+    effects = member.receive("x", QUERY)
+    assert roles(effects) == [("x", NeighborRole.ACCEPT)]
+    assert member.active == {"a", "x"}
+
+
+def test_one_sided_link_ends_where_there_is_none() -> None:
+    """E12: a full node tells it that it is no neighbour."""
+    member = Member(*(f"n{n}" for n in range(7)))
+    effects = member.receive("x", QUERY)
+    assert sent(effects) == [("x", Disconnect())]
+    assert drops(effects) == [DropReason.NOT_NEIGHBOR]
+
+
+def test_strangers_that_send_like_neighbours_are_told_now_and_then() -> None:
+    """E12: what a stranger pushes is delivered all the same, and changes no tree; it is told
+    DISCONNECT, though not for each message."""
+    member = Member("a")
+    told = 0
+    for n in range(100):
+        effects = member.receive("x", Gossip(n, 1, "payload"))
+        assert any(isinstance(effect, Deliver) for effect in effects)
+        assert [peer for peer, _ in sent(effects, Gossip)] == ["a"]
+        told += sent(effects).count(("x", Disconnect()))
+        member.wait(0.1)
+    assert 8 <= told <= 11
+    assert set(member.machine.broadcast.push_peers.eager) == {"a"}
+    assert not member.machine.broadcast.push_peers.lazy
+
+
+@pytest.mark.parametrize("message", [IHave((MessageSummary("m", 1),)), Graft(("m",)), Prune()])
+def test_control_messages_of_strangers_change_nothing(message: object) -> None:
+    """E12: they get DISCONNECT for an answer."""
+    member = Member("a")
+    member.handle(ev.Publish("m", "payload"))
+    assert sent(member.receive("x", message)) == [("x", Disconnect())]  # type: ignore[arg-type]
+    assert set(member.machine.broadcast.push_peers.eager) == {"a"}
+    assert member.machine.broadcast.missing == 0

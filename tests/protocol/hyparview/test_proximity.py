@@ -1,0 +1,305 @@
+"""Networks whose links have lengths: near links get near, random links stay random."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import hypot
+from random import Random
+from statistics import mean
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import Dial, MeasureRtt, NeighborDown, Release, Send
+from episub_router.protocol.messages import (
+    Disconnect,
+    GetTopics,
+    LinkKind,
+    Neighbor,
+    NeighborRole,
+    Topics,
+)
+from episub_router.protocol.params import EpisubParams, MembershipParams
+from episub_router.protocol.rtt import Rtt
+from episub_router.protocol.topic import Topic
+from tests.protocol.helpers import Member, params, sent
+from tests.protocol.network import Network
+
+PARAMS = MembershipParams()
+
+
+def plane(size: int, seed: int) -> Network:
+    """Nodes anywhere on the unit square, 2 ms and 100 ms per unit of distance apart."""
+    rng = Random(seed)
+    places = [(rng.random(), rng.random()) for _ in range(size)]
+
+    def delay(a: int, b: int) -> float:
+        (ax, ay), (bx, by) = places[a], places[b]
+        return 0.002 + 0.1 * hypot(ax - bx, ay - by)
+
+    return Network(size, seed=seed, delay=delay)
+
+
+def lengths(network: Network, kind: LinkKind) -> list[float]:
+    return [
+        network.delay(node, peer)
+        for node in network.live
+        for peer, link in network.topics[node].membership.active.items()
+        if link.kind is kind
+    ]
+
+
+@pytest.fixture(scope="module")
+def settled() -> Network:
+    network = plane(200, 1)
+    network.join_all(5)
+    network.run(300)
+    return network
+
+
+def test_near_links_are_near_and_random_ones_are_not(settled: Network) -> None:
+    """E10, E18, E21: after five minutes the near links are far shorter than the random ones."""
+    assert mean(lengths(settled, LinkKind.NEAR)) < 0.4 * mean(lengths(settled, LinkKind.RANDOM))
+    assert settled.components() == 1
+    assert settled.one_sided() == []
+
+
+def test_nobody_gives_its_random_links_up(settled: Network) -> None:
+    """E18: proximity never costs one of the C_rand random links, and both ends agree on kinds."""
+    for node in settled.live:
+        active = settled.topics[node].membership.active
+        assert active.count(LinkKind.RANDOM) >= min(PARAMS.random_links, len(active))
+        for peer, link in active.items():
+            other = settled.topics[peer].membership.active.get(node)
+            assert other is not None
+            assert other.kind is link.kind
+
+
+def test_oversubscribed_views_shrink_to_their_size() -> None:
+    """E13, E16: after a join storm nearly all views have exactly A links, none fewer than
+    C_rand, and the overlay is whole."""
+    network = Network(200, seed=3)
+    network.join_all(2)
+    network.run(4)
+    assert max(len(network.neighbors(node)) for node in network.live) > PARAMS.active_size
+    network.run(180)
+    sizes = Counter(len(network.neighbors(node)) for node in network.live)
+    near = range(PARAMS.active_size - 1, PARAMS.active_size + 2)
+    assert sum(sizes[size] for size in near) >= 0.99 * 200
+    assert min(sizes) >= PARAMS.random_links
+    assert network.components() == 1
+    assert network.one_sided() == []
+
+
+def test_the_farthest_goes_where_views_are_too_large() -> None:
+    """E16: of peers that can spare a link alike; who answers no pings is the farthest of all."""
+    member = Member(
+        "a", "b", "c", "d", membership=params(active_size=2, random_links=2, near_links=0)
+    )
+    for peer, rtt in (("a", 0.020), ("b", 0.090), ("c", 0.040)):
+        member.handle(ev.RttMeasured(peer, rtt))
+    for _ in range(member.params.rtt_failures):
+        member.handle(ev.RttMeasured("d", None))
+    effects = member.wait(member.params.stabilize_interval)
+    for peer, _ in sent(effects, Neighbor):
+        member.receive(peer, Neighbor(NeighborRole.LIST, 5, random_links=5))
+    effects = member.wait(member.params.list_timeout)
+    assert [peer for peer, _ in sent(effects, Disconnect)] == ["d", "b"]
+
+
+def test_links_at_rest_do_not_flap(settled: Network) -> None:
+    """E18: alpha and the least gain keep links from going to and fro."""
+    before = {(node, peer) for node in settled.live for peer in settled.neighbors(node)}
+    settled.run(60)
+    after = {(node, peer) for node in settled.live for peer in settled.neighbors(node)}
+    assert len(before - after) < 0.1 * len(before)
+
+
+# One node
+
+
+def member(*neighbors: int, kind: LinkKind = LinkKind.RANDOM, near_rtt: float = 0.1) -> Topic:
+    """Node 0 with `neighbors`, all of the kind, measured at `near_rtt`, with links to spare."""
+    topic = Topic(0, "t", EpisubParams(), Random(1))
+    topic.handle(ev.JoinOverlay(), 0.0)
+    for peer in neighbors:
+        request = Neighbor(NeighborRole.REQUEST, 7, kind, (), 5)
+        topic.handle(ev.Received(peer, request), 0.0)
+        topic.handle(ev.RttMeasured(peer, near_rtt), 0.0)
+    return topic
+
+
+def sent_to(effects: list, peer: int) -> list:  # type: ignore[type-arg]
+    return [e.message for e in effects if isinstance(e, Send) and e.peer == peer]
+
+
+def run_timers(topic: Topic, until: float) -> list:  # type: ignore[type-arg]
+    effects = []
+    while topic.next_deadline() <= until:
+        effects += topic.handle_timer(topic.next_deadline())
+    return effects
+
+
+def test_a_full_node_takes_a_much_nearer_peer_for_a_near_one() -> None:
+    """E10: nearer by alpha: the near neighbour is told DISCONNECT, the asker ACCEPT."""
+    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR)
+    request = Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR, (), 4)
+    effects = topic.handle(ev.Received(8, request), 1.0)
+    assert MeasureRtt(8) in effects
+    effects = topic.handle(ev.RttMeasured(8, 0.049), 1.1)
+    assert [m.role for m in sent_to(effects, 8)] == [NeighborRole.ACCEPT]
+    evicted = [e.peer for e in effects if isinstance(e, NeighborDown)]
+    assert len(evicted) == 1
+    assert Disconnect() in sent_to(effects, evicted[0])
+
+
+@pytest.mark.parametrize("rtt", [0.051, None])
+def test_a_full_node_refuses_who_is_not_much_nearer(rtt: float | None) -> None:
+    """E10: not nearer by alpha, or not measurable: DISCONNECT, and nobody is evicted."""
+    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR)
+    topic.handle(ev.Received(8, Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR)), 1.0)
+    effects = topic.handle(ev.RttMeasured(8, rtt), 1.1)
+    assert sent_to(effects, 8) == [Disconnect()]
+    assert not [e for e in effects if isinstance(e, NeighborDown)]
+
+
+def test_tiny_gains_do_not_count() -> None:
+    """E18: on a loopback of a millisecond, twice as near is noise."""
+    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR, near_rtt=0.004)
+    topic.handle(ev.Received(8, Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR)), 1.0)
+    effects = topic.handle(ev.RttMeasured(8, 0.0001), 1.1)
+    assert sent_to(effects, 8) == [Disconnect()]
+
+
+def test_who_answers_no_pings_is_as_far_as_can_be() -> None:
+    """E18: failed measurements count, once they are several in a row: anybody is nearer then."""
+    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR, near_rtt=0.03)
+    for failed in (PARAMS.rtt_failures - 1, PARAMS.rtt_failures):
+        topic.handle(ev.RttMeasured(3, 0.03), 0.5)
+        for _ in range(failed):
+            topic.handle(ev.RttMeasured(3, None), 1.0)
+        topic.handle(ev.Received(8, Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR)), 1.0)
+        effects = topic.handle(ev.RttMeasured(8, 0.1), 1.1)
+        evicted = [e.peer for e in effects if isinstance(e, NeighborDown)]
+        assert evicted == ([3] if failed == PARAMS.rtt_failures else [])
+
+
+def test_a_passive_peer_that_answers_no_pings_is_forgotten() -> None:
+    """E21: after several in a row."""
+    topic = member(1, 2)
+    topic.handle(ev.ContactsFound((8,)), 0.0)
+    for rtt in (None, None, 0.01, None, None):
+        topic.handle(ev.RttMeasured(8, rtt), 0.0)
+    assert 8 in topic.membership.passive
+    topic.handle(ev.RttMeasured(8, None), 0.0)
+    assert 8 not in topic.membership.passive
+
+
+def test_a_nearer_passive_peer_replaces_a_far_neighbour() -> None:
+    """E18: the nearest passive peer is asked first; only when it has accepted does the far
+    neighbour go."""
+    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR)
+    topic.handle(ev.ContactsFound((8,)), 0.0)
+    topic.handle(ev.Connected(8), 0.0)
+    topic.handle(ev.RttMeasured(8, 0.01), 0.0)
+    now, asked = 0.0, []
+    while not asked:
+        now = topic.next_deadline()
+        assert now < 2 * PARAMS.optimize_interval
+        effects = topic.handle_timer(now)
+        assert not [e for e in effects if isinstance(e, NeighborDown)]
+        asked = [m for m in sent_to(effects, 8) if isinstance(m, Neighbor)]
+    assert (asked[0].role, asked[0].kind) == (NeighborRole.REQUEST, LinkKind.NEAR)
+    accept = Neighbor(NeighborRole.ACCEPT, 7, LinkKind.NEAR, (), 4)
+    effects = topic.handle(ev.Received(8, accept), now + 0.1)
+    assert 8 in topic.membership.active
+    assert len([e for e in effects if isinstance(e, NeighborDown)]) == 1
+    assert len(topic.membership.active) == PARAMS.active_size
+
+
+def test_upkeep_measures_who_is_there_and_forgets_who_is_not() -> None:
+    """E21: GETTOPICS to passive peers; who is in the topic is measured and released, who has
+    left it, can't be dialled or doesn't answer is forgotten."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    topic.handle(ev.ContactsFound((11, 12)), 0.0)
+    for peer in (11, 12):
+        topic.handle(ev.Connected(peer), 0.0)
+    asked = [
+        e.peer
+        for e in run_timers(topic, PARAMS.upkeep_interval * 2.6)
+        if isinstance(e, Send) and isinstance(e.message, GetTopics)
+    ]
+    assert sorted(asked) == [11, 12]
+    now = topic.next_deadline()
+    assert MeasureRtt(11) in topic.handle(ev.Received(11, Topics(("t", "u"))), now)
+    assert Release(11) in topic.handle(ev.RttMeasured(11, 0.02), now)
+    assert topic.membership.passive.rtt(11) is not None
+    topic.handle(ev.Received(12, Topics(())), now)
+    assert 12 not in topic.membership.passive
+    topic.handle(ev.ContactsFound((13, 14)), now)
+    topic.handle(ev.Connected(13), now)
+    run_timers(topic, now + 60)
+    assert 13 not in topic.membership.passive
+    topic.handle(ev.DialFailed(14), now + 60)
+    assert 14 not in topic.membership.passive
+
+
+def test_ends_that_disagree_about_a_link_agree_on_random() -> None:
+    """E18: requests that cross may be of different kinds; random is the one that is kept."""
+    topic = member(1, kind=LinkKind.NEAR)
+    topic.handle(ev.Received(1, Neighbor(NeighborRole.REQUEST, 7, LinkKind.RANDOM, (), 5)), 1.0)
+    link = topic.membership.active.get(1)
+    assert link is not None
+    assert link.kind is LinkKind.NEAR
+    topic.handle(ev.Received(1, Neighbor(NeighborRole.ACCEPT, 7, LinkKind.RANDOM, (), 5)), 1.0)
+    assert link.kind is LinkKind.RANDOM
+
+
+def test_round_trips_are_smoothed() -> None:
+    """E18: one slow ping doesn't make a far peer."""
+    rtt = Rtt(0.1)
+    rtt.update(0.9)
+    assert rtt.mean == pytest.approx(0.2)
+    assert rtt.spread > 0.2
+    for _ in range(50):
+        rtt.update(0.1)
+    assert rtt.mean == pytest.approx(0.1, abs=0.01)
+
+
+def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
+    """E21: a dial may take longer than a period."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    topic.handle(ev.ContactsFound((11, 12)), 0.0)
+    dialled = [e.peer for e in run_timers(topic, PARAMS.upkeep_interval * 6) if isinstance(e, Dial)]
+    assert {11, 12} <= set(dialled)
+    assert {11, 12} <= set(topic.membership.passive)
+
+
+def test_a_fruitless_search_slows_down() -> None:
+    """E21: with nothing nearer to be found, what is left is to see who is still there."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    for peer in range(11, 40):
+        topic.handle(ev.ContactsFound((peer,)), 0.0)
+        topic.handle(ev.Connected(peer), 0.0)
+    checks: list[float] = []
+    while topic.next_deadline() < 4_000:
+        now = topic.next_deadline()
+        for effect in topic.handle_timer(now):
+            if isinstance(effect, Send) and isinstance(effect.message, GetTopics):
+                checks.append(now)
+                topic.handle(ev.Received(effect.peer, Topics(("t",))), now)
+                topic.handle(ev.RttMeasured(effect.peer, 0.05), now)
+    early = sum(time < 400 for time in checks)
+    late = sum(time >= 3_600 for time in checks)
+    assert early > 3 * late > 0
+
+
+def test_a_lost_link_speeds_the_search_up_again() -> None:
+    """E21: where neighbours went, passive peers may have gone too."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    upkeep = topic.membership._passive_view_probe
+    upkeep._fruitless = 1_000
+    upkeep.fire(1.0)
+    assert upkeep.deadline - 1.0 > 1.3 * PARAMS.upkeep_interval
+    topic.handle(ev.PeerDown(1), 1.0)
+    assert upkeep.deadline - 1.0 <= 1.3 * PARAMS.upkeep_interval

@@ -1,0 +1,129 @@
+"""Payloads that a driver validates before they count (E31, E32, E34)."""
+
+from __future__ import annotations
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import Deliver, DropReason
+from episub_router.protocol.messages import Gossip, Graft, Prune
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.types import NEVER
+from tests.protocol.helpers import Branch, drops, ihave, sent
+
+
+def accepted(branch: Branch, peer: str, id: object = "m", size: int = 0) -> list:  # type: ignore[type-arg]
+    return branch.handle(ev.PayloadAccepted(peer, id, "payload", size))
+
+
+def test_nothing_happens_before_the_payload_proves_valid() -> None:
+    """E32: an arrived payload is neither delivered nor pushed on, and its sender stays what it
+    was; then all of that happens, with the hop count of the copy that was accepted."""
+    branch = Branch("a", lazy=["b"])
+    assert branch.handle(ev.PayloadArrived("b", "m", 3)) == []
+    assert (branch.eager, branch.lazy) == ({"a"}, {"b"})
+    effects = accepted(branch, "b", size=7)
+    assert effects[0] == Deliver("m", "payload", "b", 3)
+    assert sent(effects) == [("b", Graft()), ("a", Gossip("m", 4, "payload", 7))]
+    assert branch.eager == {"a", "b"}
+
+
+def test_a_second_copy_is_a_duplicate_only_once_the_first_proved_valid() -> None:
+    """E31: until then its sender may be the only honest one; afterwards it is pruned, and is not
+    pushed what it has."""
+    branch = Branch("a", "b", "c")
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    assert branch.handle(ev.PayloadArrived("b", "m", 2)) == []
+    effects = accepted(branch, "a")
+    assert sent(effects) == [("c", Gossip("m", 2, "payload")), ("b", Prune())]
+    assert (branch.eager, branch.lazy) == ({"a", "c"}, {"b"})
+
+
+def test_the_copy_that_proves_valid_first_decides() -> None:
+    """E32: validation may end in any order."""
+    branch = Branch("a", "b")
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    branch.handle(ev.PayloadArrived("b", "m", 5))
+    effects = accepted(branch, "b")
+    assert effects[0] == Deliver("m", "payload", "b", 5)
+    assert sent(effects) == [("a", Prune())]
+
+
+def test_accepted_twice_is_delivered_once() -> None:
+    """E32: a driver may report both copies as valid."""
+    branch = Branch("a", "b")
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    branch.handle(ev.PayloadArrived("b", "m", 1))
+    accepted(branch, "a")
+    assert accepted(branch, "b") == []
+
+
+def test_copies_after_the_message_is_known_are_duplicates_at_once() -> None:
+    """E31."""
+    branch = Branch("a", "b")
+    branch.publish("m")
+    assert sent(branch.handle(ev.PayloadArrived("b", "m", 2))) == [("b", Prune())]
+
+
+def test_announced_messages_in_validation_are_not_fetched() -> None:
+    """E34: what has arrived isn't missing; if it proves invalid, it is again."""
+    branch = Branch("a", lazy=["l"])
+    branch.receive("l", ihave("m"))
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    assert sent(branch.wait(5)) == []
+    accepted(branch, "a")
+    assert branch.machine.missing == 0
+    branch.receive("l", ihave("n"))
+    branch.handle(ev.PayloadArrived("a", "n", 1))
+    grafts = sent(branch.wait(branch.params.validation_timeout + 2), Graft)
+    assert grafts[0] == ("l", Graft(("n",)))
+
+
+def test_rejected_payloads_are_forgotten() -> None:
+    """Rejections aren't reported: time ends what is in validation."""
+    branch = Branch("a")
+    branch.handle(ev.PayloadArrived("a", "bad", 1))
+    branch.now += branch.params.validation_timeout
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    assert branch.machine.pending == 1
+    assert branch.eager == {"a"}
+
+
+def test_payloads_in_validation_are_bounded() -> None:
+    """A flood is counted, and costs no message that proves valid all the same."""
+    branch = Branch("a", params=BroadcastParams(max_pending=10))
+    effects = [e for n in range(100) for e in branch.handle(ev.PayloadArrived("a", n, 1))]
+    assert branch.machine.pending == 10
+    assert drops(effects) == [DropReason.PENDING_FULL] * 90
+    effects = accepted(branch, "a", 50)
+    assert effects[0] == Deliver(50, "payload", "a", 1)
+
+
+def test_copies_of_one_message_are_bounded() -> None:
+    """However many strangers send the same payload."""
+    branch = Branch("a", "b")
+    for n in range(1000):
+        branch.handle(ev.PayloadArrived(f"x{n}", "m", 1))
+    (arrival,) = branch.machine._state.pending._by_id.values()
+    assert len(arrival.copies) < 100
+    effects = accepted(branch, "x0")
+    assert [peer for peer, _ in sent(effects)] == ["a", "b"]
+
+
+def test_hops_are_checked_when_the_payload_counts() -> None:
+    """E32: nothing is held against a sender before its payload proves valid."""
+    branch = Branch("a")
+    assert branch.handle(ev.PayloadArrived("a", "m", -7)) == []
+    effects = accepted(branch, "a")
+    assert drops(effects) == [DropReason.HOPS_INVALID]
+    assert Deliver("m", "payload", "a", 1) in effects
+
+
+def test_payload_of_a_stranger_is_pushed_on_and_changes_no_tree() -> None:
+    """E32: who publishes without being a member reaches the topic all the same."""
+    branch = Branch("a", "b")
+    branch.handle(ev.PayloadArrived("x", "m", 1))
+    effects = accepted(branch, "x")
+    assert [peer for peer, _ in sent(effects, Gossip)] == ["a", "b"]
+    assert branch.eager == {"a", "b"}
+    assert not branch.lazy
+    branch.wait(1)
+    assert branch.machine.next_deadline() == NEVER
