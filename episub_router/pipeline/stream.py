@@ -26,7 +26,9 @@ from episub_router.pipeline.lake import Entry, Lake, batch_name
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
 
-_LASTING = ("join", "leave", "node", "neighbor", "graft", "prune", "publish")
+_LASTING = (
+    "join", "leave", "node", "neighbor", "graft", "prune", "stream-up", "stream-down", "publish",
+)  # fmt: skip
 
 _SHARED = ("clocks", "spans", "publishes", "deliveries", "links", "subscriptions", "arrivals")
 

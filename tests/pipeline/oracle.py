@@ -98,14 +98,18 @@ def sessions(events: Sequence[Event], patience: int) -> list[dict[str, Any]]:
         if session["until"] is None and last[session["peer"]] < end - SILENCE:
             session["until"], session["ending"] = last[session["peer"]], "silent"
     intervals = links(events)
+    overlays = {link["topic"] for link in intervals if link["kind"] == "active"}
     for session in made:
+        # Where there is no overlay, whoever has a stream can be reached.
+        kinds = {(session["topic"], "active"), (session["topic"], "eager")}
+        if session["topic"] not in overlays:
+            kinds.add((None, "stream"))
         linked = [
-            link["since"]
+            max(link["since"], session["since"])
             for link in intervals
             if link["peer"] == session["peer"]
-            and link["topic"] == session["topic"]
-            and link["kind"] in ("active", "eager")
-            and session["since"] <= link["since"]
+            and (link["topic"], link["kind"]) in kinds
+            and (link["until"] is None or session["since"] < link["until"])
             and (session["until"] is None or link["since"] < session["until"])
         ]
         session["ready"] = min([session["since"] + patience, *linked])

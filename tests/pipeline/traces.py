@@ -28,6 +28,8 @@ class RandomTrace:
         self._topics = ["a", "b"][: self.rng.choice([1, 1, 2])]
         self._traced_hops = self.rng.random() < 0.5
         self._traced_sends = self.rng.random() < 0.7
+        # Every third has meshes alone, as gossipsub has.
+        self._has_overlay = seed % 3 != 1
         self._lives()
         for number in range(messages):
             self._message(f"m{number}")
@@ -71,13 +73,14 @@ class RandomTrace:
     def _link(self, peer: str, other: str, topic: str) -> None:
         rng = self.rng
         up = self._at(1, 20)
-        self.add("neighbor", peer, up, remote=other, topic=topic, state="up", kind="random")
+        if self._has_overlay:
+            self.add("neighbor", peer, up, remote=other, topic=topic, state="up", kind="random")
         self.add("graft", peer, up + 1, remote=other, topic=topic, state="eager")
         if rng.random() < 0.5:
             self.add("prune", peer, self._at(21, 30), remote=other, topic=topic, state="lazy")
         if rng.random() < 0.3:
             self.add("graft", peer, self._at(31, 40), remote=other, topic=topic, state="eager")
-        if rng.random() < 0.3:
+        if self._has_overlay and rng.random() < 0.3:
             self.add("neighbor", peer, self._at(41, 50), remote=other, topic=topic, state="down")
 
     def _message(self, message: str) -> None:

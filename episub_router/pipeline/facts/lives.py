@@ -57,8 +57,10 @@ def subscriptions(
     events: DataFrame, links: DataFrame, spans: DataFrame, params: AnswerParams
 ) -> DataFrame:
     """One row per time that a peer was subscribed: run, topic, peer, since, until, ending (leave,
-    crash, silent; null while it lasts), linked (when it first had an active or eager link),
-    inferred.
+    crash, silent; null while it lasts), linked (when it first had a link in it), inferred.
+
+    A link is an active or eager one; in a topic where nobody has active links, as with gossipsub
+    and floodsub, an open stream is one too: what goes over it needs no mesh.
 
     `silent` are peers of a run with traced receipts whose own trace ended long before the run.
     For a topic that nobody is seen to join, all peers of the run count, from the beginning.
@@ -81,20 +83,28 @@ def subscriptions(
     )
     table = joined.unionByName(_assumed(events, topics, spans))
     table = _silenced(table, events, spans, params)
-    neighbours = links.where(F.col("kind").isin("active", "eager")).select(
-        "run", "topic", "peer", F.col("since").alias("linked")
-    )
-    first = (
-        table.join(neighbours, ["run", "topic", "peer"])
-        .where(
-            (F.col("linked") >= F.col("since"))
-            & (F.col("until").isNull() | (F.col("linked") < F.col("until")))
-        )
-        .groupBy("run", "topic", "peer", "since")
-        .agg(F.min("linked").alias("linked"))
-    )
-    return table.join(first, ["run", "topic", "peer", "since"], "left").select(
+    linked = _first_links(table, links)
+    return table.join(linked, ["run", "topic", "peer", "since"], "left").select(
         "run", "topic", "peer", "since", "until", "ending", "linked", "inferred"
+    )
+
+
+def _first_links(table: DataFrame, links: DataFrame) -> DataFrame:
+    """When each subscription first had a link: run, topic, peer, since, linked."""
+    ends = ("run", "peer", F.col("since").alias("from"), F.col("until").alias("to"))
+    neighbours = links.where(F.col("kind").isin("active", "eager")).select("topic", *ends)
+    overlays = links.where(F.col("kind") == "active").select("run", "topic").distinct()
+    streams = links.where(F.col("kind") == "stream").select(*ends)
+    topics = table.select("run", "topic").distinct().join(overlays, ["run", "topic"], "anti")
+    neighbours = neighbours.unionByName(streams.join(F.broadcast(topics), "run"))
+    both = (F.col("to").isNull() | (F.col("to") > F.col("since"))) & (
+        F.col("until").isNull() | (F.col("from") < F.col("until"))
+    )
+    return (
+        table.join(neighbours, ["run", "topic", "peer"])
+        .where(both)
+        .groupBy("run", "topic", "peer", "since")
+        .agg(F.greatest(F.min("from"), F.col("since")).alias("linked"))
     )
 
 
