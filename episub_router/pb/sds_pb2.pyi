@@ -37,16 +37,33 @@ class SdsMessage(_message.Message):
     BLOOM_FILTER_FIELD_NUMBER: _builtins.int
     REPAIR_REQUEST_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    MORE_HISTORY_FIELD_NUMBER: _builtins.int
+    INCOMPLETE_BEFORE_FIELD_NUMBER: _builtins.int
     sender_id: _builtins.str
     message_id: _builtins.str
     channel_id: _builtins.str
     lamport_timestamp: _builtins.int
     bloom_filter: _builtins.bytes
     content: _builtins.bytes
+    more_history: _builtins.bytes
+    """Further ids of the causal history, 32 bytes each: ids that are a sha256 in hex."""
+    incomplete_before: _builtins.int
+    """The sender may lack messages with a lower clock: its history acknowledges none of those,
+    except those that it names.
+    """
     @_builtins.property
     def causal_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
     def repair_request(self) -> _containers.RepeatedCompositeFieldContainer[Global___HistoryEntry]: ...
+    @_builtins.property
+    def origin(self) -> Global___Origin:
+        """From here on fields of this implementation; others skip them.
+
+        Set by a member that repairs another's message: the author's signature. Always the last
+        field, so that what precedes it is the message as its author signed it.
+        """
+
     def __init__(
         self,
         *,
@@ -58,21 +75,28 @@ class SdsMessage(_message.Message):
         bloom_filter: _builtins.bytes | None = ...,
         repair_request: _abc.Iterable[Global___HistoryEntry] | None = ...,
         content: _builtins.bytes | None = ...,
+        origin: Global___Origin | None = ...,
+        more_history: _builtins.bytes = ...,
+        incomplete_before: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "lamport_timestamp", b"lamport_timestamp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_incomplete_before", b"_incomplete_before", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "incomplete_before", b"incomplete_before", "lamport_timestamp", b"lamport_timestamp", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "repair_request", b"repair_request", "sender_id", b"sender_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_incomplete_before", b"_incomplete_before", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "incomplete_before", b"incomplete_before", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "more_history", b"more_history", "origin", b"origin", "repair_request", b"repair_request", "sender_id", b"sender_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
     _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015
     _WhichOneofReturnType__content: _TypeAlias = _typing.Literal["content"]  # noqa: Y015
     _WhichOneofArgType__content: _TypeAlias = _typing.Literal["_content", b"_content"]  # noqa: Y015
+    _WhichOneofReturnType__incomplete_before: _TypeAlias = _typing.Literal["incomplete_before"]  # noqa: Y015
+    _WhichOneofArgType__incomplete_before: _TypeAlias = _typing.Literal["_incomplete_before", b"_incomplete_before"]  # noqa: Y015
     _WhichOneofReturnType__lamport_timestamp: _TypeAlias = _typing.Literal["lamport_timestamp"]  # noqa: Y015
     _WhichOneofArgType__lamport_timestamp: _TypeAlias = _typing.Literal["_lamport_timestamp", b"_lamport_timestamp"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__bloom_filter) -> _WhichOneofReturnType__bloom_filter | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__content) -> _WhichOneofReturnType__content | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__incomplete_before) -> _WhichOneofReturnType__incomplete_before | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lamport_timestamp) -> _WhichOneofReturnType__lamport_timestamp | None: ...
 

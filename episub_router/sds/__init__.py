@@ -4,7 +4,8 @@
 """
 
 from episub_router.sds.net.channel import Receipt, SdsChannel
-from episub_router.sds.net.driver import ChannelEvent, Rejected
+from episub_router.sds.net.driver import ChannelEvent
+from episub_router.sds.net.intake import Rejected
 from episub_router.sds.net.messages import ChannelMessage, LogItem
 from episub_router.sds.net.node import StoreNode
 from episub_router.sds.protocol.effects import (

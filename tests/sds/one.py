@@ -26,7 +26,9 @@ def of(effects: list[Effect], kind: type[E]) -> list[E]:
 class One:
     """A participant named "me" on a clock that tests move. `seen` keeps all effects."""
 
-    def __init__(self, restored: Restored | None = None, **params: Any) -> None:
+    def __init__(
+        self, restored: Restored | None = None, *, verify_ids: bool = False, **params: Any
+    ) -> None:
         self.params = SdsParams(**params)
         self.codec = Codec(self.params)
         self.now = 1000.0
@@ -38,6 +40,7 @@ class One:
             self.params,
             encode=self.codec.encode,
             filters=self.filters,
+            verify_ids=verify_ids,
             rng=random.Random(1),
             now=self.now,
             wall_offset=WALL / 1000 - self.now,

@@ -14,6 +14,7 @@ import trio.lowlevel
 from libp2p.custom_types import TProtocol
 from libp2p.network.stream.exceptions import StreamError
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
+from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import get_content_addressed_msg_id
 
 from episub_router.pb import sds_pb2
@@ -29,7 +30,11 @@ from episub_router.sds import (
     StoreNode,
 )
 from episub_router.sds.net.exchange import ExchangeError, ask
+from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.message import message_id
+from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.wire import Codec
 from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 
@@ -225,9 +230,10 @@ async def test_events_tell_of_missing_lost_and_found() -> None:
             nursery.start_soon(collect)
             await trio.testing.wait_all_tasks_blocked()
             await nodes[0].pubsub.publish(TOPIC, b"\xff no message")
+            orphan_id = message_id("0", str(nodes[0].id), 5, b"x")
             orphan = sds_pb2.SdsMessage(
                 sender_id=str(nodes[0].id),
-                message_id="orphan",
+                message_id=orphan_id,
                 channel_id="0",
                 lamport_timestamp=5,
                 causal_history=[b"nobody has this"],
@@ -235,8 +241,8 @@ async def test_events_tell_of_missing_lost_and_found() -> None:
             )
             await nodes[0].pubsub.publish(TOPIC, orphan.SerializeToString())
             heard = await next_of(two)
-            assert (heard.id, heard.missing) == ("orphan", ("nobody has this",))
-            assert fx.Missing("orphan", ("nobody has this",)) in events
+            assert (heard.id, heard.missing) == (orphan_id, ("nobody has this",))
+            assert fx.Missing(orphan_id, ("nobody has this",)) in events
             assert fx.Lost("nobody has this") in events
             rejected = [e for e in events if isinstance(e, Rejected)]
             assert [(r.by, r.reason) for r in rejected] == [(str(nodes[0].id), "malformed")]
@@ -263,9 +269,89 @@ async def test_nobody_speaks_for_another_sender() -> None:
             await c.pubsub.subscribe(TOPIC)
             await c.pubsub.wait_for_subscription(a.id, TOPIC, timeout=PATIENCE)
             await c.pubsub.publish(TOPIC, forged.SerializeToString())
-            await eventually(lambda: one.stats["not-vouched"] == 1)
+            await eventually(lambda: one.stats["not-proven"] == 1)
             assert str(c.id) not in receipt.acked_by
             assert len(one.log) == 1
+
+
+async def test_a_forged_repair_is_dropped_though_a_proven_message_names_its_hash() -> None:
+    """c speaks for itself and for b: its own message names what b is said to have written."""
+    async with running_nodes(3, router=flood) as nodes:
+        a, b, c = nodes
+        await connect_all([(a, b), (b, c), (a, c)])
+        params = replace(QUICK, lost_after=1.0)
+        async with channels([a], params) as (one,):
+            await c.pubsub.subscribe(TOPIC)
+            await c.pubsub.wait_for_subscription(a.id, TOPIC, timeout=PATIENCE)
+            words = b"b never said that"
+            forged_id = message_id("0", str(b.id), 5, words)
+            child_id = message_id("0", str(c.id), 6, b"child")
+            forged = sds_pb2.SdsMessage(
+                sender_id=str(b.id),
+                message_id=forged_id,
+                channel_id="0",
+                lamport_timestamp=5,
+                content=words,
+            )
+            child = sds_pb2.SdsMessage(
+                sender_id=str(c.id),
+                message_id=child_id,
+                channel_id="0",
+                lamport_timestamp=6,
+                causal_history=[forged_id.encode()],
+                content=b"child",
+            )
+            typing = sds_pb2.SdsMessage(
+                sender_id=str(b.id), message_id="e", channel_id="0", content=b"typing"
+            )
+            for message in (child, forged, typing):
+                await c.pubsub.publish(TOPIC, message.SerializeToString())
+            heard = await next_of(one)
+            assert (heard.id, heard.missing) == (child_id, (forged_id,))
+            await eventually(lambda: one.stats["not-proven"] == 2)
+
+
+async def test_a_repair_by_a_third_member_carries_its_authors_proof() -> None:
+    """b repairs what a said, while a is away and direct streams have no answer."""
+    async with running_nodes(3, router=flood) as nodes:
+        a, b, c = nodes
+        await connect_all([(a, b)])
+        async with channels([a, b]) as (one, two):
+            await subscribed(a, b)
+            first = await one.send(b"said by a")
+            await eventually(lambda: len(two.log) == 1)
+            await a.host.disconnect(b.id)
+            await connect_all([(b, c)])
+            await c.pubsub.subscribe(TOPIC)
+            await subscribed(b, c)
+            heard: list[rpc_pb2.Message] = []
+
+            def collect(_: object, message: rpc_pb2.Message) -> bool:
+                heard.append(message)
+                return True
+
+            c.pubsub.set_topic_validator(TOPIC, collect, is_async_validator=False)
+            request = sds_pb2.SdsMessage(
+                sender_id=str(c.id),
+                message_id="asks",
+                channel_id="0",
+                lamport_timestamp=7,
+                repair_request=[sds_pb2.HistoryEntry(message_id=first.id)],
+            )
+            await c.pubsub.publish(TOPIC, request.SerializeToString())
+            codec = Codec(QUICK)
+            await eventually(
+                lambda: any(codec.decode(m.data).message_id == first.id for m in heard)
+            )
+            (repair,) = [m for m in heard if codec.decode(m.data).message_id == first.id]
+            intake = Intake(TOPIC, codec, bind_sender=True)
+            received = intake.broadcast(repair)
+            assert isinstance(received, ReceivedMessage)
+            assert (received.way, received.message.sender_id) == (Way.REPAIRED, str(a.id))
+            repair.data = repair.data.replace(b"said by a", b"said by b")
+            received = intake.broadcast(repair)
+            assert isinstance(received, ReceivedMessage)
+            assert received.way is Way.UNPROVEN
 
 
 async def test_a_relayed_history_is_checked_by_its_authors_signature() -> None:
@@ -283,7 +369,7 @@ async def test_a_relayed_history_is_checked_by_its_authors_signature() -> None:
             async with channels([c]) as (three,):
                 heard = [await next_of(three) for _ in range(5)]
             assert {m.sender for m in heard} == {str(a.id)}
-            assert three.stats["not-vouched"] == 0
+            assert three.stats["not-proven"] == 0
 
 
 async def test_closing_wakes_those_who_wait() -> None:

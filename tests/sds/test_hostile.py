@@ -161,7 +161,7 @@ def test_a_peer_that_lies_about_its_log_is_left() -> None:
     assert not of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
     invented = tuple((WALL + n, f"invented{n}") for n in range(100))
     one.participant.range_answered("liar", invented, None, one.now)
-    assert one.drops(one.take(made("invented1"), Way.RELAYED)) == [DiscardReason.NOT_VOUCHED]
+    assert one.drops(one.take(made("invented1"), Way.UNPROVEN)) == [DiscardReason.NOT_PROVEN]
     still_works(one)
 
 

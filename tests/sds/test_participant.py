@@ -396,24 +396,42 @@ def test_answers_wait_and_are_cancelled_by_another_copy() -> None:
 # Trust
 
 
-def test_relayed_messages_need_a_reference_and_a_hash_that_fits() -> None:
+def test_what_is_not_proven_is_dropped_even_if_a_proven_message_refers_to_it() -> None:
     one = One()
     content = b"carried by somebody"
     true_id = message_id("0", "other", WALL, content)
+    one.hear("child", true_id)
     message = made(true_id, content=content)
-    assert one.drops(one.take(message, Way.RELAYED)) == [DiscardReason.NOT_VOUCHED]
-    one.hear("child", true_id, "foreign id")
-    assert len(of(one.take(message, Way.RELAYED), fx.Logged)) == 1
-    assert one.drops(one.take(made("foreign id"), Way.RELAYED)) == [DiscardReason.NOT_VOUCHED]
+    assert one.drops(one.take(message, Way.UNPROVEN)) == [DiscardReason.NOT_PROVEN]
+    assert len(of(one.take(message, Way.REPAIRED), fx.Logged)) == 2
 
 
-def test_relayed_messages_acknowledge_nothing_and_ask_for_nothing() -> None:
+def test_what_is_not_proven_acknowledges_nothing_and_asks_for_nothing() -> None:
     one = One()
     sent, _ = one.send()
     forged = made("x", sent, repair_request=(HistoryEntry(sent),))
-    effects = one.take(forged, Way.RELAYED)
+    effects = one.take(forged, Way.UNPROVEN)
     assert not of(effects, fx.Acknowledged)
     assert not of(one.wait(0.5), fx.Rebroadcast)
+
+
+def test_sync_and_ephemeral_messages_count_only_from_their_sender() -> None:
+    one = One()
+    ephemeral = Message(message_id="e", channel_id="0", sender_id="other", content=b"typing")
+    for way, reason in (
+        (Way.UNPROVEN, DiscardReason.NOT_PROVEN),
+        (Way.REPAIRED, DiscardReason.NOT_ASKED_FOR),
+        (Way.PULLED, DiscardReason.NOT_ASKED_FOR),
+    ):
+        assert one.drops(one.take(ephemeral, way)) == [reason]
+        assert one.drops(one.take(made("s", content=None), way)) == [reason]
+
+
+def test_nobody_takes_the_id_of_another_message() -> None:
+    one = One(verify_ids=True)
+    true_id = message_id("0", "other", WALL, b"content")
+    assert one.drops(one.hear(true_id, sender_id="mallory")) == [DiscardReason.NOT_ITS_HASH]
+    assert len(of(one.hear(true_id), fx.DeliverContent)) == 1
 
 
 # Restart

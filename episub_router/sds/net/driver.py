@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, replace
 
 import trio
 from libp2p.peer.id import ID
@@ -14,10 +13,11 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.bloom import FilterCodec
-from episub_router.sds.net import exchange
 from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.net.asking import AskEffect, Asker, answered, failed
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
-from episub_router.sds.net.origin import proof_of, proven_sender, publisher, sign
+from episub_router.sds.net.intake import Intake, Rejected
+from episub_router.sds.net.origin import proof_of, sign
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
@@ -25,31 +25,17 @@ from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
 from episub_router.sds.store import Store, StoredMessage
-from episub_router.sds.wire import Codec, SdsWireError
-from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request, Response
+from episub_router.sds.wire import Codec, attach_origin
 
 _INBOX = 4096
 _OUTBOX = 1024
 _EPHEMERAL = 256
 _EVENTS = 1024
 _BATCH = 256
-_ASKS = 8
 _WATCH_INTERVAL = 1.0
-
-AskEffect = fx.AskIds | fx.AskHeads | fx.AskRange
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """Bytes on the topic, published by `by`, were no acceptable message."""
-
-    by: str
-    reason: str
-    detail: str
-
 
 ChannelEvent = fx.Notice | Rejected
 
@@ -93,7 +79,8 @@ class ChannelDriver(Served):
         self._signed: dict[bytes, rpc_pb2.Message] = {}
         self._outbox, self._to_publish = trio.open_memory_channel[tuple[bytes, fx.Purpose]](_OUTBOX)
         self._watchers: dict[trio.MemorySendChannel[ChannelEvent], None] = {}
-        self._limiter = trio.CapacityLimiter(_ASKS)
+        self._intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
+        self._asker = Asker(pubsub.host, topic_name, channel_id, params)
         trace = getattr(pubsub, "trace", None)
         self._trace = trace and ChannelTrace(trace, topic_name, channel_id, sender_id)
 
@@ -110,6 +97,7 @@ class ChannelDriver(Served):
             encode=self.codec.encode,
             prove=self._prove,
             filters=self._filters,
+            verify_ids=self._bind_sender,
             rng=random.Random(),
             now=trio.current_time(),
             wall_offset=time.time() - trio.current_time(),
@@ -188,22 +176,15 @@ class ChannelDriver(Served):
             await trio.lowlevel.checkpoint()
 
     def _receive(self, carrier: rpc_pb2.Message, now: float) -> list[Effect]:
-        by = publisher(carrier) if carrier.from_id else ""
-        try:
-            message = self.codec.decode(carrier.data)
-        except SdsWireError as error:
-            self.counts[error.reason] += 1
-            self._tell(Rejected(by or error.sender_id, error.reason, str(error)))
-            return []
-        if not message.sender_id:
-            message = replace(message, sender_id=by)
-        way, origin = Way.BROADCAST, b""
-        if self._bind_sender:
-            origin = proof_of(carrier)
-            if by != message.sender_id:
-                way, origin = Way.RELAYED, b""
-        received = ReceivedMessage(message, carrier.data, way, by or None, origin)
-        return self.participant.receive(received, now)
+        received = self._accepted(self._intake.broadcast(carrier))
+        return [] if received is None else self.participant.receive(received, now)
+
+    def _accepted(self, received: ReceivedMessage | Rejected) -> ReceivedMessage | None:
+        if isinstance(received, Rejected):
+            self.counts[received.reason] += 1
+            self._tell(received)
+            return None
+        return received
 
     # Effects
 
@@ -292,7 +273,10 @@ class ChannelDriver(Served):
     async def _republish(self, message_id: MessageId) -> None:
         store, key = self.access.store, self.store_key
         for stored in await self.access.run(lambda: store.get(key, [message_id])):
-            self._post(stored.raw, fx.Purpose.REPAIR)
+            own = stored.sender_id == self.sender_id
+            self._post(
+                stored.raw if own else attach_origin(stored.raw, stored.origin), fx.Purpose.REPAIR
+            )
 
     # Direct streams
 
@@ -313,78 +297,21 @@ class ChannelDriver(Served):
             await trio.sleep(_WATCH_INTERVAL)  # py-libp2p has no event for this
 
     async def _ask(self, effect: AskEffect) -> None:
-        peer = ID.from_string(effect.peer)
-        async with self._limiter:
-            try:
-                response = await exchange.ask(
-                    self.pubsub.host,
-                    peer,
-                    Request(self.topic_name, self.channel_id, _ask_of(effect)),
-                    within=self.params.pull_timeout,
-                    max_size=self.params.page_bytes + 2 * self.params.max_message,
-                )
-            except ExchangeError:
-                self.counts["ask-failed"] += 1
-                async with self._lock:
-                    self._failed(effect)
-                return
-        pulled = [r for item in response.items if (r := self._check(item, effect)) is not None]
-        async with self._lock:
-            now = self._now()
-            effects: list[Effect] = []
-            for received in pulled:
-                effects += self.participant.receive(received, now)
-            effects += self._answered(effect, response, pulled, now)
-            await self._carry_out(effects)
-
-    def _check(self, item: StoredMessage, effect: AskEffect) -> ReceivedMessage | None:
-        """A served message, if it is what it is said to be."""
-        if isinstance(effect, fx.AskRange) and effect.ids_only:
-            return None
         try:
-            message = self.codec.decode(item.raw)
-        except SdsWireError as error:
-            self.counts[error.reason] += 1
-            self._tell(Rejected(effect.peer, error.reason, str(error)))
-            return None
-        if isinstance(effect, fx.AskIds) and message.message_id not in effect.ids:
-            self.counts["not-asked-for"] += 1
-            return None
-        way = Way.PULLED
-        if self._bind_sender and effect.peer != message.sender_id:
-            proven = proven_sender(item.raw, item.origin, self.topic_name)
-            if proven != message.sender_id:
-                way = Way.RELAYED
-        return ReceivedMessage(message, item.raw, way, effect.peer, item.origin)
+            response = await self._asker.ask(effect)
+        except ExchangeError:
+            self.counts["ask-failed"] += 1
+            async with self._lock:
+                failed(self.participant, effect, self._now())
+            self._wake.set()
+            return
+        async with self._lock:
+            await self._carry_out(
+                answered(self.participant, effect, response, self._served, self._now())
+            )
 
-    def _answered(
-        self, effect: AskEffect, response: Response, pulled: list[ReceivedMessage], now: float
-    ) -> list[Effect]:
-        participant = self.participant
-        match effect:
-            case fx.AskIds(peer=peer, ids=ids):
-                unknown = tuple(i for i in ids if i in frozenset(response.unknown_ids))
-                effects = participant.ids_answered(peer, unknown, now)
-                had = {r.message.message_id for r in pulled}.union(unknown)
-                rest = tuple(i for i in ids if i not in had)
-                if rest and had:
-                    effects.append(fx.AskIds(peer, rest))  # the page was full
-                return effects
-            case fx.AskHeads(peer=peer):
-                if response.heads is None:
-                    participant.compare_failed(peer, now)
-                    return []
-                return participant.heads_answered(peer, response.heads, now)
-            case fx.AskRange(peer=peer, ids_only=ids_only):
-                keys = tuple(i.key for i in response.items) if ids_only else ()
-                return participant.range_answered(peer, keys, response.next, now)
-
-    def _failed(self, effect: AskEffect) -> None:
-        if isinstance(effect, fx.AskIds):
-            self.participant.ids_failed(effect.peer, effect.ids, self._now())
-        else:
-            self.participant.compare_failed(effect.peer, self._now())
-        self._wake.set()
+    def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
+        return self._accepted(self._intake.served(item, peer))
 
     def _now(self) -> float:
         now = trio.current_time()
@@ -395,13 +322,3 @@ class ChannelDriver(Served):
 def store_key(topic_name: str, channel_id: str) -> str:
     """A channel's name in a store, which may hold channels of many topics."""
     return json.dumps([topic_name, channel_id])
-
-
-def _ask_of(effect: AskEffect) -> GetAsk | HeadsAsk | RangeAsk:
-    match effect:
-        case fx.AskIds(ids=ids):
-            return GetAsk(ids)
-        case fx.AskHeads():
-            return HeadsAsk()
-        case fx.AskRange(after=after, until=until, ids_only=ids_only):
-            return RangeAsk(after, until, ids_only=ids_only)

@@ -40,8 +40,9 @@ from episub_router.sds.protocol.sending.sync import SyncTimer
 class Participant:
     """Events and `now` (seconds, monotonic) in, effects out; see `effects` for their order.
 
-    `prove` gives the origin that is kept with a message of our own. `wall_offset` is Unix time
-    minus `now`; the driver may move it as its clock is set.
+    `prove` gives the origin that is kept with a message of our own. `verify_ids`: a message's id
+    must be the hash that we give to our own, so that nobody can take another's. `wall_offset` is
+    Unix time minus `now`; the driver may move it as its clock is set.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Participant:
         encode: Callable[[Message], bytes],
         prove: Callable[[bytes], bytes] = lambda raw: b"",
         filters: FilterCodec,
+        verify_ids: bool = False,
         rng: random.Random,
         now: Time,
         wall_offset: float,
@@ -64,6 +66,7 @@ class Participant:
         self.wall_offset = wall_offset
         self._prove = prove
         self._filters = filters
+        self._verify_ids = verify_ids
         self.clock = LamportClock(self._wall(now), int(params.max_clock_lead * 1000))
         self.log = Log()
         self.peers = StreamPeers(params)
@@ -131,7 +134,11 @@ class Participant:
         sender = message.sender_id
         if message.channel_id != self.channel_id:
             return [fx.Discarded(sender, DiscardReason.WRONG_CHANNEL)]
+        if received.way is Way.UNPROVEN:
+            return [fx.Discarded(sender, DiscardReason.NOT_PROVEN)]
         kind = message.kind
+        if kind is not Kind.CONTENT and received.way is not Way.BROADCAST:
+            return [fx.Discarded(sender, DiscardReason.NOT_ASKED_FOR)]
         if kind is Kind.EPHEMERAL:
             return self._receive_ephemeral(message)
         effects: list[Effect] = []
@@ -142,7 +149,7 @@ class Participant:
         if current:
             self.members.heard(sender, now)
             self._hear_requests(message, now, effects)
-        if sender != self.me and received.way is not Way.RELAYED:
+        if sender != self.me:
             self._review_acks(message, history, now, effects)
         if kind is Kind.CONTENT:
             self._receive_content(received, history, now, effects)
@@ -201,7 +208,7 @@ class Participant:
             if not self._delivery.known(key[1]) and not self.log.below_floor(key):
                 entry = HistoryEntry(key[1])
                 blamed = f"peer:{peer}"
-                if not self.wants.add(entry, blamed, peer, now, pull_after=0.0, vouched=False):
+                if not self.wants.add(entry, blamed, peer, now, pull_after=0.0):
                     effects.append(fx.Discarded(peer, DiscardReason.WANTED_FULL))
         effects += self._catchup.range_answered(peer, more, now)
         return effects + self.poll(now)
@@ -258,10 +265,12 @@ class Participant:
         if new_id in self.log or new_id in self.incoming:
             self._receive_again(message, now, effects)
             return
-        if received.way is Way.RELAYED and not self._vouched_for(message):
-            effects.append(fx.Discarded(sender, DiscardReason.NOT_VOUCHED))
-            return
         lamport = self._delivery.lamport(message)
+        if self._verify_ids and new_id != message_id(
+            message.channel_id, sender, lamport, message.content or b""
+        ):
+            effects.append(fx.Discarded(sender, DiscardReason.NOT_ITS_HASH))
+            return
         if self.log.below_floor((lamport, new_id)):
             effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
             self._delivery.go_on_without(new_id, self._wall(now), effects, lost=False)
@@ -352,13 +361,6 @@ class Participant:
 
     def _wall(self, now: Time) -> int:
         return int((now + self.wall_offset) * 1000)
-
-    def _vouched_for(self, message: Message) -> bool:
-        """Whether we miss this id because of a message of proven origin, and it is its hash."""
-        own_form = message_id(
-            message.channel_id, message.sender_id, message.lamport or 0, message.content or b""
-        )
-        return message.message_id == own_form and self.wants.vouched(message.message_id)
 
     def _restore(self, restored: Restored, now: Time) -> None:
         self.clock.value = max(self.clock.value, restored.clock)

@@ -14,10 +14,12 @@ class Way(Enum):
 
     BROADCAST = "broadcast"
     """Published by its sender, or by someone whom nothing distinguishes from its sender."""
-    RELAYED = "relayed"
-    """Published by someone else than its sender: only a message that we miss is taken."""
+    REPAIRED = "repaired"
+    """Published by another member, with its sender's proof: tells nothing of the present."""
     PULLED = "pulled"
     """Asked for over a direct stream: tells nothing of the present."""
+    UNPROVEN = "unproven"
+    """Nothing shows that its sender made it: it is dropped."""
 
 
 @dataclass(frozen=True, slots=True)

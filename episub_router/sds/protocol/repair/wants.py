@@ -19,15 +19,11 @@ _MAX_SOURCES = 3
 
 @dataclass(slots=True)
 class Want:
-    """A missing message. `blamed` is who referred to it first, `sources` who should have it.
-
-    `vouched`: a message of proven origin referred to it.
-    """
+    """A missing message. `blamed` is who referred to it first, `sources` who should have it."""
 
     entry: HistoryEntry
     since: Time
     blamed: SenderId
-    vouched: bool
     sources: list[PeerRef] = field(default_factory=list)
     pulls: int = 0
     asks: int = 0
@@ -57,11 +53,6 @@ class Wants:
     def __contains__(self, message_id: MessageId) -> bool:
         return message_id in self._wants
 
-    def vouched(self, message_id: MessageId) -> bool:
-        """Whether the id is missing because of a message of proven origin."""
-        want = self._wants.get(message_id)
-        return want is not None and want.vouched
-
     def next(self) -> Time:
         return min(self._pulls.next(), self._repairs.next(), self._ends.next())
 
@@ -78,7 +69,6 @@ class Wants:
         now: Time,
         *,
         pull_after: float,
-        vouched: bool = True,
     ) -> bool:
         """Start looking for a message, or note one more source. False where there is no room."""
         message_id = entry.message_id
@@ -88,15 +78,13 @@ class Wants:
             limit = self._params.wanted_limit
             if len(self._wants) >= limit or held >= limit * self._params.sender_share:
                 return False
-            want = self._wants[message_id] = Want(entry, now, blamed, vouched)
+            want = self._wants[message_id] = Want(entry, now, blamed)
             self._held[blamed] = held + 1
             self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
             self._repairs.set(message_id, now + self._request_delay(message_id))
             self._ends.set(message_id, now + self._params.lost_after)
-        else:
-            want.vouched |= vouched
-            if want.entry.sender_id is None and entry.sender_id is not None:
-                want.entry = entry
+        elif want.entry.sender_id is None and entry.sender_id is not None:
+            want.entry = entry
         if source is not None and source not in want.sources:
             want.sources.insert(0, source)
             del want.sources[_MAX_SOURCES:]

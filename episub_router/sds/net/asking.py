@@ -1,0 +1,113 @@
+"""Asking peers over direct streams, and turning their answers into the participant's events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import trio
+from libp2p.abc import IHost
+from libp2p.peer.id import ID
+
+from episub_router.sds.net import exchange
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.participant import Participant
+from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.store import StoredMessage
+from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request, Response
+
+AskEffect: TypeAlias = fx.AskIds | fx.AskHeads | fx.AskRange
+Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
+
+_ASKS = 8
+"""Requests under way at once, of one channel."""
+
+
+class Asker:
+    """The requests of one channel of one topic."""
+
+    def __init__(self, host: IHost, topic: str, channel_id: str, params: SdsParams) -> None:
+        self._host = host
+        self._topic = topic
+        self._channel_id = channel_id
+        self._params = params
+        self._limiter = trio.CapacityLimiter(_ASKS)
+
+    async def ask(self, effect: AskEffect) -> Response:
+        """One request and its answer. Raises ExchangeError."""
+        async with self._limiter:
+            return await exchange.ask(
+                self._host,
+                ID.from_string(effect.peer),
+                Request(self._topic, self._channel_id, _ask_of(effect)),
+                within=self._params.pull_timeout,
+                max_size=self._params.page_bytes + 2 * self._params.max_message,
+            )
+
+
+def answered(
+    participant: Participant, effect: AskEffect, response: Response, accept: Accept, now: float
+) -> list[Effect]:
+    """What follows from an answer. `accept` says which of its messages are what they should be."""
+    pulled = []
+    if not (isinstance(effect, fx.AskRange) and effect.ids_only):
+        for item in response.items:
+            received = accept(item, effect.peer)
+            if received is None:
+                continue
+            if isinstance(effect, fx.AskIds) and received.message.message_id not in effect.ids:
+                continue
+            pulled.append(received)
+    effects: list[Effect] = []
+    for received in pulled:
+        effects += participant.receive(received, now)
+    match effect:
+        case fx.AskIds(peer=peer, ids=ids):
+            had = {r.message.message_id for r in pulled if r.way is not Way.UNPROVEN}
+            return effects + _ids_answered(participant, peer, ids, had, response, now)
+        case fx.AskHeads(peer=peer):
+            if response.heads is None:
+                participant.compare_failed(peer, now)
+                return effects
+            return effects + participant.heads_answered(peer, response.heads, now)
+        case fx.AskRange(peer=peer, ids_only=ids_only):
+            keys = tuple(i.key for i in response.items) if ids_only else ()
+            return effects + participant.range_answered(peer, keys, response.next, now)
+
+
+def failed(participant: Participant, effect: AskEffect, now: float) -> None:
+    """There was no usable answer."""
+    if isinstance(effect, fx.AskIds):
+        participant.ids_failed(effect.peer, effect.ids, now)
+    else:
+        participant.compare_failed(effect.peer, now)
+
+
+def _ids_answered(
+    participant: Participant,
+    peer: str,
+    ids: tuple[MessageId, ...],
+    had: set[MessageId],
+    response: Response,
+    now: float,
+) -> list[Effect]:
+    unknown = tuple(i for i in ids if i in frozenset(response.unknown_ids))
+    effects = participant.ids_answered(peer, unknown, now)
+    had = had.union(unknown)
+    rest = tuple(i for i in ids if i not in had)
+    if rest and had:
+        effects.append(fx.AskIds(peer, rest))  # the page was full
+    return effects
+
+
+def _ask_of(effect: AskEffect) -> GetAsk | HeadsAsk | RangeAsk:
+    match effect:
+        case fx.AskIds(ids=ids):
+            return GetAsk(ids)
+        case fx.AskHeads():
+            return HeadsAsk()
+        case fx.AskRange(after=after, until=until, ids_only=ids_only):
+            return RangeAsk(after, until, ids_only=ids_only)

@@ -1,0 +1,65 @@
+"""From bytes of the network to a received message: whose it is, and what proves that (S08)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from libp2p.pubsub.pb import rpc_pb2
+
+from episub_router.sds.net.origin import proof_of, proven_sender, publisher
+from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.store import StoredMessage
+from episub_router.sds.wire import Codec, SdsWireError, detach_origin
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Bytes from `by` were no acceptable message."""
+
+    by: str
+    reason: str
+    detail: str
+
+
+class Intake:
+    """With `bind_sender`, a message counts as its sender's only with the sender's signature."""
+
+    def __init__(self, topic: str, codec: Codec, *, bind_sender: bool) -> None:
+        self._topic = topic
+        self._codec = codec
+        self._bind_sender = bind_sender
+
+    def broadcast(self, carrier: rpc_pb2.Message) -> ReceivedMessage | Rejected:
+        """A message that came over the topic, from its author or from a member that repairs it."""
+        by = publisher(carrier) if carrier.from_id else ""
+        data, origin, way = carrier.data, b"", Way.BROADCAST
+        try:
+            message = self._codec.decode(data)
+            if self._bind_sender and by == (message.sender_id or by):
+                origin = proof_of(carrier)
+            else:
+                data, origin = detach_origin(data)
+        except SdsWireError as error:
+            return Rejected(by or error.sender_id, error.reason, str(error))
+        sender = message.sender_id or by
+        if self._bind_sender and by != sender:
+            proven = proven_sender(data, origin, self._topic) == sender
+            way = Way.REPAIRED if proven else Way.UNPROVEN
+        if not message.sender_id:
+            message = replace(message, sender_id=sender)
+        return ReceivedMessage(message, data, way, by or None, origin)
+
+    def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
+        """A message that `peer` handed out over a direct stream."""
+        try:
+            message = self._codec.decode(item.raw)
+        except SdsWireError as error:
+            return Rejected(peer, error.reason, str(error))
+        way = Way.PULLED
+        if self._bind_sender:
+            proven = proven_sender(item.raw, item.origin, self._topic)
+            if proven is None or proven != (message.sender_id or proven):
+                way = Way.UNPROVEN
+            elif not message.sender_id:
+                message = replace(message, sender_id=proven)
+        return ReceivedMessage(message, item.raw, way, peer, item.origin)
