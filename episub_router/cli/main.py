@@ -10,8 +10,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import chat, demo, node, pipeline, report, sim, store, trace
+from episub_router.cli import chat, pipeline, report, sim, store, trace
 from episub_router.cli.arguments import CommandError, Parser
+from episub_router.cli.demo import command as demo
+from episub_router.cli.node import command as node
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -71,7 +71,7 @@ def _cat(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from episub_router.cli.live import live_progress
+    from episub_router.cli.progress import live_progress
     from episub_router.trace.reading.checking import check
 
     findings: dict[str, Check] = {}

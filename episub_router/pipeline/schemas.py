@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from episub_router.pipeline.reading.record import RECORD as _ARROW_RECORD
+from episub_router.pipeline.record import RECORD as _ARROW_RECORD
 
 _TEXT, _LONG = StringType(), LongType()
 
 RECORD: StructType = from_arrow_schema(_ARROW_RECORD)
-"""What has been read, one row per record: the columns of `reading.record`."""
+"""What has been read, one row per record: the columns of `record`."""
 
 MANIFEST = StructType(
     [

@@ -10,8 +10,8 @@ from array import array
 from dataclasses import dataclass, field
 from enum import Enum
 
-from episub_router.sim.network.sizes import SIGNED_PAYLOAD
-from episub_router.sim.trace.writer import TraceWriter
+from episub_router.sim.sizes import SIGNED_PAYLOAD
+from episub_router.sim.trace import TraceWriter
 
 NEVER_DELIVERED = -1.0
 

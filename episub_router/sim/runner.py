@@ -16,7 +16,7 @@ from episub_router.sim.records import Records
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.scenario.settings import Scenario
 from episub_router.sim.simulation import Progress, Simulation
-from episub_router.sim.trace.writer import open_trace
+from episub_router.sim.trace import open_trace
 from episub_router.trace.software import software
 
 

@@ -15,16 +15,16 @@ from episub_router.sim.metrics.overlay import adjacency, components
 from episub_router.sim.network import latency
 from episub_router.sim.network.network import Network
 from episub_router.sim.network.queue import EventLoop
+from episub_router.sim.network.settings import PlaneLatency, UniformLatency
 from episub_router.sim.records import Records
 from episub_router.sim.routers.episub import EpisubNode
 from episub_router.sim.routers.floodsub import FloodsubNode
 from episub_router.sim.routers.gossipsub import GossipsubNode
 from episub_router.sim.routers.node import Node
 from episub_router.sim.routers.params import GossipsubParams
-from episub_router.sim.scenario.network import PlaneLatency, UniformLatency
-from episub_router.sim.scenario.routers import EpisubConfig, GossipsubConfig
+from episub_router.sim.routers.settings import EpisubConfig, GossipsubConfig
+from episub_router.sim.routers.traced import traced
 from episub_router.sim.scenario.settings import Scenario
-from episub_router.sim.trace.nodes import traced
 from episub_router.trace.simulated import OUTSIDE
 
 Progress = Callable[[float, int], None]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from episub_router.cli import demo
-from episub_router.cli.demo_report import broadcast_tree
-from episub_router.cli.demo_summary import percentile
+from episub_router.cli.demo import command as demo
+from episub_router.cli.demo.recording import Trace
+from episub_router.cli.demo.report import broadcast_tree
+from episub_router.cli.demo.summary import percentile
 from episub_router.cli.main import main
-from episub_router.cli.recording import Trace
 
 hosts = pytest.mark.hosts
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.cli import demo
 from episub_router.cli.arguments import CommandError
+from episub_router.cli.demo import command as demo
 from episub_router.cli.main import main
 
 

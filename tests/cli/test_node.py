@@ -12,9 +12,9 @@ import trio
 
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
-from episub_router.cli.lines import for_each_line
 from episub_router.cli.main import main
-from episub_router.cli.node_output import printable
+from episub_router.cli.node.lines import for_each_line
+from episub_router.cli.node.output import printable
 from tests.cli.processes import node_process
 
 hosts = pytest.mark.hosts

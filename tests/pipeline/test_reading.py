@@ -18,7 +18,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from episub_router.pb.trace_pb2 import TraceEvent  # noqa: E402
 from episub_router.pipeline.reading.files import read_file  # noqa: E402
 from episub_router.pipeline.reading.names import message_name, peer_name  # noqa: E402
-from episub_router.pipeline.reading.record import RECORD  # noqa: E402
+from episub_router.pipeline.record import RECORD  # noqa: E402
 from episub_router.sim.runner import run  # noqa: E402
 from episub_router.sim.scenario import loading  # noqa: E402
 from episub_router.trace.reading.json_lines import to_json  # noqa: E402
@@ -183,7 +183,7 @@ def test_unknown_and_damaged_parquet_is_quarantined(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lacking", ["hops", "size", "payload", "rtt", "kind", "reason"])
 def test_parquet_that_lacks_a_column_is_quarantined(lacking: str, tmp_path: Path) -> None:
-    from episub_router.sim.trace.writer import Row as Simulated
+    from episub_router.sim.trace import Row as Simulated
 
     event = Simulated(1, "sendRPC", 0)._asdict()
     columns = {name: [value] for name, value in event.items() if name != lacking}

@@ -23,10 +23,10 @@ from episub_router.sim.hashing import generator
 from episub_router.sim.network.latency import UniformPairs
 from episub_router.sim.network.network import Network
 from episub_router.sim.network.queue import EventLoop
-from episub_router.sim.network.sizes import SIGNED_PAYLOAD, episub_control
+from episub_router.sim.network.settings import NetworkConfig
 from episub_router.sim.records import Records
 from episub_router.sim.routers.episub import EpisubNode
-from episub_router.sim.scenario.network import NetworkConfig
+from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 from tests.sds.harness import Group, Links, Member
 
 CONTACTS = 3

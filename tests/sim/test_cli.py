@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from episub_router.cli import sim as cli
+from episub_router.sim import trace
 from episub_router.sim.scenario import loading
-from episub_router.sim.trace import writer
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.checking import check
 from episub_router.trace.simulated import Row, event_of
@@ -66,7 +66,7 @@ def test_settings_need_only_fit_the_chosen_variants(capsys: pytest.CaptureFixtur
 def test_run_writes_summary_plots_and_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "BATCH", 500)
+    monkeypatch.setattr(trace, "BATCH", 500)
     out = tmp_path / "run"
     assert (
         call(*small("run", "scale", "--out", str(out), "--trace", "--json", "--plots", "png")) == 0

@@ -11,9 +11,9 @@ import pytest
 from episub_router.sim.network.latency import UniformPairs
 from episub_router.sim.network.network import Network
 from episub_router.sim.network.queue import EventLoop
+from episub_router.sim.network.settings import NetworkConfig
 from episub_router.sim.records import Records
 from episub_router.sim.routers.node import Node
-from episub_router.sim.scenario.network import NetworkConfig
 
 DELAY = 0.05
 

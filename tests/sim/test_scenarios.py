@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from episub_router.sim.routers.params import PRESETS, GossipsubParams
+from episub_router.sim.routers.settings import EpisubConfig
 from episub_router.sim.scenario import loading
-from episub_router.sim.scenario.routers import EpisubConfig
-from episub_router.sim.scenario.strict import ScenarioError
+from episub_router.sim.strict import ScenarioError
 
 GOOD = """
 name = "good"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from episub_router.pipeline.reading.record import PART, RECORD, TEXTS, list_of
+from episub_router.pipeline.record import PART, RECORD, TEXTS, list_of
 
 
 def where(mask: pa.Array, values: Any) -> pa.Array:

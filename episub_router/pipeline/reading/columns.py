@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from episub_router.pipeline.reading.record import PART, RECORD, list_of
+from episub_router.pipeline.record import PART, RECORD, list_of
 
 BATCH = 20_000
 """Records in one batch: some 5 MB, of which a worker holds one or two."""

@@ -1,4 +1,4 @@
-"""The simulator's Parquet trace (`sim.trace.writer`) as records: those that its PB trace gives."""
+"""The simulator's Parquet trace (`sim.trace`) as records: those that its PB trace gives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from episub_router.pipeline.reading.arrow import assemble, one_part_each, singles, where
 from episub_router.pipeline.reading.columns import Columns
 from episub_router.pipeline.reading.names import peer_name
-from episub_router.pipeline.reading.record import TEXTS
+from episub_router.pipeline.record import TEXTS
 from episub_router.trace.simulated import OUTSIDE, TOPIC, peer_id
 
 COLUMNS = {

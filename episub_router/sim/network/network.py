@@ -14,8 +14,8 @@ from episub_router.sim.hashing import generator, unit
 from episub_router.sim.network.host import DirectedLink, Host
 from episub_router.sim.network.latency import LatencyModel
 from episub_router.sim.network.queue import EventLoop
+from episub_router.sim.network.settings import NetworkConfig
 from episub_router.sim.records import Records
-from episub_router.sim.scenario.network import NetworkConfig
 
 PUBLIC_NODES = 3
 """The first nodes are never behind a NAT: somebody must be there to be joined through."""

@@ -12,7 +12,7 @@ from episub_router.sim.hashing import generator
 from episub_router.sim.metrics import dissemination, overlay, trees
 from episub_router.sim.metrics.accounting import Accountant, MissingReason, Verdict
 from episub_router.sim.records import NEVER_DELIVERED, MessageRecord
-from episub_router.sim.scenario.routers import EpisubConfig
+from episub_router.sim.routers.settings import EpisubConfig
 from episub_router.sim.simulation import Simulation, Snapshot
 
 PATH_SOURCES = 100

@@ -40,8 +40,8 @@ from episub_router.protocol.messages import (
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
 from episub_router.sim.network.network import Network
-from episub_router.sim.network.sizes import SIGNED_PAYLOAD, episub_control
 from episub_router.sim.routers.node import Node
+from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 
 TOPIC_NAME = "simulated"
 

@@ -7,9 +7,9 @@ import random
 from collections.abc import Iterable
 
 from episub_router.sim.network.network import Network
-from episub_router.sim.network.sizes import SIGNED_PAYLOAD
 from episub_router.sim.routers.node import Node
 from episub_router.sim.routers.params import FloodsubParams
+from episub_router.sim.sizes import SIGNED_PAYLOAD
 
 
 class FloodsubNode(Node):

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from episub_router.sim.network.network import Network
-from episub_router.sim.network.sizes import SIGNED_PAYLOAD, gossipsub_ids, gossipsub_link
 from episub_router.sim.routers.node import Node
 from episub_router.sim.routers.params import GossipsubParams
+from episub_router.sim.sizes import SIGNED_PAYLOAD, gossipsub_ids, gossipsub_link
 
 PUBLISH, IHAVE, IWANT, GRAFT, PRUNE, IDONTWANT = (
     "publish", "ihave", "iwant", "graft", "prune", "idontwant",

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from episub_router.sim.routers.params import GossipsubParams
-from episub_router.sim.scenario.routers import GossipsubConfig
+from episub_router.sim.routers.settings import GossipsubConfig
 from episub_router.sim.scenario.settings import Scenario, Variant
-from episub_router.sim.scenario.strict import ScenarioError, read
+from episub_router.sim.strict import ScenarioError, read
 
 _PACKAGE = "episub_router.sim.scenarios"
 

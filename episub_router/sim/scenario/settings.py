@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from episub_router.sim.network.settings import Latency, NetworkConfig, UniformLatency
+from episub_router.sim.routers.settings import EpisubConfig, RouterConfig
 from episub_router.sim.scenario.faults import ChurnFault, Fault
-from episub_router.sim.scenario.network import Latency, NetworkConfig, UniformLatency
-from episub_router.sim.scenario.routers import EpisubConfig, RouterConfig
-from episub_router.sim.scenario.strict import ScenarioError, setting
+from episub_router.sim.strict import ScenarioError, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from multiaddr import Multiaddr
 from episub_router import EpisubRouter
 from episub_router.cli.addresses import check_free
 from episub_router.cli.arguments import CommandError
-from episub_router.cli.lines import for_each_line
 from episub_router.cli.local_host import LocalHost
-from episub_router.cli.node_output import NodeOutput
+from episub_router.cli.node.lines import for_each_line
+from episub_router.cli.node.output import NodeOutput
 from episub_router.net.ping import measure_rtt
 from episub_router.trace.tracer import Tracer
 

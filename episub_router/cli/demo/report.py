@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from episub_router.cli.demo_run import DemoOutcome
-from episub_router.cli.demo_summary import WINDOW, Spread, Summary
-from episub_router.cli.recording import Trace
+from episub_router.cli.demo.recording import Trace
+from episub_router.cli.demo.run import DemoOutcome
+from episub_router.cli.demo.summary import WINDOW, Spread, Summary
 
 _TREE_LINES = 32
 """Lines for the tree, about; beyond that, branches are folded."""

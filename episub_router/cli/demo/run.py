@@ -15,9 +15,9 @@ from libp2p.crypto.ed25519 import create_new_key_pair
 
 from episub_router import MembershipParams
 from episub_router.cli.arguments import CommandError
-from episub_router.cli.live import ShowProgress
+from episub_router.cli.demo.recording import Recorder, RecordingRouter, Trace, duplicates, payload
 from episub_router.cli.local_host import LocalHost
-from episub_router.cli.recording import Recorder, RecordingRouter, Trace, duplicates, payload
+from episub_router.cli.progress import ShowProgress
 from episub_router.net.counters import Reason
 from episub_router.trace.tracer import Tracer
 

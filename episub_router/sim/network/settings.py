@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from episub_router.sim.scenario.strict import ScenarioError, setting
+from episub_router.sim.strict import ScenarioError, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

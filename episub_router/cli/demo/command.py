@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from episub_router.cli.arguments import seconds, share, whole
 
 if TYPE_CHECKING:
-    from episub_router.cli.demo_run import DemoConfig
+    from episub_router.cli.demo.run import DemoConfig
 
 _DESCRIPTION = """\
 Run real py-libp2p hosts in one process, over TCP, Noise and Yamux on loopback.
@@ -87,11 +87,11 @@ def _run(arguments: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
     import trio
 
-    from episub_router.cli.demo_report import as_json, print_report
-    from episub_router.cli.demo_run import run_demo
-    from episub_router.cli.demo_summary import summarize
-    from episub_router.cli.live import live_progress
+    from episub_router.cli.demo.report import as_json, print_report
+    from episub_router.cli.demo.run import run_demo
+    from episub_router.cli.demo.summary import summarize
     from episub_router.cli.local_host import quiet_libp2p
+    from episub_router.cli.progress import live_progress
 
     config = _config(arguments)
     quiet_libp2p()
@@ -107,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _config(arguments: argparse.Namespace) -> DemoConfig:
     """The checked configuration; refuses options that don't go together."""
-    from episub_router.cli.demo_run import DemoConfig
+    from episub_router.cli.demo.run import DemoConfig
 
     hosts, sources = arguments.hosts, arguments.sources
     if sources > hosts:

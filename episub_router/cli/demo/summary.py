@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from episub_router.cli.demo_run import DemoOutcome
-from episub_router.cli.recording import duplicates
+from episub_router.cli.demo.recording import duplicates
+from episub_router.cli.demo.run import DemoOutcome
 
 WINDOW = 10
 """Messages at either end over which duplicates are averaged: a tree forms, then holds."""

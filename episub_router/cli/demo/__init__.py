@@ -1,0 +1,1 @@
+"""`episub demo`: a broadcast among many hosts in one process."""

@@ -1,0 +1,1 @@
+"""`episub node`: one host in one topic."""
