@@ -101,11 +101,10 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class NeighborUp:
-    """`peer` entered the active view; `rtt` seconds away, if that is known."""
+    """`peer` entered the active view."""
 
     peer: PeerId
     kind: LinkKind
-    rtt: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

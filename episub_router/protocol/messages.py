@@ -16,6 +16,12 @@ from typing import NamedTuple, TypeAlias
 
 from episub_router.protocol.types import MessageId, PeerId, SourceId
 
+MAX_HOPS = 64
+"""Largest hop count of a payload. Ours: far above the diameter of any bounded-degree overlay."""
+
+MAX_IDS = 100
+"""Ids in one IHAVE or GRAFT at most. iroh-gossip PR 135."""
+
 
 class LinkKind(IntEnum):
     """What a link of the active view is for (spec, "Design Parameters for View Sizes")."""

@@ -13,12 +13,15 @@ from enum import Enum
 
 from episub_router.util.params import Rate, check_numbers, param
 
+SEEN_MESSAGES = 65_536
+"""Bound of the ids known (E41). Ours: 120 s at over 500 messages/s."""
+
 
 class EagerRepair(Enum):
-    """What to do when an eager link is lost (E40)."""
+    """What is done when an eager link is lost (E40)."""
 
     EAGER = "eager"
-    """Promote lazy peers with an empty GRAFT at once; PRUNEs thin the tree again."""
+    """Promote a lazy peer with an empty GRAFT at once; PRUNEs thin the tree again."""
     LAZY = "lazy"
     """Wait for the next IHAVE to repair the tree, as the Plumtree paper does."""
 
@@ -244,13 +247,14 @@ class BroadcastParams:
         "A = 7: 5 IHAVE frames a delivery with 0.1 s, 1.2 with 1 s, and a frame costs 0.5 ms of "
         "CPU; each flush comes after 0.5 to 1 of it",
     )
+    """Longest time that an id waits in the lazy push queue for its IHAVE."""
     missing_tick: float = param(
         0.5,
         "s",
         "ours: a message counts as missing 0.5 to 1 s after its IHAVE, longer than the 9 hops "
         "of 25-50 ms links that a tree of 10,000 nodes has",
     )
-    missing_ticks_lost: int = param(10, "ticks", "ours: about 5 s, then reliability is SDS's job")
+    """Period of the GRAFT timer, which asks for missing messages from its second tick on."""
     leading_window: int = param(
         8,
         "messages",
@@ -258,73 +262,53 @@ class BroadcastParams:
         "duplicate prunes (0), 362 ms with 8 (docs/results/README.md); one source knows no "
         "difference",
     )
+    """Messages among whose sources one leads; only its duplicates prune. 0: all prune."""
     optimization_threshold: int | None = param(
         1,
         "hops",
         "measured: lower latencies than 3, 7 (Plumtree, p. 12) and off, with five and with fifty "
-        "sources, at a like RMR (docs/results/README.md); None turns the optimisation off",
+        "sources, at a like RMR (docs/results/README.md)",
     )
+    """Hops that an announcer must be nearer to replace the parent; None: no tree optimisation."""
     near_parent_window: float = param(
         0.005,
         "s",
-        "measured: the nearer copy may come that much later. Three sites: 3.5 copies between them "
-        "in place of 12.5; 1,000 nodes on a plane: 0.2 ms more latency, 0.4 ms with 10 ms; 0: the "
-        "first copy makes the tree, as in Plumtree",
+        "measured: three sites: 3.5 copies between them in place of 12.5; 1,000 nodes on a plane: "
+        "0.2 ms more latency, 0.4 ms with 10 ms",
     )
-    near_parent_advantage: float = param(
-        4.0, "factor", "ours: what crosses to another site, or continent, takes longer than that"
-    )
+    """How much later a near neighbour's copy may arrive to make it the parent. 0: the first copy
+    makes the tree, as in Plumtree."""
     repair: EagerRepair = param(
         EagerRepair.EAGER, "strategy", "spec: for applications that value latency"
     )
-    repair_links: int = param(
-        1,
-        "peers",
-        "ours: lazy peers promoted for a lost parent. Measured at 1 % churn a second: RMR 0.283, "
-        "0.298 with two, at the same latencies",
-    )
+    """What is done when an eager link is lost (E40)."""
     cache_ttl: float = param(30.0, "s", "iroh-gossip: messages kept for 30 s")
+    """How long a payload is kept to answer GRAFTs."""
     cache_messages: int = param(4096, "messages", "ours: 30 s at over 100 messages/s")
+    """Payloads kept at most."""
     cache_bytes: int = param(32 * 2**20, "bytes", "ours: 32 messages of the largest size")
+    """Bytes of payloads kept at most."""
     seen_ttl: float = param(120.0, "s", "py-libp2p: Pubsub's seen_ttl")
-    seen_messages: int = param(65_536, "messages", "ours: 120 s at over 500 messages/s")
-    announce_window: float = param(
-        3.0, "s", "gossipsub: three heartbeats of history are gossiped; told to a new neighbour"
-    )
+    """How long an id is known, so that its message isn't delivered again."""
     validation_timeout: float = param(
         10.0, "s", "ours: twice py-libp2p's validation_timeout, which is never reported to us"
     )
-    max_pending: int = param(1024, "messages", "ours: payloads in validation at once")
-    max_ids: int = param(100, "ids", "iroh-gossip PR 135: ids in one IHAVE or GRAFT")
-    max_ihave_rate: int = param(
-        1000, "ids", "go-libp2p-pubsub: 10 IHAVEs per heartbeat; ids taken from one peer per tick"
-    )
-    max_missing: int = param(10_000, "messages", "iroh-gossip PR 135: bound of the missing list")
-    max_missing_per_peer: int = param(
-        2_500, "messages", "ours: a quarter of the list, so that one liar leaves room for others"
-    )
-    max_announcers: int = param(3, "peers", "Basalt: sources remembered per missing id")
-    max_lazy_queue: int = param(5_000, "ids", "go-libp2p-pubsub: MaxIHaveLength 5,000")
-    graft_retransmissions: int = param(
-        3, "sends", "go-libp2p-pubsub: GossipRetransmission 3 per id and peer"
-    )
-    max_hops: int = param(64, "hops", "ours: far above the diameter of any bounded-degree overlay")
+    """How long a payload may be in validation before it counts as rejected."""
 
     def __post_init__(self) -> None:
         check_numbers(self, _MAY_BE_ZERO, {"optimization_threshold"})
-        if self.seen_messages < self.cache_messages:
-            raise ValueError(
-                f"seen_messages must not be below cache_messages: "
-                f"{self.seen_messages} < {self.cache_messages}"
-            )
         if self.seen_ttl < self.cache_ttl:
             raise ValueError(
                 f"seen_ttl must not be shorter than cache_ttl: {self.seen_ttl} < {self.cache_ttl}"
             )
+        if self.cache_messages > SEEN_MESSAGES:
+            raise ValueError(
+                f"cache_messages must be at most {SEEN_MESSAGES}: {self.cache_messages}"
+            )
 
     @property
     def soonest_repair(self) -> float:
-        """Seconds from a message's arrival until a neighbour that was told of it can have got it
+        """Seconds from a message's arrival until a neighbour that was announced it can have got it
         from us and sent it back."""
         return self.lazy_interval / 2 + self.missing_tick
 
@@ -339,6 +323,6 @@ class EpisubParams:
 
 _MAY_BE_ZERO = frozenset(
     {"random_links", "near_links", "active_slack", "rtt_min_gain", "timer_jitter", "leave_ttl",
-     "join_ttl", "shuffle_active", "shuffle_passive", "shuffle_ttl", "announce_window",
+     "join_ttl", "shuffle_active", "shuffle_passive", "shuffle_ttl",
      "upkeep_peers", "near_parent_window", "optimization_threshold", "leading_window"}
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""One topic of one node: membership and broadcast, joined.
+"""One topic of one node: membership (HyParView) and broadcast (Plumtree), joined.
 
-This is what a driver drives. It hands each event to the machine that it belongs to, and
-tells broadcast of the neighbours that membership gains and loses.
+This is what a driver drives. It passes each event to the machine that it belongs to, and the
+links that membership adds and drops to broadcast.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 
 _BROADCAST_EVENTS = (ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadDropped, ev.Publish)
-_TREE_MESSAGES = (Gossip, IHave, Prune, Graft)
+_BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft)
 
 
 class Topic:
     """The state machine of node `me` in the topic `name`.
 
-    `handle` and `handle_timer` return effects in order; `next_deadline` says when
+    `handle` and `handle_timer` return effects in order; `next_deadline` gives the time at which
     `handle_timer` is next due. `rng` is the only source of randomness, `group_of` the only
-    question that the core asks its driver.
+    function of the driver that the core calls.
     """
 
     __slots__ = ("broadcast", "me", "membership", "name")
@@ -48,24 +48,22 @@ class Topic:
         self.me = me
         self.name = name
         self.membership = HyParView(me, name, params.membership, rng, group_of)
-        self.broadcast = Plumtree(me, params.broadcast, rng)
+        self.broadcast = Plumtree(me, params.broadcast, rng, self.membership.rtt_of)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""
         if isinstance(event, ev.Received):
             message = event.message
-            if isinstance(message, _TREE_MESSAGES):
-                return self._on_tree_message(event.peer, message, now)
+            if isinstance(message, _BROADCAST_MESSAGES):
+                return self._on_broadcast_message(event.peer, message, now)
         elif isinstance(event, _BROADCAST_EVENTS):
             return self._on_broadcast_event(event, now)
         elif isinstance(event, ev.Connected):
             return self._on_connected(event, now)
-        elif isinstance(event, ev.RttMeasured):
-            self.broadcast.handle(event, now)
         elif isinstance(event, ev.LeaveOverlay):
-            # First, or each link that ends would have the rest of the tree repaired.
+            # First, or each link that ends would repair the rest of the tree.
             self.broadcast.clear()
-        return self._tell_broadcast(self.membership.handle(event, now), now)
+        return self._pass_link_changes(self.membership.handle(event, now), now)
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
@@ -76,43 +74,47 @@ class Topic:
         """Do what is due at `now`; calling it early or late does no harm."""
         effects: list[Effect] = []
         if self.membership.next_deadline() <= now:
-            effects = self._tell_broadcast(self.membership.handle_timer(now), now)
+            effects = self._pass_link_changes(self.membership.handle_timer(now), now)
         effects += self.broadcast.handle_timer(now)
         return effects
 
-    def _on_tree_message(self, peer: PeerId, message: BroadcastMessage, now: Time) -> list[Effect]:
+    def _on_broadcast_message(
+        self, peer: PeerId, message: BroadcastMessage, now: Time
+    ) -> list[Effect]:
         if not self.membership.joined:
             return [Dropped(peer, DropReason.NOT_JOINED)]
         effects = self.broadcast.receive(peer, message, now)
-        if not self.membership.heard(peer, now):
-            effects += self.membership.stranger(peer, now)
+        if not self.membership.note_activity(peer, now):
+            effects += self.membership.on_non_neighbor(peer, now)
         return effects
 
     def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
         if not self.membership.joined:
             return []
         effects = self.broadcast.handle(event, now)
-        if type(event) is ev.PayloadArrived and not self.membership.heard(event.peer, now):
-            effects += self.membership.stranger(event.peer, now)
+        if isinstance(event, ev.PayloadArrived) and not self.membership.note_activity(
+            event.peer, now
+        ):
+            effects += self.membership.on_non_neighbor(event.peer, now)
         return effects
 
     def _on_connected(self, event: ev.Connected, now: Time) -> list[Effect]:
         known = event.peer in self.membership.active
-        effects = self._tell_broadcast(self.membership.handle(event, now), now)
+        effects = self._pass_link_changes(self.membership.handle(event, now), now)
         if known:
             effects += self.broadcast.on_reconnected(event.peer, now)
         return effects
 
-    def _tell_broadcast(self, effects: list[Effect], now: Time) -> list[Effect]:
-        """Hand link changes to broadcast; its answers follow what membership wants."""
-        answers: list[Effect] = []
+    def _pass_link_changes(self, effects: list[Effect], now: Time) -> list[Effect]:
+        """Pass link changes to broadcast; its effects follow those of membership."""
+        added: list[Effect] = []
         for effect in effects:
-            if type(effect) is NeighborUp or type(effect) is NeighborDown:
-                answers += self.broadcast.handle(effect, now)
-        if not answers:
+            if isinstance(effect, NeighborUp | NeighborDown):
+                added += self.broadcast.handle(effect, now)
+        if not added:
             return effects
-        # Of links that ended together, the first must not be repaired over the others.
+        # Of links that ended together, none is repaired over another.
         active = self.membership.active
         return effects + [
-            answer for answer in answers if type(answer) is not Send or answer.peer in active
+            effect for effect in added if not isinstance(effect, Send) or effect.peer in active
         ]

@@ -15,6 +15,9 @@ Group: TypeAlias = Hashable
 GroupOf: TypeAlias = Callable[[PeerId], Group | None]
 """How a driver that knows addresses tells the core of groups; None where a peer is in none."""
 
+RttOf: TypeAlias = Callable[[PeerId], float | None]
+"""How broadcast learns a neighbour's smoothed RTT, in seconds; None while it is unknown."""
+
 MessageId: TypeAlias = Hashable
 """A payload message's identity; `bytes` on a real network."""
 

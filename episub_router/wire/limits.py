@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize
 
+from episub_router.protocol.messages import MAX_HOPS, MAX_IDS
 from episub_router.protocol.params import EpisubParams
 from episub_router.util.params import param
 
@@ -39,7 +40,7 @@ class WireLimits:
     )
     max_topics: int = param(128, "topics", "ours: topics that one asker may know of")
     max_ttl: int = param(16, "hops", "ours: over twice HyParView's longest walk, 6")
-    max_hops: int = param(64, "hops", "ours: as BroadcastParams.max_hops")
+    max_hops: int = param(64, "hops", "ours: as protocol.messages.MAX_HOPS")
     max_links: int = param(255, "links", "ours: far above any active view")
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ def check_params(params: EpisubParams, limits: WireLimits = DEFAULT_LIMITS) -> N
 
     Raises ValueError that names the first parameter above its limit.
     """
-    membership, broadcast = params.membership, params.broadcast
+    membership = params.membership
     shuffled = membership.shuffle_active + membership.shuffle_passive
     for name, value, limit in (
         ("join_ttl", membership.join_ttl, limits.max_ttl),
@@ -65,8 +66,8 @@ def check_params(params: EpisubParams, limits: WireLimits = DEFAULT_LIMITS) -> N
         ("nodes_size", membership.nodes_size, limits.max_peers),
         ("shuffle_active + shuffle_passive", shuffled, limits.max_peers),
         ("active_bound", membership.active_bound, min(limits.max_peers, limits.max_links)),
-        ("max_ids", broadcast.max_ids, limits.max_ids),
-        ("max_hops", broadcast.max_hops, limits.max_hops),
+        ("max_ids", MAX_IDS, limits.max_ids),
+        ("max_hops", MAX_HOPS, limits.max_hops),
     ):
         if value > limit:
             raise ValueError(f"{name} must be at most {limit}, the bound on the wire: {value}")

@@ -16,8 +16,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from episub_router.sim import loading
 from episub_router.sim.runner import run
+from episub_router.sim.scenario import loading
 
 _NODES = 300
 

@@ -140,7 +140,7 @@ class Member(Clock):
 
 
 class Branch(Clock):
-    """A `Plumtree` with the given eager and lazy neighbours."""
+    """A `Plumtree` with the given eager and lazy neighbours, and RTTs that a test may set."""
 
     def __init__(
         self, *eager: str, lazy: Iterable[str] = (), params: BroadcastParams | None = None
@@ -148,7 +148,8 @@ class Branch(Clock):
         super().__init__()
         # Short, so that a wait of 0.1 s flushes whatever the jitter.
         self.params = replace(params or BroadcastParams(), lazy_interval=0.1)
-        self.machine: Plumtree = Plumtree(ME, self.params, Random(0))
+        self.rtts: dict[Any, float] = {}
+        self.machine: Plumtree = Plumtree(ME, self.params, Random(0), self.rtts.get)
         for peer in (*eager, *lazy):
             self.handle(NeighborUp(peer, LinkKind.RANDOM))
         for peer in lazy:

@@ -64,7 +64,7 @@ def test_every_parameter_has_a_unit_and_a_source(kind: Any) -> None:
         (BroadcastParams, {"cache_messages": 0}, "cache_messages"),
         (BroadcastParams, {"lazy_interval": -0.1}, "lazy_interval"),
         (BroadcastParams, {"seen_ttl": 1}, "seen_ttl"),
-        (BroadcastParams, {"seen_messages": 100}, "seen_messages"),
+        (BroadcastParams, {"cache_messages": 100_000}, "cache_messages"),
         (MembershipParams, {"least_random": 9}, "least_random"),
     ],
 )
@@ -84,4 +84,4 @@ def test_sizes_need_an_overlay() -> None:
 )
 def test_what_may_be_nothing_may_be_nothing(values: dict[str, Any]) -> None:
     assert MembershipParams(**values)
-    assert BroadcastParams(optimization_threshold=None, announce_window=0)
+    assert BroadcastParams(optimization_threshold=None, near_parent_window=0)

@@ -11,7 +11,7 @@ from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize, RpcQueue
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
-from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
+from episub_router.protocol.params import EpisubParams, MembershipParams
 from episub_router.wire import (
     Decoded,
     Frame,
@@ -183,13 +183,17 @@ def test_the_cores_defaults_fit_the_wire() -> None:
         (EpisubParams(membership=MembershipParams(join_ttl=17)), "join_ttl"),
         (EpisubParams(membership=MembershipParams(shuffle_passive=62)), "shuffle_passive"),
         (EpisubParams(membership=MembershipParams(active_slack=60)), "active_bound"),
-        (EpisubParams(broadcast=BroadcastParams(max_ids=1001)), "max_ids"),
-        (EpisubParams(broadcast=BroadcastParams(max_hops=65)), "max_hops"),
     ],
 )
 def test_params_beyond_the_wire_are_refused(params: EpisubParams, name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be at most \d+"):
         check_params(params)
+
+
+@pytest.mark.parametrize("name", ["max_ids", "max_hops"])
+def test_limits_below_what_the_core_sends_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be at most 9"):
+        check_params(EpisubParams(), WireLimits(**{name: 9}))
 
 
 def test_limits_must_be_positive() -> None:

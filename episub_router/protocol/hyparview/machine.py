@@ -134,16 +134,21 @@ class HyParView:
         self._on_event[type(event)](event, now)
         return self._finish()
 
-    def heard(self, peer: PeerId, now: Time) -> bool:
-        """Note a tree message from `peer`; False if it isn't a neighbour (E12)."""
+    def rtt_of(self, peer: PeerId) -> float | None:
+        """The smoothed RTT of the neighbour `peer` in seconds; None while it is unknown."""
+        link = self._state.active.get(peer)
+        return None if link is None or link.rtt is None else link.rtt.mean
+
+    def note_activity(self, peer: PeerId, now: Time) -> bool:
+        """Note a broadcast message from `peer`; False if it isn't a neighbour (E12)."""
         link = self._state.active.get(peer)
         if link is None:
             return False
         link.heard = now
         return True
 
-    def stranger(self, peer: PeerId, now: Time) -> list[Effect]:
-        """A tree message came from `peer`, which isn't a neighbour: put it right (E12)."""
+    def on_non_neighbor(self, peer: PeerId, now: Time) -> list[Effect]:
+        """A broadcast message came from `peer`, which isn't a neighbour: notify it (E12)."""
         if self.joined:
             self._link_check.on_stranger(peer, now)
         return self._finish()

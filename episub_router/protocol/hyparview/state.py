@@ -126,7 +126,7 @@ class OverlayState:
         if told is not None:
             link.update(told, now)
         self.active.add(peer, link)
-        self.emit(NeighborUp(peer, kind, None if link.rtt is None else link.rtt.mean))
+        self.emit(NeighborUp(peer, kind))
 
     def distance(self, link: Link) -> float:
         """Seconds; who answers no more is the farthest, who wasn't measured yet can't be judged."""

@@ -14,7 +14,7 @@ from episub_router.protocol.effects import Deliver, DropReason, Send
 from episub_router.protocol.messages import Gossip, MessageSummary
 from episub_router.protocol.plumtree.missing_messages import MissingMessage
 from episub_router.protocol.plumtree.pending_validation import Copy
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import ANNOUNCE_WINDOW, PlumtreeState
 from episub_router.protocol.types import MessageId, PeerId, Time
 
 
@@ -118,7 +118,7 @@ class EagerPush:
         # A node that has just joined is announced messages that may be older than itself.
         joined_at = state.first_neighbor_at
         old = missing is not None and missing.grafts > 0
-        old = old and now < joined_at + 2 * state.params.announce_window
+        old = old and now < joined_at + 2 * ANNOUNCE_WINDOW
         id, hops, size, source = message.id, message.hops, message.size, message.source
         state.store.add(
             id, hops, message.payload, size, now, source, peer, arrived_at=arrived_at, old=old

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from random import Random
 
-from episub_router.protocol.messages import IHave, MessageSummary
+from episub_router.protocol.messages import MAX_IDS, IHave, MessageSummary
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
+
+MAX_QUEUED = 5_000
+"""Ids that wait at most. go-libp2p-pubsub: MaxIHaveLength 5,000."""
 
 
 class LazyPushQueue:
@@ -15,7 +18,7 @@ class LazyPushQueue:
 
     A peer known to hold a message gets no summary of it. The timer runs only while something
     waits, and for a different time at each node: of two neighbours one announces first, and the
-    other need not. Bound: `max_lazy_queue` summaries for all lazy peers, and as many for each
+    other need not. Bound: `MAX_QUEUED` summaries for all lazy peers, and as many for each
     single peer; the oldest are removed first.
     """
 
@@ -39,7 +42,7 @@ class LazyPushQueue:
         """Announce to every peer that is lazy when the timer fires, except `holders`."""
         self._queue.append(summary)
         self._holders[summary.id] = list(holders)
-        if len(self._queue) > self._params.max_lazy_queue:
+        if len(self._queue) > MAX_QUEUED:
             self._holders.pop(self._queue.pop(0).id, None)
         self._start_timer(now)
 
@@ -53,7 +56,7 @@ class LazyPushQueue:
         """Announce to `peer`, lazy or not."""
         waiting = self._to_peer.setdefault(peer, [])
         waiting.extend(summaries)
-        del waiting[: -self._params.max_lazy_queue]
+        del waiting[:-MAX_QUEUED]
         if waiting:
             self._start_timer(now)
         else:
@@ -69,7 +72,7 @@ class LazyPushQueue:
         self._queued_before_eager.pop(peer, None)
 
     def flush(self, lazy: Collection[PeerId]) -> Iterator[tuple[PeerId, IHave]]:
-        """All that waits, as IHAVEs of at most `max_ids` ids each; the queue is empty after it."""
+        """All that waits, as IHAVEs of at most `MAX_IDS` ids each; the queue is empty after it."""
         queue, self._queue = self._queue, []
         to_peer, self._to_peer = self._to_peer, {}
         before_eager, self._queued_before_eager = self._queued_before_eager, {}
@@ -87,10 +90,9 @@ class LazyPushQueue:
                 yield peer, message
 
     def _messages(self, summaries: list[MessageSummary]) -> list[IHave]:
-        size = self._params.max_ids
         return [
-            IHave(tuple(summaries[start : start + size]))
-            for start in range(0, len(summaries), size)
+            IHave(tuple(summaries[start : start + MAX_IDS]))
+            for start in range(0, len(summaries), MAX_IDS)
         ]
 
     def _start_timer(self, now: Time) -> None:

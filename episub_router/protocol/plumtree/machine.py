@@ -17,20 +17,20 @@ from episub_router.protocol.plumtree.message_store import MessageStore
 from episub_router.protocol.plumtree.push_peers import PushPeers
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.plumtree.tree_repair import TreeRepair
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import PeerId, RttOf, Time
 
 
 class Plumtree:
     """One node's part in one topic's broadcast.
 
     Drive it with `handle` (events), `receive` (messages) and `handle_timer`; all return the
-    effects in order.
+    effects in order. `rtt_of` gives a neighbour's smoothed RTT in seconds, None while unknown.
     """
 
     __slots__ = ("_eager_push", "_state", "_tree_repair")
 
-    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random) -> None:
-        self._state = state = PlumtreeState(me, params, rng)
+    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random, rtt_of: RttOf) -> None:
+        self._state = state = PlumtreeState(me, params, rng, rtt_of)
         self._eager_push = EagerPush(state)
         self._tree_repair = TreeRepair(state)
 
@@ -68,7 +68,7 @@ class Plumtree:
         return state.take_effects()
 
     def handle(
-        self, event: ev.BroadcastEvent | ev.RttMeasured | NeighborUp | NeighborDown, now: Time
+        self, event: ev.BroadcastEvent | NeighborUp | NeighborDown, now: Time
     ) -> list[Effect]:
         """Act on `event` at `now`."""
         if isinstance(event, ev.PayloadArrived):
@@ -79,8 +79,6 @@ class Plumtree:
             self._eager_push.on_publish(event, now)
         elif isinstance(event, ev.PayloadDropped):
             self._eager_push.on_payload_dropped(event, now)
-        elif isinstance(event, ev.RttMeasured):
-            self._state.parent_selection.update_rtt(event.peer, event.rtt)
         elif isinstance(event, NeighborUp):
             self._on_neighbor_up(event, now)
         elif isinstance(event, NeighborDown):
@@ -92,7 +90,6 @@ class Plumtree:
         state = self._state
         state.first_neighbor_at = min(state.first_neighbor_at, now)
         state.push_peers.add(event.peer)
-        state.parent_selection.add_neighbor(event.peer, event.rtt)
         state.announce_recent(event.peer, now)
 
     def _on_neighbor_down(self, peer: PeerId) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
 from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 
 
@@ -154,5 +154,5 @@ class MessageStore:
             self._uncache(cached.popleft())
         seen = self._seen
         oldest = now - params.seen_ttl
-        while seen and (seen[0].accepted_at < oldest or len(seen) > params.seen_messages):
+        while seen and (seen[0].accepted_at < oldest or len(seen) > SEEN_MESSAGES):
             del self._by_id[seen.popleft().id]

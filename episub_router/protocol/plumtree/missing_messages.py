@@ -8,6 +8,22 @@ from episub_router.protocol.messages import MessageSummary
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
+LOST_AFTER_TICKS = 10
+"""Ticks after which a message is given up: about 5 s; beyond that, reliability is SDS's task."""
+
+MAX_MISSING = 10_000
+"""Messages in the list. iroh-gossip PR 135."""
+
+MAX_MISSING_OF_ONE_PEER = 2_500
+"""Messages in the list that one peer announced first. Ours: a quarter, so that one peer that
+invents ids leaves room for others."""
+
+MAX_ADDED_BY_ONE_PEER = 1_000
+"""Messages that one peer may add between two ticks. go-libp2p-pubsub: 10 IHAVEs a heartbeat."""
+
+MAX_ANNOUNCERS = 3
+"""Announcers remembered of each message. Basalt: sources remembered per missing id."""
+
 
 class MissingMessage:
     """The announcers of one message with their hop counts, and how long it has been missing."""
@@ -27,8 +43,8 @@ class MissingMessage:
 class MissingMessages:
     """The missing list and its one timer, which runs only while a message is missing.
 
-    Bounded in messages (`max_missing`), in announcers of each (`max_announcers`), and in what one
-    peer may add, between two ticks (`max_ihave_rate`) and in all (`max_missing_per_peer`).
+    Bounded in messages, in announcers of each, and in what one peer may add, between two ticks and
+    in all.
     """
 
     __slots__ = ("_added", "_by_id", "_held", "_params", "deadline")
@@ -50,23 +66,20 @@ class MissingMessages:
         """`peer` announced a message that we don't have; False if there is no room for it."""
         missing = self._by_id.get(summary.id)
         if missing is None:
-            params = self._params
             added, held = self._added.get(peer, 0), self._held.get(peer, 0)
             if (
-                len(self._by_id) >= params.max_missing
-                or added >= params.max_ihave_rate
-                or held >= params.max_missing_per_peer
+                len(self._by_id) >= MAX_MISSING
+                or added >= MAX_ADDED_BY_ONE_PEER
+                or held >= MAX_MISSING_OF_ONE_PEER
             ):
                 return False
             self._added[peer] = added + 1
             self._held[peer] = held + 1
             missing = self._by_id[summary.id] = MissingMessage()
             if self.deadline == NEVER:
-                self.deadline = now + params.missing_tick
+                self.deadline = now + self._params.missing_tick
         announcers = missing.announcers
-        if len(announcers) < self._params.max_announcers and all(
-            peer != other for other, _ in announcers
-        ):
+        if len(announcers) < MAX_ANNOUNCERS and all(peer != other for other, _ in announcers):
             announcers.append((peer, summary.hops))
         return True
 
@@ -102,7 +115,7 @@ class MissingMessages:
                 missing.deferred += 1
                 continue
             missing.ticks += 1
-            if missing.ticks > self._params.missing_ticks_lost:
+            if missing.ticks > LOST_AFTER_TICKS:
                 lost.append(id)
             elif missing.ticks == 1:
                 waiting.append((id, missing))

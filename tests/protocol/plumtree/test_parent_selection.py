@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import combinations, count
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,8 +27,10 @@ NEAR, FAR = 0.005, 0.080
 def apart(near: float | None = NEAR, far: float | None = FAR, **changed: float) -> Branch:
     """A node with the neighbours "near" and "far", whose round trips take that long."""
     branch = Branch("near", "far", params=BroadcastParams(**changed))  # type: ignore[arg-type]
-    branch.handle(ev.RttMeasured("near", near))
-    branch.handle(ev.RttMeasured("far", far))
+    if near is not None:
+        branch.rtts["near"] = near
+    if far is not None:
+        branch.rtts["far"] = far
     return branch
 
 
@@ -87,22 +91,24 @@ def test_otherwise_the_first_copy_makes_the_parent(
     assert branch.eager == {"far"}
 
 
-def test_a_link_made_while_its_rtt_was_known_can_be_the_better_one() -> None:
-    branch = apart(near=None)
-    branch.handle(NeighborUp("nearer", LinkKind.NEAR, NEAR))
-    assert pruned(branch, "nearer", hops=2) == {"far"}
-
-
-def test_a_ping_that_failed_makes_the_distance_unknown() -> None:
-    branch = apart()
-    branch.handle(ev.RttMeasured("near", None))
-    assert pruned(branch, "near", hops=2) == {"near"}
-
-
-def test_a_topic_tells_its_trees_how_far_neighbours_are() -> None:
+@pytest.mark.parametrize(("failures", "lazy"), [(0, "far"), (2, "far"), (3, "near")])
+def test_a_topic_s_trees_use_the_rtts_of_its_links(failures: int, lazy: str) -> None:
+    """Smoothed, and unknown after three failed pings in a row, as for membership (E18)."""
     member = Member("near", "far")
     member.handle(ev.RttMeasured("near", NEAR))
     member.handle(ev.RttMeasured("far", FAR))
+    for _ in range(failures):
+        member.handle(ev.RttMeasured("near", None))
+    member.receive("far", Gossip("m", 3, "payload"))
+    member.receive("near", Gossip("m", 2, "payload"))
+    assert set(member.machine.broadcast.push_peers.lazy) == {lazy}
+
+
+def test_a_link_made_while_its_rtt_was_known_can_be_the_better_one() -> None:
+    member = Member("far", passive=["near"])
+    member.handle(ev.RttMeasured("near", NEAR))
+    member.handle(ev.RttMeasured("far", FAR))
+    member.link("near")
     member.receive("far", Gossip("m", 3, "payload"))
     member.receive("near", Gossip("m", 2, "payload"))
     assert set(member.machine.broadcast.push_peers.lazy) == {"far"}
@@ -113,7 +119,8 @@ def test_who_is_not_ahead_is_pruned(hops: int, peer: str) -> None:
     """It got the message in more hops, or in as many with a greater id: it may choose us. Hops
     that can't be are no sign of anything."""
     branch = apart()
-    branch.handle(NeighborUp(peer, LinkKind.NEAR, NEAR))
+    branch.handle(NeighborUp(peer, LinkKind.NEAR))
+    branch.rtts[peer] = NEAR
     branch.receive("far", Gossip("m", 2, "payload"))
     assert peer > ME
     effects = branch.receive(peer, Gossip("m", hops, "payload"))
@@ -122,7 +129,8 @@ def test_who_is_not_ahead_is_pruned(hops: int, peer: str) -> None:
 
 def test_of_equals_the_smaller_id_is_ahead() -> None:
     branch = apart()
-    branch.handle(NeighborUp("ann", LinkKind.NEAR, NEAR))
+    branch.handle(NeighborUp("ann", LinkKind.NEAR))
+    branch.rtts["ann"] = NEAR
     assert pruned(branch, "ann", hops=3, first=2) == {"far"}
 
 
@@ -252,7 +260,7 @@ class Wires:
         self._rng = Random(1)
         self._last: dict[tuple[int, int], float] = {}
         self.machines = {
-            node: Plumtree(node, BroadcastParams(), Random(node))
+            node: Plumtree(node, BroadcastParams(), Random(node), partial(self._rtt, node))
             for link in delays
             for node in link
         }
@@ -262,8 +270,11 @@ class Wires:
         self._order = count()
         for a, b in delays:
             for node, peer in ((a, b), (b, a)):
-                up = NeighborUp(peer, LinkKind.RANDOM, 2 * delays[a, b])
-                self.machines[node].handle(up, 0.0)
+                self.machines[node].handle(NeighborUp(peer, LinkKind.RANDOM), 0.0)
+
+    def _rtt(self, node: int, peer: Any) -> float | None:
+        delay = self.delays.get((min(node, peer), max(node, peer)))
+        return None if delay is None else 2 * delay
 
     def publish(self, source: int, id: object, now: float) -> None:
         self.publish_all(source, {id: now})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DropReason
 from episub_router.protocol.messages import Gossip, Graft, Prune
-from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.pending_validation import MAX_PENDING
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
@@ -89,12 +89,14 @@ def test_rejected_payloads_are_forgotten() -> None:
 
 def test_payloads_in_validation_are_bounded() -> None:
     """A flood is counted, and costs no message that proves valid all the same."""
-    branch = Branch("a", params=BroadcastParams(max_pending=10))
-    effects = [e for n in range(100) for e in branch.handle(ev.PayloadArrived("a", n, 1))]
-    assert branch.machine.pending == 10
+    branch = Branch("a")
+    flood = range(MAX_PENDING + 90)
+    effects = [e for n in flood for e in branch.handle(ev.PayloadArrived("a", n, 1))]
+    assert branch.machine.pending == MAX_PENDING
     assert drops(effects) == [DropReason.PENDING_FULL] * 90
-    effects = accepted(branch, "a", 50)
-    assert effects[0] == Deliver(50, "payload", "a", 1)
+    dropped = MAX_PENDING + 50
+    effects = accepted(branch, "a", dropped)
+    assert effects[0] == Deliver(dropped, "payload", "a", 1)
 
 
 def test_copies_of_one_message_are_bounded() -> None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, DropReason, NeighborDown
-from episub_router.protocol.messages import Gossip, Graft
-from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.messages import MAX_IDS, Gossip, Graft
+from episub_router.protocol.plumtree.missing_messages import (
+    LOST_AFTER_TICKS,
+    MAX_ADDED_BY_ONE_PEER,
+    MAX_ANNOUNCERS,
+    MAX_MISSING,
+    MAX_MISSING_OF_ONE_PEER,
+)
+from episub_router.protocol.plumtree.tree_repair import MAX_RETRANSMISSIONS
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
@@ -13,11 +20,10 @@ from tests.protocol.helpers import Branch, drops, ihave, sent
 def test_rate_limit_starts_afresh_when_nothing_is_missing() -> None:
     """E34: what came before the timer looked was announced all the same, and must not use up
     what the announcer may add for good: the timer that resets it rests while nothing is missing."""
-    branch = Branch("parent", lazy=["l"], params=BroadcastParams(max_ihave_rate=5))
-    for id in range(20):
+    branch = Branch("parent", lazy=["l"])
+    for id in range(MAX_ADDED_BY_ONE_PEER + 5):
         assert branch.receive("l", ihave(id)) == []
         branch.receive("parent", Gossip(id, 1, "payload"))
-        branch.wait(1)
     assert branch.machine.missing == 0
 
 
@@ -98,7 +104,7 @@ def test_missing_stays_missing_until_it_is_lost() -> None:
     """E37: after enough ticks it counts as lost, is counted once, and nothing is left."""
     branch = Branch(lazy=["a"])
     branch.receive("a", ihave("m"))
-    effects = branch.wait(branch.params.missing_tick * branch.params.missing_ticks_lost)
+    effects = branch.wait(branch.params.missing_tick * LOST_AFTER_TICKS)
     assert branch.machine.missing == 1
     assert drops(effects) == []
     effects = branch.wait(branch.params.missing_tick)
@@ -142,44 +148,54 @@ def test_a_message_is_sent_to_one_peer_only_so_often() -> None:
     branch = Branch("a", "b")
     branch.publish("m")
     effects = [e for _ in range(50) for e in branch.receive("a", Graft(("m",)))]
-    assert len(sent(effects)) == branch.params.graft_retransmissions
+    assert len(sent(effects)) == MAX_RETRANSMISSIONS
     assert set(drops(effects)) == {DropReason.GRAFT_REPEATED}
     assert len(sent(branch.receive("b", Graft(("m",))))) == 1
 
 
 def test_lists_of_ids_are_bounded() -> None:
     """E34, E36: what is too long is cut and counted, the rest is used; our own are split."""
-    branch = Branch(lazy=["a"], params=BroadcastParams(max_ids=4))
-    effects = branch.receive("a", ihave(*range(100)))
+    branch = Branch(lazy=["a"])
+    effects = branch.receive("a", ihave(*range(2 * MAX_IDS)))
     assert drops(effects) == [DropReason.TOO_MANY_IDS]
-    assert branch.machine.missing == 4
-    branch.receive("a", ihave(*range(4, 8)))
-    branch.receive("a", ihave(*range(8, 10)))
+    assert branch.machine.missing == MAX_IDS
+    branch.receive("a", ihave(*range(MAX_IDS, 2 * MAX_IDS)))
+    branch.receive("a", ihave(*range(2 * MAX_IDS, 2 * MAX_IDS + 2)))
     grafts = [graft for _, graft in sent(branch.wait(1), Graft)]
-    assert [len(graft.ids) for graft in grafts] == [4, 4, 2]
-    for id in range(8):
+    assert [len(graft.ids) for graft in grafts] == [MAX_IDS, MAX_IDS, 2]
+    for id in range(2 * MAX_IDS):
         branch.publish(id)
-    effects = branch.receive("a", Graft(tuple(range(8))))
+    effects = branch.receive("a", Graft(tuple(range(2 * MAX_IDS))))
     assert drops(effects) == [DropReason.TOO_MANY_IDS]
-    assert len(sent(effects, Gossip)) == 4
+    assert len(sent(effects, Gossip)) == MAX_IDS
 
 
 def test_announcements_are_bounded() -> None:
     """E34: in all, per peer and tick, and in the announcers of each; what is refused is counted,
     and a peer that floods doesn't use up what the others may announce."""
-    params = BroadcastParams(max_missing=30, max_ihave_rate=20, max_ids=100, max_announcers=2)
-    branch = Branch(lazy=["flood", "b", "c", "d"], params=params)
-    effects = branch.receive("flood", ihave(*range(100)))
-    assert drops(effects) == [DropReason.MISSING_FULL] * 80
-    assert drops(branch.receive("b", ihave("m"))) == []
-    branch.receive("c", ihave("m"))
-    branch.receive("d", ihave("m"))
+    branch = Branch(lazy=["flood", "b", "c", "d", "e"])
+    assert announce(branch, "flood", MAX_ADDED_BY_ONE_PEER + 80) == [DropReason.MISSING_FULL] * 80
+    for peer in ("b", "c", "d", "e"):
+        assert drops(branch.receive(peer, ihave("m"))) == []
     asked = {peer for peer, graft in sent(branch.wait(4), Graft) if "m" in graft.ids}
-    assert asked == {"b", "c"}
-    branch.wait(60)
-    for peer in ("flood", "b"):
-        branch.receive(peer, ihave(*(f"{peer} {n}" for n in range(100))))
-    assert branch.machine.missing == 30
+    assert asked == {"b", "c", "d"}
+    assert len(asked) == MAX_ANNOUNCERS
+
+
+def announce(branch: Branch, peer: str, count: int) -> list[DropReason]:
+    """`peer` announces `count` messages that there are not; what is refused."""
+    ids = [f"{peer} at {branch.now} {n}" for n in range(count)]
+    lists = [ids[start : start + MAX_IDS] for start in range(0, count, MAX_IDS)]
+    return [reason for some in lists for reason in drops(branch.receive(peer, ihave(*some)))]
+
+
+def test_the_missing_list_is_bounded() -> None:
+    """E34: in all, and for each peer; no flood of one tick fills it."""
+    peers = [f"p{n}" for n in range(MAX_MISSING // MAX_ADDED_BY_ONE_PEER + 1)]
+    branch = Branch(lazy=peers)
+    refused = [announce(branch, peer, MAX_ADDED_BY_ONE_PEER) for peer in peers]
+    assert refused == [[]] * (len(peers) - 1) + [[DropReason.MISSING_FULL] * MAX_ADDED_BY_ONE_PEER]
+    assert branch.machine.missing == MAX_MISSING
 
 
 def test_strangers_announce_and_graft_nothing() -> None:
@@ -207,13 +223,15 @@ def test_bad_copies_do_not_suppress_a_message() -> None:
 
 def test_one_peer_cannot_fill_the_missing_list() -> None:
     """E34: each announcer has a share of the list, whatever it invents."""
-    params = BroadcastParams(max_missing=40, max_missing_per_peer=10)
-    branch = Branch(lazy=["liar", "honest"], params=params)
-    for n in range(30):
-        branch.receive("liar", ihave(f"invented {n}"))
-    assert branch.machine.missing == 10
+    share = MAX_MISSING_OF_ONE_PEER
+    branch = Branch(lazy=["liar", "honest"])
+    branch.receive("liar", ihave("invented"))
+    while branch.machine.missing < share:
+        assert announce(branch, "liar", min(500, share - branch.machine.missing)) == []
+        branch.wait(branch.params.missing_tick)
+    assert announce(branch, "liar", 1) == [DropReason.MISSING_FULL]
     branch.receive("honest", ihave("m"))
-    assert branch.machine.missing == 11
-    branch.receive("honest", Gossip("invented 0", 1, "payload"))
+    assert branch.machine.missing == share + 1
+    branch.receive("honest", Gossip("invented", 1, "payload"))
     branch.receive("liar", ihave("one more"))
-    assert branch.machine.missing == 11
+    assert branch.machine.missing == share + 1
