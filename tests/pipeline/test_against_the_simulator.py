@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from episub_router.sim import scenario as sim
+from episub_router.sim.network.settings import NetworkConfig
+from episub_router.sim.routers.settings import (
+    EpisubConfig,
+    FloodsubConfig,
+    GossipsubConfig,
+    RouterConfig,
+)
 from episub_router.sim.runner import Job
+from episub_router.sim.scenario.faults import ChurnFault, CrashFault, Fault
+from episub_router.sim.scenario.settings import JoinConfig, Scenario, TrafficConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,27 +29,27 @@ pytestmark = pytest.mark.spark
 
 NODES, MESSAGES = 30, 25
 
-ROUTERS: dict[str, sim.Router] = {
-    "episub": sim.EpisubRouter(),
-    "gossipsub": sim.GossipsubRouter(),
-    "floodsub": sim.FloodsubRouter(),
+ROUTERS: dict[str, RouterConfig] = {
+    "episub": EpisubConfig(),
+    "gossipsub": GossipsubConfig(),
+    "floodsub": FloodsubConfig(),
 }
-FAULTS: dict[str, tuple[sim.Fault, ...]] = {
-    "churn": (sim.Churn(at=15.0, until=35.0, rate=0.03, crash=0.5),),
-    "crash": (sim.Crash(at=20.0, share=0.3),),
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    "churn": (ChurnFault(at=15.0, until=35.0, rate=0.03, crash=0.5),),
+    "crash": (CrashFault(at=20.0, share=0.3),),
     "lossy": (),
 }
 Compared = dict[str, tuple[dict[str, Any], "Callable[[str], list[Row]]"]]
 
 
 def job(router: str, fault: str) -> Job:
-    made = sim.Scenario(
+    made = Scenario(
         name=f"{router}-{fault}",
-        network=sim.NetworkConfig(nodes=NODES, loss=0.05 if fault == "lossy" else 0.0),
+        network=NetworkConfig(nodes=NODES, loss=0.05 if fault == "lossy" else 0.0),
         router=ROUTERS[router],
         # Nodes come while messages are under way.
-        join=sim.Joining(over=18.0),
-        traffic=sim.TrafficConfig(messages=MESSAGES, start=12.0, interval=1.0),
+        join=JoinConfig(over=18.0),
+        traffic=TrafficConfig(messages=MESSAGES, start=12.0, interval=1.0),
         faults=FAULTS[fault],
     )
     return Job("", made, 1)
