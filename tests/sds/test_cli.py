@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.children import trio_child
+
 pytestmark = pytest.mark.hosts
 
 PATIENCE = 40.0
@@ -44,19 +46,14 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(command: str, *arguments: str) -> AsyncIterator[Terminal]:
-    process = await trio.lowlevel.open_process(
+    async with trio_child(
         [sys.executable, "-m", "episub_router", command, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    try:
+    ) as process:
         yield Terminal(process)
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
 
 
 async def address_of(node: Terminal) -> str:

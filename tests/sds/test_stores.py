@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
+from tests import children
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -212,7 +213,7 @@ def test_a_file_has_one_owner_at_a_time(tmp_path: Path) -> None:
         "try: SqliteStore(sys.argv[1])\n"
         "except StoreError as error: print(error)"
     )
-    output = subprocess.run(
+    output = children.run(
         [sys.executable, "-c", script, str(tmp_path / "s.db")],
         capture_output=True,
         text=True,
@@ -242,7 +243,7 @@ def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None
     path = tmp_path / "s.db"
     said = 0
     for attempt in range(8):
-        with subprocess.Popen(
+        with children.child(
             [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
         ) as writer:
             assert writer.stdout is not None

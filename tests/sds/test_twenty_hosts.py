@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -13,6 +12,8 @@ from typing import Any
 
 import pytest
 import trio
+
+from tests.children import end, open_child
 
 pytestmark = pytest.mark.hosts
 
@@ -38,7 +39,7 @@ class Member:
         self._buffer = b""
         self._events.clear()
         with (self.directory / "stderr").open("ab") as errors:
-            self.process = await trio.lowlevel.open_process(
+            self.process = await open_child(
                 [
                     *(sys.executable, "-m", "tests.sds.member_process"),
                     *("--dir", str(self.directory), "--router", self.router),
@@ -51,8 +52,7 @@ class Member:
 
     async def kill(self) -> None:
         assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
+        await end(self.process)
 
     async def tell(self, command: str) -> None:
         assert self.process is not None
@@ -151,6 +151,4 @@ async def test_all_have_everything_once_in_one_order(router: str, tmp_path: Path
     finally:
         for member in members:
             if member.process is not None:
-                member.process.kill()
-                with trio.CancelScope(shield=True):
-                    await member.process.wait()
+                await end(member.process)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
 
 from episub_router.sim.runner import jobs_for, run, sweep
 from episub_router.sim.scenario import loading
+from tests import children
 
 SCENARIO = """
 name = "everything"
@@ -70,7 +70,7 @@ def test_same_bytes_in_every_process(router: str) -> None:
     here = run(scenario, 7).to_json()
     assert len(here) > 1000
     for hash_seed in ("1", "2"):
-        there = subprocess.run(
+        there = children.run(
             [sys.executable, "-c", PROGRAM, text],
             env={
                 **os.environ,

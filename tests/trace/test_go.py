@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from episub_router.trace.kinds import OWN, TYPED, kind_of
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.json_lines import to_json
 from episub_router.trace.tracer import Tracer
+from tests import children
 from tests.docs.snippets import ROOT
 from tests.trace.samples import good, sample_events
 
@@ -65,7 +65,7 @@ def go_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if go is None:
         pytest.skip("there is no Go on this machine")
     program = tmp_path_factory.mktemp("go") / "trace"
-    subprocess.run([go, "build", "-o", program, "."], cwd=MODULE, check=True, timeout=500)
+    children.run([go, "build", "-o", program, "."], cwd=MODULE, check=True, timeout=500)
     return program
 
 
@@ -96,11 +96,11 @@ def test_go_reads_our_files(go_trace: Path, name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["pb", "json"])
 def test_we_read_what_go_writes_now(go_trace: Path, format: str, tmp_path: Path) -> None:
     path = tmp_path / "go"
-    subprocess.run([go_trace, "write", format, path], check=True, timeout=60)
+    children.run([go_trace, "write", format, path], check=True, timeout=60)
     assert sorted(kind_of(event) or "" for event in events_of(path)) == sorted(TYPED)
 
 
 def ask(program: Path, *arguments: str | Path) -> dict[str, Any]:
-    done = subprocess.run([program, *arguments], capture_output=True, check=True, timeout=60)
+    done = children.run([program, *arguments], capture_output=True, check=True, timeout=60)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from episub_router.trace.params import TracerParams
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.checking import Check, check
 from episub_router.trace.tracer import Tracer
+from tests import children
 from tests.trace.samples import good, sample_events
 
 EVENTS = sample_events(300, seed=2)
@@ -197,7 +197,7 @@ stats = tracer.stats
 assert stats.failed > 0 and "too large" in stats.error, stats
 print(stats.written)
 """
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from tests import children
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 SUITE: dict[str, Any] = tomllib.loads((HERE / "suite.toml").read_text(encoding="utf-8"))
@@ -39,7 +41,7 @@ def expected_in(mode: str) -> list[str]:
 
 
 def _python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **options)
+    return children.run([sys.executable, *arguments], capture_output=True, text=True, **options)
 
 
 @pytest.fixture(scope="module")
