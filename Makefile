@@ -3,21 +3,23 @@
 PYTHON ?= python3
 ARGS ?=
 
+SCENARIO ?= interop/testbed/scenarios/short.toml
 INTEROP_PART := tests/interop/test_matrix.py tests/interop/test_second_implementation.py
 
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint interop interop-peers interop-sds proto bench clean
+.PHONY: demo test lint interop interop-peers interop-sds proto bench testbed testbed-tools clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
 
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
-test: lint interop-sds
+test: lint interop-sds testbed-tools
 	@sh interop/build.sh js go
 	$(BIN)/pytest $(ARGS)
 	$(if $(ARGS),,$(BIN)/pytest $(INTEROP_PART) --without rust)
+	$(if $(ARGS),,$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77)
 
 # The npm implementation of SDS that ours is tested against; without Node.js those tests are skipped.
 interop-sds:
@@ -25,6 +27,15 @@ interop-sds:
 	  test interop/js/sds/node_modules/.package-lock.json -nt interop/js/sds/package-lock.json || \
 	    npm ci --silent --no-audit --no-fund --prefix interop/js/sds; \
 	else echo "Node.js is not there: interop with the npm package is not tested."; fi
+
+# Real processes in network namespaces, with faults: make testbed SCENARIO=FILE ARGS=--page
+testbed: $(VENV)/.installed-dev
+	$(BIN)/python -m interop.testbed $(SCENARIO) $(ARGS)
+
+# What namespaces are made with. Only CI installs it; elsewhere what needs it is skipped, with a line.
+testbed-tools:
+	@test -z "$${CI:-}" || { command -v ip && command -v nft; } >/dev/null || \
+	  { apt-get -qq update && apt-get -qq install -y iproute2 nftables libfaketime; } || true
 
 # The router among peers of all languages. Peers whose toolchain isn't there are left out,
 # except with CI=true. Writes the table in docs/interop.md.

@@ -1,0 +1,1 @@
+"""Real processes, real networks, real faults: `python -m interop.testbed SCENARIO.toml`."""

@@ -1,0 +1,1 @@
+"""Proves the promises of docs/testbed.md of a history."""

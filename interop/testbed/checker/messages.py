@@ -1,0 +1,113 @@
+"""Promises about messages: reach, cross, once, invented, wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from interop.testbed.checker.calm import Calm
+from interop.testbed.checker.violation import Violation
+from interop.testbed.faults import FaultKind
+from interop.testbed.history.records import Accepted, History
+from interop.testbed.scenario import Promises
+
+
+def check(history: History, promises: Promises, calm: Calm) -> Iterator[Violation]:
+    """All violations of these promises."""
+    arrivals = _arrivals(history)
+    yield from _reach(history, promises, calm, arrivals)
+    yield from _cross(history, promises, calm, arrivals)
+    yield from _once(history)
+    yield from _wait(history, promises, calm)
+
+
+def _arrivals(history: History) -> dict[tuple[str, int], float]:
+    """When a message first came to a host."""
+    found: dict[tuple[str, int], float] = {}
+    for event in history.delivered:
+        found.setdefault((event.message, event.host), event.time)
+    return found
+
+
+def _reach(
+    history: History, promises: Promises, calm: Calm, arrivals: dict[tuple[str, int], float]
+) -> Iterator[Violation]:
+    """What was accepted is delivered wherever nothing kept it from."""
+    for event in history.accepted:
+        since, until = event.time, event.time + promises.deadline
+        if until > history.duration or not calm.host(event.host, since, since + promises.grace):
+            continue
+        for host in range(history.hosts):
+            if (
+                host != event.host
+                and calm.host(host, since, until)
+                and calm.pair(event.host, host, since, until)
+                and arrivals.get((event.message, host), until + 1) > until
+            ):
+                yield _missed("reach", event, host, arrivals, until)
+
+
+def _cross(
+    history: History, promises: Promises, calm: Calm, arrivals: dict[tuple[str, int], float]
+) -> Iterator[Violation]:
+    """What was accepted shortly before the end of a cut is delivered on the other side."""
+    for fault in history.faults:
+        until = fault.end + promises.heal
+        if fault.kind != FaultKind.CUT or until > history.duration:
+            continue
+        for event in history.accepted:
+            if not max(fault.at, fault.end - promises.late) <= event.time <= fault.end:
+                continue
+            if not calm.host(event.host, event.time, until):
+                continue
+            for host in range(history.hosts):
+                if (
+                    calm.separates(fault, event.host, host)
+                    and calm.host(host, event.time, until)
+                    and calm.pair(event.host, host, event.time, until, but=fault)
+                    and arrivals.get((event.message, host), until + 1) > until
+                ):
+                    yield _missed("cross", event, host, arrivals, until)
+
+
+def _missed(
+    promise: str,
+    event: Accepted,
+    host: int,
+    arrivals: dict[tuple[str, int], float],
+    until: float,
+) -> Violation:
+    came = arrivals.get((event.message, host))
+    late = "never" if came is None else f"only at {came:.1f} s"
+    return Violation(
+        promise,
+        event.time,
+        f"{event.message} of host {event.host} was due at host {host} by {until:.1f} s, "
+        f"and came {late}",
+    )
+
+
+def _once(history: History) -> Iterator[Violation]:
+    """Each message comes at most once to a session, and none that nobody published."""
+    count = Counter((event.host, event.session, event.message) for event in history.delivered)
+    for event in history.delivered:
+        times = count.pop((event.host, event.session, event.message), 1)
+        if times > 1:
+            text = f"{event.message} came {times} times to session {event.session} of host"
+            yield Violation("once", event.time, f"{text} {event.host}")
+        if event.message not in history.asked:
+            text = f"host {event.host} got {event.message}, which nobody published"
+            yield Violation("invented", event.time, text)
+
+
+def _wait(history: History, promises: Promises, calm: Calm) -> Iterator[Violation]:
+    """Publishing is done soon after it was asked for."""
+    accepted = {event.message: event for event in history.accepted}
+    for message, (asked, host) in history.asked.items():
+        until = asked + promises.wait
+        done = accepted.get(message)
+        if until > history.duration or not calm.host(host, asked, until):
+            continue
+        if done is None or done.time > until:
+            took = "never was" if done is None else f"took {done.time - asked:.1f} s to be"
+            yield Violation("wait", asked, f"{message} {took} published by host {host}")

@@ -1,0 +1,1 @@
+"""What happened in a run, and its files."""

@@ -1,0 +1,1 @@
+"""What a run consists of: namespaces, processes, the faults done to them."""

@@ -1,0 +1,1 @@
+"""A run for people: figures and a page."""

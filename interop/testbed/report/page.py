@@ -1,0 +1,246 @@
+"""A run as one HTML file: faults, deliveries, latency, neighbours and processes over time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from interop.testbed.checker.latency import latencies, percentile
+from interop.testbed.checker.violation import Violation
+from interop.testbed.history.records import History, Neighbors
+from interop.testbed.report.summary import Summary
+
+Row = dict[str, Any]
+
+_POINTS = 4000
+"""Deliveries that are drawn; with more of them, each nth."""
+_READINGS = 3000
+"""Readings of processes that are drawn."""
+_LISTED = 100
+"""Violations that are listed."""
+_BINS = 100
+"""Times at which percentiles are shown."""
+_HEIGHT = 200
+_MIB = 2**20
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; margin: 0 auto;
+  max-width: 64rem; padding: 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 1.5rem 0 .3rem; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid #e4e4e4; }
+.bad { color: #b00020; } .good { color: #00684a; } .chart { width: 100%; }
+"""
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data:"
+)
+_START = """
+const specs = JSON.parse(document.getElementById("specs").textContent);
+const options = {renderer: "svg", actions: false};
+Promise.all(Object.entries(specs).map(([id, spec]) => vegaEmbed("#" + id, spec, options)))
+  .then(() => { document.documentElement.dataset.charts = Object.keys(specs).length; });
+"""
+
+
+def page(history: History, summary: Summary, violations: Sequence[Violation]) -> str:
+    """The file's text."""
+    specs = charts(history)
+    verdict = f"{len(violations)} violations" if violations else "No violation"
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f"<title>{escape(history.name)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{escape(history.name)}</h1>",
+        f'<p class="{"bad" if violations else "good"}">{verdict}. {history.hosts} hosts '
+        f"({escape(', '.join(sorted(set(history.kinds))))}), {history.duration:g} s.</p>",
+        *(f'<h2>{_TITLES[name]}</h2><div class="chart" id="{name}"></div>' for name in specs),
+        _table(summary.as_json()),
+        "<h2>Faults</h2><ul>",
+        *(f"<li>{escape(fault.text())}</li>" for fault in history.faults),
+        "</ul><h2>Violations</h2><ul>",
+        *(f"<li>{escape(str(violation))}</li>" for violation in violations[:_LISTED]),
+        "</ul>",
+        f'<script type="application/json" id="specs">{_inert(json.dumps(specs))}</script>',
+        f"<script>{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}</script>",
+        f"<script>{_START}</script></body></html>",
+    ]
+    return "\n".join(parts)
+
+
+def charts(history: History) -> dict[str, Row]:
+    """Vega-Lite specifications by name."""
+    return {
+        name: _finished(alt.layer(*_bands(history), chart))
+        for name, chart in (
+            ("deliveries", _deliveries(history)),
+            ("latency", _latency(history)),
+            ("neighbors", _neighbors(history)),
+            ("memory", _usage(history, "memory", "MiB resident")),
+            ("descriptors", _usage(history, "descriptors", "descriptors")),
+        )
+    }
+
+
+_TITLES = {
+    "deliveries": "Faults over deliveries: when a message was published, how long it took",
+    "latency": "Latency: p50 and p99",
+    "neighbors": "Neighbours of each host",
+    "memory": "Memory of each process",
+    "descriptors": "Descriptors of each process",
+}
+
+
+def _over(rows: Sequence[Row]) -> Any:
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def _time(history: History) -> Any:
+    return alt.X("time:Q", title="s").scale(domain=[0, round(history.duration, 1)])
+
+
+def _bands(history: History) -> list[Any]:
+    """A shade for each fault, and its name."""
+    rows = [
+        {
+            "time": round(fault.at, 2),
+            "end": round(fault.end, 2),
+            "kind": str(fault.kind),
+            "text": fault.text(),
+        }
+        for fault in history.faults
+    ]
+    if not rows:
+        return []
+    shade = (
+        _over(rows)
+        .mark_rect(opacity=0.15, color="#d55e00")
+        .encode(x=_time(history), x2="end:Q", tooltip="text:N")
+    )
+    name = (
+        _over(rows)
+        .mark_text(align="left", baseline="top", dx=2, fontSize=10)
+        .encode(x=_time(history), y=alt.value(0), text="kind:N")
+    )
+    return [shade, name]
+
+
+def _deliveries(history: History) -> Any:
+    rows = [
+        {
+            "time": round(found.published, 2),
+            "ms": max(1.0, round(found.seconds * 1000, 1)),
+            "host": found.host,
+            "source": found.source,
+        }
+        for found in latencies(history)
+    ]
+    return (
+        _over(_thinned(rows, _POINTS))
+        .mark_circle(size=8, opacity=0.5, color="#0072b2")
+        .encode(
+            x=_time(history),
+            y=alt.Y("ms:Q", title="ms").scale(type="log"),
+            tooltip=["source:N", "host:N", "ms:Q"],
+        )
+    )
+
+
+def _latency(history: History) -> Any:
+    width = max(history.duration / _BINS, 1.0)
+    bins: dict[int, list[float]] = {}
+    for found in latencies(history):
+        bins.setdefault(int(found.published / width), []).append(found.seconds)
+    rows = [
+        {
+            "time": round(place * width, 2),
+            "ms": max(1.0, round(percentile(values, share) * 1000, 1)),
+            "share": name,
+        }
+        for place, values in sorted(bins.items())
+        for name, share in (("p50", 0.5), ("p99", 0.99))
+    ]
+    return (
+        _over(rows)
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=_time(history),
+            y=alt.Y("ms:Q", title="ms").scale(type="log"),
+            color=alt.Color("share:N", title=None),
+        )
+    )
+
+
+def _neighbors(history: History) -> Any:
+    rows = [
+        {"time": round(event.time, 2), "neighbours": len(event.hosts), "host": event.host}
+        for event in history.events
+        if isinstance(event, Neighbors)
+    ]
+    return (
+        _over(rows)
+        .mark_line(interpolate="step-after", opacity=0.6)
+        .encode(
+            x=_time(history),
+            y=alt.Y("neighbours:Q"),
+            color=alt.Color("host:N", legend=None),
+            tooltip=["host:N", "neighbours:Q"],
+        )
+    )
+
+
+def _usage(history: History, name: str, title: str) -> Any:
+    rows = [
+        {
+            "time": round(usage.time, 1),
+            "host": f"{usage.host}.{usage.session}",
+            "memory": round(usage.memory / _MIB, 1),
+            "descriptors": usage.descriptors,
+        }
+        for usage in history.usage
+    ]
+    return (
+        _over(_thinned(rows, _READINGS))
+        .mark_line(opacity=0.6)
+        .encode(
+            x=_time(history),
+            y=alt.Y(f"{name}:Q", title=title).scale(zero=False),
+            color=alt.Color("host:N", legend=None),
+            tooltip=["host:N", f"{name}:Q"],
+        )
+    )
+
+
+def _thinned(rows: list[Row], most: int) -> list[Row]:
+    return rows[:: max(1, -(-len(rows) // most))]
+
+
+def _finished(chart: Any) -> Row:
+    spec: Row = (
+        chart.properties(width="container", height=_HEIGHT)
+        .configure(font="system-ui, sans-serif", autosize={"type": "fit-x", "contains": "padding"})
+        .configure_view(stroke=None)
+        .configure_axis(gridColor="#e4e4e4")
+        .configure_legend(orient="top")
+        .to_dict()
+    )
+    return spec
+
+
+def _table(figures: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in figures.items()
+    )
+    return f"<h2>Figures</h2><table>{rows}</table>"
+
+
+def _inert(text: str) -> str:
+    """JSON that can't end the script element which it stands in."""
+    return text.replace("<", "\\u003c")
