@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -69,12 +70,14 @@ class Watchdog:
 
 _watchdogs: dict[int, Watchdog] = {}
 """By the process that started it: at most one for each worker of pytest-xdist."""
+_starting = threading.Lock()
 
 
 def _watchdog() -> Watchdog:
-    if os.getpid() not in _watchdogs:
-        _watchdogs[os.getpid()] = Watchdog()
-    return _watchdogs[os.getpid()]
+    with _starting:
+        if os.getpid() not in _watchdogs:
+            _watchdogs[os.getpid()] = Watchdog()
+        return _watchdogs[os.getpid()]
 
 
 @contextmanager

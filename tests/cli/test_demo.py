@@ -74,7 +74,7 @@ def test_a_message_that_a_live_host_misses_fails_the_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Larger than an RPC may be: the source can't send it to anybody.
-    monkeypatch.setattr(demo, "_MAX_SIZE", 2**21)
+    monkeypatch.setattr(demo, "MAX_SIZE", 2**21)
     arguments = ["--hosts", "3", "--messages", "1", "--size", str(2**21), "--patience", "3"]
     status, result = run_json(capsys, *arguments)
     assert status == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from episub_router.cli.arguments import CommandError
@@ -62,6 +65,16 @@ def test_wrong_arguments_are_named_in_one_line(
     assert named in output.err
 
 
+def parser_of_a_command_that_raises(error: BaseException) -> Callable[[Any], None]:
+    def fail(arguments: object) -> int:
+        raise error
+
+    def add_parser(commands: Any) -> None:
+        commands.add_parser("demo").set_defaults(run=fail)
+
+    return add_parser
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
@@ -74,17 +87,12 @@ def test_wrong_arguments_are_named_in_one_line(
 def test_how_a_run_ends_shows_in_the_status(
     error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(arguments: object) -> int:
-        raise error
-
-    monkeypatch.setattr(demo, "_run", fail)
+    monkeypatch.setattr(demo, "add_parser", parser_of_a_command_that_raises(error))
     assert main(["demo"]) == status
 
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(arguments: object) -> int:
-        raise LookupError("as a bug would")
-
-    monkeypatch.setattr(demo, "_run", fail)
+    bug = LookupError("as a bug would")
+    monkeypatch.setattr(demo, "add_parser", parser_of_a_command_that_raises(bug))
     with pytest.raises(LookupError):
         main(["demo"])

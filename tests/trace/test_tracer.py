@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import sys
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace import output
 from episub_router.trace.params import TracerParams
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.checking import Check, check
@@ -20,6 +24,16 @@ from tests import children
 from tests.trace.samples import good, sample_events
 
 EVENTS = sample_events(300, seed=2)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for what the tracer's thread does, which gives no event for it."""
+    while not condition():
+        time.sleep(0.001)
+
+
+def has_written(tracer: Tracer, count: int) -> bool:
+    return tracer.stats.written >= count
 
 
 def read(path: Path) -> list[TraceEvent]:
@@ -63,8 +77,7 @@ def test_events_come_to_the_disk_while_the_node_runs(tmp_path: Path) -> None:
     path = tmp_path / "t.pb.gz"
     with Tracer(path, params=TracerParams(flush_interval=0.01)) as tracer:
         tracer.emit(EVENTS[0])
-        while read(path) != EVENTS[:1]:
-            pass
+        wait_until(lambda: read(path) == EVENTS[:1])
 
 
 def test_files_rotate_by_size_and_stay_whole(tmp_path: Path) -> None:
@@ -73,8 +86,8 @@ def test_files_rotate_by_size_and_stay_whole(tmp_path: Path) -> None:
     with Tracer(path, params=params) as tracer:
         for count, event in enumerate(EVENTS, 1):
             tracer.emit(event)
-            while not count % 20 and tracer.stats.written < count:
-                pass
+            if count % 20 == 0:
+                wait_until(partial(has_written, tracer, count))
     files = [*sorted(tmp_path.glob("node.0*.pb")), path]
     assert len(files) > 2
     assert [file.name for file in files[:2]] == ["node.00000.pb", "node.00001.pb"]
@@ -91,8 +104,7 @@ def test_files_rotate_by_age(tmp_path: Path) -> None:
     params = TracerParams(max_age=0.02, flush_interval=0.005)
     with Tracer(tmp_path / "node.pb", params=params) as tracer:
         tracer.emit(EVENTS[0])
-        while not list(tmp_path.glob("node.0*.pb")):
-            pass
+        wait_until(lambda: any(tmp_path.glob("node.0*.pb")))
         tracer.emit(EVENTS[1])
     assert read(tmp_path / "node.00000.pb") == EVENTS[:1]
 
@@ -152,26 +164,24 @@ def test_a_full_disk_costs_what_it_has_no_room_for(
     path = tmp_path / name
     room = threading.Event()
     room.set()
-    real = output.TraceOutput._write
 
-    def write(self: output.TraceOutput, data: bytes) -> None:
-        if not room.is_set():
-            # What a full disk does: part of the data goes in.
-            self._file.write(data[: len(data) // 2])
-            self._file.truncate(self.size)
-            self._file.seek(self.size)
+    class OnDisk(io.FileIO):
+        def write(self, data: Any) -> int:
+            if room.is_set():
+                return super().write(data)
+            # A full disk takes part of the data.
+            super().write(data[: len(data) // 2])
             raise OSError(28, "No space left on device")
-        real(self, data)
 
-    monkeypatch.setattr(output.TraceOutput, "_write", write)
-    with Tracer(path, params=TracerParams(flush_interval=0.001)) as tracer:
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda self, mode, buffering: OnDisk(self, mode))
+        tracer = Tracer(path, params=TracerParams(flush_interval=0.001))
+    with tracer:
         tracer.emit(EVENTS[0])
-        while tracer.stats.written < 2:
-            pass
+        wait_until(lambda: tracer.stats.written == 2)
         room.clear()
         tracer.emit(EVENTS[1])
-        while not tracer.stats.failed:
-            pass
+        wait_until(lambda: tracer.stats.failed == 1)
         room.set()
         tracer.emit(EVENTS[2])
     assert read(path) == [EVENTS[0], EVENTS[2]]

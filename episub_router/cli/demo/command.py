@@ -22,7 +22,7 @@ What has to be delivered is every message at every host that is alive at the
 end, except at its own source. Exit status: 0 if all of it was, and once; else 1.
 """
 _MIN_SIZE = 8
-_MAX_SIZE = 1_000_000
+MAX_SIZE = 1_000_000
 
 
 def add_parser(commands: Any) -> None:
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
     )
     add(
         "--size",
-        type=whole(_MIN_SIZE, _MAX_SIZE),
+        type=whole(_MIN_SIZE, MAX_SIZE),
         default=256,
         metavar="BYTES",
         help="size of each message (default: 256)",
