@@ -14,7 +14,7 @@ import trio
 
 from tests.children import trio_child
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds for anything: importing py-libp2p takes two, on a busy machine more."""
 _ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,7 @@ from libp2p.pubsub.gossipsub import (
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter, ResilientPubsub
-from tests.hosts import Node, connect_all, eventually, running_nodes
+from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 from tests.hosts import bounded_gossipsub as gossipsub
 
 TOPIC = "news"
@@ -74,6 +74,6 @@ async def subscribe(nodes: Iterable[Node], topic: str = TOPIC) -> list[ISubscrip
 
 async def linked(node: Node, other: Node, topic: str = TOPIC) -> None:
     """Wait until what `node` publishes in `topic` goes to `other`."""
-    await node.pubsub.wait_for_subscription(other.id, topic, timeout=10)
+    await node.pubsub.wait_for_subscription(other.id, topic, timeout=PATIENCE)
     if node.router.peer_protocol[other.id] != FLOODSUB:
         await eventually(lambda: other.id in node.router.mesh.get(topic, ()))

@@ -25,7 +25,7 @@ from tests.fallback.mixed import (
     stock,
     subscribe,
 )
-from tests.hosts import Node, connect, eventually, receive
+from tests.hosts import PATIENCE, Node, connect, eventually, receive
 from tests.router.overlays import count, crash, reading
 
 pytestmark = pytest.mark.hosts
@@ -380,7 +380,7 @@ async def test_peers_that_a_leaving_hub_names_are_connected_to() -> None:
         subscriptions = await subscribe(nodes)
         assert nodes[2].id not in nodes[1].pubsub.peers
         await nodes[0].pubsub.unsubscribe(TOPIC)
-        await nodes[1].pubsub.wait_for_peer(nodes[2].id, timeout=10)
+        await nodes[1].pubsub.wait_for_peer(nodes[2].id, timeout=PATIENCE)
         await linked(nodes[1], nodes[2])
         await nodes[1].pubsub.publish(TOPIC, b"hello")
         assert [m.data for m in await receive(subscriptions[2])] == [b"hello"]

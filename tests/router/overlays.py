@@ -15,7 +15,7 @@ from episub_router import EpisubParams, EpisubRouter, MembershipParams, RouterPa
 from episub_router.net.engine import Engine
 from episub_router.protocol.messages import Message
 from episub_router.wire import Frame, encode_frame
-from tests.hosts import Node, connect_all, eventually, running_nodes
+from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 
 TOPIC = "news"
 
@@ -57,7 +57,7 @@ def is_joined(
 
 async def joined(nodes: Sequence[Node]) -> None:
     """Wait until `is_joined`, which a busy machine may take a while for."""
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         while not is_joined(nodes):  # noqa: ASYNC110 (no one event stands for it)
             await trio.sleep(0.02)
 

@@ -21,7 +21,7 @@ from episub_router import (
     RouterParams,
 )
 from episub_router.net.counters import Reason
-from tests.hosts import Node, connect, connect_all, eventually, receive, running_nodes
+from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import TOPIC, count, engine, joined, overlay_of, router
 
 pytestmark = pytest.mark.hosts
@@ -91,8 +91,8 @@ async def test_a_bootstrap_node_that_comes_up_later_is_found() -> None:
         await eventually(lambda: count(node, Reason.DIAL_FAILED) > 0)
         await late.pubsub.subscribe(TOPIC)
         assert await late.host.get_network().listen(Multiaddr(f"/ip4/127.0.0.1/tcp/{port}"))
-        with trio.fail_after(30):
-            await router(node).wait_for_mesh(late.id, TOPIC, timeout=30)
+        with trio.fail_after(PATIENCE):
+            await router(node).wait_for_mesh(late.id, TOPIC, timeout=PATIENCE)
 
 
 def test_a_bootstrap_address_without_a_peer_id_is_refused() -> None:
@@ -125,7 +125,7 @@ async def test_only_unused_connections_that_the_router_opened_are_closed() -> No
         await node.pubsub.subscribe(TOPIC)
         await connect(node, dialled_by_application)
         for other in others:
-            await router(node).wait_for_mesh(other.id, TOPIC, timeout=30)
+            await router(node).wait_for_mesh(other.id, TOPIC, timeout=PATIENCE)
         network.protect(protected.id, "application")
         with_stream.host.set_stream_handler(protocol, serve)
         await node.host.new_stream(with_stream.id, [protocol])
@@ -240,7 +240,7 @@ async def test_a_stream_that_dies_while_its_connection_lives_is_replaced(
         assert router(sender).mesh[TOPIC] == {receiver.id}
         assert router(receiver).mesh[TOPIC] == {sender.id}
         assert not engine(sender).driver.is_interrupted(receiver.id.to_bytes())
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE):
             await _until(subscriptions[1], b"into the broken stream")
         await sender.pubsub.wait_for_subscription(receiver.id, TOPIC)
         await sender.pubsub.publish(TOPIC, b"afterwards")

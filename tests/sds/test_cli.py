@@ -17,7 +17,7 @@ from tests.children import trio_child
 
 pytestmark = pytest.mark.hosts
 
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 class Terminal:

@@ -24,7 +24,15 @@ from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.checking import check
 from episub_router.trace.tracer import Tracer
 from tests.fallback.mixed import gossipsub, network, subscribe
-from tests.hosts import Node, connect_all, eventually, receive, running_nodes, subscribe_all
+from tests.hosts import (
+    PATIENCE,
+    Node,
+    connect_all,
+    eventually,
+    receive,
+    running_nodes,
+    subscribe_all,
+)
 from tests.trace.samples import good
 
 pytestmark = pytest.mark.hosts
@@ -225,7 +233,7 @@ async def test_sds_is_in_the_same_trace(tmp_path: Path) -> None:
             ):
                 await eventually(lambda: bool(a.router.mesh["room"]))
                 first = await from_a.send(b"first")
-                with trio.fail_after(10):
+                with trio.fail_after(PATIENCE):
                     received = await from_b.__anext__()
                     assert received.id == first.id
                     second = await from_b.send(b"second")
