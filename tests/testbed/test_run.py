@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from interop.testbed.lab import sandbox
+from tests import children
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -48,15 +49,12 @@ def processes_of(out: Path) -> list[int]:
 @contextmanager
 def started(scenario: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A run whose hosts have started."""
-    with subprocess.Popen(command(scenario, out), cwd=ROOT, stdout=subprocess.PIPE) as process:
-        try:
-            # The runner says so once all hosts are one overlay.
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert b"are one overlay" in line, line
-            yield process
-        finally:
-            process.kill()
+    with children.child(command(scenario, out), cwd=ROOT, stdout=subprocess.PIPE) as process:
+        # The runner says so once all hosts are one overlay.
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert b"are one overlay" in line, line
+        yield process
 
 
 def gone(out: Path) -> bool:
@@ -80,8 +78,9 @@ def test_nothing_is_left_when_the_runner_is_ended(number: signal.Signals, tmp_pa
         assert len(processes_of(out)) == 4
         process.send_signal(number)
         status = process.wait(PATIENCE)
+        # Before the test kills what is left.
+        assert gone(out)
     assert status == (-number if number == signal.SIGKILL else 128 + number)
-    assert gone(out)
     assert Path("/proc/self/mounts").read_text() == mounts
 
 
@@ -89,12 +88,12 @@ def test_nothing_is_left_when_the_runner_is_ended(number: signal.Signals, tmp_pa
 def test_a_run_finds_what_was_published_and_delivered(tmp_path: Path) -> None:
     scenario, out = tmp_path / "s.toml", tmp_path / "out"
     scenario.write_text(TWO_HOSTS.format(4.0))
-    done = subprocess.run(command(scenario, out), cwd=ROOT, timeout=PATIENCE, check=False)
+    done = children.run(command(scenario, out), cwd=ROOT, timeout=PATIENCE, check=False)
     result = json.loads((out / "result.json").read_text())
     assert (done.returncode, result["violations"]) == (0, [])
     figures = result["figures"]
     assert figures["asked"] == figures["accepted"] == figures["deliveries"] >= 10
-    again = subprocess.run(
+    again = children.run(
         command(scenario, out, "--check", str(out)), cwd=ROOT, timeout=PATIENCE, check=False
     )
     assert again.returncode == 0
@@ -104,7 +103,7 @@ def test_a_run_finds_what_was_published_and_delivered(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     scenario = tmp_path / "s.toml"
     scenario.write_text(TWO_HOSTS.format(4.0))
-    done = subprocess.run(
+    done = children.run(
         command(scenario, tmp_path), cwd=ROOT, capture_output=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 2
