@@ -39,19 +39,15 @@ class SdsMessage(_message.Message):
     CONTENT_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     MORE_HISTORY_FIELD_NUMBER: _builtins.int
-    INCOMPLETE_BEFORE_FIELD_NUMBER: _builtins.int
+    GAPS_FIELD_NUMBER: _builtins.int
+    GAPS_MORE_FIELD_NUMBER: _builtins.int
     sender_id: _builtins.str
     message_id: _builtins.str
     channel_id: _builtins.str
     lamport_timestamp: _builtins.int
     bloom_filter: _builtins.bytes
     content: _builtins.bytes
-    more_history: _builtins.bytes
-    """Further ids of the causal history, 32 bytes each: ids that are a sha256 in hex."""
-    incomplete_before: _builtins.int
-    """The sender may lack messages with a lower clock: its history acknowledges none of those,
-    except those that it names.
-    """
+    gaps_more: _builtins.bool
     @_builtins.property
     def causal_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -62,6 +58,19 @@ class SdsMessage(_message.Message):
 
         Set by a member that repairs another's message: the author's signature. Always the last
         field, so that what precedes it is the message as its author signed it.
+        """
+
+    @_builtins.property
+    def more_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Further ids of the causal history. An id that is a sha256 in hex is a byte 1 and its 32
+        bytes, any other a byte 0 and its text.
+        """
+
+    @_builtins.property
+    def gaps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Ids of the sender's past that it hasn't delivered, as above: what it names acknowledges
+        neither them nor what they descend from. With gaps_more there are further ones, and it
+        acknowledges nothing but what it names.
         """
 
     def __init__(
@@ -76,27 +85,24 @@ class SdsMessage(_message.Message):
         repair_request: _abc.Iterable[Global___HistoryEntry] | None = ...,
         content: _builtins.bytes | None = ...,
         origin: Global___Origin | None = ...,
-        more_history: _builtins.bytes = ...,
-        incomplete_before: _builtins.int | None = ...,
+        more_history: _abc.Iterable[_builtins.bytes] | None = ...,
+        gaps: _abc.Iterable[_builtins.bytes] | None = ...,
+        gaps_more: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_incomplete_before", b"_incomplete_before", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "incomplete_before", b"incomplete_before", "lamport_timestamp", b"lamport_timestamp", "origin", b"origin"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_incomplete_before", b"_incomplete_before", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "incomplete_before", b"incomplete_before", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "more_history", b"more_history", "origin", b"origin", "repair_request", b"repair_request", "sender_id", b"sender_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "more_history", b"more_history", "origin", b"origin", "repair_request", b"repair_request", "sender_id", b"sender_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
     _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015
     _WhichOneofReturnType__content: _TypeAlias = _typing.Literal["content"]  # noqa: Y015
     _WhichOneofArgType__content: _TypeAlias = _typing.Literal["_content", b"_content"]  # noqa: Y015
-    _WhichOneofReturnType__incomplete_before: _TypeAlias = _typing.Literal["incomplete_before"]  # noqa: Y015
-    _WhichOneofArgType__incomplete_before: _TypeAlias = _typing.Literal["_incomplete_before", b"_incomplete_before"]  # noqa: Y015
     _WhichOneofReturnType__lamport_timestamp: _TypeAlias = _typing.Literal["lamport_timestamp"]  # noqa: Y015
     _WhichOneofArgType__lamport_timestamp: _TypeAlias = _typing.Literal["_lamport_timestamp", b"_lamport_timestamp"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__bloom_filter) -> _WhichOneofReturnType__bloom_filter | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__content) -> _WhichOneofReturnType__content | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__incomplete_before) -> _WhichOneofReturnType__incomplete_before | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lamport_timestamp) -> _WhichOneofReturnType__lamport_timestamp | None: ...
 
@@ -334,8 +340,11 @@ class StoreResponse(_message.Message):
     UNKNOWN_HASHES_FIELD_NUMBER: _builtins.int
     NEXT_FIELD_NUMBER: _builtins.int
     HEADS_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     status: Global___StoreResponse.Status.ValueType
     reason: _builtins.str
+    retry_after_ms: _builtins.int
+    """with TOO_MANY_REQUESTS or UNAVAILABLE"""
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___Item]: ...
     @_builtins.property
@@ -358,10 +367,11 @@ class StoreResponse(_message.Message):
         unknown_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
         next: Global___Key | None = ...,
         heads: Global___HeadsAnswer | None = ...,
+        retry_after_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads", "next", b"next"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads", "items", b"items", "next", b"next", "reason", b"reason", "status", b"status", "unknown_hashes", b"unknown_hashes", "unknown_ids", b"unknown_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "status", b"status", "unknown_hashes", b"unknown_hashes", "unknown_ids", b"unknown_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,8 +8,10 @@ from episub_router.sds.net.driver import ChannelEvent
 from episub_router.sds.net.intake import Rejected
 from episub_router.sds.net.messages import ChannelMessage, LogItem
 from episub_router.sds.net.node import StoreNode
+from episub_router.sds.protocol.clock import ClockAheadError
 from episub_router.sds.protocol.effects import (
     Acknowledged,
+    ClockAhead,
     Conflict,
     Expired,
     Found,
@@ -28,6 +30,8 @@ __all__ = [
     "Acknowledged",
     "ChannelEvent",
     "ChannelMessage",
+    "ClockAhead",
+    "ClockAheadError",
     "Conflict",
     "Expired",
     "Found",

@@ -21,6 +21,7 @@ from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.store import MemoryStore, Store
 from episub_router.sds.wire import Codec
+from tests.sds.happened_before import HappenedBefore
 
 CHANNEL = "0"
 
@@ -74,6 +75,7 @@ class Group:
         self.history: dict[MessageId, tuple[MessageId, ...]] = {}
         self.sent_at: dict[MessageId, float] = {}
         self.delays: list[float] = []
+        self.truth = HappenedBefore()
         self.bytes: Counter[str] = Counter()
         self.published: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
@@ -117,6 +119,8 @@ class Group:
         message_id, effects = member.participant.send(content, self.now)
         member.sent.append(message_id)
         self.sent_at[message_id] = self.now
+        clock = member.participant.log.key(message_id)[0]
+        self.truth.sent(name, message_id, clock)
         self._carry_out(member, effects)
         return message_id
 
@@ -171,6 +175,8 @@ class Group:
 
     def check(self) -> None:
         """No causal violation, no duplicate, nothing lost, one order."""
+        assert not self.truth.violations, self.truth.violations[:3]
+        assert not self.truth.duplicates, self.truth.duplicates[:3]
         everything = set(self.sent_at)
         for member in self.members.values():
             seen: set[MessageId] = set()
@@ -182,6 +188,11 @@ class Group:
                 seen.add(message_id)
             assert seen | own == everything, f"{member.name} lacks {len(everything - seen - own)}"
         assert self.converged()
+        for member in self.members.values():
+            if member.participant is not None:
+                wrong = self.truth.order(member.participant.log.places())
+                assert not wrong, wrong[:3]
+                break
 
     # Links
 
@@ -230,12 +241,13 @@ class Group:
 
     def _delivered(self, member: Member, message: Message) -> None:
         member.delivered.append(message.message_id)
+        self.truth.delivered(member.name, message.message_id)
         self.delays.append(self.now - self.sent_at[message.message_id])
 
     def _publish(self, name: str, raw: bytes, purpose: str) -> None:
         message = self.codec.decode(raw)
         if purpose == "content":
-            self.history[message.message_id] = tuple(e.message_id for e in message.causal_history)
+            self.history[message.message_id] = tuple(e.message_id for e in message.history)
         self.published[purpose] += 1
         for other in self.members:
             if other == name:
@@ -245,6 +257,13 @@ class Group:
                 self.bytes[purpose] += len(raw)
                 if self.rng.random() >= self.links.loss:
                     self._later(self._delay(), self._arrival(name, other, message, raw))
+
+    def arrive(self, source: str, target: str, message: Message, raw: bytes) -> None:
+        """A broadcast of `source` reaches `target` now, whatever the links are."""
+        member = self.members[target]
+        assert member.participant is not None
+        received = ReceivedMessage(message, raw, Way.BROADCAST, source)
+        self._carry_out(member, member.participant.receive(received, self.now))
 
     def _arrival(
         self, source: str, target: str, message: Message, raw: bytes

@@ -27,7 +27,12 @@ class One:
     """A participant named "me" on a clock that tests move. `seen` keeps all effects."""
 
     def __init__(
-        self, restored: Restored | None = None, *, verify_ids: bool = False, **params: Any
+        self,
+        restored: Restored | None = None,
+        *,
+        channel_id: str = "0",
+        verify_ids: bool = False,
+        **params: Any,
     ) -> None:
         self.params = SdsParams(**params)
         self.codec = Codec(self.params)
@@ -36,7 +41,7 @@ class One:
         self.filters = js_filter(self.params.bloom_capacity, self.params.bloom_error_rate)
         self.participant = Participant(
             "me",
-            "0",
+            channel_id,
             self.params,
             encode=self.codec.encode,
             filters=self.filters,

@@ -174,7 +174,7 @@ class EpisubGroup(Group):
     def _publish(self, name: str, raw: bytes, purpose: str) -> None:
         message = self.codec.decode(raw)
         if purpose == "content":
-            self.history[message.message_id] = tuple(e.message_id for e in message.causal_history)
+            self.history[message.message_id] = tuple(e.message_id for e in message.history)
         self.published[purpose] += 1
         self._contents.append((name, purpose, message, raw))
         node = self._numbers[name]

@@ -394,12 +394,6 @@ async def test_closing_wakes_those_who_wait() -> None:
         assert receipt.status is AckStatus.UNACKNOWLEDGED
 
 
-async def ask_too_often(asker: Node, asked: Node) -> None:
-    request = Request(TOPIC, "x", HeadsAsk())
-    for _ in range(200):
-        await ask(asker.host, asked.id, request, within=PATIENCE, max_size=2**20)
-
-
 async def test_a_store_node_keeps_what_members_no_longer_can_tell(tmp_path: Path) -> None:
     async with running_nodes(3, router=flood) as nodes:
         a, b, keeper = nodes
@@ -441,8 +435,6 @@ async def test_a_store_node_keeps_what_members_no_longer_can_tell(tmp_path: Path
                 await ask(
                     b.host, keeper.id, Request(TOPIC, "y", HeadsAsk()), within=5, max_size=2**20
                 )
-            with pytest.raises(ExchangeError, match="TOO_MANY_REQUESTS"):
-                await ask_too_often(b, keeper)
         store.close()
 
 

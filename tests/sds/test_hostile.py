@@ -42,6 +42,7 @@ def test_orphans_are_bounded_in_bytes() -> None:
 
 def test_histories_full_of_inventions_are_bounded() -> None:
     one = One(wanted_limit=1000)
+    one.participant.peer_up("p", one.now)
     drops = []
     for n in range(20):
         invented = [f"{n}-{i}" for i in range(256)]
@@ -56,6 +57,7 @@ def test_histories_full_of_inventions_are_bounded() -> None:
 
 def test_messages_that_wait_for_each_other_are_let_go_in_the_end() -> None:
     one = One(lost_after=50.0)
+    one.participant.peer_up("p", one.now)
     one.hear("a", "b")
     one.hear("b", "a")
     one.hear("self", "self")
@@ -76,7 +78,8 @@ def test_far_future_clocks_displace_nothing() -> None:
     one = One(bloom_capacity=20, causal_history=3)
     for n in range(50):
         one.hear(f"future{n}", lamport=2**64 - 1 - n, sender_id="mallory")
-    one.hear("now", "future49")
+        one.hear(f"tomorrow{n}", lamport=WALL + 86_000_000 - n, sender_id="mallory")
+    one.hear("now", "tomorrow49")
     sent = [one.send()[1] for _ in range(30)]
     assert any(e.message_id == "now" for message in sent for e in message.causal_history)
     received = one.filters.load(sent[0].bloom_filter or b"")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.clock import unwrap_int32
+from episub_router.sds.protocol.clock import ClockAheadError, unwrap_int32
 from episub_router.sds.protocol.effects import DiscardReason, Purpose
 from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
 from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
@@ -50,7 +51,8 @@ def test_all_heads_are_named_at_once_beyond_the_usual_length() -> None:
     for head in sorted(heads):
         one.hear(head)
     _, message = one.send()
-    assert {e.message_id for e in message.causal_history} == heads
+    assert {e.message_id for e in message.history} == heads
+    assert len(message.causal_history) == 10  # others see as many as they would of theirs
 
 
 def test_all_heads_are_named_in_the_end_and_own_messages_form_a_chain() -> None:
@@ -148,14 +150,68 @@ def test_other_channels_are_dropped() -> None:
     assert one.drops(one.hear("a", channel_id="1")) == [DiscardReason.WRONG_CHANNEL]
 
 
-def test_a_clock_far_ahead_is_delivered_and_not_adopted() -> None:
+def test_a_clock_far_ahead_is_refused_until_the_time_has_come() -> None:
     one = One()
-    effects = one.hear("a", lamport=2**64 - 1)
-    assert len(of(effects, fx.DeliverContent)) == 1
+    day = 86_400_000
+    effects = one.hear("a", lamport=WALL + day + 60_000)
     assert one.drops(effects) == [DiscardReason.CLOCK_AHEAD]
+    assert of(effects, fx.ClockAhead) == [fx.ClockAhead("other", 86_460.0)]
+    assert one.log == []
     assert one.send()[1].lamport == WALL + 1
-    one.hear("b", lamport=WALL + 3_600_000)
-    assert one.send()[1].lamport == WALL + 3_600_001
+    one.now += 60.0
+    assert len(of(one.hear("a", lamport=WALL + day + 60_000), fx.DeliverContent)) == 1
+    assert one.send()[1].lamport == WALL + day + 60_001
+    one.hear("b", lamport=2**64 - 1)
+    assert one.send()[1].lamport == WALL + day + 60_002
+
+
+def test_clocks_a_day_ahead_each_do_not_add_up() -> None:
+    one = One()
+    for n in range(1, 4):
+        one.hear(f"day {n}", lamport=WALL + n * 86_400_000)
+    assert one.log == ["day 1"]
+
+
+def test_who_drives_the_clock_to_its_limit_silences_nobody() -> None:
+    """What follows a message that was taken is taken, so that all can go on from there."""
+    limit = WALL + 86_400_000
+    one, other = One(), One()
+    for each in (one, other):
+        each.hear("driven", lamport=limit, sender_id="mallory")
+    for n in range(3):
+        _, message = one.send(b"%d" % n)
+        assert message.lamport == limit + 1 + n
+        assert len(of(other.take(replace(message, sender_id="one")), fx.DeliverContent)) == 1
+    assert other.drops(other.hear("more", "driven", lamport=limit + 2)) == [
+        DiscardReason.CLOCK_AHEAD
+    ]
+    syncs = one.published(one.wait(100.0))
+    assert syncs
+    assert all((s.lamport or 0) <= limit + 100_001 for s in syncs)
+
+
+def test_a_clock_set_back_by_days_is_said_and_recovers() -> None:
+    one = One()
+    one.now += 3 * 86_400.0
+    one.send()
+    one.participant.wall_offset -= 3 * 86_400.0
+    with pytest.raises(ClockAheadError, match="ahead of the time of day, which was set back"):
+        one.send()
+    assert one.log != []
+    one.now += 2 * 86_400.0 + 1.0
+    assert one.send()[1].lamport == WALL + 3 * 86_400_000 + 1
+
+
+def test_a_clock_adopted_on_delivery_survives_a_crash() -> None:
+    store = MemoryStore()
+    store.load("0", "me", 100)
+    one = One()
+    one.hear("ahead", lamport=WALL + 50_000)
+    store.commit("0", of(one.seen, fx.Change))  # type: ignore[arg-type]
+    saved = store.load("0", "me", 0)  # a log of which nothing comes back
+    assert saved is not None
+    again = One(restored=saved.restore(one.codec.decode))
+    assert again.send()[1].lamport == WALL + 50_001
 
 
 # Acknowledgements (S04, S10)
@@ -174,6 +230,34 @@ def test_a_history_acknowledges_with_all_ancestors_by_sender() -> None:
     assert own is not None
     assert (own.status, list(own.acked_by)) == (AckStatus.ACKNOWLEDGED, ["other", "third"])
     assert not of(one.wait(100.0), fx.Resent)
+
+
+def test_a_history_does_not_acknowledge_what_its_sender_lacks() -> None:
+    """ "other" has given up our second message, and with it, for all it knows, the first."""
+    one = One()
+    first, second = one.send()[0], one.send()[0]
+    third = one.send()[0]
+    effects = one.hear("a", third, gaps=(second,))
+    assert of(effects, fx.Acknowledged) == [fx.Acknowledged(third, "other")]
+    effects = one.hear("b", "a", first, gaps=(second,))
+    assert of(effects, fx.Acknowledged) == [fx.Acknowledged(first, "other")]
+    assert not of(one.hear("c", "b", gaps=("unknown",), gaps_more=True), fx.Acknowledged)
+    effects = one.hear("d", "c")
+    assert of(effects, fx.Acknowledged) == [fx.Acknowledged(second, "other")]
+
+
+def test_our_messages_say_what_we_gave_up_until_it_comes() -> None:
+    one = One(lost_after=20.0, gaps_named=2)
+    one.participant.peer_up("p", one.now)
+    for n in range(3):
+        one.hear(f"child{n}", f"gone{n}")
+    one.wait(25.0)
+    message = one.send()[1]
+    assert (len(message.gaps), message.gaps_more) == (2, True)
+    for n in range(3):
+        one.hear(f"gone{n}", lamport=WALL - 1)
+    message = one.send()[1]
+    assert (message.gaps, message.gaps_more) == ((), False)
 
 
 def test_a_message_that_waits_acknowledges_too() -> None:
@@ -276,6 +360,7 @@ def test_missing_dependencies_are_asked_of_who_referred_to_them_then_of_others()
 
 def test_lost_dependencies_are_named_once_and_late_ones_still_logged() -> None:
     one = One(lost_after=20.0)
+    one.participant.peer_up("p", one.now)
     one.hear("b", "a")
     effects = one.wait(21.0)
     assert of(effects, fx.Lost) == [fx.Lost("a")]
@@ -286,6 +371,28 @@ def test_lost_dependencies_are_named_once_and_late_ones_still_logged() -> None:
     assert [d.missing for d in of(one.hear("c", "a", "b"), fx.DeliverContent)] == [()]
     assert [d.message.message_id for d in of(one.hear("a"), fx.DeliverContent)] == ["a"]
     assert list(one.participant.log.heads) == ["c"]
+
+
+def test_nothing_is_given_up_while_nobody_is_there() -> None:
+    one = One(lost_after=20.0, sync_interval=5.0)
+    one.participant.peer_up("p", one.now)
+    one.hear("b", "a")
+    one.wait(5.0)
+    one.participant.peer_down("p", one.now)
+    assert not of(one.wait(10_000.0), fx.Lost)  # 15 s after "b" nobody counts as there
+    one.participant.peer_up("q", one.now)
+    assert not of(one.wait(4.0), fx.Lost)
+    assert of(one.wait(2.0), fx.Lost) == [fx.Lost("a")]
+
+
+def test_what_was_given_up_is_fetched_from_a_log_that_has_it() -> None:
+    one = One(lost_after=20.0)
+    one.participant.peer_up("p", one.now)
+    one.hear("b", "a")
+    one.wait(30.0)
+    assert of(one.seen, fx.Tombstone) == [fx.Tombstone("a")]
+    effects = one.participant.range_answered("p", ((WALL - 1, "a"),), None, one.now)
+    assert fx.AskIds("p", ("a",)) in [*effects, *one.wait(30.0)]
 
 
 def test_hold_waits_for_ever() -> None:
@@ -491,8 +598,7 @@ def test_recorded_runs_of_the_npm_package_end_the_same(vectors: dict[str, Any]) 
         speakers = {s["step"]["p"] for s in steps if s["step"]["op"] in ("send", "sync")}
         sent = {s["step"]["as"]: s["encoded_hex"] for s in steps if "encoded_hex" in s}
         for name in set(config["participants"]) - speakers:
-            one = One(bloom_capacity=16)
-            one.participant.channel_id = config["channel_id"]
+            one = One(channel_id=config["channel_id"], bloom_capacity=16)
             last = None
             for step in (s for s in steps if s["step"]["p"] == name):
                 one.now = 1000.0 + (step["now"] - WALL) / 1000
@@ -515,7 +621,7 @@ def test_params_that_contradict_are_refused() -> None:
         {"timer_jitter": 1.0},
         {"lost_after": float("nan")},
         {"sync_interval": 0.0},
-        {"heads_named": 300},
+        {"heads_named": 5000},
     ):
         with pytest.raises(ValueError, match="must"):
             SdsParams(**wrong)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
 from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
 from episub_router.sds.store import StoredMessage
@@ -35,15 +36,19 @@ from episub_router.sds.wire.exchange import (
 )
 
 PROTOCOL_ID = TProtocol(PROTOCOL)
-_RATE = 20.0
-"""Requests per second that one peer may make."""
-_BURST = 60.0
-_MAX_BUCKETS = 4096
+_LATER = (ResponseStatus.TOO_MANY_REQUESTS, ResponseStatus.UNAVAILABLE)
 _SERVE_TIMEOUT = 20.0
 
 
 class ExchangeError(Exception):
-    """A peer gave no usable answer; the message says why."""
+    """A peer gave no usable answer; the message says why.
+
+    `retry_after`: seconds after which it will have one, 0 where it didn't say so.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Served(ABC):
@@ -67,7 +72,7 @@ class ExchangeServer:
 
     def __init__(self) -> None:
         self._channels: dict[tuple[str, str], Served] = {}
-        self._buckets: dict[ID, tuple[float, float]] = {}
+        self._limiter = RequestLimiter()
         self.counts: Counter[str] = Counter()
 
     @classmethod
@@ -102,14 +107,16 @@ class ExchangeServer:
                 await _quiet_reset(stream)
 
     async def _answer(self, peer: ID, data: bytes) -> Response:
-        if not self._allowed(peer):
-            return Response(
-                ResponseStatus.TOO_MANY_REQUESTS, f"at most {_RATE:g} requests per second"
-            )
         try:
             request = decode_request(data)
         except SdsWireError as error:
             return Response(ResponseStatus.BAD_REQUEST, str(error))
+        now = trio.current_time()
+        wait = self._limiter.wait(peer.to_base58(), request.topic, request.channel_id, now)
+        if wait > 0:
+            return Response(
+                ResponseStatus.TOO_MANY_REQUESTS, f"ask again in {wait:.3f} s", retry_after=wait
+            )
         channel = self._channels.get((request.topic, request.channel_id))
         if channel is None:
             return Response(
@@ -117,15 +124,6 @@ class ExchangeServer:
                 f"no channel {request.channel_id!r} of topic {request.topic!r} here",
             )
         return await _look_up(channel, request.ask)
-
-    def _allowed(self, peer: ID) -> bool:
-        now = trio.current_time()
-        tokens, since = self._buckets.pop(peer, (_BURST, now))
-        tokens = min(_BURST, tokens + (now - since) * _RATE)
-        self._buckets[peer] = (max(0.0, tokens - 1), now)
-        if len(self._buckets) > _MAX_BUCKETS:
-            del self._buckets[next(iter(self._buckets))]
-        return tokens >= 1
 
 
 async def _look_up(channel: Served, ask: Ask) -> Response:
@@ -182,7 +180,8 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
     except SdsWireError as error:
         raise ExchangeError(f"{peer}: {error}") from error
     if response.status is not ResponseStatus.OK:
-        raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}")
+        retry = response.retry_after if response.status in _LATER else 0.0
+        raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}", retry)
     return response
 
 

@@ -46,7 +46,7 @@ class DiscardReason(Enum):
     FILTER_UNUSABLE = "filter-unusable"
     FILTER_SATURATED = "filter-saturated"
     CLOCK_AHEAD = "clock-ahead"
-    """Delivered, but its clock was not adopted."""
+    """Its clock is further ahead of our time of day than `max_clock_lead`: refused for now."""
 
 
 # Changes to what is stored.
@@ -246,6 +246,17 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockAhead:
+    """A message of `by` was refused: its clock is `seconds` ahead of our time of day.
+
+    One of the two is wrong by more than `max_clock_lead`. The message is taken when that is past.
+    """
+
+    by: SenderId
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Discarded:
     """Something from `by` was not acted on; count it."""
 
@@ -263,6 +274,7 @@ Notice: TypeAlias = (
     | Found
     | SyncHeard
     | Conflict
+    | ClockAhead
 )
 Effect: TypeAlias = (
     Change

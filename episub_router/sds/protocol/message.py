@@ -45,6 +45,17 @@ class Message:
     bloom_filter: bytes | None = None
     repair_request: tuple[HistoryEntry, ...] = ()
     content: bytes | None = None
+    more_history: tuple[MessageId, ...] = ()
+    """Where `causal_history` would be too long, the rest of it."""
+    gaps: tuple[MessageId, ...] = ()
+    """Ids of the sender's past that it hasn't delivered; `gaps_more`: there are others."""
+    gaps_more: bool = False
+
+    @property
+    def history(self) -> list[HistoryEntry]:
+        """The whole causal history, without the message itself."""
+        entries = [*self.causal_history, *map(HistoryEntry, self.more_history)]
+        return [e for e in entries if e.message_id != self.message_id]
 
     @property
     def kind(self) -> Kind | None:

@@ -47,10 +47,13 @@ class SdsParams:
         "history; with 10, heads first, none is",
     )
     heads_named: int = param(
-        64,
+        2048,
         "ids",
-        "measured: with 10, twenty writers in processes that share two cores had more heads than "
-        "that, and a message was delivered before one that its sender had seen",
+        "measured: with 64 and 100 writers at once, 8.5 % of messages were delivered before one "
+        "that their sender had seen. Those after the first `causal_history` take 36 bytes each",
+    )
+    gaps_named: int = param(
+        64, "ids", "ours: 2.3 kB; with more gaps, only what is named is acknowledged"
     )
     log_limit: int = param(
         100_000, "messages", "ours: about 40 MB of index; older messages leave the log"
@@ -134,7 +137,7 @@ class SdsParams:
     max_message: int = param(2**20, "bytes", "py-libp2p: pubsub carries at most 1 MiB")
     max_id: int = param(256, "bytes", "ours: four times a hex sha256")
     max_hint: int = param(256, "bytes", "ours: eight times a Waku message hash")
-    max_history: int = param(256, "ids", "ours: above the js default of 200")
+    max_history: int = param(4096, "ids", "ours: twice heads_named; the js default is 200")
 
     def __post_init__(self) -> None:
         check_numbers(self, _ZERO)
@@ -159,4 +162,6 @@ class SdsParams:
             )
 
 
-_ZERO = frozenset({"timer_jitter", "pull_delay", "heads_delay", "sync_spread", "promote_below"})
+_ZERO = frozenset(
+    {"gaps_named", "timer_jitter", "pull_delay", "heads_delay", "sync_spread", "promote_below"}
+)

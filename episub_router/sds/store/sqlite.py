@@ -290,6 +290,9 @@ class SqliteStore(Store):
                 db.execute(
                     "DELETE FROM incoming WHERE channel = ? AND id = ?", (channel, message_id)
                 )
+                db.execute(
+                    "DELETE FROM tombstone WHERE channel = ? AND id = ?", (channel, message_id)
+                )
             case fx.Buffered(message_id=message_id, raw=raw, origin=origin):
                 db.execute(
                     "INSERT OR IGNORE INTO incoming VALUES (?, ?, ?, ?)",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.message import HistoryEntry, Message
+from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
 from episub_router.sds.protocol.params import SdsParams, WireFormat
+from episub_router.sds.wire.ids import pack_id, unpack_id
 
 _ENTRY_TAGS = frozenset({0x0A, 0x12, 0x1A})
 
@@ -38,6 +39,9 @@ class Codec:
             channel_id=message.channel_id,
             bloom_filter=message.bloom_filter,
             content=message.content,
+            more_history=[pack_id(i) for i in message.more_history],
+            gaps=[pack_id(i) for i in message.gaps],
+            gaps_more=message.gaps_more,
         )
         if message.lamport is not None:
             pb.lamport_timestamp = _as_int32(message.lamport) if seed else message.lamport
@@ -68,11 +72,10 @@ class Codec:
             raise SdsWireError(
                 "bad-channel", f"channel_id longer than {params.max_id} bytes", sender
             )
-        if len(pb.causal_history) > params.max_history:
+        entries = len(pb.causal_history) + len(pb.more_history)
+        if entries > params.max_history:
             raise SdsWireError(
-                "history-too-long",
-                f"{len(pb.causal_history)} entries, at most {params.max_history}",
-                sender,
+                "history-too-long", f"{entries} entries, at most {params.max_history}", sender
             )
         message = Message(
             message_id=pb.message_id,
@@ -86,6 +89,9 @@ class Codec:
                 for e in pb.repair_request[: params.repair_honoured]
             ),
             content=pb.content if pb.HasField("content") else None,
+            more_history=tuple(self._packed(i, sender) for i in pb.more_history),
+            gaps=tuple(self._packed(i, sender) for i in pb.gaps[: params.gaps_named]),
+            gaps_more=pb.gaps_more or len(pb.gaps) > params.gaps_named,
         )
         if message.kind is None:
             raise SdsWireError("empty", "neither lamport_timestamp nor content", sender)
@@ -101,6 +107,13 @@ class Codec:
                     "bad-history", "an entry is neither HistoryEntry nor text", sender
                 ) from error
         return self._checked(entry, sender)
+
+    def _packed(self, data: bytes, sender: str) -> MessageId:
+        message_id = unpack_id(data)
+        if message_id is None:
+            raise SdsWireError("bad-history", "an id is neither a digest nor text", sender)
+        self._check_id(message_id, "history message_id", sender)
+        return message_id
 
     def _checked(self, entry: HistoryEntry, sender: str) -> HistoryEntry:
         self._check_id(entry.message_id, "history message_id", sender)

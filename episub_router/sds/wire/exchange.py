@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
@@ -78,6 +79,8 @@ class Response:
     unknown_hashes: tuple[bytes, ...] = ()
     next: Key | None = None
     heads: HeadsAnswer | None = None
+    retry_after: float = 0.0
+    """Seconds after which to ask again, where the status says that it is too early."""
 
 
 def encode_request(request: Request) -> bytes:
@@ -134,6 +137,7 @@ def encode_response(response: Response) -> bytes:
         reason=response.reason,
         unknown_ids=response.unknown_ids,
         unknown_hashes=response.unknown_hashes,
+        retry_after_ms=math.ceil(response.retry_after * 1000),
     )
     for item in response.items:
         part = pb.items.add(key=_key_to_pb(item.key), message=item.raw)
@@ -192,6 +196,7 @@ def decode_response(data: bytes) -> Response:
         unknown_hashes=tuple(pb.unknown_hashes),
         next=_key_from_pb(pb.next) if pb.HasField("next") else None,
         heads=heads,
+        retry_after=pb.retry_after_ms / 1000,
     )
 
 

@@ -9,11 +9,13 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.frontier import Frontier
 from episub_router.sds.protocol.causal.incoming import Incoming, Waiting
 from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.causal.tombstones import Tombstones
 from episub_router.sds.protocol.clock import LamportClock, unwrap_int32
-from episub_router.sds.protocol.effects import DiscardReason, Effect
+from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
+from episub_router.sds.protocol.presence import Presence
 from episub_router.sds.protocol.repair.wants import Wants
 
 
@@ -21,15 +23,21 @@ class CausalDelivery:
     """The incoming buffer, the log, and the tombstones of what was given up."""
 
     def __init__(
-        self, params: SdsParams, clock: LamportClock, log: Log, frontier: Frontier, wants: Wants
+        self,
+        params: SdsParams,
+        clock: LamportClock,
+        log: Log,
+        frontier: Frontier,
+        wants: Wants,
+        presence: Presence,
     ) -> None:
         self._params = params
         self._clock = clock
         self._log = log
         self._frontier = frontier
         self._wants = wants
-        self.incoming = Incoming(params)
-        self.tombstones: dict[MessageId, None] = {}
+        self.incoming = Incoming(params, presence)
+        self.tombstones = Tombstones(params)
         self.position = 0
 
     def met(self, dependency: MessageId) -> bool:
@@ -37,8 +45,8 @@ class CausalDelivery:
         return dependency in self._log or dependency in self.tombstones
 
     def known(self, message_id: MessageId) -> bool:
-        """Nothing to look for."""
-        return self.met(message_id) or message_id in self.incoming
+        """We have it. What was given up is met, but not known."""
+        return message_id in self._log or message_id in self.incoming
 
     def lamport(self, message: Message) -> int:
         lamport = message.lamport or 0
@@ -55,37 +63,39 @@ class CausalDelivery:
                 own_seen = entry.own_seen
         return own_seen
 
-    def deliver(self, first: Waiting, wall: int, effects: list[Effect]) -> None:
+    def newest(self, history: Sequence[MessageId]) -> int:
+        """The highest clock among these, where we have them all; else 0."""
+        entries = [self._log.get(message_id) for message_id in history]
+        return max((e.lamport for e in entries if e), default=0) if all(entries) else 0
+
+    def deliver(self, first: Waiting, effects: list[Effect]) -> None:
         """Deliver a message, and then whatever waited for it alone."""
         ready = [first]
         while ready:
             waiting = ready.pop(0)
-            self._deliver_one(waiting, wall, effects)
+            self._deliver_one(waiting, effects)
             ready += self.incoming.met(waiting.message.message_id)
         effects += self.evict()
 
-    def give_up(self, ids: list[MessageId], wall: int, effects: list[Effect]) -> None:
+    def give_up(self, ids: list[MessageId], effects: list[Effect]) -> None:
         """Dependencies whose time is over, unless the setting is to wait for ever."""
         if self._params.on_lost is LostPolicy.HOLD:
             return
         for lost in ids:
             if self.met(lost):
+                self._wants.found(lost)
                 continue
             effects.append(fx.Lost(lost))
             if self.incoming.needs(lost):
-                self.tombstones[lost] = None
+                self.tombstones.add(lost)
                 effects.append(fx.Tombstone(lost))
-                if len(self.tombstones) > self._params.tombstone_limit:
-                    del self.tombstones[next(iter(self.tombstones))]
-            self.go_on_without(lost, wall, effects, lost=True)
+            self.go_on_without(lost, effects, lost=True)
 
-    def go_on_without(
-        self, dependency: MessageId, wall: int, effects: list[Effect], *, lost: bool
-    ) -> None:
+    def go_on_without(self, dependency: MessageId, effects: list[Effect], *, lost: bool) -> None:
         """`dependency` will not come, or needn't."""
         self._wants.found(dependency)
         for waiting in self.incoming.met(dependency, lost=lost):
-            self.deliver(waiting, wall, effects)
+            self.deliver(waiting, effects)
 
     def evict(self) -> list[Effect]:
         """Keep the log within its limit."""
@@ -96,17 +106,17 @@ class CausalDelivery:
                 effects.append(fx.Evicted(oldest, self._log.floor))
         return effects
 
-    def _deliver_one(self, waiting: Waiting, wall: int, effects: list[Effect]) -> None:
+    def _deliver_one(self, waiting: Waiting, effects: list[Effect]) -> None:
         message = waiting.message
         message_id = message.message_id
         lamport = self.lamport(message)
-        if not self._clock.merge(lamport, wall):
-            effects.append(fx.Discarded(message.sender_id, DiscardReason.CLOCK_AHEAD))
-        history = [e.message_id for e in message.causal_history]
+        if self._clock.merge(lamport):
+            effects.append(fx.ClockSet(lamport))
+        history = [e.message_id for e in message.history]
         digest = crc32(message.content or b"")
         entry = LogEntry(lamport, message.sender_id, digest, self.own_seen(history))
         # One that was given up before has been referred to already: it is no head.
-        head = message_id not in self.tombstones
+        head = not self.tombstones.came(message_id)
         covered = tuple(self._log.add(message_id, entry, history, head=head))
         self._frontier.delivered(message_id)
         self.position += 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.presence import ROUNDING, Presence
 from episub_router.sds.protocol.timers import Timers
 
 
@@ -24,8 +25,9 @@ class Waiting:
 class Incoming:
     """Bounded in messages, bytes, and in what one sender may take of either."""
 
-    def __init__(self, params: SdsParams) -> None:
+    def __init__(self, params: SdsParams, presence: Presence) -> None:
         self._params = params
+        self._presence = presence
         self._waiting: dict[MessageId, Waiting] = {}
         self._children: dict[MessageId, dict[MessageId, None]] = {}
         self._held: dict[SenderId, tuple[int, int]] = {}
@@ -42,7 +44,7 @@ class Incoming:
         return self._waiting.get(message_id)
 
     def next(self) -> Time:
-        return self._overdue.next()
+        return self._presence.when(self._overdue.next())
 
     def needs(self, dependency: MessageId) -> bool:
         """Whether a buffered message waits for this id."""
@@ -70,7 +72,8 @@ class Incoming:
         self._held[message.sender_id] = (count + 1, held + len(raw))
         self._bytes += len(raw)
         # Twice as long as a missing id: this only catches messages that wait for each other.
-        self._overdue.set(message_id, now + 2 * self._params.lost_after)
+        patience = 2 * self._params.lost_after
+        self._overdue.set(message_id, self._presence.elapsed(now) + patience)
 
     def met(self, dependency: MessageId, *, lost: bool = False) -> list[Waiting]:
         """`dependency` is delivered or given up; returns who needs nothing more, in order."""
@@ -89,7 +92,7 @@ class Incoming:
     def overdue(self, now: Time) -> list[MessageId]:
         """Dependencies of messages that have waited for too long, whatever the reason."""
         ids: dict[MessageId, None] = {}
-        for message_id in self._overdue.pop_due(now):
+        for message_id in self._overdue.pop_due(self._presence.elapsed(now) + ROUNDING):
             ids.update(self._waiting[message_id].unmet)
         return list(ids)
 

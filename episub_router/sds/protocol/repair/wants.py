@@ -10,6 +10,7 @@ from episub_router.protocol.types import Time
 from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.presence import ROUNDING, Presence
 from episub_router.sds.protocol.reconciliation.peers import StreamPeers
 from episub_router.sds.protocol.repair.repair_times import request_delay
 from episub_router.sds.protocol.timers import Timers
@@ -34,12 +35,18 @@ class Wants:
     """Every missing id has three deadlines: the next pull, the next SDS-R request, giving up."""
 
     def __init__(
-        self, me: SenderId, params: SdsParams, rng: random.Random, peers: StreamPeers
+        self,
+        me: SenderId,
+        params: SdsParams,
+        rng: random.Random,
+        peers: StreamPeers,
+        presence: Presence,
     ) -> None:
         self._me = me
         self._params = params
         self._rng = rng
         self._peers = peers
+        self._presence = presence
         self._wants: dict[MessageId, Want] = {}
         self._held: dict[SenderId, int] = {}
         self._pulls: Timers[MessageId] = Timers()
@@ -54,7 +61,8 @@ class Wants:
         return message_id in self._wants
 
     def next(self) -> Time:
-        return min(self._pulls.next(), self._repairs.next(), self._ends.next())
+        given_up = self._presence.when(self._ends.next())
+        return min(self._pulls.next(), self._repairs.next(), given_up)
 
     @property
     def overdue(self) -> bool:
@@ -82,7 +90,8 @@ class Wants:
             self._held[blamed] = held + 1
             self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
             self._repairs.set(message_id, now + self._request_delay(message_id))
-            self._ends.set(message_id, now + self._params.lost_after)
+            elapsed = self._presence.elapsed(now)
+            self._ends.set(message_id, elapsed + self._params.lost_after)
         elif want.entry.sender_id is None and entry.sender_id is not None:
             want.entry = entry
         if source is not None and source not in want.sources:
@@ -161,7 +170,7 @@ class Wants:
 
     def ended(self, now: Time) -> list[MessageId]:
         """Ids whose time is over. They stay wanted until `found`."""
-        return self._ends.pop_due(now)
+        return self._ends.pop_due(self._presence.elapsed(now) + ROUNDING)
 
     def _pull_retry(self, want: Want) -> float:
         base = self._params.pull_retry * 2 ** min(want.pulls, 10)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from episub_router.sds.protocol.causal.frontier import Frontier
+from episub_router.sds.protocol.causal.tombstones import Tombstones
 from episub_router.sds.protocol.message import (
     HistoryEntry,
     Message,
@@ -27,6 +29,7 @@ class Composer:
         encode: Callable[[Message], bytes],
         rng: random.Random,
         frontier: Frontier,
+        tombstones: Tombstones,
     ) -> None:
         self._me = me
         self._channel_id = channel_id
@@ -34,6 +37,7 @@ class Composer:
         self._encode = encode
         self._rng = rng
         self._frontier = frontier
+        self._tombstones = tombstones
 
     def content(
         self,
@@ -50,10 +54,9 @@ class Composer:
                 message_id=new_id,
                 channel_id=self._channel_id,
                 lamport=lamport,
-                causal_history=tuple(history),
-                bloom_filter=self._frontier.filter_bytes(),
                 repair_request=requests,
                 content=content,
+                **self._state(history),
             )
         )
         if len(raw) > self._params.max_message:
@@ -71,11 +74,22 @@ class Composer:
             message_id=new_id,
             channel_id=self._channel_id,
             lamport=lamport,
-            causal_history=tuple(self._frontier.history()),
-            bloom_filter=self._frontier.filter_bytes(),
             repair_request=requests,
+            **self._state(self._frontier.history()),
         )
         return new_id, self._encode(message)
+
+    def _state(self, history: list[HistoryEntry]) -> dict[str, Any]:
+        """The fields that tell of our log."""
+        named = self._params.causal_history
+        gaps = self._tombstones.newest(self._params.gaps_named)
+        return {
+            "causal_history": tuple(history[:named]),
+            "more_history": tuple(e.message_id for e in history[named:]),
+            "bloom_filter": self._frontier.filter_bytes(),
+            "gaps": gaps,
+            "gaps_more": len(gaps) < len(self._tombstones) or self._tombstones.forgotten,
+        }
 
     def ephemeral(self, content: bytes) -> tuple[MessageId, bytes]:
         """Id and bytes of an ephemeral message. Raises ValueError where it's too large."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -97,17 +97,29 @@ class Outgoing:
         soon = now + self._rng.random() * self._params.resend_interval
         return self._track(message_id, sequence, raw, soon)
 
-    def review_history(self, sender: SenderId, own_seen: int) -> list[Effect]:
-        """`sender` has delivered our messages up to number `own_seen`."""
+    def review_history(
+        self, sender: SenderId, own_seen: int, lacks: int = 0, named: Iterable[MessageId] = ()
+    ) -> list[Effect]:
+        """`sender` has delivered our messages up to number `own_seen`.
+
+        Except, where it says that something is missing there, those up to number `lacks`, of
+        which it has for certain only what it named itself.
+        """
         done = self._acked_up_to.get(sender, 0)
         if own_seen <= done:
             return []
-        if done == 0 and len(self._acked_up_to) >= self._params.members_limit:
-            del self._acked_up_to[next(iter(self._acked_up_to))]
-        self._acked_up_to[sender] = own_seen
         effects: list[Effect] = []
+        if lacks <= done:
+            if done == 0 and len(self._acked_up_to) >= self._params.members_limit:
+                del self._acked_up_to[next(iter(self._acked_up_to))]
+            self._acked_up_to[sender] = own_seen
+        else:
+            for message_id in named:
+                own = self._by_id.get(message_id)
+                if own is not None and own.sequence <= lacks:
+                    self._acknowledge(own, sender, effects)
         oldest = next(iter(self._tracked), own_seen + 1)
-        for sequence in range(max(done + 1, oldest), own_seen + 1):
+        for sequence in range(max(done + 1, lacks + 1, oldest), own_seen + 1):
             own = self._tracked.get(sequence)
             if own is not None:
                 self._acknowledge(own, sender, effects)

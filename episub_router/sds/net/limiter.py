@@ -1,0 +1,54 @@
+"""How often a peer may ask, by channel and altogether."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+
+
+class Buckets(Generic[K]):
+    """Token buckets by key, of which the `limit` that were used last are remembered."""
+
+    def __init__(self, rate: float, burst: float, limit: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._limit = limit
+        self._buckets: dict[K, tuple[float, float]] = {}
+
+    def wait(self, key: K, now: float) -> float:
+        """Take a token: 0, or the seconds until there is one, and then none is taken."""
+        tokens, since = self._buckets.pop(key, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        taken = tokens >= 1
+        self._buckets[key] = (tokens - 1 if taken else tokens, now)
+        if len(self._buckets) > self._limit:
+            del self._buckets[next(iter(self._buckets))]
+        return 0.0 if taken else (1 - tokens) / self._rate
+
+
+class RequestLimiter:
+    """A peer that asks for many channels has a share for each, and a bound for all."""
+
+    def __init__(self) -> None:
+        self._by_channel: Buckets[tuple[str, str, str]] = Buckets(
+            CHANNEL_RATE, CHANNEL_BURST, _CHANNEL_BUCKETS
+        )
+        self._by_peer: Buckets[str] = Buckets(PEER_RATE, PEER_BURST, _PEER_BUCKETS)
+
+    def wait(self, peer: str, topic: str, channel_id: str, now: float) -> float:
+        """0 where a request is allowed; else the seconds after which to ask again."""
+        return self._by_peer.wait(peer, now) or self._by_channel.wait(
+            (peer, topic, channel_id), now
+        )
+
+
+CHANNEL_RATE = 20.0
+"""Requests per second for one channel: a page of a thousand messages each is more than a member
+can take in (ours)."""
+CHANNEL_BURST = 60.0
+PEER_RATE = 500.0
+"""Requests per second for all channels: 300 channels that join at once, within a second (ours)."""
+PEER_BURST = 2000.0
+_CHANNEL_BUCKETS = 65_536
+_PEER_BUCKETS = 4096

@@ -1,0 +1,205 @@
+"""The steps that follow a received message: acknowledgements, gaps, delivery (S08, S10, S14)."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from episub_router.protocol.types import Time
+from episub_router.sds.bloom import FilterCodec
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.causal.delivery import CausalDelivery
+from episub_router.sds.protocol.causal.frontier import Frontier
+from episub_router.sds.protocol.causal.incoming import Waiting
+from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.clock import LamportClock
+from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef
+from episub_router.sds.protocol.members import Members
+from episub_router.sds.protocol.message import Kind, Message, MessageId, SenderId, message_id
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.presence import Presence
+from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.repair.responses import Responses
+from episub_router.sds.protocol.repair.wants import Wants
+from episub_router.sds.protocol.sending.outgoing import Outgoing
+from episub_router.sds.protocol.sending.sync import SyncTimer
+
+
+class Reception:
+    """Works on the parts of one participant; see there."""
+
+    def __init__(
+        self,
+        me: SenderId,
+        channel_id: str,
+        params: SdsParams,
+        *,
+        clock: LamportClock,
+        log: Log,
+        delivery: CausalDelivery,
+        frontier: Frontier,
+        wants: Wants,
+        outgoing: Outgoing,
+        members: Members,
+        presence: Presence,
+        responses: Responses,
+        sync: SyncTimer,
+        filters: FilterCodec,
+        verify_ids: bool,
+    ) -> None:
+        self._me = me
+        self._channel_id = channel_id
+        self._params = params
+        self._clock = clock
+        self._log = log
+        self._delivery = delivery
+        self._frontier = frontier
+        self._wants = wants
+        self._outgoing = outgoing
+        self._members = members
+        self._presence = presence
+        self._responses = responses
+        self._sync = sync
+        self._filters = filters
+        self._verify_ids = verify_ids
+        self._ephemeral: dict[MessageId, None] = {}
+
+    def receive(self, received: ReceivedMessage, now: Time) -> list[Effect]:
+        """A message from the network, of whichever kind and way."""
+        message = received.message
+        sender = message.sender_id
+        if message.channel_id != self._channel_id:
+            return [fx.Discarded(sender, DiscardReason.WRONG_CHANNEL)]
+        if received.way is Way.UNPROVEN:
+            return [fx.Discarded(sender, DiscardReason.NOT_PROVEN)]
+        kind = message.kind
+        if kind is not Kind.CONTENT and received.way is not Way.BROADCAST:
+            return [fx.Discarded(sender, DiscardReason.NOT_ASKED_FOR)]
+        if kind is Kind.EPHEMERAL:
+            return self._receive_ephemeral(message)
+        effects: list[Effect] = []
+        history = [e.message_id for e in message.history]
+        current = received.way is Way.BROADCAST and sender != self._me
+        if current:
+            self._members.heard(sender, now)
+            self._presence.heard(now)
+            self._hear_requests(message, now, effects)
+        if sender != self._me:
+            self._review_acks(message, history, now, effects)
+        if kind is Kind.CONTENT:
+            self._receive_content(received, history, now, effects)
+        elif current:
+            effects.append(fx.SyncHeard(sender))
+            # A sync message is no message to wait for: what it names is looked for at once.
+            self.want_unknown(message, received.source, now, effects)
+        if current:
+            named = [message.message_id, *history]
+            members = self._members.count(now)
+            self._sync.heard(named, sender, self._log.heads, members, now)
+        return effects
+
+    def _receive_ephemeral(self, message: Message) -> list[Effect]:
+        if message.sender_id == self._me:
+            return [fx.Discarded(message.sender_id, DiscardReason.OWN_ECHO)]
+        if message.message_id in self._ephemeral:
+            return [fx.Discarded(message.sender_id, DiscardReason.DUPLICATE)]
+        self._ephemeral[message.message_id] = None
+        if len(self._ephemeral) > self._params.ephemeral_memory:
+            del self._ephemeral[next(iter(self._ephemeral))]
+        return [fx.DeliverEphemeral(message)]
+
+    def _receive_content(
+        self, received: ReceivedMessage, history: list[MessageId], now: Time, effects: list[Effect]
+    ) -> None:
+        message, sender = received.message, received.message.sender_id
+        new_id = message.message_id
+        if new_id in self._log or new_id in self._delivery.incoming:
+            self._receive_again(message, now, effects)
+            return
+        lamport = self._delivery.lamport(message)
+        if self._verify_ids and new_id != message_id(
+            message.channel_id, sender, lamport, message.content or b""
+        ):
+            effects.append(fx.Discarded(sender, DiscardReason.NOT_ITS_HASH))
+            return
+        wall = self._clock.wall(now)
+        if self._clock.ahead(lamport, wall) and lamport > 1 + self._delivery.newest(history):
+            effects.append(fx.Discarded(sender, DiscardReason.CLOCK_AHEAD))
+            effects.append(fx.ClockAhead(sender, (lamport - wall) / 1000))
+            return
+        if self._log.below_floor((lamport, new_id)):
+            effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
+            self._delivery.go_on_without(new_id, effects, lost=False)
+            return
+        unmet = {i: None for i in history if not self._delivery.met(i)}
+        if unmet and not self._delivery.incoming.room(sender, len(received.raw)):
+            effects.append(fx.Discarded(sender, DiscardReason.INCOMING_FULL))
+            return
+        self._frontier.received(new_id)
+        if received.way is Way.BROADCAST and sender != self._me:
+            self._sync.received(new_id, sender, self._members.count(now), now)
+        want = self._wants.found(new_id)
+        if want is not None:
+            effects.append(fx.Found(new_id, now - want.since))
+        if not unmet:
+            waiting = Waiting(message, received.raw, received.origin, unmet, [])
+            self._delivery.deliver(waiting, effects)
+            self._sync.start(now)
+            return
+        self._delivery.incoming.add(message, received.raw, received.origin, unmet, now)
+        effects.append(fx.Buffered(new_id, received.raw, received.origin))
+        effects.append(fx.Missing(new_id, tuple(unmet)))
+        self.want_unknown(message, received.source, now, effects)
+
+    def _receive_again(self, message: Message, now: Time, effects: list[Effect]) -> None:
+        self._responses.seen(message.message_id, now)
+        sender = message.sender_id
+        waiting = self._delivery.incoming.get(message.message_id)
+        entry = self._log.get(message.message_id)
+        known = crc32(waiting.message.content or b"") if waiting else entry.digest if entry else 0
+        if crc32(message.content or b"") != known:
+            effects.append(fx.Conflict(message.message_id, sender))
+        elif sender == self._me:
+            effects.append(fx.Discarded(sender, DiscardReason.OWN_ECHO))
+        else:
+            effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
+
+    def _review_acks(
+        self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
+    ) -> None:
+        own_seen = self._delivery.own_seen(history)
+        lacks = own_seen if message.gaps_more else self._delivery.own_seen(message.gaps)
+        effects += self._outgoing.review_history(message.sender_id, own_seen, lacks, history)
+        if message.bloom_filter and len(self._outgoing):
+            usable = self._filters.load(message.bloom_filter)
+            if usable is None:
+                effects.append(fx.Discarded(message.sender_id, DiscardReason.FILTER_UNUSABLE))
+            else:
+                effects += self._outgoing.review_filter(message.sender_id, usable, now)
+
+    def _hear_requests(self, message: Message, now: Time, effects: list[Effect]) -> None:
+        for request in message.repair_request[: self._params.repair_honoured]:
+            self._wants.asked_by_other(request.message_id, now)
+            entry = self._log.get(request.message_id)
+            if entry is not None:
+                effects += self._responses.requested(
+                    request.message_id,
+                    entry.sender_id,
+                    message.sender_id,
+                    self._members.count(now),
+                    now,
+                )
+
+    def want_unknown(
+        self, message: Message, source: PeerRef | None, now: Time, effects: list[Effect]
+    ) -> None:
+        full = False
+        for entry in message.history:
+            if (
+                not self._delivery.met(entry.message_id)
+                and entry.message_id not in self._delivery.incoming
+            ):
+                full |= not self._wants.add(
+                    entry, message.sender_id, source, now, pull_after=self._params.pull_delay
+                )
+        if full:
+            effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))

@@ -1,0 +1,96 @@
+"""What SDS promises, in the groups and at the moments in which it was broken once."""
+
+from __future__ import annotations
+
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.store import MemoryStore
+from tests.sds.harness import Group, Links
+
+
+def test_as_many_writers_as_speak_at_once_nobody_hears_an_answer_first() -> None:
+    """With 64 heads named at most and 100 writers, 8.5 % of deliveries came before what their
+    sender had seen."""
+    group = Group(70, seed=4, links=Links(loss=0.1))
+    for _ in range(2):
+        for name in group.members:
+            group.send(name, b"all at once")
+        group.run(2.0)
+    assert max(len(history) for history in group.history.values()) > 64
+    assert group.settle(600.0) is not None
+    group.check()
+
+
+def test_kills_with_clocks_apart_never_turn_the_order_against_causality() -> None:
+    """A clock adopted on delivery and lost with a crash made 237 contradictions in 110 kills."""
+    group = Group(5, seed=7, links=Links(loss=0.2), skew=5.0)
+    names = sorted(group.members)
+    for n in range(200):
+        group.send(group.rng.choice(names), b"%d" % n)
+        group.run(group.rng.uniform(0.05, 0.6))
+        victim = group.rng.choice(names)
+        group.crash(victim)
+        group.start(victim)
+    assert group.settle(600.0) is not None
+    group.check()
+
+
+def test_what_an_outage_took_is_not_acknowledged_and_comes_in_the_end() -> None:
+    """After 11 minutes by itself a member lacked a message for hours, and its author was told
+    that it had it."""
+    group = Group(3, seed=2)
+    ann, bob, eve = group.members
+    group.run(5.0)
+    group.part({ann: 0, bob: 0, eve: 1})
+    lost = group.send(ann, b"while eve is away")
+    assert lost is not None
+    group.run(20.0)
+    child = group.send(bob, b"an answer")
+    member = group.members[eve]
+    (stored,) = group.members[bob].store.get("0", [child or ""])
+    message = group.codec.decode(stored.raw)
+    group.arrive(bob, eve, message, stored.raw)  # the last that got through
+    group.run(660.0)
+    assert lost not in member.delivered
+    group.send(eve, b"eve speaks")
+    group.run(1.0)
+    group.heal()
+    group.run(2.0)
+    own = group.members[ann].participant.outgoing.get(lost)  # type: ignore[union-attr]
+    assert own is not None
+    assert eve not in own.acked_by or lost in member.delivered
+    assert group.settle(120.0) is not None
+    assert lost in member.delivered
+    assert not [n for n in member.notices if isinstance(n, fx.Lost)]
+    group.check()
+
+
+def test_what_was_given_up_in_company_is_not_acknowledged_and_still_comes() -> None:
+    """Its author is away; the others give it up after `lost_after`, and say so."""
+    group = Group(3, seed=2, params=SdsParams(ack_quorum=2))
+    ann, bob, eve = group.members
+    group.run(5.0)
+    group.part({ann: 0, bob: 0, eve: 1})
+    lost = group.send(ann, b"only bob gets it")
+    assert lost is not None
+    group.run(20.0)
+    child = group.send(bob, b"an answer")
+    (stored,) = group.members[bob].store.get("0", [child or ""])
+    group.crash(ann)
+    group.members[bob].store = MemoryStore()
+    group.crash(bob)
+    group.part({ann: 2, bob: 1, eve: 1})
+    group.start(bob)
+    group.arrive(bob, eve, group.codec.decode(stored.raw), stored.raw)
+    group.run(700.0)
+    member = group.members[eve]
+    assert fx.Lost(lost) in member.notices
+    group.send(eve, b"eve goes on")
+    group.part({ann: 1, bob: 1, eve: 1})
+    group.start(ann)
+    own = group.members[ann].participant.outgoing.get(lost)  # type: ignore[union-attr]
+    assert own is not None
+    for _ in range(100):
+        assert (eve in own.acked_by) <= (lost in member.delivered)
+        group.run(1.0)
+    assert eve in own.acked_by
