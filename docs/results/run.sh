@@ -44,7 +44,6 @@ run hyparview-overlay episub sim run hyparview-overlay
 for share in 10 20 30 40 50 60 70 80 90 95; do
     run "hyparview-failures-$share" episub sim run hyparview-failures --variant "$share %"
 done
-run sizing episub sim run sizing
 run three-sites python -m tests.benchmarks.three_sites
 run scale python tests/benchmarks/sim_scale.py
 run pipeline python -m tests.benchmarks.pipeline --events 1000000 10000000 50000000

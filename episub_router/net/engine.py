@@ -40,6 +40,7 @@ from episub_router.protocol.events import (
     PayloadDropped,
     Publish,
 )
+from episub_router.protocol.hyparview.join import CONTACTS_ASKED
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
 from episub_router.trace.node import NodeTrace
@@ -70,7 +71,7 @@ class Engine:
         self._episub_frame = episub_frame
         self._params = router_params
         self.host = pubsub.host
-        self._contacts_asked = params.membership.contacts_asked
+        self._contacts_asked = CONTACTS_ASKED
         self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap.peers}
         self.me = pubsub.my_id.to_bytes()
         self._trace: NodeTrace | None = None

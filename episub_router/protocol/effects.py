@@ -1,4 +1,4 @@
-"""What a topic's machine asks of its driver, in order.
+"""Effects: what a topic's machine asks of its driver, in order.
 
 `NeighborUp` and `NeighborDown` also join the two machines inside a topic: membership emits
 them, broadcast handles them, and the driver sees them as information.
@@ -30,11 +30,10 @@ class DropReason(Enum):
     GRAFT_NOT_CACHED = "graft-not-cached"
     GRAFT_REPEATED = "graft-repeated"
     PENDING_FULL = "pending-full"
-    LEAVE_REPEATED = "leave-repeated"
     RATE_LIMITED = "rate-limited"
     """More of a kind than one peer may send."""
     SHARE_FULL = "share-full"
-    """Peers that would have given one teller, or one group, too much of the passive view."""
+    """Peers that would have given one source, or one group, too much of the passive view."""
     NEED_REPEATED = "need-repeated"
     """A second peer of one group that asked for a link because it lacks some."""
     DIALS_FULL = "dials-full-for-others"
@@ -67,8 +66,7 @@ class Send:
 class Dial:
     """Open a connection to `peer`; answer with `Connected` or `DialFailed`.
 
-    `for_others`: only another node's message asked for it, so it isn't to hold up the dials that
-    we want ourselves.
+    `for_others`: only another node's message asked for it, so dials of our own go first.
     """
 
     peer: PeerId
@@ -91,7 +89,7 @@ class MeasureRtt:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """`id` is new here: hand it to the application. `peer` is None for our own message."""
+    """`id` is new here: pass it to the application. `peer` is None for our own message."""
 
     id: MessageId
     payload: object

@@ -1,6 +1,6 @@
-"""What the driver (router, simulator or test) tells a topic's machine.
+"""Events: what the driver (router, simulator or test) passes to a topic's machine.
 
-Every event is handed over with the driver's `now`; the answer is a list of effects.
+Every event comes with the driver's `now`; the answer is a list of effects.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class LeaveOverlay:
 @dataclass(frozen=True, slots=True)
 class Received:
     """A message came from `peer`. Gossip is trusted at once: the driver has no validation
-    step. A driver that has one sends `PayloadArrived` and `PayloadAccepted` instead."""
+    step. A driver that has one sends `PayloadArrived` and `PayloadAccepted` instead.
+
+    A LEAVE is passed in only if its source has signed it, and each one only once (E14).
+    """
 
     peer: PeerId
     message: Message
@@ -116,17 +119,15 @@ class RttMeasured:
 
 BroadcastEvent: TypeAlias = PayloadArrived | PayloadAccepted | PayloadDropped | Publish
 
-Event: TypeAlias = (
+MembershipEvent: TypeAlias = (
     JoinOverlay
     | ContactsFound
     | LeaveOverlay
     | Received
-    | PayloadArrived
-    | PayloadAccepted
-    | Publish
-    | PayloadDropped
     | Connected
     | DialFailed
     | PeerDown
     | RttMeasured
 )
+
+Event: TypeAlias = BroadcastEvent | MembershipEvent

@@ -19,6 +19,9 @@ from episub_router.protocol.types import MessageId, PeerId, SourceId
 MAX_HOPS = 64
 """Largest hop count of a payload. Ours: far above the diameter of any bounded-degree overlay."""
 
+MAX_NODES = 16
+"""Peers in one NODES at most. gossipsub v1.1: PX sends 16 peers."""
+
 MAX_IDS = 100
 """Ids in one IHAVE or GRAFT at most. iroh-gossip PR 135."""
 

@@ -1,8 +1,8 @@
-"""Every parameter of the protocol: unit, default, and where the default comes from.
+"""Every parameter of the protocol: what it does, its unit, default, and the source of the default.
 
-Sources: `spec` is episub.md r1; `HyParView` is Leitão, Pereira and Rodrigues, DSN 2007, with
-the values of its p. 9; `Plumtree` is the same authors' SRDS 2007 paper; `ours` is a choice
-of this project, with its reason.
+Sources: `spec` is episub.md r1; `HyParView` is Leitão, Pereira and Rodrigues, DSN 2007 (p. 9);
+`Plumtree` is their SRDS 2007 paper; `ours` is a choice of this project, with its reason. Values
+that nobody has a reason to change are constants beside the code that uses them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum
 
-from episub_router.util.params import Rate, check_numbers, param
+from episub_router.util.params import check_numbers, param
 
 SEEN_MESSAGES = 65_536
 """Bound of the ids known (E41). Ours: 120 s at over 500 messages/s."""
@@ -31,167 +31,66 @@ class MembershipParams:
     """Parameters of the overlay (E01-E21). Raises ValueError where values contradict."""
 
     active_size: int = param(7, "peers", "spec: A = 7 at N = 10,000")
+    """Links that a node aims at: random ones, near ones, and spare ones of either kind."""
     random_links: int = param(4, "peers", "spec: C_rand = 4 at N = 10,000")
+    """Links to random peers, which keep the overlay connected."""
     near_links: int = param(3, "peers", "spec: C_near = 3 at N = 10,000")
+    """Links that follow proximity. 0: no proximity at all, as in HyParView."""
     passive_size: int = param(42, "peers", "spec: P = 42 at N = 10,000")
-    active_slack: int = param(
-        5, "peers", "ours: the hard bound on oversubscription (E13) is active_size plus this"
-    )
+    """Spare peers that a node knows at most."""
+    active_slack: int = param(5, "peers", "ours: joins oversubscribe views for a while (E13)")
+    """Links beyond `active_size` up to the hard bound."""
     join_ttl: int = param(6, "hops", "HyParView: ARWL 6")
-    join_timeout: float = param(
-        5.0,
-        "s",
-        "measured: six hops and a dial take 1 s between idle hosts and over 2 s between 20 that "
-        "share a busy core; trying again too soon brings links that nobody wants",
-    )
-    nodes_timeout: float = param(3.0, "s", "ours: one round trip and a dial, with room")
-    contacts_asked: int = param(3, "peers", "ours: three contacts, so that one can't eclipse us")
-    nodes_size: int = param(16, "peers", "gossipsub v1.1: PX sends 16 peers")
-    neighbor_timeout: float = param(
-        5.0,
-        "s",
-        "ours: as join_timeout; a dial, an RTT measurement and a round trip",
-    )
-    grow_interval: float = param(5.0, "s", "ours: as Partisan's random promotion")
-    join_grow_interval: float = param(
-        1.5,
-        "s",
-        "measured: in place of grow_interval until the view was full once, where there are near "
-        "links. Of many that ask at a time the nearest comes first: after five minutes 1,000 nodes "
-        "with uniform latencies have random links of 56 ms in place of 68, and a flood takes 89 ms "
-        "in place of 96",
-    )
-    refused_backoff: float = param(
-        120.0,
-        "s",
-        "measured: a search for the last links asks a dozen others meanwhile; with 30 s it asks "
-        "the nearest few again and again",
-    )
+    """Length of the random walks of JOIN and FORWARDJOIN."""
     shuffle_interval: float = param(
         30.0, "s", "ours: between Partisan (10 s) and iroh-gossip (60 s)"
     )
-    shuffle_timeout: float = param(
-        5.0, "s", "ours: a walk of six hops, a dial that takes its time, and the reply"
-    )
+    """Period of the shuffle."""
     shuffle_active: int = param(3, "peers", "HyParView: ka 3")
+    """Neighbours offered in one shuffle."""
     shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
+    """Passive peers offered in one shuffle."""
     shuffle_ttl: int = param(6, "hops", "HyParView: shuffle TTL 6")
+    """Length of a shuffle's random walk."""
+    grow_interval: float = param(5.0, "s", "ours: as Partisan's random promotion")
+    """Period in which a view that is too small asks for links; grows while none are found."""
     stabilize_interval: float = param(
         10.0, "s", "ours: a join storm is over by then, and a view too large costs only bandwidth"
     )
-    list_timeout: float = param(1.0, "s", "ours: a round trip of 300 ms, with room")
-    leave_ttl: int = param(3, "hops", "ours: reaches the leaver's neighbours' neighbours")
-    leave_memory: int = param(512, "leaves", "ours: bound of the table that stops LEAVE loops")
+    """Period in which a view that is too large drops links."""
     link_check_interval: float = param(
         30.0, "s", "ours: a silent half-open link ends after three or four of these"
     )
+    """Period of the link check; a neighbour silent for half of it is queried."""
     optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
-    optimize_rest_interval: float = param(
-        60.0, "s", "ours: in place of optimize_interval where all neighbours are near"
-    )
-    rtt_samples: int = param(
-        1, "peers", "ours: neighbours pinged in one optimize_interval, so each within about 70 s"
-    )
-    first_rtt_samples: int = param(
-        3,
-        "peers",
-        "ours: neighbours pinged in one optimize_interval while some never were; a ping costs 5 ms "
-        "of CPU, which a host that is joining has none to spare of",
-    )
+    """Period in which RTTs are measured and the nearest peer may replace a far neighbour."""
     upkeep_interval: float = param(
         7.5,
         "s",
         "measured: after five minutes, near links of 1,000 nodes on a plane have 0.19 of the RTT "
-        "of random pairs, 0.165 if periods never grew, 0.21 with 15 s; grows to eight times while "
-        "nothing nearer is found, and where dials are slow",
+        "of random pairs, 0.165 if periods never grew, 0.21 with 15 s",
     )
+    """Period of the passive view probe; grows to eight times while it finds nothing nearer."""
     upkeep_peers: int = param(
-        4,
-        "peers",
-        "measured: with upkeep_interval; passive peers dialled in one, 20 ms of CPU each; on a LAN "
-        "upkeep_rest_interval saves them",
+        4, "peers", "measured: with upkeep_interval; 20 ms of CPU each over py-libp2p"
     )
-    upkeep_rest_interval: float = param(
-        120.0,
-        "s",
-        "ours: in place of upkeep_interval where all neighbours are near; a full view is then "
-        "checked in 21 minutes",
-    )
+    """Passive peers dialled in one probe. 0: no probes."""
     recontact_interval: float = param(
-        15.0, "s", "ours: halves that were cut apart find each other within a minute"
+        15.0, "s", "ours: halves of a healed partition find each other within a minute"
     )
-    lost_tried_at_once: int = param(2, "peers", "ours: lost neighbours dialled in one interval")
-    lost_tries: int = param(20, "dials", "ours: a lost neighbour is dialled for ten minutes or so")
-    lost_memory: int = param(16, "peers", "ours: more than the hard bound of the active view")
+    """Period in which lost neighbours are dialled again."""
     contact_interval: float = param(
         300.0, "s", "ours: a bootstrap node of 10,000 gets 33 GETNODES a second"
     )
-    rtt_failures: int = param(
-        3,
-        "samples",
-        "ours: failed in a row until a neighbour is as far as can be, and a passive peer gone",
-    )
+    """Period in which a contact is asked for nodes, which joins overlays that never were one."""
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
+    """How many times nearer a peer must be to replace a neighbour."""
     rtt_min_gain: float = param(
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
     )
-    dynamic_sizing: bool = param(
-        False,
-        "switch",
-        "measured: at 100 and 1,000 nodes it saves 4 to 7 % of the control bytes; the estimate is "
-        "low by 3 %, 24 % and, at 10,000, 65 % (docs/results/sizing.md)",
-    )
-    size_window: int = param(
-        1000, "ids", "ours: ten minutes of passing shuffles; 20 equal pairs at 25,000 nodes"
-    )
-    size_interval: float = param(60.0, "s", "ours: in no hurry")
-    least_random: int = param(3, "peers", "ours: C_rand never below, whatever the estimate")
-    most_random: int = param(6, "peers", "ours: C_rand never above, whatever the estimate")
-    timer_jitter: float = param(0.2, "share", "ours: each period is drawn from ±20 %")
-    passive_share: float = param(
-        0.25,
-        "share",
-        "ours: of a full passive view, for what one peer or address prefix told, and for the peers "
-        "of one prefix; a sender that lies needs four prefixes",
-    )
-    dials_for_others: float = param(
-        0.5, "share", "ours: of max_waiting; the rest is kept for the dials that we want ourselves"
-    )
-    join_limit: Rate = param(
-        Rate(5, 100),
-        "JOINs a peer",
-        "measured: a neighbour relays 27 at most while 300 nodes join within a second, 15 while "
-        "1,000 join in 10 s",
-    )
-    forward_join_limit: Rate = param(
-        Rate(0.2, 30),
-        "FORWARDJOINs a peer",
-        "ours: at 1 % churn a second a link carries 0.03/s; the peers on the way take each for the "
-        "word of who passed it on",
-    )
-    neighbor_limit: Rate = param(
-        Rate(1, 20), "NEIGHBORs a peer", "measured: 3 at once; link checks take one each 7 s or so"
-    )
-    request_limit: Rate = param(
-        Rate(0.1, 5),
-        "requests a peer",
-        "ours: a refused peer comes back after 30 s, and optimisation asks once in 10 s",
-    )
-    shuffle_limit: Rate = param(
-        Rate(1, 20), "SHUFFLEs a peer", "measured: 4 at once; a link carries one in 4 s or so"
-    )
-    leave_limit: Rate = param(
-        Rate(20, 200),
-        "LEAVEs a peer",
-        "measured: 91 at most when half of 1,000 nodes leave at once",
-    )
-    query_limit: Rate = param(
-        Rate(0.5, 10), "GETNODES or GETTOPICS a peer", "ours: a lonely node asks once in 3 s"
-    )
-    limited_peers: int = param(
-        1024, "peers", "ours: bound of the table of limits; several times a host's connections"
-    )
-    max_waiting: int = param(64, "peers", "ours: bound of every table of requests under way")
+    """RTT that a replacement must save at least."""
+    timer_jitter: float = param(0.2, "share", "ours: spec: a randomised timer")
+    """Each period is drawn from its length plus or minus this share."""
 
     def __post_init__(self) -> None:
         check_numbers(self, _MAY_BE_ZERO)
@@ -200,14 +99,6 @@ class MembershipParams:
                 f"active_size must hold random_links + near_links: "
                 f"{self.active_size} < {self.random_links} + {self.near_links}"
             )
-        if self.least_random > self.most_random:
-            raise ValueError(
-                f"least_random must not be above most_random: "
-                f"{self.least_random} > {self.most_random}"
-            )
-        for name in ("passive_share", "dials_for_others"):
-            if getattr(self, name) > 1:
-                raise ValueError(f"{name} must be at most 1: {getattr(self, name)}")
         if not 0 <= self.timer_jitter < 1:
             raise ValueError(f"timer_jitter must be in [0, 1): {self.timer_jitter}")
 
@@ -315,14 +206,24 @@ class BroadcastParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisubParams:
-    """Both halves together: what `EpisubRouter` takes."""
+    """The parameters of one topic's two machines: what `EpisubRouter` takes."""
 
     membership: MembershipParams = field(default_factory=MembershipParams)
+    """The overlay: HyParView."""
     broadcast: BroadcastParams = field(default_factory=BroadcastParams)
+    """The trees: Plumtree."""
+
+    @classmethod
+    def for_size(cls, nodes: int, *, near: int = 3) -> EpisubParams:
+        """Parameters for topics of about `nodes` nodes, with `near` near links each (E01).
+
+        Raises ValueError for fewer than 2 nodes.
+        """
+        return cls(membership=MembershipParams.for_size(nodes, near=near))
 
 
 _MAY_BE_ZERO = frozenset(
-    {"random_links", "near_links", "active_slack", "rtt_min_gain", "timer_jitter", "leave_ttl",
-     "join_ttl", "shuffle_active", "shuffle_passive", "shuffle_ttl",
-     "upkeep_peers", "near_parent_window", "optimization_threshold", "leading_window"}
+    {"random_links", "near_links", "active_slack", "rtt_min_gain", "timer_jitter", "join_ttl",
+     "shuffle_active", "shuffle_passive", "shuffle_ttl", "upkeep_peers", "near_parent_window",
+     "optimization_threshold", "leading_window"}
 )  # fmt: skip

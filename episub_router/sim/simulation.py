@@ -47,8 +47,6 @@ class Snapshot:
     """Open connections, each counted once."""
     traffic: dict[str, tuple[int, int]]
     """(transmissions, modelled bytes) by kind of message, since the start."""
-    estimates: list[float]
-    """The overlay's size as the nodes see it that have seen enough, in order of their ids."""
 
 
 class Simulation:
@@ -218,11 +216,6 @@ class Simulation:
                 traffic={
                     kind: (entry.sends, entry.size) for kind, entry in self.records.traffic.items()
                 },
-                estimates=[
-                    estimate
-                    for node in ids
-                    if (estimate := nodes[node].estimated_size()) is not None
-                ],
             )
         )
 

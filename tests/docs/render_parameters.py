@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from dataclasses import fields
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from episub_router import FallbackParams, PubsubParams, RouterParams
@@ -47,13 +50,32 @@ def render() -> str:
 
 def _table(params: type[Any]) -> str:
     summary = (params.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+    does = sentences(params)
     rows = [
-        f"| `{spec.name}` | {_value(spec.default)} | {spec.metadata['unit']} "
-        f"| {spec.metadata['source']} |"
+        f"| `{spec.name}` | "
+        + (f"{does[spec.name]} | " if does else "")
+        + f"{_value(spec.default)} | {spec.metadata['unit']} | {spec.metadata['source']} |"
         for spec in fields(params)
     ]
-    head = ["| parameter | default | unit | source of the default |", "|---|---|---|---|"]
+    titles = ["parameter", *(["what it does"] if does else []), "default", "unit"]
+    titles.append("source of the default")
+    head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     return "\n".join([f"## `{params.__name__}`", "", summary, "", *head, *rows, ""])
+
+
+def sentences(params: type[Any]) -> dict[str, str]:
+    """The docstring below each field of `params`, on one line; fields without one are left out."""
+    (definition,) = ast.parse(inspect.getsource(params)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for statement, below in pairwise(definition.body):
+        match statement, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = inspect.cleandoc(text).replace("\n", " ")
+    return found
 
 
 def _value(default: object) -> str:

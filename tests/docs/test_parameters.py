@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs.render_parameters import PARAMS, PATH, render
+from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
+from tests.docs.render_parameters import PARAMS, PATH, render, sentences
 
 
 def test_the_page_is_fresh() -> None:
@@ -21,3 +22,15 @@ def test_each_parameter_has_unit_and_source(params: type[Any]) -> None:
     for spec in fields(params):
         assert spec.metadata.get("unit"), spec.name
         assert spec.metadata.get("source"), spec.name
+
+
+@pytest.mark.parametrize("params", [MembershipParams, BroadcastParams])
+def test_each_parameter_of_the_protocol_says_what_it_does(params: type[Any]) -> None:
+    assert sorted(sentences(params)) == sorted(spec.name for spec in fields(params))
+
+
+def test_the_protocol_has_few_parameters() -> None:
+    """At most 40 in all, so that one who sets them can know them all."""
+    halves = [spec.name for spec in fields(EpisubParams)]
+    count = sum(len(fields(getattr(EpisubParams(), name))) for name in halves)
+    assert count <= 40

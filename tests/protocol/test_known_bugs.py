@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.messages import (
+    MAX_NODES,
     ForwardJoin,
     Gossip,
     Graft,
@@ -50,7 +51,7 @@ def test_an_overflowing_passive_view_is_not_wiped() -> None:
     joiner.handle(ev.JoinOverlay(("c",)))
     joiner.handle(ev.ContactsFound(("early1", "early2")))
     joiner.receive("c", Nodes(peers, 6))
-    assert len(joiner.passive) == 3 + joiner.params.nodes_size
+    assert len(joiner.passive) == 3 + MAX_NODES
 
 
 def test_ids_of_any_length_are_ids() -> None:

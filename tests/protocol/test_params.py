@@ -65,7 +65,6 @@ def test_every_parameter_has_a_unit_and_a_source(kind: Any) -> None:
         (BroadcastParams, {"lazy_interval": -0.1}, "lazy_interval"),
         (BroadcastParams, {"seen_ttl": 1}, "seen_ttl"),
         (BroadcastParams, {"cache_messages": 100_000}, "cache_messages"),
-        (MembershipParams, {"least_random": 9}, "least_random"),
     ],
 )
 def test_contradictions_are_refused_by_name(kind: Any, values: dict[str, Any], named: str) -> None:

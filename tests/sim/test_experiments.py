@@ -204,17 +204,3 @@ def test_a_targeted_crash_takes_the_best_connected() -> None:
     assert hit["faults"][0]["nodes"] == 30
     before = 2 * 10 * 99 / 100
     assert hit["phases"][0]["overlay"]["degree_mean"] < 0.6 * before
-
-
-def test_nodes_can_tell_how_many_they_are() -> None:
-    """Collisions among the ids in passing shuffles; sizes follow only where they are to."""
-    settings = {"network__nodes": 80, "traffic__start": 300.0, "traffic__messages": 3}
-    made = runs("sizing", only="1,000, ", **settings)
-    fixed, following = (summary["phases"][-1] for summary in made.values())
-    assert "size_estimate_p50" not in fixed["overlay"]
-    assert following["overlay"]["size_estimated_by"] == 1.0
-    assert following["overlay"]["size_estimate_p5"] >= 0.75 * 80
-    assert following["overlay"]["size_estimate_p95"] <= 1.25 * 80
-    assert fixed["overlay"]["degree_mean"] > 6.5
-    assert following["overlay"]["degree_mean"] < 6.2
-    assert fixed["reliability"] == following["reliability"] == 1.0

@@ -9,48 +9,61 @@ from __future__ import annotations
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
+from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import pick_some
-from episub_router.protocol.messages import GetNodes, Join, Nodes
+from episub_router.protocol.messages import MAX_NODES, GetNodes, Join, Nodes
 from episub_router.protocol.types import NEVER, Group, PeerId, Time
 
+NODES_TIMEOUT = 3.0
+"""Seconds that contacts have to answer GETNODES. Ours: one round trip and a dial, with room."""
 
-class JoinProcedure:
+JOIN_TIMEOUT = 5.0
+"""Seconds that JOINs have to bring links. Measured: six hops and a dial take 1 s between idle hosts
+and over 2 s between 20 that share a busy core; trying again too soon brings links in excess."""
+
+CONTACTS_ASKED = 3
+"""Contacts asked for nodes at once. Ours: three, so that one can't eclipse us."""
+
+MAX_CONTACTS = 64
+"""Contacts remembered. Ours."""
+
+
+class JoinProcedure(Procedure):
     """Asks contacts for nodes, then sends JOINs until C_rand links stand or all was tried."""
 
-    __slots__ = ("_asked", "_contacts", "_overlay", "_started", "_ttl", "_walking", "deadline")
+    __slots__ = ("_asked", "_contacts", "_started", "_ttl", "_walking")
 
-    def __init__(self, overlay: OverlayState) -> None:
-        self._overlay = overlay
+    def __init__(self, state: OverlayState) -> None:
+        super().__init__(state)
         self._contacts: dict[PeerId, None] = {}
         self._asked: dict[PeerId, bool] = {}
         """Contacts asked in this round, and whether they have answered."""
         self._walking = False
-        """JOINs of ours are under way."""
+        """Whether JOINs of ours are in flight."""
         self._started: dict[PeerId, bool] = {}
-        """Nodes that they start at, and whether the dial is still under way."""
+        """Nodes that they start at, and whether the dial is still in progress."""
         self._ttl = 0
-        self.deadline = NEVER
 
     @property
-    def under_way(self) -> bool:
+    def in_progress(self) -> bool:
         return self.deadline != NEVER
 
     @property
     def walking(self) -> bool:
+        """Whether JOINs of ours are in flight."""
         return self._walking
 
-    @property
     def contacts(self) -> list[PeerId]:
         return list(self._contacts)
 
     def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
-        """Remember `contacts`. Beyond `max_waiting`, those known longest stay, since they lead back
-        after a partition, and the newest."""
+        """Remember `contacts`. Beyond `MAX_CONTACTS`, the oldest half stays, since it leads back
+        after a partition, and the newest half."""
         for contact in contacts:
-            if contact != self._overlay.me:
+            if contact != self._state.me:
                 self._contacts.setdefault(contact)
-        most = self._overlay.params.max_waiting
+        most = MAX_CONTACTS
         if len(self._contacts) > most:
             known = list(self._contacts)
             oldest = (most + 1) // 2
@@ -58,69 +71,69 @@ class JoinProcedure:
 
     def start(self, now: Time) -> None:
         """Ask some random contacts for nodes (E03); without contacts, wait for some."""
-        if self.under_way or not self._contacts:
+        if self.in_progress or not self._contacts:
             return
-        overlay = self._overlay
-        chosen = self._disjoint(overlay.params.contacts_asked)
+        state = self._state
+        chosen = self._disjoint(CONTACTS_ASKED)
         self._asked = dict.fromkeys(chosen, False)
         self._walking = False
-        self._ttl = overlay.params.join_ttl
-        self.deadline = now + overlay.jittered(overlay.patience(overlay.params.nodes_timeout))
+        self._ttl = state.params.join_ttl
+        self.deadline = now + state.jittered(state.with_dial_time(NODES_TIMEOUT))
         for contact in chosen:
-            overlay.when_connected(contact, partial(self._ask, contact), now)
+            state.when_connected(contact, partial(self._ask, contact), now)
 
     def _disjoint(self, count: int) -> list[PeerId]:
-        """`count` random contacts, of as many groups as there are, so that they don't tell us one
-        party's tale (E02)."""
-        overlay = self._overlay
+        """`count` random contacts of as many groups as there are, so that no single party chooses
+        what we learn (E02)."""
+        state = self._state
         if len(self._contacts) <= count:
-            return pick_some(overlay.rng, list(self._contacts), count)
+            return pick_some(state.rng, list(self._contacts), count)
         first: dict[Group, PeerId] = {}
         others: list[PeerId] = []
-        for contact in pick_some(overlay.rng, list(self._contacts), len(self._contacts)):
-            group = overlay.group_of(contact)
+        for contact in pick_some(state.rng, list(self._contacts), len(self._contacts)):
+            group = state.group_of(contact)
             if first.setdefault(contact if group is None else group, contact) != contact:
                 others.append(contact)
         return [*first.values(), *others][:count]
 
     def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
         if up:
-            self._overlay.send(contact, GetNodes())
+            self._state.send(contact, GetNodes())
         else:
             self._asked.pop(contact, None)
             self._walk_when_all_answered(now)
 
     def on_nodes(self, sender: PeerId, nodes: Nodes, now: Time) -> None:
         """NODES from a contact: the passive view is fresh, JOINs can start (E03, E04)."""
-        overlay = self._overlay
+        state = self._state
         if sender not in self._asked or self._asked[sender]:
-            overlay.drop(sender, DropReason.UNSOLICITED)
+            state.drop(sender, DropReason.UNSOLICITED)
             return
         self._asked[sender] = True
         self._ttl = max(0, min(self._ttl, nodes.ttl))
-        overlay.remember(sender)
-        for peer in nodes.peers[: overlay.params.nodes_size]:
-            overlay.remember(peer, sender)
+        state.remember(sender)
+        for peer in nodes.peers[:MAX_NODES]:
+            state.remember(peer, sender)
         self._walk_when_all_answered(now)
 
     def _walk_when_all_answered(self, now: Time) -> None:
-        if self.under_way and not self._walking and all(self._asked.values()):
+        if self.in_progress and not self._walking and all(self._asked.values()):
             self._walk(now)
 
     def _walk(self, now: Time) -> None:
         """Send the JOINs that are still needed to random nodes of the view (E04), and to others
         than before while there are any (E08)."""
-        overlay = self._overlay
+        state = self._state
         starts = self._starts(self._needed)
         if not starts and not any(self._started.values()):
-            self.stop()
+            self._finish()
             return
         self._walking = True
         self._wait(now)
-        join = Join(overlay.me, self._ttl)
+        join = Join(state.me, self._ttl)
         for start in starts:
             self._started[start] = True
-            overlay.when_connected(start, partial(self._send_join, start, join), now)
+            state.when_connected(start, partial(self._send_join, start, join), now)
 
     def _starts(self, count: int) -> list[PeerId]:
         """Where to start `count` walks: at nodes of the view that are connected already, and
@@ -128,10 +141,10 @@ class JoinProcedure:
 
         A walk forgets where it started, and a dial costs more than all the rest of a join.
         """
-        overlay = self._overlay
-        view = overlay.passive.sample(overlay.rng, len(overlay.passive))
+        state = self._state
+        view = state.passive.sample(state.rng, len(state.passive))
         fresh = [peer for peer in view if peer not in self._started]
-        connected = [peer for peer in fresh if overlay.is_connected(peer)]
+        connected = [peer for peer in fresh if state.is_connected(peer)]
         if connected:
             return (connected * count)[:count]
         return (fresh + view)[:count]
@@ -139,30 +152,30 @@ class JoinProcedure:
     @property
     def _needed(self) -> int:
         """JOINs to send: none for a link that stands or a start that is being dialled."""
-        overlay = self._overlay
+        state = self._state
         dialling = sum(self._started.values())
-        return max(0, overlay.params.random_links - len(overlay.active) - dialling)
+        return max(0, state.params.random_links - len(state.active) - dialling)
 
     def _send_join(self, start: PeerId, join: Join, up: bool, now: Time) -> None:
         if start not in self._started:
-            return  # Joining has ended meanwhile.
+            return  # The join has ended meanwhile.
         self._started[start] = False
         if up:
-            self._overlay.send(start, join)
+            self._state.send(start, join)
             self._wait(now)
 
     def _wait(self, now: Time) -> None:
         """Give the JOINs just sent their time."""
-        overlay = self._overlay
-        self.deadline = now + overlay.jittered(overlay.patience(overlay.params.join_timeout))
+        state = self._state
+        self.deadline = now + state.jittered(state.with_dial_time(JOIN_TIMEOUT))
 
     def fire(self, now: Time) -> None:
-        """Nobody answered, or links are still missing: go on with a lower TTL (E08)."""
-        overlay = self._overlay
+        """No contact answered, or links are still missing: go on with a lower TTL (E08)."""
+        state = self._state
         if not self._walking:
             self._walk(now)
-        elif len(overlay.active) >= overlay.params.random_links or self._ttl == 0:
-            self.stop()
+        elif len(state.active) >= state.params.random_links or self._ttl == 0:
+            self._finish()
         elif not self._needed:
             self._wait(now)
         else:
@@ -170,16 +183,16 @@ class JoinProcedure:
             self._walk(now)
 
     def on_link(self) -> None:
-        """A link was added; joining ends with the last one that it was to bring."""
-        if self._walking and len(self._overlay.active) >= self._overlay.params.random_links:
-            self.stop()
+        """A link was added: the join ends with the last one that it was to bring."""
+        if self._walking and len(self._state.active) >= self._state.params.random_links:
+            self._finish()
 
-    def stop(self) -> None:
+    def _finish(self) -> None:
         self._asked.clear()
         self._started.clear()
         self._walking = False
         self.deadline = NEVER
 
-    def forget(self) -> None:
-        self.stop()
+    def stop(self) -> None:
+        self._finish()
         self._contacts.clear()

@@ -1,4 +1,4 @@
-"""Leaving the overlay, and forgetting those who left (E14)."""
+"""Leave: saying goodbye, and forgetting the nodes that have left (E14)."""
 
 from __future__ import annotations
 
@@ -7,56 +7,50 @@ from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import Disconnect, Leave, Message
 from episub_router.protocol.types import PeerId
 
+LEAVE_TTL = 3
+"""Hops of a LEAVE. Ours: it reaches the neighbours of the leaver's neighbours."""
+
 
 class LeaveProcedure:
-    """Says goodbye, and passes the LEAVEs of others on, each once."""
+    """Says goodbye for this node, and passes the LEAVEs of others on.
 
-    __slots__ = ("_heard", "_overlay")
+    The driver passes in each LEAVE only once, and only if its source has signed it.
+    """
 
-    def __init__(self, overlay: OverlayState) -> None:
-        self._overlay = overlay
-        self._heard: dict[tuple[PeerId, bytes], None] = {}
+    __slots__ = ("_state",)
+
+    def __init__(self, state: OverlayState) -> None:
+        self._state = state
 
     def leave(self, proof: bytes) -> None:
-        """End all links: with LEAVE where we can prove that it is ours, else DISCONNECT."""
-        overlay = self._overlay
+        """End all links: with LEAVE if there is a `proof` that it is ours, else DISCONNECT."""
+        state = self._state
         farewell: Message = Disconnect(alive=False)
         if proof:
-            farewell = Leave(overlay.me, overlay.params.leave_ttl, proof)
-        for peer in list(overlay.active):
-            overlay.send(peer, farewell)
-            overlay.drop_link(peer, DownReason.LEFT, tell=False, remember=False)
+            farewell = Leave(state.me, LEAVE_TTL, proof)
+        for peer in list(state.active):
+            state.send(peer, farewell)
+            state.drop_link(peer, DownReason.LEFT, notify=False, remember=False)
 
     def on_leave(self, sender: PeerId, message: Leave) -> bool:
-        """LEAVE: forget the source, and pass the news on if it was news here or TTL is left.
+        """LEAVE: forget its source, and pass it on if the source was known here or TTL is left.
 
-        Each LEAVE is acted on once, whatever its TTL, so that it can't loop. True if the
-        source was a neighbour.
+        True if the source was a neighbour.
         """
-        overlay = self._overlay
-        key = (message.source, message.proof)
-        if message.source == overlay.me:
-            overlay.drop(sender, DropReason.ABOUT_SELF)
+        state = self._state
+        if message.source == state.me:
+            state.drop(sender, DropReason.ABOUT_SELF)
             return False
         if message.ttl < 0:
-            overlay.drop(sender, DropReason.TTL_INVALID)
+            state.drop(sender, DropReason.TTL_INVALID)
             return False
-        if key in self._heard:
-            overlay.drop(sender, DropReason.LEAVE_REPEATED)
-            return False
-        self._heard[key] = None
-        if len(self._heard) > overlay.params.leave_memory:
-            del self._heard[next(iter(self._heard))]
-        was_neighbor = message.source in overlay.active
-        overlay.drop_link(message.source, DownReason.LEFT, tell=False, remember=False)
-        known = overlay.passive.remove(message.source) or was_neighbor
-        ttl = min(message.ttl, overlay.params.leave_ttl)
+        was_neighbor = message.source in state.active
+        state.drop_link(message.source, DownReason.LEFT, notify=False, remember=False)
+        known = state.passive.remove(message.source) or was_neighbor
+        ttl = min(message.ttl, LEAVE_TTL)
         if known or ttl > 0:
             passed_on = Leave(message.source, max(0, ttl - 1), message.proof)
-            for peer in overlay.active:
+            for peer in state.active:
                 if peer != sender:
-                    overlay.send(peer, passed_on)
+                    state.send(peer, passed_on)
         return was_neighbor
-
-    def stop(self) -> None:
-        self._heard.clear()

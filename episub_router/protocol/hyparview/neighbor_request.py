@@ -2,127 +2,145 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import LinkKind, NeighborRole
 from episub_router.protocol.types import NEVER, PeerId, Time
 
-_MOST_BACKOFF = 8
-"""Grow intervals that a fruitless search for the last link is stretched to."""
+NEIGHBOR_TIMEOUT = 5.0
+"""Seconds until a request counts as refused. Ours: a dial, an RTT measurement and a round trip."""
 
-_BACKOFF_IF_SEVERAL = 2
+JOIN_GROW_INTERVAL = 1.5
+"""Seconds, in place of `grow_interval` until the view was full once, where there are near links.
+Measured: of many that ask at a time the nearest comes first. After five minutes 1,000 nodes with
+uniform latencies have random links of 56 ms in place of 68, and a flood takes 89 ms, not 96."""
+
+REFUSED_BACKOFF = 120.0
+"""Seconds until a peer that refused is asked again. Measured: a search for the last links asks a
+dozen others meanwhile; with 30 s it asks the nearest few again and again."""
+
+_MAX_REFUSED = 64
+"""Peers remembered that refused."""
+
+_MAX_STRETCH = 8
+"""Grow intervals that the period of a fruitless search for the last link grows to."""
+
+_MAX_STRETCH_IF_SEVERAL = 2
 """The same while the C_rand links stand and more than one link is missing."""
 
 
-class NeighborRequests:
+class NeighborRequests(Procedure):
     """Grows the active view to A with NEIGHBOR requests, nearest candidates first."""
 
-    __slots__ = ("_full", "_growth", "_overlay", "_refused", "_requests", "_stretch", "deadline")
+    __slots__ = ("_full", "_growth", "_refused", "_rejoin_if_alone", "_requests", "_stretch")
 
-    def __init__(self, overlay: OverlayState) -> None:
-        self._overlay = overlay
+    def __init__(self, state: OverlayState, rejoin_if_alone: Callable[[Time], None]) -> None:
+        """`rejoin_if_alone` is called when requests have ended."""
+        super().__init__(state)
+        self._rejoin_if_alone = rejoin_if_alone
         self._requests: dict[PeerId, Time] = {}
-        """Requests under way, with the time at which each counts as refused."""
+        """Requests in flight, with the time at which each counts as refused."""
         self._refused: dict[PeerId, Time] = {}
         """Until when a peer that refused is not asked again."""
         self._stretch = 1
         self._full = False
         """Whether the view has ever been full."""
         self._growth = NEVER
-        """When the view is next looked at."""
-        self.deadline = NEVER
+        """When the size of the view is checked next."""
 
     def start(self, now: Time) -> None:
         self._schedule(now)
 
     @property
-    def under_way(self) -> bool:
+    def in_progress(self) -> bool:
         return bool(self._requests)
 
-    def asked(self, peer: PeerId) -> bool:
+    def has_asked(self, peer: PeerId) -> bool:
         return peer in self._requests
 
     def grow(self, now: Time) -> None:
         """Ask as many passive peers as links, or random links, are missing (E09, E17)."""
-        overlay = self._overlay
+        state = self._state
         missing = max(
-            overlay.params.active_size - len(overlay.active),
-            overlay.params.random_links - overlay.active.count(LinkKind.RANDOM),
+            state.params.active_size - len(state.active),
+            state.params.random_links - state.active.count(LinkKind.RANDOM),
         ) - len(self._requests)
         if missing <= 0:
             return
         self._refused = {peer: until for peer, until in self._refused.items() if until > now}
         for peer in self._candidates(self._kind_missing())[:missing]:
             self._requests[peer] = NEVER
-            overlay.when_connected(peer, partial(self._request, peer), now)
+            state.when_connected(peer, partial(self._request, peer), now)
 
     def _candidates(self, kind: LinkKind) -> list[PeerId]:
         """Passive peers to ask: for a near link the nearest first, else in random order."""
-        overlay = self._overlay
+        state = self._state
         peers = [
             peer
-            for peer in overlay.passive
+            for peer in state.passive
             if peer not in self._requests and peer not in self._refused
         ]
-        overlay.rng.shuffle(peers)
+        state.rng.shuffle(peers)
         if kind is LinkKind.RANDOM:
             return peers
 
         def distance(peer: PeerId) -> float:
-            rtt = overlay.passive.rtt(peer)
+            rtt = state.passive.rtt(peer)
             return NEVER if rtt is None else rtt.mean
 
         return sorted(peers, key=distance)
 
     def _request(self, peer: PeerId, up: bool, now: Time) -> None:
-        overlay = self._overlay
+        state = self._state
         if peer not in self._requests:
             return
-        if not up or peer in overlay.active:
+        if not up or peer in state.active:
             del self._requests[peer]
             return
-        overlay.tell(peer, NeighborRole.REQUEST, self._kind_missing())
-        self._requests[peer] = now + overlay.patience(overlay.params.neighbor_timeout)
+        state.send_neighbor(peer, NeighborRole.REQUEST, self._kind_missing())
+        self._requests[peer] = now + state.with_dial_time(NEIGHBOR_TIMEOUT)
         self.deadline = min(self.deadline, self._requests[peer])
 
     def _kind_missing(self) -> LinkKind:
-        params = self._overlay.params
+        params = self._state.params
         near = params.near_links and (
-            self._overlay.active.count(LinkKind.RANDOM) >= params.random_links
+            self._state.active.count(LinkKind.RANDOM) >= params.random_links
         )
         return LinkKind.NEAR if near else LinkKind.RANDOM
 
     def on_refusal(self, peer: PeerId, now: Time) -> None:
-        """DISCONNECT to a request of ours, or no answer in time: ask the next.
+        """DISCONNECT to a request of ours, or no answer in time: ask the next peer.
 
-        A node that has its C_rand links doesn't go out of its way for the others: it asks again
-        in the next period. Each request may cost both sides a connection.
+        A node that has its C_rand links waits for the next period, as each request may cost both
+        sides a connection.
         """
         if self._requests.pop(peer, None) is None:
             return
         self.back_off(peer, now)
-        self._overlay.release(peer)
-        self.go_on(now)
+        self._state.release(peer)
+        self.ask_others(now)
 
-    def go_on(self, now: Time) -> None:
+    def ask_others(self, now: Time) -> None:
         """Ask others at once, if C_rand links are still missing."""
-        if len(self._overlay.active) < self._overlay.params.random_links:
+        if len(self._state.active) < self._state.params.random_links:
             self.grow(now)
 
     def back_off(self, peer: PeerId, now: Time) -> None:
         """`peer` refused a link or ended one: ask others for a while."""
-        self._refused[peer] = now + self._overlay.params.refused_backoff
-        while len(self._refused) > self._overlay.params.max_waiting:
+        self._refused[peer] = now + REFUSED_BACKOFF
+        while len(self._refused) > _MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
 
     def on_link(self, peer: PeerId) -> None:
-        """`peer` is a neighbour now, whoever asked."""
+        """`peer` is a neighbour now, whichever side asked."""
         self._requests.pop(peer, None)
         self._refused.pop(peer, None)
 
     def on_link_lost(self, now: Time) -> None:
-        """Look for a replacement at once, and often again (E17)."""
+        """Ask for a replacement at once, and again after short periods (E17)."""
         self._stretch = 1
         self.grow(now)
         self._schedule(now)
@@ -135,31 +153,33 @@ class NeighborRequests:
             self._schedule(now)
         else:
             self._set_deadline()
+        self._rejoin_if_alone(now)
 
     def _schedule(self, now: Time) -> None:
-        """Look again after a period that grows while C_rand links stand; who joins an overlay
-        with near links starts with a shorter one."""
-        params = self._overlay.params
-        links = len(self._overlay.active)
+        """Check again after a period that grows while C_rand links stand; a node that joins an
+        overlay with near links starts with a shorter one."""
+        params = self._state.params
+        links = len(self._state.active)
         self._full = self._full or links >= params.active_size
         early = params.near_links and not self._full
         period = params.grow_interval
         if early:
-            period = min(period, params.join_grow_interval)
+            period = min(period, JOIN_GROW_INTERVAL)
         if links < params.random_links:
             self._stretch = 1
         else:
-            most = _MOST_BACKOFF if links + 1 >= params.active_size else _BACKOFF_IF_SEVERAL
+            most = _MAX_STRETCH if links + 1 >= params.active_size else _MAX_STRETCH_IF_SEVERAL
             longest = most * params.grow_interval
             self._stretch = min(2 * self._stretch, max(1, round(longest / period)))
-        self._growth = now + self._overlay.jittered(period * self._stretch)
+        self._growth = now + self._state.jittered(period * self._stretch)
         self._set_deadline()
 
     def _set_deadline(self) -> None:
         self.deadline = min(self._growth, *self._requests.values(), NEVER)
 
     def stop(self) -> None:
+        super().stop()
         self._requests.clear()
         self._refused.clear()
         self._full = False
-        self._growth = self.deadline = NEVER
+        self._growth = NEVER

@@ -8,85 +8,88 @@ from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.types import Group, PeerId, Time
 
+MAX_MEASURING = 64
+"""Requests that wait for an RTT at once."""
+
 
 class NeighborResponses:
     """Decides on the NEIGHBOR requests of others (E10)."""
 
-    __slots__ = ("_measuring", "_overlay")
+    __slots__ = ("_measuring", "_state")
 
-    def __init__(self, overlay: OverlayState) -> None:
-        self._overlay = overlay
+    def __init__(self, state: OverlayState) -> None:
+        self._state = state
         self._measuring: dict[PeerId, Neighbor] = {}
         """Requests that wait for an RTT."""
 
     def on_request(self, sender: PeerId, request: Neighbor, now: Time) -> None:
         """NEIGHBOR: room, need or nearness decide, in this order (E10)."""
-        overlay = self._overlay
-        params = overlay.params
-        size = len(overlay.active)
-        link = overlay.active.get(sender)
+        state = self._state
+        params = state.params
+        size = len(state.active)
+        link = state.active.get(sender)
         if link is not None:
             link.update(request, now)
-            overlay.tell(sender, NeighborRole.ACCEPT, link.kind)
+            state.send_neighbor(sender, NeighborRole.ACCEPT, link.kind)
         elif size < params.active_size:
             # Room that our random links need is not given to a near one.
-            short = overlay.active.count(LinkKind.RANDOM) < params.random_links
-            full = overlay.active.count(LinkKind.NEAR) >= params.near_links
+            short = state.active.count(LinkKind.RANDOM) < params.random_links
+            full = state.active.count(LinkKind.NEAR) >= params.near_links
             self._admit(sender, LinkKind.RANDOM if short and full else request.kind, request, now)
         elif (
             self._in_need(request)
             and size < params.active_bound
-            and self._is_first_in_need(group := overlay.group_of(sender), sender)
+            and self._is_first_in_need(group := state.group_of(sender), sender)
         ):
             self._admit(sender, LinkKind.RANDOM, request, now)
-            overlay.active.note_need(sender, group)
+            state.active.note_need(sender, group)
         elif sender in self._measuring:
             self._measuring[sender] = request
-        elif params.near_links and len(self._measuring) < params.max_waiting:
+        elif params.near_links and len(self._measuring) < MAX_MEASURING:
             self._measuring[sender] = request
-            overlay.emit(MeasureRtt(sender))
+            state.emit(MeasureRtt(sender))
         else:
             self._reject(sender)
 
     def _in_need(self, request: Neighbor) -> bool:
         """Whether the asker lacks links, or the random ones among them."""
-        least = self._overlay.params.random_links
+        least = self._state.params.random_links
         return request.links < least or (
             request.kind is LinkKind.RANDOM and request.random_links < least
         )
 
     def _is_first_in_need(self, group: Group | None, sender: PeerId) -> bool:
         """Need can't be checked: it gets one link beyond A for each group of peers."""
-        active = self._overlay.active
+        active = self._state.active
         if group is not None and any(link.need_of == group for _, link in active.items()):
-            self._overlay.drop(sender, DropReason.NEED_REPEATED)
+            self._state.drop(sender, DropReason.NEED_REPEATED)
             return False
         return True
 
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
         request = self._measuring.pop(peer, None)
-        if request is None or peer in self._overlay.active:
+        if request is None or peer in self._state.active:
             return
-        if rtt is not None and len(self._overlay.active) < self._overlay.params.active_size:
+        if rtt is not None and len(self._state.active) < self._state.params.active_size:
             self.on_request(peer, request, now)
             return
-        victim = None if rtt is None else farther_neighbor(self._overlay, rtt)
+        victim = None if rtt is None else farther_neighbor(self._state, rtt)
         if victim is None:
             self._reject(peer)
         else:
-            self._overlay.drop_link(victim, DownReason.EVICTED, tell=True, remember=True)
-            self._overlay.found_nearer = True
+            self._state.drop_link(victim, DownReason.EVICTED, notify=True, remember=True)
+            self._state.found_nearer = True
             self._admit(peer, LinkKind.NEAR, request, now)
 
     def _admit(self, peer: PeerId, kind: LinkKind, request: Neighbor, now: Time) -> None:
-        self._overlay.add_link(peer, kind, now, request)
-        self._overlay.tell(peer, NeighborRole.ACCEPT, kind)
+        self._state.add_link(peer, kind, now, request)
+        self._state.send_neighbor(peer, NeighborRole.ACCEPT, kind)
 
     def _reject(self, peer: PeerId) -> None:
-        self._overlay.drop(peer, DropReason.VIEW_FULL)
-        self._overlay.send(peer, Disconnect())
-        self._overlay.release(peer)
+        self._state.drop(peer, DropReason.VIEW_FULL)
+        self._state.send(peer, Disconnect())
+        self._state.release(peer)
 
     def on_peer_down(self, peer: PeerId) -> None:
         self._measuring.pop(peer, None)

@@ -1,7 +1,7 @@
-"""Optimisation: trading far links for near ones (E10, E18).
+"""Proximity: far links are replaced by near ones, as in GoCast (E10, E18).
 
-Links remember what they were made for. The C_rand random links are never given up for
-nearness; what may be: near links, and random links beyond C_rand that both ends have.
+Each link is random or near. The C_rand random links are never given up for proximity; near
+links are, and random links beyond C_rand that both ends have.
 """
 
 from __future__ import annotations
@@ -9,110 +9,118 @@ from __future__ import annotations
 from functools import partial
 
 from episub_router.protocol.effects import DownReason, MeasureRtt
+from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import Link, pick_some
 from episub_router.protocol.messages import LinkKind, NeighborRole
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import PeerId, Time
+
+_REST_INTERVAL = 60.0
+"""Seconds, in place of `optimize_interval` where all neighbours are near. Ours."""
+
+_RTT_SAMPLES = 1
+"""Neighbours pinged in one period, so each within about 70 s. Ours."""
+
+_FIRST_RTT_SAMPLES = 3
+"""Neighbours pinged in one period while some never were. Ours: a ping costs 5 ms of CPU, and a
+host that is joining has none to spare."""
 
 
-class Proximity:
-    """Samples neighbours' RTTs, and asks the nearest passive peer to replace a far one."""
+class Proximity(Procedure):
+    """Samples neighbours' RTTs, and asks the nearest passive peer to replace a far neighbour."""
 
-    __slots__ = ("_candidate", "_overlay", "_victim", "deadline")
+    __slots__ = ("_candidate", "_victim")
 
-    def __init__(self, overlay: OverlayState) -> None:
-        self._overlay = overlay
+    def __init__(self, state: OverlayState) -> None:
+        super().__init__(state)
         self._candidate: PeerId | None = None
-        """The peer that was asked in this period, and whom it is to replace."""
+        """The peer asked in this period."""
         self._victim: PeerId | None = None
-        self.deadline = NEVER
+        """The neighbour that it is to replace."""
 
     def start(self, now: Time) -> None:
-        if self._overlay.params.near_links:
+        if self._state.params.near_links:
             self._schedule(now)
 
     def _schedule(self, now: Time) -> None:
-        params = self._overlay.params
-        rest = self._overlay.all_near
-        interval = params.optimize_rest_interval if rest else params.optimize_interval
-        self.deadline = now + self._overlay.jittered(interval)
+        state = self._state
+        interval = _REST_INTERVAL if state.all_near else state.params.optimize_interval
+        self.deadline = now + state.jittered(interval)
 
-    def asked(self, peer: PeerId) -> bool:
+    def has_asked(self, peer: PeerId) -> bool:
         return peer == self._candidate
 
     def fire(self, now: Time) -> None:
-        overlay = self._overlay
-        params = overlay.params
+        state = self._state
         self._schedule(now)
         self._forget()
-        unmeasured = [peer for peer, link in overlay.active.items() if link.rtt is None]
-        sampled = pick_some(overlay.rng, unmeasured, params.first_rtt_samples)
-        for peer in sampled or pick_some(overlay.rng, list(overlay.active), params.rtt_samples):
-            overlay.emit(MeasureRtt(peer))
+        unmeasured = [peer for peer, link in state.active.items() if link.rtt is None]
+        sampled = pick_some(state.rng, unmeasured, _FIRST_RTT_SAMPLES)
+        for peer in sampled or pick_some(state.rng, list(state.active), _RTT_SAMPLES):
+            state.emit(MeasureRtt(peer))
         nearest = min(
-            ((rtt.mean, peer) for peer, rtt in overlay.passive.measured()),
+            ((rtt.mean, peer) for peer, rtt in state.passive.measured()),
             key=lambda entry: entry[0],
             default=None,
         )
-        if nearest is None or len(overlay.active) < params.active_size:
+        if nearest is None or len(state.active) < state.params.active_size:
             return
         mean, candidate = nearest
-        victim = farther_neighbor(overlay, mean)
+        victim = farther_neighbor(state, mean)
         if victim is not None:
             self._candidate, self._victim = candidate, victim
-            overlay.when_connected(candidate, partial(self._ask, candidate), now)
+            state.when_connected(candidate, partial(self._ask, candidate), now)
 
     def _ask(self, candidate: PeerId, up: bool, now: Time) -> None:
         if candidate != self._candidate:
             return
         if up:
-            self._overlay.tell(candidate, NeighborRole.REQUEST, LinkKind.NEAR)
+            self._state.send_neighbor(candidate, NeighborRole.REQUEST, LinkKind.NEAR)
         else:
             self._forget()
 
     def on_link(self, peer: PeerId) -> None:
-        """`peer` is a neighbour now: if we asked for it, the one it replaces goes."""
+        """`peer` is a neighbour now: if we asked for it, drop the one that it replaces."""
         if peer != self._candidate:
             return
-        overlay = self._overlay
+        state = self._state
         victim = self._victim
-        link = overlay.active.get(victim)
+        link = state.active.get(victim)
         self._forget()
-        if link is None or len(overlay.active) <= overlay.params.active_size:
+        if link is None or len(state.active) <= state.params.active_size:
             return
-        if link.kind is LinkKind.NEAR or _spare_random(overlay):
-            overlay.drop_link(victim, DownReason.EVICTED, tell=True, remember=True)
-            overlay.found_nearer = True
+        if link.kind is LinkKind.NEAR or _has_spare_random_link(state):
+            state.drop_link(victim, DownReason.EVICTED, notify=True, remember=True)
+            state.found_nearer = True
 
     def on_refusal(self, peer: PeerId) -> None:
-        """The nearest passive peer doesn't want us: it is as good as unmeasured for now."""
+        """The nearest passive peer refused: its RTT counts as unknown, so others come first."""
         if peer == self._candidate:
-            self._overlay.passive.forget_rtt(peer)
-            self._overlay.release(peer)
+            self._state.passive.forget_rtt(peer)
+            self._state.release(peer)
             self._forget()
 
     def _forget(self) -> None:
         self._candidate = self._victim = None
 
     def stop(self) -> None:
+        super().stop()
         self._forget()
-        self.deadline = NEVER
 
 
-def _spare_random(overlay: OverlayState) -> bool:
-    return overlay.active.count(LinkKind.RANDOM) > overlay.params.random_links
+def _has_spare_random_link(state: OverlayState) -> bool:
+    return state.active.count(LinkKind.RANDOM) > state.params.random_links
 
 
-def farther_neighbor(overlay: OverlayState, rtt: float) -> PeerId | None:
+def farther_neighbor(state: OverlayState, rtt: float) -> PeerId | None:
     """The farthest neighbour that a peer at `rtt` seconds may replace, if any (E10, E18).
 
     It must be farther by the factor alpha and by the least gain that counts, must have enough
     links of its own, random ones and in all, and must not be one of our C_rand random links.
     """
-    params = overlay.params
-    spare_random = _spare_random(overlay)
-
-    distance = overlay.distance
+    params = state.params
+    spare_random = _has_spare_random_link(state)
+    distance = state.distance
 
     def replaceable(link: Link) -> bool:
         if link.kind is LinkKind.NEAR:
@@ -126,5 +134,5 @@ def farther_neighbor(overlay: OverlayState, rtt: float) -> PeerId | None:
             and distance(link) - rtt >= params.rtt_min_gain
         )
 
-    farther = [(distance(link), peer) for peer, link in overlay.active.items() if replaceable(link)]
+    farther = [(distance(link), peer) for peer, link in state.active.items() if replaceable(link)]
     return max(farther, key=lambda entry: entry[0])[1] if farther else None

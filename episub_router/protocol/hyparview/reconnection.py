@@ -1,102 +1,114 @@
-"""Going back to peers that were lost, so that a healed partition merges again (E02).
+"""Reconnection: lost neighbours and contacts are tried again, so that partitions merge (E02).
 
 A partition looks like the failure of many neighbours, and each half replaces them by its own.
-When it heals, nothing in the views of one half points to the other, unless somebody tries.
-So neighbours lost to failure are dialled again for a while, and one that answers is asked
-for a link as at the end of a JOIN's walk. Contacts are asked for nodes now and then as well,
-which joins overlays that never were one.
+After it heals, no view of one half names a peer of the other. So neighbours lost to failure are
+dialled again for a while, and asked for a link like the end of a JOIN's walk. Contacts are asked
+for nodes periodically, which joins overlays that never were one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import pick_some
-from episub_router.protocol.messages import GetNodes, Join, Nodes
+from episub_router.protocol.messages import MAX_NODES, GetNodes, Join, Nodes
 from episub_router.protocol.types import NEVER, PeerId, Time
 
+_TRIED_AT_ONCE = 2
+"""Lost neighbours dialled in one period. Ours."""
 
-class Reconnection:
-    """Remembers lost neighbours, at most `lost_memory` of them, each for `lost_tries` tries."""
+_MAX_TRIES = 20
+"""Dials to one lost neighbour. Ours: ten minutes or so."""
 
-    __slots__ = ("_ask_contacts_at", "_asked", "_lost", "_overlay", "_rejoined", "deadline")
+_MAX_LOST = 16
+"""Lost neighbours remembered. Ours: more than the hard bound of the active view."""
 
-    def __init__(self, overlay: OverlayState) -> None:
-        self._overlay = overlay
+
+class Reconnection(Procedure):
+    """Remembers lost neighbours and tries some of them in each period."""
+
+    __slots__ = ("_asked", "_contact_deadline", "_get_contacts", "_lost", "_rejoined")
+
+    def __init__(self, state: OverlayState, get_contacts: Callable[[], list[PeerId]]) -> None:
+        """`get_contacts` gives the contacts known now."""
+        super().__init__(state)
+        self._get_contacts = get_contacts
         self._lost: dict[PeerId, int] = {}
         """Lost neighbours, the longest lost first, and how often each was tried."""
         self._rejoined: dict[PeerId, None] = {}
-        """Those of them that were reached in this interval, and sent a JOIN."""
+        """Lost neighbours reached in this period, which were sent a JOIN."""
         self._asked: PeerId | None = None
         """The contact that was asked for nodes."""
-        self._ask_contacts_at = NEVER
-        self.deadline = NEVER
+        self._contact_deadline = NEVER
 
     def start(self, now: Time) -> None:
-        self._ask_contacts_at = now + self._overlay.jittered(self._overlay.params.contact_interval)
+        self._contact_deadline = now + self._state.jittered(self._state.params.contact_interval)
         self._schedule(now)
 
     def _schedule(self, now: Time) -> None:
-        self.deadline = now + self._overlay.jittered(self._overlay.params.recontact_interval)
+        self.deadline = now + self._state.jittered(self._state.params.recontact_interval)
 
-    def on_lost(self, peer: PeerId) -> None:
-        """A neighbour's link failed."""
+    def on_link_failed(self, peer: PeerId) -> None:
+        """The link to the neighbour `peer` has failed."""
         self._lost.setdefault(peer, 0)
-        if len(self._lost) > self._overlay.params.lost_memory:
+        if len(self._lost) > _MAX_LOST:
             del self._lost[next(iter(self._lost))]
 
     def on_link(self, peer: PeerId) -> None:
+        """`peer` is a neighbour now."""
         self._lost.pop(peer, None)
 
-    def rejoined(self, peer: PeerId) -> bool:
-        """Whether a link that `peer` grants now is what we want, full or not."""
+    def on_leave(self, peer: PeerId) -> None:
+        """`peer` has left the overlay by itself: don't try it again."""
+        self._lost.pop(peer, None)
+
+    def has_rejoined(self, peer: PeerId) -> bool:
+        """Whether a link that `peer` accepts now is wanted even in a full view."""
         return peer in self._rejoined
 
-    def on_left(self, peer: PeerId) -> None:
-        """It left by itself: nothing to go back to."""
-        self._lost.pop(peer, None)
-
-    def fire(self, now: Time, contacts: list[PeerId]) -> None:
-        """Try some lost neighbours; ask one of `contacts` for nodes if that is due."""
-        overlay = self._overlay
+    def fire(self, now: Time) -> None:
+        """Try some lost neighbours; ask a contact for nodes if that is due."""
+        state = self._state
         self._schedule(now)
         self._rejoined.clear()
-        for peer in pick_some(overlay.rng, list(self._lost), overlay.params.lost_tried_at_once):
+        for peer in pick_some(state.rng, list(self._lost), _TRIED_AT_ONCE):
             self._lost[peer] += 1
-            if self._lost[peer] >= overlay.params.lost_tries:
+            if self._lost[peer] >= _MAX_TRIES:
                 del self._lost[peer]
-            overlay.when_connected(peer, partial(self._rejoin, peer), now)
-        if self._ask_contacts_at <= now:
-            self._ask_contacts_at = now + overlay.jittered(overlay.params.contact_interval)
-            distant = [peer for peer in contacts if peer not in overlay.active]
-            for peer in pick_some(overlay.rng, distant, 1):
-                overlay.when_connected(peer, partial(self._ask, peer), now)
+            state.when_connected(peer, partial(self._rejoin, peer), now)
+        if self._contact_deadline <= now:
+            self._contact_deadline = now + state.jittered(state.params.contact_interval)
+            distant = [peer for peer in self._get_contacts() if peer not in state.active]
+            for peer in pick_some(state.rng, distant, 1):
+                state.when_connected(peer, partial(self._ask, peer), now)
 
     def _rejoin(self, peer: PeerId, up: bool, now: Time) -> None:
-        if up and peer not in self._overlay.active:
+        if up and peer not in self._state.active:
             self._rejoined[peer] = None
-            self._overlay.send(peer, Join(self._overlay.me, 0))
+            self._state.send(peer, Join(self._state.me, 0))
 
     def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
         if up:
             self._asked = contact
-            self._overlay.send(contact, GetNodes())
+            self._state.send(contact, GetNodes())
 
     def on_nodes(self, sender: PeerId, nodes: Nodes) -> bool:
-        """NODES from the contact that was asked: what is new in it is worth knowing. False if
-        `sender` wasn't asked."""
-        overlay = self._overlay
+        """NODES from the contact that was asked: remember its peers. False if `sender` wasn't
+        asked."""
+        state = self._state
         if sender != self._asked:
             return False
         self._asked = None
-        for peer in (sender, *nodes.peers[: overlay.params.nodes_size]):
-            overlay.remember(peer, sender)
-        overlay.release(sender)
+        for peer in (sender, *nodes.peers[:MAX_NODES]):
+            state.remember(peer, sender)
+        state.release(sender)
         return True
 
     def stop(self) -> None:
+        super().stop()
         self._lost.clear()
         self._rejoined.clear()
         self._asked = None
-        self.deadline = NEVER

@@ -1,80 +1,81 @@
-"""Stabilisation: bringing an active view that is too large back to its size (E16).
+"""Stabilisation: an active view that is too large shrinks to its size (E16).
 
-Joins oversubscribe views on purpose (E13). Now and then a node with too many links asks its
+Joins oversubscribe views on purpose (E13). A node with too many links periodically asks its
 neighbours for their lists, and ends links that neither side needs. A view that is too small
-is `NeighborRequests`'s matter (E17).
+is left to `neighbor_request` (E17).
 """
 
 from __future__ import annotations
 
 from episub_router.protocol.effects import DownReason
+from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import Link
 from episub_router.protocol.messages import LinkKind, NeighborRole
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import PeerId, Time
+
+LIST_TIMEOUT = 1.0
+"""Seconds that neighbours have to send their lists. Ours: a round trip of 300 ms, with room."""
 
 
-class Stabilization:
-    """Asks for lists when there are too many links, and drops some when they have come."""
+class Stabilization(Procedure):
+    """Asks for lists when there are too many links, and drops some once they have arrived."""
 
-    __slots__ = ("_asked_at", "_overlay", "deadline")
+    __slots__ = ("_asked_at",)
 
-    def __init__(self, overlay: OverlayState) -> None:
-        self._overlay = overlay
+    def __init__(self, state: OverlayState) -> None:
+        super().__init__(state)
         self._asked_at: Time | None = None
         """When the neighbours were asked for their lists; None when they weren't."""
-        self.deadline = NEVER
 
     def start(self, now: Time) -> None:
-        self._schedule(now)
+        self.deadline = now + self._state.jittered(self._state.params.stabilize_interval)
 
     def fire(self, now: Time) -> None:
-        overlay = self._overlay
+        state = self._state
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is not None:
             self._drop_links(asked_at)
-        elif len(overlay.active) > overlay.params.active_size:
-            for peer, link in overlay.active.items():
-                overlay.tell(peer, NeighborRole.QUERY, link.kind)
+        elif len(state.active) > state.params.active_size:
+            for peer, link in state.active.items():
+                state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
             self._asked_at = now
-            self.deadline = now + overlay.params.list_timeout
+            self.deadline = now + LIST_TIMEOUT
             return
-        self._schedule(now)
-
-    def _schedule(self, now: Time) -> None:
-        self.deadline = now + self._overlay.jittered(self._overlay.params.stabilize_interval)
+        self.start(now)
 
     def _drop_links(self, asked_at: Time) -> None:
         """First links to peers that can spare one, then sides of triangles; never below A."""
+        state = self._state
         answered = [
-            (peer, link) for peer, link in self._overlay.active.items() if link.listed >= asked_at
+            (peer, link) for peer, link in state.active.items() if link.listed_at >= asked_at
         ]
-        # Peers with the most links first: both sides gain. Of their like, the farthest.
-        self._overlay.rng.shuffle(answered)
-        answered.sort(key=lambda entry: (-entry[1].links, -self._overlay.distance(entry[1])))
+        # Peers with the most links first: both sides gain. Among those, the farthest.
+        state.rng.shuffle(answered)
+        answered.sort(key=lambda entry: (-entry[1].links, -state.distance(entry[1])))
         for peer, link in answered:
-            if link.random_links > self._overlay.params.random_links:
+            if link.random_links > state.params.random_links:
                 self._drop(peer, link)
         for peer, link in answered:
             if self._in_triangle(peer):
                 self._drop(peer, link)
 
     def _drop(self, peer: PeerId, link: Link) -> None:
-        """End the link, unless we need it: our size, or our random links, would suffer."""
-        overlay = self._overlay
-        params = overlay.params
-        if peer not in overlay.active or len(overlay.active) <= params.active_size:
+        """End the link, unless we need it for our size or for our random links."""
+        state = self._state
+        params = state.params
+        if peer not in state.active or len(state.active) <= params.active_size:
             return
         needed = params.random_links if link.kind is LinkKind.RANDOM else params.near_links
-        if overlay.active.count(link.kind) > needed:
-            overlay.drop_link(peer, DownReason.EVICTED, tell=True, remember=True)
+        if state.active.count(link.kind) > needed:
+            state.drop_link(peer, DownReason.EVICTED, notify=True, remember=True)
 
     def _in_triangle(self, peer: PeerId) -> bool:
         """Whether `peer` has a link to another neighbour of ours."""
-        active = self._overlay.active
+        active = self._state.active
         link = active.get(peer)
         return link is not None and any(other in active for other in link.peers)
 
     def stop(self) -> None:
+        super().stop()
         self._asked_at = None
-        self.deadline = NEVER

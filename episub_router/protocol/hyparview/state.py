@@ -1,8 +1,4 @@
-"""What one node knows of a topic's overlay, and the few ways to act on it.
-
-The procedures of membership (joining, neighbouring, shuffling, checking links, leaving) are
-machines of their own in their own files; they share this one object and nothing else.
-"""
+"""What HyParView's procedures share: views, connections, dials and outgoing effects."""
 
 from __future__ import annotations
 
@@ -35,12 +31,26 @@ from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time, ungrouped
 
 Action: TypeAlias = Callable[[bool, Time], None]
-"""What to do once a dial has ended: called with whether a connection stands, and `now`."""
+"""What to do once a dial has ended: called with whether there is a connection, and `now`."""
+
+PASSIVE_SHARE = 0.25
+"""Share of a full passive view for the entries from one peer or address prefix, and for the peers
+of one prefix. Ours: a sender that lies needs four prefixes."""
+
+RTT_FAILURES = 3
+"""Pings failed in a row after which a neighbour's RTT is infinite, and a passive peer is removed.
+Ours: one failure may be chance, or the peer busy."""
+
+MAX_DIALS = 64
+"""Dials in progress at once. Ours."""
+
+MAX_DIALS_FOR_OTHERS = 32
+"""Of those, dials that only other nodes' messages asked for. Ours: half is kept for our own."""
 
 _ACTIONS_PER_DIAL = 8
 
 
-class _DialUnderWay:
+class _DialInProgress:
     """What waits for one dial, and since when."""
 
     __slots__ = ("actions", "began", "for_others")
@@ -80,14 +90,14 @@ class OverlayState:
         self.params = params
         self.rng = rng
         self.active = ActiveView()
-        self.passive = PassiveView(params.passive_size, params.passive_share, group_of)
+        self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
         self.group_of = group_of
         self._connected: dict[PeerId, None] = {}
-        self._dials: dict[PeerId, _DialUnderWay] = {}
+        self._dials: dict[PeerId, _DialInProgress] = {}
         self.found_nearer = False
-        """Whether a nearer peer took a neighbour's place since upkeep last looked."""
+        """Whether a nearer peer has replaced a neighbour since the passive view probe last ran."""
         self._dial_time: Rtt | None = None
-        """How long dials take that succeed."""
+        """How long successful dials take."""
         self._effects: list[Effect] = []
 
     def take_effects(self) -> list[Effect]:
@@ -110,100 +120,108 @@ class OverlayState:
 
     # Links
 
-    def tell(self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId) -> None:
+    def send_neighbor(
+        self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId
+    ) -> None:
         """Send `peer` a NEIGHBOR with our own numbers of links."""
         random_links = self.active.count(LinkKind.RANDOM)
         self.send(peer, Neighbor(role, len(self.active), kind, peers, random_links))
 
     def add_link(
-        self, peer: PeerId, kind: LinkKind, now: Time, told: Neighbor | None = None
+        self, peer: PeerId, kind: LinkKind, now: Time, described: Neighbor | None = None
     ) -> None:
-        """Put `peer` into the active view, with what it `told` about itself; the caller has
+        """Put `peer` into the active view, with what it `described` about itself; the caller has
         checked the bound."""
         link = Link(kind, now)
         link.rtt = self.passive.rtt(peer)
         self.passive.remove(peer)
-        if told is not None:
-            link.update(told, now)
+        if described is not None:
+            link.update(described, now)
         self.active.add(peer, link)
         self.emit(NeighborUp(peer, kind))
 
-    def distance(self, link: Link) -> float:
-        """Seconds; who answers no more is the farthest, who wasn't measured yet can't be judged."""
-        if link.unanswered >= self.params.rtt_failures:
-            return NEVER
-        return 0.0 if link.rtt is None else link.rtt.mean
-
-    @property
-    def all_near(self) -> bool:
-        """Whether all neighbours that were measured are so near, as on a LAN, that no other peer
-        could be nearer by the factor and by the gain that count (E10, E18)."""
-        far = self.params.rtt_advantage * self.params.rtt_min_gain
-        known = [link.rtt.mean for _, link in self.active.items() if link.rtt is not None]
-        return bool(known) and max(known) <= far
-
-    def drop_link(self, peer: PeerId, reason: DownReason, *, tell: bool, remember: bool) -> None:
-        """Take `peer` out of the active view; `tell` it, and `remember` it as passive."""
+    def drop_link(self, peer: PeerId, reason: DownReason, *, notify: bool, remember: bool) -> None:
+        """Take `peer` out of the active view; `notify` it, and `remember` it as passive."""
         link = self.active.remove(peer)
         if link is None:
             return
         self.emit(NeighborDown(peer, reason))
-        if tell:
+        if notify:
             self.send(peer, Disconnect())
         if remember:
             self.passive.add(peer, self.rng, link.rtt)
         if peer in self._connected:
             self.emit(Release(peer))
 
-    def remember(self, peer: PeerId, teller: PeerId | None = None) -> None:
-        """Put `peer`, of which `teller` told us, into the passive view, unless it is us or a
+    def remember(self, peer: PeerId, source: PeerId | None = None) -> None:
+        """Put `peer`, which `source` named, into the passive view, unless it is us or a
         neighbour."""
         if (
             peer != self.me
             and peer not in self.active
-            and not self.passive.add(peer, self.rng, None, teller)
+            and not self.passive.add(peer, self.rng, None, source)
         ):
-            self.drop(teller, DropReason.SHARE_FULL)
+            self.drop(source, DropReason.SHARE_FULL)
 
-    def unanswered(self, peer: PeerId) -> None:
-        """A measurement of `peer` failed. One failure may be chance, or the peer busy."""
+    # Round-trip times
+
+    def update_rtt(self, peer: PeerId, rtt: float | None) -> None:
+        """A ping of `peer` took `rtt` seconds, or failed (None)."""
         link = self.active.get(peer)
-        if link is not None:
-            link.unanswered += 1
-            if link.unanswered >= self.params.rtt_failures:
+        if rtt is not None:
+            if link is not None:
+                link.update_rtt(rtt)
+            self.passive.update_rtt(peer, rtt)
+        elif link is not None:
+            link.failed_pings += 1
+            if link.failed_pings >= RTT_FAILURES:
                 link.rtt = None
-        elif self.passive.unanswered(peer) >= self.params.rtt_failures:
+        elif self.passive.count_failed_ping(peer) >= RTT_FAILURES:
             self.passive.remove(peer)
 
-    def release(self, peer: PeerId) -> None:
-        """Let the driver close the connection to `peer`, unless it is a neighbour's."""
-        if peer not in self.active and peer in self._connected:
-            self.emit(Release(peer))
+    def distance(self, link: Link) -> float:
+        """RTT in seconds; infinite once pings fail, 0 while unmeasured."""
+        if link.failed_pings >= RTT_FAILURES:
+            return NEVER
+        return 0.0 if link.rtt is None else link.rtt.mean
+
+    @property
+    def all_near(self) -> bool:
+        """Whether all measured neighbours are so near, as on a LAN, that no other peer could be
+        nearer by the factor and by the gain that count (E10, E18)."""
+        far = self.params.rtt_advantage * self.params.rtt_min_gain
+        known = [link.rtt.mean for _, link in self.active.items() if link.rtt is not None]
+        return bool(known) and max(known) <= far
 
     # Connections
 
     def is_connected(self, peer: PeerId) -> bool:
         return peer in self._connected
 
+    def release(self, peer: PeerId) -> None:
+        """Let the driver close the connection to `peer`, unless it is a neighbour's."""
+        if peer not in self.active and peer in self._connected:
+            self.emit(Release(peer))
+
     def when_connected(
         self, peer: PeerId, action: Action, now: Time, *, for_others: bool = False
     ) -> None:
         """Run `action` now if `peer` is connected, else after a dial; a full table of dials
-        counts as a failed one. `for_others` is what a message asked for: part of the table is
-        kept from it, or messages could keep us from the dials that we need."""
+        counts as a failed one. `for_others`: another node's message asked for it. Part of the
+        table is kept from those, or messages could keep us from the dials that we need."""
         if peer in self._connected:
             action(True, now)
             return
         dial = self._dials.get(peer)
         if dial is None:
-            if len(self._dials) >= self.params.max_waiting:
+            if len(self._dials) >= MAX_DIALS:
                 action(False, now)
                 return
-            if for_others and not self._room_for_others():
+            if for_others and not self._has_room_for_others():
                 self.drop(peer, DropReason.DIALS_FULL)
                 action(False, now)
                 return
-            dial = self._dials[peer] = _DialUnderWay(now, for_others)
+            dial = self._dials[peer] = _DialInProgress(now, for_others)
             self.emit(Dial(peer, for_others))
         elif not for_others:
             dial.for_others = False
@@ -212,11 +230,11 @@ class OverlayState:
         else:
             dial.actions.append(action)
 
-    def _room_for_others(self) -> bool:
-        most = max(1, int(self.params.dials_for_others * self.params.max_waiting))
-        return sum(dial.for_others for dial in self._dials.values()) < most
+    def _has_room_for_others(self) -> bool:
+        return sum(dial.for_others for dial in self._dials.values()) < MAX_DIALS_FOR_OTHERS
 
-    def connected(self, peer: PeerId, now: Time) -> None:
+    def on_connected(self, peer: PeerId, now: Time) -> None:
+        """`peer` is connected: do what waited for its dial."""
         self._connected[peer] = None
         dial = self._dials.pop(peer, None)
         if dial is not None:
@@ -224,7 +242,7 @@ class OverlayState:
             for action in dial.actions:
                 action(True, now)
 
-    def disconnected(self, peer: PeerId, now: Time) -> None:
+    def on_disconnected(self, peer: PeerId, now: Time) -> None:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
         dial = self._dials.pop(peer, None)
@@ -234,16 +252,16 @@ class OverlayState:
 
     @property
     def dial_time(self) -> float:
-        """Seconds that a dial takes, as far as is known."""
+        """Mean seconds of a dial; 0 while none has succeeded."""
         return 0.0 if self._dial_time is None else self._dial_time.mean
 
-    def patience(self, timeout: float) -> float:
-        """`timeout`, and the time that the other side may need for a dial of its own: where
-        dials are slow, trying again soon would only make them slower."""
+    def with_dial_time(self, timeout: float) -> float:
+        """`timeout` plus the time that the other side may need for a dial of its own: where
+        dials are slow, trying again soon would make them slower."""
         dial = self._dial_time
         return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
 
-    def forget(self) -> None:
-        """Drop the views and all dials under way; who is connected stays known."""
+    def clear(self) -> None:
+        """Forget the passive view and all dials in progress; connections stay known."""
         self.passive.clear()
         self._dials.clear()

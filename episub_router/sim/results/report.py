@@ -61,10 +61,6 @@ ROWS: dict[str, Callable[[Phase], str]] = {
     "proximity ratio": _number(3, "overlay", "proximity_ratio"),
     "proximity ratio, near links": _number(3, "overlay", "near_proximity_ratio"),
     "source's eccentricity": _number(0, "overlay", "source_eccentricity"),
-    "size estimated by, share of nodes": _number(4, "overlay", "size_estimated_by"),
-    "size estimate, p5": _number(0, "overlay", "size_estimate_p5"),
-    "size estimate, median": _number(0, "overlay", "size_estimate_p50"),
-    "size estimate, p95": _number(0, "overlay", "size_estimate_p95"),
     "missing": _missing,
 }
 """What is shown of a phase, in order. The overlay is as it was when the phase ended."""

@@ -212,14 +212,8 @@ def _overlay(simulation: Simulation, snapshot: Snapshot) -> dict[str, Any]:
     router = simulation.scenario.router
     if isinstance(router, EpisubConfig):
         target = router.params.membership.active_size
-        if snapshot.estimates:
-            known = np.array(snapshot.estimates)
-            figures["size_estimated_by"] = len(known) / len(ids)
-            for name, rank in (("p5", 5), ("p50", 50), ("p95", 95)):
-                figures[f"size_estimate_{name}"] = float(np.percentile(known, rank))
-        if not router.params.membership.dynamic_sizing:
-            figures["at_target"] = float(((out == target) & (into == target)).mean())
-            figures["near_target"] = float((abs(out - target) <= 1).mean())
+        figures["at_target"] = float(((out == target) & (into == target)).mean())
+        figures["near_target"] = float((abs(out - target) <= 1).mean())
         if snapshot.near.nnz:
             figures["near_proximity_ratio"] = overlay.proximity_ratio(
                 snapshot.near, ids, simulation.network.latency.delay, pairs

@@ -109,9 +109,6 @@ class EpisubNode(Node):
     def neighbors(self) -> Iterable[int]:
         return self._links_up
 
-    def estimated_size(self) -> float | None:
-        return self.topic.membership.estimated_size
-
     def near_neighbors(self) -> Iterable[int]:
         links = self.topic.membership.active.items()
         return [peer for peer, link in links if link.kind is LinkKind.NEAR]  # type: ignore[misc]

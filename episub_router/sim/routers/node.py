@@ -94,10 +94,6 @@ class Node(Host, ABC):
         """Those neighbours that payloads are pushed to."""
         return self.neighbors()
 
-    def estimated_size(self) -> float | None:
-        """Nodes in the overlay as far as this one can tell."""
-        return None
-
     def dial_failed(self, peer: int) -> None:
         """A dial came to nothing."""
         del peer

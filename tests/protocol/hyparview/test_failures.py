@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, DropReason, NeighborDown, Release
+from episub_router.protocol.hyparview.state import MAX_DIALS, MAX_DIALS_FOR_OTHERS
 from episub_router.protocol.messages import Disconnect, Gossip, Graft, Join, LinkKind, Prune
 from tests.protocol.helpers import Member, dials, drops, params, request, sent
 
@@ -39,8 +40,8 @@ def test_full_dial_table_costs_no_passive_peers() -> None:
     """E15, E17: peers that could not be dialled because too much was under way (here: the JOINs
     of peers that can't be reached) are not taken for dead."""
     passive = {f"p{n}" for n in range(20)}
-    member = Member("n", passive=passive, membership=params(max_waiting=4))
-    for n in range(50):
+    member = Member("n", passive=passive, membership=params())
+    for n in range(MAX_DIALS):
         effects = member.receive("n", Join(f"nobody{n}", 0))
     assert DropReason.UNREACHABLE in drops(effects)
     member.wait(30)
@@ -100,13 +101,13 @@ def test_lost_connection_of_a_peer_being_measured_ends_its_request() -> None:
 
 def test_what_waits_for_a_dial_ends_with_it() -> None:
     """E15: dials are remembered up to a bound, and none is left over."""
-    member = Member("a", membership=params(max_waiting=8, dials_for_others=0.5))
-    effects = [e for n in range(20) for e in member.receive("a", Join(f"x{n}", 0))]
-    assert dials(effects) == ["x0", "x1", "x2", "x3"]
-    for n in range(4):
-        member.handle(ev.DialFailed(f"x{n}"))
-    effects = [e for n in range(20, 40) for e in member.receive("a", Join(f"x{n}", 0))]
-    assert dials(effects) == ["x20", "x21", "x22", "x23"]
+    member = Member("a")
+    for start in ("x", "y"):
+        names = [f"{start}{n}" for n in range(40)]
+        effects = [e for name in names for e in member.receive("a", Join(name, 0))]
+        assert dials(effects) == names[:MAX_DIALS_FOR_OTHERS]
+        for name in names[:MAX_DIALS_FOR_OTHERS]:
+            member.handle(ev.DialFailed(name))
 
 
 def test_one_dial_serves_all_that_wait_for_it_up_to_a_bound() -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect
+from episub_router.protocol.hyparview.join import (
+    CONTACTS_ASKED,
+    JOIN_TIMEOUT,
+    MAX_CONTACTS,
+    NODES_TIMEOUT,
+)
 from episub_router.protocol.messages import (
+    MAX_NODES,
     Disconnect,
     ForwardJoin,
     GetNodes,
@@ -48,18 +55,23 @@ def test_a_few_random_contacts_are_asked_for_nodes() -> None:
     for seed in range(5):
         member = Member(seed=seed)
         chosen.append(frozenset(dials(member.handle(ev.JoinOverlay(contacts)))))
-        assert len(chosen[-1]) == member.params.contacts_asked
+        assert len(chosen[-1]) == CONTACTS_ASKED
     assert len(set(chosen)) > 1
 
 
 def test_the_contacts_known_longest_and_the_newest_are_kept() -> None:
-    """E02: who announces itself a thousand times over doesn't push the bootstrap list out."""
-    member = Member("n", membership=params(max_waiting=4, contacts_asked=9))
-    member.handle(ev.ContactsFound(("old1", "old2")))
-    for n in range(1000):
-        member.handle(ev.ContactsFound((f"x{n}",)))
-    effects = member.handle(ev.JoinOverlay())
-    assert set(dials(effects)) == {"old1", "old2", "x998", "x999"}
+    """E02: a peer that announces itself a thousand times over doesn't push the bootstrap list
+    out. Contacts are asked a few at a time, so all that are kept show up in the end."""
+    old = {f"old{n}" for n in range(MAX_CONTACTS // 2)}
+    new = {f"x{n}" for n in range(1000)}
+    asked: set[str] = set()
+    for seed in range(200):
+        member = Member("n", seed=seed)
+        member.handle(ev.ContactsFound(tuple(sorted(old))))
+        member.handle(ev.ContactsFound(tuple(f"x{n}" for n in range(1000))))
+        asked.update(dials(member.handle(ev.JoinOverlay())))
+    assert old < asked
+    assert asked & new == {f"x{n}" for n in range(1000 - MAX_CONTACTS // 2, 1000)}
 
 
 def test_joins_start_when_all_contacts_have_answered() -> None:
@@ -85,7 +97,7 @@ def test_silent_and_unreachable_contacts_do_not_hold_joining_up() -> None:
     member.handle(ev.JoinOverlay(("c1", "c2", "c3")))
     member.receive("c1", Nodes(PEERS, 6))
     assert member.handle(ev.DialFailed("c3")) == []
-    effects = reach_all(member, member.wait(member.params.nodes_timeout))
+    effects = reach_all(member, member.wait(NODES_TIMEOUT))
     assert len(sent(effects, Join)) == member.params.random_links
 
 
@@ -102,7 +114,7 @@ def test_an_answer_is_cut_to_size_and_never_contains_us() -> None:
     """E03: a contact can't fill the passive view alone, nor with us."""
     member, _ = asked("c1", "c2")
     member.receive("c1", Nodes((ME, *(f"x{n}" for n in range(1000))), 6))
-    assert len(member.passive) == member.params.nodes_size  # The contact, and all but us.
+    assert len(member.passive) == MAX_NODES  # The contact, and all but us.
     assert ME not in member.passive
 
 
@@ -117,10 +129,10 @@ def test_the_suggested_ttl_only_shortens_walks() -> None:
 def test_a_fruitless_join_goes_on_elsewhere_with_a_lower_ttl() -> None:
     """E08: each time-out takes one off the TTL and starts at other nodes, down to TTL 0; the
     last reuses the connection that stands. Then it rests until the overlay is needed again."""
-    member, _ = asked("c1", grow_interval=1000.0, join_grow_interval=1000.0)
+    member, _ = asked("c1", grow_interval=1000.0, near_links=0)
     rounds = [sent(reach_all(member, member.receive("c1", Nodes(PEERS, 6))), Join)]
     while member.machine.membership.joining:
-        rounds.append(sent(reach_all(member, member.wait(member.params.join_timeout)), Join))
+        rounds.append(sent(reach_all(member, member.wait(JOIN_TIMEOUT)), Join))
     assert rounds.pop() == []
     assert [{message.ttl for _, message in joins} for joins in rounds] == [
         {6}, {5}, {4}, {3}, {2}, {1}, {0},
@@ -133,24 +145,24 @@ def test_a_fruitless_join_goes_on_elsewhere_with_a_lower_ttl() -> None:
 
 def test_a_start_that_is_being_dialled_is_waited_for() -> None:
     """E08: on a slow link a JOIN that hasn't left yet isn't replaced by another."""
-    member, _ = asked("c1", grow_interval=1000.0, join_grow_interval=1000.0)
+    member, _ = asked("c1", grow_interval=1000.0, near_links=0)
     member.receive("c1", Nodes(PEERS, 6))
-    starts = dials(member.wait(member.params.join_timeout))
+    starts = dials(member.wait(JOIN_TIMEOUT))
     assert len(starts) == member.params.random_links
-    assert member.wait(2 * member.params.join_timeout) == []
+    assert member.wait(2 * JOIN_TIMEOUT) == []
     effects = [e for peer in starts for e in member.handle(ev.Connected(peer))]
     assert {message.ttl for _, message in sent(effects, Join)} == {5}
 
 
 def test_time_outs_follow_the_time_that_dials_take() -> None:
     """E08: where a dial takes seconds, the one at the end of the walk does too."""
-    member, _ = asked("c1", grow_interval=1000.0, join_grow_interval=1000.0)
+    member, _ = asked("c1", grow_interval=1000.0, near_links=0)
     member.receive("c1", Nodes(PEERS, 6))
-    starts = dials(member.wait(member.params.join_timeout))
+    starts = dials(member.wait(JOIN_TIMEOUT))
     member.wait(4)
     for peer in starts:
         member.handle(ev.Connected(peer))
-    assert dials(member.wait(member.params.join_timeout + 4)) == []
+    assert dials(member.wait(JOIN_TIMEOUT + 4)) == []
     assert dials(member.wait(8)) != []
 
 
@@ -206,7 +218,7 @@ def test_getnodes_is_answered_from_both_views() -> None:
     assert peer == "p0"
     assert {"a", "b", "c"} < set(nodes.peers)
     assert set(nodes.peers) <= {"a", "b", "c", *PEERS[1:]}
-    assert len(nodes.peers) == len(set(nodes.peers)) <= member.params.nodes_size
+    assert len(nodes.peers) == len(set(nodes.peers)) <= MAX_NODES
     assert nodes.ttl == member.params.join_ttl
 
 

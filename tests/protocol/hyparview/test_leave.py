@@ -6,6 +6,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason
+from episub_router.protocol.hyparview.leave import LEAVE_TTL
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,
@@ -16,8 +17,7 @@ from episub_router.protocol.messages import (
     Topics,
 )
 from episub_router.protocol.types import NEVER
-from episub_router.util.params import Rate
-from tests.protocol.helpers import ME, Member, dials, drops, params, sent
+from tests.protocol.helpers import ME, Member, dials, drops, sent
 
 
 @pytest.mark.parametrize(
@@ -95,26 +95,6 @@ def test_leave_goes_on_while_it_is_news_or_has_ttl() -> None:
     assert sent(member.receive("a", Leave("unknown too", 0, b"3"))) == []
 
 
-def test_leave_is_acted_on_once_whatever_its_ttl() -> None:
-    """E14: deduplicated, so that it can't loop; another LEAVE of the same node is another."""
-    member = Member("a", "b")
-    assert sent(member.receive("a", Leave("x", 3, b"1"))) != []
-    for ttl in (3, 2, 0):
-        effects = member.receive("b", Leave("x", ttl, b"1"))
-        assert sent(effects) == []
-        assert drops(effects) == [DropReason.LEAVE_REPEATED]
-    assert sent(member.receive("a", Leave("x", 3, b"2"))) != []
-
-
-def test_leaves_are_remembered_up_to_a_bound() -> None:
-    """E14: the oldest is forgotten first."""
-    member = Member("a", "b", membership=params(leave_memory=10, leave_limit=Rate(1, 10_000)))
-    for n in range(1000):
-        member.receive("a", Leave(f"x{n}", 0, b"1"))
-    assert drops(member.receive("a", Leave("x995", 0, b"1"))) == [DropReason.LEAVE_REPEATED]
-    assert drops(member.receive("a", Leave("x5", 0, b"1"))) == []
-
-
 def test_leaves_that_cannot_be() -> None:
     """E14: nobody else can leave for us, TTLs have their range."""
     member = Member("a", "b")
@@ -122,7 +102,7 @@ def test_leaves_that_cannot_be() -> None:
     assert drops(effects) == [DropReason.ABOUT_SELF]
     assert drops(member.receive("a", Leave("x", -1, b"1"))) == [DropReason.TTL_INVALID]
     ((_, passed_on),) = sent(member.receive("a", Leave("x", 10**6, b"1")))
-    assert passed_on.ttl == member.params.leave_ttl - 1
+    assert passed_on.ttl == LEAVE_TTL - 1
 
 
 def test_coming_back() -> None:

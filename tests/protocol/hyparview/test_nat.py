@@ -9,6 +9,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Send
+from episub_router.protocol.hyparview.shuffle import SHUFFLE_TIMEOUT
 from episub_router.protocol.messages import Neighbor, NeighborRole, Shuffle, ShuffleReply
 from episub_router.protocol.params import EpisubParams, MembershipParams
 from episub_router.protocol.topic import Topic
@@ -45,7 +46,7 @@ def test_a_shuffle_without_a_reply_is_tried_with_lower_ttls() -> None:
     assert [ttl for _, ttl in tries][:8] == [6, 3, 1, 0, 6, 3, 1, 0]
     times = [time for time, _ in tries[4:8]]
     pauses = [later - earlier for earlier, later in pairwise(times)]
-    assert pauses == pytest.approx([PARAMS.shuffle_timeout] * 3)
+    assert pauses == pytest.approx([SHUFFLE_TIMEOUT] * 3)
 
 
 def test_an_answered_shuffle_is_not_repeated() -> None:
@@ -56,7 +57,7 @@ def test_an_answered_shuffle_is_not_repeated() -> None:
     topic.handle(ev.Received(9, ShuffleReply((10, 11))), found[0][0] + 1)
     # One id was offered, our own, so one entry is taken.
     assert set(topic.membership.passive) == {10}
-    assert shuffles(topic, found[0][0] + 3 * PARAMS.shuffle_timeout) == []
+    assert shuffles(topic, found[0][0] + 3 * SHUFFLE_TIMEOUT) == []
 
 
 def test_the_undiallable_keep_a_fresh_passive_view() -> None:

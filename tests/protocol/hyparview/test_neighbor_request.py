@@ -14,6 +14,8 @@ from episub_router.protocol.effects import (
     NeighborDown,
     NeighborUp,
 )
+from episub_router.protocol.hyparview.neighbor_request import JOIN_GROW_INTERVAL, REFUSED_BACKOFF
+from episub_router.protocol.hyparview.neighbor_response import MAX_MEASURING
 from episub_router.protocol.messages import Disconnect, Join, LinkKind, Neighbor, NeighborRole
 from tests.protocol.helpers import Member, accept, dials, drops, params, request, sent
 
@@ -60,7 +62,7 @@ def test_who_joins_an_overlay_with_near_links_asks_more_often(
     quick = params(near_links=near_links)
     member = Member("a", "b", "c", "d", "e", membership=quick)
     member.handle(ev.ContactsFound(("p",)))
-    early = member.wait(2 * 1.3 * quick.join_grow_interval)
+    early = member.wait(2 * 1.3 * JOIN_GROW_INTERVAL)
     assert (dials(early) == ["p"]) == asked_soon
     member.handle(ev.DialFailed("p"))
     member.link("f")
@@ -68,7 +70,7 @@ def test_who_joins_an_overlay_with_near_links_asks_more_often(
     member.wait(15)
     member.receive("a", Disconnect())
     member.handle(ev.ContactsFound(("q",)))
-    assert "q" not in dials(member.wait(2.5 * quick.join_grow_interval))
+    assert "q" not in dials(member.wait(2.5 * JOIN_GROW_INTERVAL))
 
 
 def test_who_ended_a_link_is_not_asked_for_it_at_once() -> None:
@@ -82,7 +84,7 @@ def test_who_ended_a_link_is_not_asked_for_it_at_once() -> None:
     assert requests(effects) == []
     effects = member.handle(ev.DialFailed("p"))
     assert requests(effects) == []
-    assert set(requests(member.wait(3 * member.params.refused_backoff))) == {"a"}
+    assert set(requests(member.wait(3 * REFUSED_BACKOFF))) == {"a"}
 
 
 def full(kind: LinkKind = LinkKind.NEAR, rtt: float = 0.1, **changed: Any) -> Member:
@@ -160,7 +162,7 @@ def test_no_answer_counts_as_a_refusal() -> None:
     member = Member("a", "b", "c", "d", "e", "f", passive=["p"])
     assert dials(member.wait(12)) == ["p"]
     member.handle(ev.Connected("p"))
-    assert requests(member.wait(member.params.refused_backoff - 5)) == []
+    assert requests(member.wait(REFUSED_BACKOFF - 5)) == []
     assert requests(member.wait(60)) != []
 
 
@@ -264,10 +266,10 @@ def test_who_needs_its_links_is_not_evicted() -> None:
 
 def test_measurements_under_way_are_bounded() -> None:
     """E10: a flood of requests makes no flood of measurements."""
-    member = full(max_waiting=8)
+    member = full()
     effects = [e for n in range(100) for e in member.receive(f"p{n}", request(7))]
-    assert sum(isinstance(effect, MeasureRtt) for effect in effects) == 8
-    assert len(sent(effects, Disconnect)) == 92
+    assert sum(isinstance(effect, MeasureRtt) for effect in effects) == MAX_MEASURING
+    assert len(sent(effects, Disconnect)) == 100 - MAX_MEASURING
 
 
 # Both ends

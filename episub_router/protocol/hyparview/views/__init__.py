@@ -1,1 +1,1 @@
-"""The active view, the passive view, and their sizes."""
+"""The active view and the passive view."""

@@ -1,4 +1,4 @@
-"""The active view, which is insertion-ordered, so that a run depends on its seed alone."""
+"""The active view: the links of one node, insertion-ordered, so that a run depends on its seed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Link:
     """One entry of the active view."""
 
     __slots__ = (
-        "heard",
+        "failed_pings",
         "kind",
+        "last_activity",
         "links",
-        "listed",
+        "listed_at",
         "need_of",
         "peers",
         "random_links",
         "rtt",
-        "unanswered",
     )
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
@@ -34,39 +34,39 @@ class Link:
         """Active links that the peer last said it has (E10)."""
         self.random_links = 0
         """How many of them it said are random (E16)."""
-        self.heard = now
+        self.last_activity = now
         """When the peer last sent something that only a neighbour sends (E12)."""
         self.rtt: Rtt | None = None
-        """None until it was measured, and once too many measurements in a row have failed."""
-        self.unanswered = 0
-        """Measurements in a row that failed."""
+        """Smoothed RTT; None before the first ping, and once too many in a row have failed."""
+        self.failed_pings = 0
+        """Pings failed in a row."""
         self.peers: tuple[PeerId, ...] = ()
-        """The peer's active view as it last told us (E11)."""
-        self.listed = now
+        """The peer's active view as it last sent it (E11)."""
+        self.listed_at = now
         """When it did."""
         self.need_of: Group | None = None
-        """The peer's group, if it became a neighbour by saying that it lacks links (E10)."""
+        """The peer's group, if it became a neighbour because it lacks links (E10)."""
 
-    def measured(self, sample: float) -> None:
+    def update_rtt(self, sample: float) -> None:
         """A round trip took `sample` seconds."""
-        self.unanswered = 0
+        self.failed_pings = 0
         self.rtt = updated(self.rtt, sample)
 
-    def update(self, told: Neighbor, now: Time) -> None:
-        """The peer told us about itself. Where the ends disagree about the kind, after requests
-        that crossed, it is random for both."""
-        self.heard = now
-        self.links = told.links
-        self.random_links = told.random_links
-        if told.role is not NeighborRole.REQUEST and told.kind is LinkKind.RANDOM:
+    def update(self, described: Neighbor, now: Time) -> None:
+        """The peer described itself. Where the ends disagree about the kind, after requests that
+        crossed, it is random for both."""
+        self.last_activity = now
+        self.links = described.links
+        self.random_links = described.random_links
+        if described.role is not NeighborRole.REQUEST and described.kind is LinkKind.RANDOM:
             self.kind = LinkKind.RANDOM
-        if told.role is NeighborRole.LIST:
-            self.peers = told.peers[:_LISTED]
-            self.listed = now
+        if described.role is NeighborRole.LIST:
+            self.peers = described.peers[:_LISTED]
+            self.listed_at = now
 
 
 class ActiveView:
-    """Peers with a broadcast link, by id. Who adds decides about the bound (E06, E13)."""
+    """Peers with a broadcast link, by id. The caller of `add` keeps the bound (E06, E13)."""
 
     __slots__ = ("_links",)
 
@@ -92,7 +92,7 @@ class ActiveView:
         self._links[peer] = link
 
     def note_need(self, peer: PeerId, group: Group | None) -> None:
-        """`peer`, of `group`, became a neighbour because it said that it lacks links."""
+        """`peer`, of `group`, became a neighbour because it lacks links."""
         self._links[peer].need_of = group
 
     def remove(self, peer: PeerId) -> Link | None:

@@ -1,9 +1,8 @@
-"""The passive view: peers believed to be in the overlay, and who said so (E01, E19).
+"""The passive view: peers believed to be in the overlay, and who named them (E01, E19).
 
-Names are cheap to make up. So each entry remembers who told us of it, by group where the teller
-has one, and the group that the peer itself is in. In a full view, a teller or a group that has
-its share already can only replace its own entries, and where others need room, what is beyond a
-share goes first. As long as there is room, shares don't matter.
+Peer ids are cheap to make up. So each entry has the group of the peer that named it (its source)
+and its own group. In a full view, a source or a group that has its share can only replace its own
+entries, and where others need room, entries beyond a share go first.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 
 
 class _Entry:
-    __slots__ = ("group", "rtt", "teller", "unanswered")
+    __slots__ = ("failed_pings", "group", "rtt", "source")
 
-    def __init__(self, rtt: Rtt | None, teller: Group | None, group: Group | None) -> None:
+    def __init__(self, rtt: Rtt | None, source: Group | None, group: Group | None) -> None:
         self.rtt = rtt
-        self.teller = teller
+        self.source = source
         self.group = group
-        self.unanswered = 0
+        self.failed_pings = 0
 
 
 class PassiveView:
-    """At most `size` peers, with their last RTT; `share` of them for each teller and group.
+    """At most `size` peers, with their last RTT; `share` of them for each source and group.
 
     It is insertion-ordered, so that a run depends on its seed alone.
     """
 
-    __slots__ = ("_entries", "_group_of", "_in_group", "_share", "_told_by", "size")
+    __slots__ = ("_entries", "_from_source", "_group_of", "_in_group", "_share", "size")
 
     def __init__(self, size: int, share: float = 1.0, group_of: GroupOf = ungrouped) -> None:
         self.size = size
         self._share = share
         self._group_of = group_of
         self._entries: dict[PeerId, _Entry] = {}
-        self._told_by: dict[Group, int] = {}
+        self._from_source: dict[Group, int] = {}
         self._in_group: dict[Group, int] = {}
 
     def __len__(self) -> int:
@@ -64,16 +63,16 @@ class PassiveView:
         entry = self._entries.get(peer)
         if entry is None:
             return
-        entry.unanswered = 0
+        entry.failed_pings = 0
         entry.rtt = updated(entry.rtt, sample)
 
-    def unanswered(self, peer: PeerId) -> int:
-        """A measurement of `peer` failed: how many in a row."""
+    def count_failed_ping(self, peer: PeerId) -> int:
+        """A ping of `peer` failed; returns how many have failed in a row."""
         entry = self._entries.get(peer)
         if entry is None:
             return 0
-        entry.unanswered += 1
-        return entry.unanswered
+        entry.failed_pings += 1
+        return entry.failed_pings
 
     def forget_rtt(self, peer: PeerId) -> None:
         entry = self._entries.get(peer)
@@ -85,37 +84,31 @@ class PassiveView:
         entry = self._entries.pop(peer, None)
         if entry is None:
             return False
-        _count(self._told_by, entry.teller, -1)
+        _count(self._from_source, entry.source, -1)
         _count(self._in_group, entry.group, -1)
         return True
 
     def add(
-        self, peer: PeerId, rng: Random, rtt: Rtt | None = None, teller: PeerId | None = None
+        self, peer: PeerId, rng: Random, rtt: Rtt | None = None, source: PeerId | None = None
     ) -> bool:
-        """Remember `peer`, of which `teller` told us (None: we know it ourselves). A full view
-        forgets another peer for it; False if the shares leave none to forget."""
-        return peer in self._entries or self._take(peer, rng, rtt, self._label(teller), [], ())
+        """Remember `peer`, which `source` named (None: we know it ourselves). A full view removes
+        another peer for it; False if the shares leave none to remove."""
+        return peer in self._entries or self._take(peer, rng, rtt, self._label(source), [], ())
 
     def exchange(
         self,
         incoming: Iterable[PeerId],
         given: Iterable[PeerId],
         rng: Random,
-        teller: PeerId | None = None,
+        source: PeerId | None = None,
     ) -> bool:
-        """Take in what `teller` sent; a full view forgets the `given` first, then others (E19).
+        """Take in what `source` sent; a full view removes the `given` first, then others (E19).
         False if the shares kept some out."""
         new = [peer for peer in dict.fromkeys(incoming) if peer not in self._entries][: self.size]
         spares = [peer for peer in dict.fromkeys(given) if peer in self._entries]
-        label = self._label(teller)
+        label = self._label(source)
         taken = [self._take(peer, rng, None, label, spares, new) for peer in new]
         return all(taken)
-
-    def resize(self, size: int, rng: Random) -> None:
-        """A new bound; what is beyond it is forgotten at random."""
-        self.size = size
-        for peer in pick_some(rng, list(self._entries), len(self._entries) - size):
-            self.remove(peer)
 
     def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
         """At most `size` random peers that aren't among `but`."""
@@ -123,14 +116,14 @@ class PassiveView:
 
     def clear(self) -> None:
         self._entries.clear()
-        self._told_by.clear()
+        self._from_source.clear()
         self._in_group.clear()
 
-    def _label(self, teller: PeerId | None) -> Group | None:
-        if teller is None:
+    def _label(self, source: PeerId | None) -> Group | None:
+        if source is None:
             return None
-        group = self._group_of(teller)
-        return teller if group is None else group
+        group = self._group_of(source)
+        return source if group is None else group
 
     @property
     def _limit(self) -> int:
@@ -141,39 +134,40 @@ class PassiveView:
         peer: PeerId,
         rng: Random,
         rtt: Rtt | None,
-        teller: Group | None,
+        source: Group | None,
         spares: list[PeerId],
         kept: Collection[PeerId],
     ) -> bool:
         group = self._group_of(peer)
         if len(self._entries) >= self.size:
-            victim = self._victim(rng, teller, group, spares, kept)
+            victim = self._victim(rng, source, group, spares, kept)
             if victim is None:
                 return False
             self.remove(victim)
-        self._entries[peer] = _Entry(rtt, teller, group)
-        _count(self._told_by, teller, 1)
+        self._entries[peer] = _Entry(rtt, source, group)
+        _count(self._from_source, source, 1)
         _count(self._in_group, group, 1)
         return True
 
     def _victim(
         self,
         rng: Random,
-        teller: Group | None,
+        source: Group | None,
         group: Group | None,
         spares: list[PeerId],
         kept: Collection[PeerId],
     ) -> PeerId | None:
-        """Who goes for a peer of `group` told by `teller`, but for those `kept`: one of the same
-        where their share is full, else the next of `spares`, else one beyond a share, else any."""
+        """The entry to remove for a peer of `group` named by `source`, none of those `kept`: one of
+        the same where their share is full, else the next of `spares`, else one beyond a share,
+        else any."""
         limit = self._limit
-        teller_full = teller is not None and self._told_by.get(teller, 0) >= limit
+        source_full = source is not None and self._from_source.get(source, 0) >= limit
         group_full = group is not None and self._in_group.get(group, 0) >= limit
-        if teller_full or group_full:
+        if source_full or group_full:
             choice = [
                 peer
                 for peer, entry in self._entries.items()
-                if (not teller_full or entry.teller == teller)
+                if (not source_full or entry.source == source)
                 and (not group_full or entry.group == group)
                 and peer not in kept
             ]
@@ -184,14 +178,14 @@ class PassiveView:
         return rng.choice(choice) if choice else None
 
     def _beyond_share(self, limit: int, kept: Collection[PeerId]) -> list[PeerId]:
-        tellers = {label for label, count in self._told_by.items() if count > limit}
+        sources = {label for label, count in self._from_source.items() if count > limit}
         groups = {label for label, count in self._in_group.items() if count > limit}
-        if not tellers and not groups:
+        if not sources and not groups:
             return []
         return [
             peer
             for peer, entry in self._entries.items()
-            if (entry.teller in tellers or entry.group in groups) and peer not in kept
+            if (entry.source in sources or entry.group in groups) and peer not in kept
         ]
 
 
