@@ -1,4 +1,4 @@
-"""Addresses to listen on, and what others are told of them."""
+"""Addresses to listen on, and those that are announced to others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dialable() -> AddressFilter:
 def check_free(address: Multiaddr) -> None:
     """Raise CommandError if another process has the port of `address`.
 
-    py-libp2p shares a port with whoever else allows it, and each gets some of the connections.
+    py-libp2p shares a port with any process that allows it, and each gets some of the connections.
     """
     host = address.value_for_protocol(address.protocols()[0].code)
     port = int(address.value_for_protocol("tcp"))

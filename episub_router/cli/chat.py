@@ -1,4 +1,4 @@
-"""`episub chat`: a room in which nobody misses a word, killed and restarted or not."""
+"""`episub chat`: a chat room that misses no message, even across crashes and restarts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from episub_router.cli.host import add_host_arguments, episub, running_pubsub, told
+from episub_router.cli.host import add_host_arguments, episub, reported_errors, running_pubsub
 from episub_router.sds import (
     Acknowledged,
     ChannelMessage,
@@ -26,9 +26,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "chat",
         help="a chat room over SDS",
-        description="Type a line to send it. /who tells who has your last line, /log shows the "
-        "room in the order that all members agree on, /quit leaves. With --db and --key the "
-        "room survives being killed.",
+        description="Type a line to send it. /who lists the members that have your last line, "
+        "/log shows the room in the order that all members agree on, /quit leaves. With --db and "
+        "--key the room survives being killed.",
     )
     parser.add_argument("--room", default="lobby", help="topic (default: %(default)s)")
     parser.add_argument("--name", default="anonymous", help="shown to others")
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     if args.db and not args.key:
         args.refuse("--db needs --key: the room belongs to one identity")
-    with told(), closing(SqliteStore(args.db) if args.db else MemoryStore()) as store:
+    with reported_errors(), closing(SqliteStore(args.db) if args.db else MemoryStore()) as store:
         trio.run(_chat, args, store)
     return 0
 

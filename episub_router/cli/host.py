@@ -71,7 +71,7 @@ def episub(args: Namespace) -> EpisubRouter:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def reported_errors() -> Iterator[None]:
     """Turn what is wrong with a store or an address into one line."""
     try:
         yield

@@ -24,8 +24,8 @@ LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
 class LocalHost:
     """A host over TCP, Noise and Yamux with a `ResilientPubsub` and `router`.
 
-    `failure` holds what the host died of, should it die of something; `stopped` is set when
-    it runs no more, for whatever reason.
+    `failure` holds the error that ended the host, if one did; `stopped` is set once it has
+    stopped, for whatever reason.
     """
 
     def __init__(

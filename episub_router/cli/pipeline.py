@@ -1,7 +1,7 @@
 """`episub pipeline` and `episub sweep`: from traces to answers, on Spark.
 
-Exit status: 0 done, 1 something can't be done or, of a sweep, a delivery is missing that nobody
-can explain, 2 wrong arguments.
+Exit status: 0 done, 1 something can't be done or, of a sweep, a delivery is missing without
+an explanation, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def main(arguments: argparse.Namespace) -> int:
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-def _cause(told: str) -> str:
+def _cause(message: str) -> str:
     """What Spark says went wrong, in one line: of an exception in a worker, that exception."""
-    lines = [line for line in told.strip().splitlines() if line.strip()]
+    lines = [line for line in message.strip().splitlines() if line.strip()]
     traces = [number for number, line in enumerate(lines) if _TRACEBACK in line]
     if traces:
         # Of exceptions that led to one another the last.

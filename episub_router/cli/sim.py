@@ -1,6 +1,6 @@
 """`episub sim`: run scenarios in the simulator, and compare what comes out.
 
-Exit codes: 0 all is well, 1 a delivery is missing that nobody can explain, 2 the command,
+Exit codes: 0 all is well, 1 a delivery is missing without an explanation, 2 the command,
 the scenario or a file is not usable.
 """
 

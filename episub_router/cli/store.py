@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from episub_router.cli.host import add_host_arguments, episub, running_pubsub, told
+from episub_router.cli.host import add_host_arguments, episub, reported_errors, running_pubsub
 from episub_router.sds import Retention, SqliteStore, StoreNode
 
 _REPORT_INTERVAL = 60.0
@@ -42,7 +42,7 @@ def _run(args: argparse.Namespace) -> int:
     if not args.key:
         args.refuse("--key is needed: the file belongs to one identity")
     retention = Retention(args.max_age * 86_400, args.max_size)
-    with told(), closing(SqliteStore(args.db, retention)) as store:
+    with reported_errors(), closing(SqliteStore(args.db, retention)) as store:
         trio.run(_keep, args, store)
     return 0
 

@@ -25,7 +25,7 @@ from episub_router.sim.scenario.settings import Scenario
 @dataclass(frozen=True, slots=True)
 class Struck:
     """A fault that happened: how many nodes it took, and how far a flood over the links that
-    were left would have reached if nobody repaired them (share of the live nodes)."""
+    were left would have reached without repair (share of the live nodes)."""
 
     kind: str
     at: float
@@ -135,7 +135,7 @@ class Script:
         self._newcomer += 1
 
     def _partition(self, fault: PartitionFault) -> None:
-        # A source may be on either side: the partition takes nobody down.
+        # A source may be on either side: the partition takes no node down.
         nodes = list(self._network.nodes)
         apart = self._rng.sample(nodes, round(fault.share * len(nodes)))
         side = dict.fromkeys(sorted(apart), 1)

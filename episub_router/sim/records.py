@@ -66,7 +66,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class Records:
-    """The books of a run; `capacity` is how many node ids it may come to use."""
+    """Counters and records of a run; `capacity` is how many node ids it may come to use."""
 
     capacity: int
     messages: list[MessageRecord] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Records:
     trace: TraceWriter | None = None
 
     def publish(self, time: float, source: int, size: int) -> int:
-        """Open the books of a new message and return its id, counted from 0."""
+        """Record a new message and return its id, counted from 0."""
         count = self.capacity
         message = len(self.messages)
         self.messages.append(

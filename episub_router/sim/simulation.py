@@ -28,7 +28,7 @@ from episub_router.sim.scenario.settings import Scenario
 from episub_router.trace.simulated import OUTSIDE
 
 Progress = Callable[[float, int], None]
-"""Told the virtual time and the number of events so far, now and then."""
+"""Called from time to time with the virtual time and the number of events so far."""
 
 _SLICES = 200
 
@@ -123,7 +123,7 @@ class Simulation:
         return lambda node, rng: kind(node, network, rng, params)
 
     def _contacts(self, node: int) -> tuple[int, ...]:
-        """Whom `node` knows when it comes up: other nodes that are up, or come up with it."""
+        """The contacts of `node` when it comes up: nodes that are up, or come up with it."""
         joining, router = self.scenario.join, self.scenario.router
         if isinstance(router, EpisubConfig):
             count = joining.contacts

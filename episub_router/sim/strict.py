@@ -82,7 +82,7 @@ def _value(hint: Any, value: object, at: str) -> Any:
 
 
 def _one_of(hints: tuple[Any, ...], value: object, at: str) -> Any:
-    """A union: an optional value, written "off", or tables told apart by their `kind`."""
+    """A union: an optional value, written "off", or tables distinguished by their `kind`."""
     if type(None) in hints:
         if value is None or value == "off":
             return None

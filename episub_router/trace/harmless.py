@@ -1,4 +1,4 @@
-"""Tracing must never be what a node dies of."""
+"""Errors of the tracer are counted and never stop the node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Failing(Protocol):
-    """Who has methods that may fail."""
+    """An object with methods that may fail."""
 
     def fail(self, error: Exception) -> None:
         """Count `error`."""

@@ -1,4 +1,4 @@
-"""Which links of a tree have become eager, and which are so no more."""
+"""Changes of the eager links of a tree."""
 
 from __future__ import annotations
 

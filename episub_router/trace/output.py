@@ -35,7 +35,7 @@ def encode_line(event: bytes) -> bytes:
 
 
 class TraceOutput:
-    """Appends events to the file at `path`, whose name says how.
+    """Appends events to the file at `path`, in the format that its name gives.
 
     `.gz` at the end: gzipped; before it one of `.json`, `.jsonl` and `.ndjson`: JSON lines,
     else PB. A file that is there already is kept, under the next free number (`finished`).
@@ -50,7 +50,7 @@ class TraceOutput:
         self._encode = encode_line if plain and plain[-1] in _JSON else encode_frame
         if path.exists() and path.stat().st_size:
             os.rename(path, finished(path))
-        # Each write is one call of the system, so that what it didn't take can be told.
+        # Each write is one call of the system, so that it is known what was not written.
         self._file = path.open("wb", buffering=0)
         self._deflate = _deflater()
         self._in_member = 0

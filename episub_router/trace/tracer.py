@@ -1,8 +1,8 @@
 """Events to files, off the event loop.
 
 What an event costs where it happens is its serialisation and a place in a queue; a thread
-writes. Nothing that goes wrong with a file stops the node: it is counted, and told in the
-trace itself as soon as that can be written again.
+writes. Nothing that goes wrong with a file stops the node: it is counted, and reported in
+the trace itself as soon as that can be written again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WAKE_AT = 1024
 
 @dataclass(frozen=True, slots=True)
 class TracerStats:
-    """A tracer's books: events by what became of them."""
+    """A tracer's counters: events by what became of them."""
 
     written: int = 0
     dropped: int = 0
@@ -50,7 +50,7 @@ class Tracer:
         with Tracer("node.pb") as tracer:
             router = EpisubRouter(tracer=tracer)
 
-    The name tells the format: `.pb` or anything, `.json`, `.jsonl` or `.ndjson`, and `.gz`
+    The name gives the format: `.pb` or anything, `.json`, `.jsonl` or `.ndjson`, and `.gz`
     behind any of them. A file that has reached its size or age gets a number (`node.00000.pb`);
     one that is there already is kept that way. `run` names the experiment, `name` the node.
 
@@ -90,7 +90,7 @@ class Tracer:
 
     @property
     def stats(self) -> TracerStats:
-        """The books so far."""
+        """The counters so far."""
         return TracerStats(self._written, self._dropped, self._failed, self._error)
 
     def belongs_to(self, peer: bytes, router: str) -> None:
@@ -102,7 +102,7 @@ class Tracer:
         """Queue `event`, or count it as dropped."""
         data = event.SerializeToString()
         if len(data) > MAX_EVENT:
-            self.fail(ValueError(f"an event of {len(data)} bytes, which nobody reads"))
+            self.fail(ValueError(f"an event of {len(data)} bytes, which no reader accepts"))
             return
         with self._lock:
             if self._closing:

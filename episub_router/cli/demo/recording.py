@@ -31,7 +31,7 @@ class Trace:
     copies: int = 0
     """Payloads that hosts received, with those that their Pubsub dropped as seen."""
     parents: dict[int, int] = field(default_factory=dict)
-    """From whom each host took the message, the source excepted."""
+    """The peer that each host got the message from, the source excepted."""
     arrivals: dict[int, float] = field(default_factory=dict)
     """When each host's application received it."""
     repeated: int = 0
@@ -108,7 +108,7 @@ def _number(data: bytes) -> int:
 
 
 class RecordingRouter(EpisubRouter):
-    """An EpisubRouter that tells `recorder` of what passes through it."""
+    """An EpisubRouter that reports what passes through it to `recorder`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The run of `episub node`: one host in one topic, until its input ends or it is told to stop."""
+"""The run of `episub node`: one host in one topic, until its input ends or a signal stops it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The measures, each defined once, with its formula and source, as a plain function.
 
-`dissemination` and `trees` look at how messages spread, `overlay` at who is connected to
-whom, `accounting` at what is missing and why.
+`dissemination` and `trees` look at how messages spread, `overlay` at the
+connections, `accounting` at what is missing and why.
 """

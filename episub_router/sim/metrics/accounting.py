@@ -65,7 +65,7 @@ class Verdict:
     """One message's balance: `live` = `delivered` + the missing whose reason isn't absence.
 
     `served` has a 1 for each node, by id, that was expected to deliver and did: nodes that
-    came later, and were told of the message by their new neighbours, aren't in it.
+    came later, and got the message from their new neighbours, aren't in it.
     """
 
     served: bytearray
@@ -76,7 +76,7 @@ class Verdict:
 
 
 class Accountant:
-    """Settles the books of a run; `patience` is the time that a message is given."""
+    """Accounts for each message of a run; `patience` is the time that a message is given, in s."""
 
     def __init__(
         self, records: Records, cuts: list[Cut], islands: list[Islands], patience: float
@@ -98,7 +98,7 @@ class Accountant:
         time, deadline = record.published, record.published + self._patience
         source_isolated = self._source_isolated(record)
         for session in self._records.sessions:
-            # Who has been up for long enough is to be served even if it has found nobody.
+            # A node that has been up for long enough counts even without a neighbour.
             expected = min(session.joined, session.started + self._patience)
             if not expected <= time < session.ended:
                 continue

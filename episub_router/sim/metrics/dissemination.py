@@ -24,7 +24,7 @@ def rmr(payloads: int, receivers: int) -> float:
 
     m is the payload transmissions, answers to GRAFT or IWANT included; n is the nodes that
     have the message, its source included. 0 is a tree; a flood over a d-regular graph has
-    d - 2. Comparable only at equal reliability. 0.0 where nobody else received it.
+    d - 2. Comparable only at equal reliability. 0.0 where no other node received it.
     """
     return payloads / (receivers - 1) - 1 if receivers > 1 else 0.0
 

@@ -1,4 +1,4 @@
-"""The paths that messages took, from who delivered from whom."""
+"""The paths that messages took, from the peer that each node got them from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How long a message takes from one node to another: three models of a network.
 
 A model gives the one-way delay in seconds between two nodes; it is symmetric, fixed for the
-run, and follows from (seed, pair) alone, so that it doesn't matter who asks first.
+run, and follows from (seed, pair) alone, whatever the order of the calls.
 """
 
 from __future__ import annotations

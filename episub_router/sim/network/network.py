@@ -18,7 +18,7 @@ from episub_router.sim.network.settings import NetworkConfig
 from episub_router.sim.records import Records
 
 PUBLIC_NODES = 3
-"""The first nodes are never behind a NAT: somebody must be there to be joined through."""
+"""The first nodes are never behind a NAT: others join through them."""
 
 H = TypeVar("H", bound=Host)
 """The kind of hosts that a network has."""
@@ -81,7 +81,7 @@ class Network(Generic[H]):
     # Connections.
 
     def dial(self, node: H, peer: int) -> None:
-        """Open a connection; `node` is told `connected` or `dial_failed`."""
+        """Open a connection; ends with `node.connected` or `node.dial_failed`."""
         if peer in node.links:
             self.loop.at(self.loop.now, self._dialled, (node, peer, self.loop.now))
             return
@@ -121,7 +121,7 @@ class Network(Generic[H]):
             node.dial_failed(peer)
 
     def close(self, node: H, peer: int) -> None:
-        """Close a connection; both ends are told. What was sent over it before still arrives."""
+        """Close a connection and notify both ends. What was sent over it before still arrives."""
         link = node.links.pop(peer, None)
         if link is None:
             return
@@ -188,7 +188,7 @@ class Network(Generic[H]):
             node.trace_event("discard", remote=peer, message=message, reason=reason)
 
     def measure(self, node: H, peer: int) -> None:
-        """Measure the round trip to a connected `peer`; `node` is told `measured`."""
+        """Measure the round trip to a connected `peer`; ends with `node.measured`."""
         link = node.links.get(peer)
         if link is None or peer not in self.nodes or self._separated(node.id, peer):
             self.loop.at(

@@ -95,7 +95,7 @@ def _table(title: str, names: Iterable[str], columns: Sequence[Phase]) -> Table:
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """What the table has no place for: totals, faults, and what nobody can explain."""
+    """What the table has no place for: totals, faults, and unexplained losses."""
     sent = (f"{kind} {entry['sends']:,.0f}" for kind, entry in summary["traffic"].items())
     lines = [f"sent in all: {', '.join(sent)}"]
     for fault in summary["faults"]:

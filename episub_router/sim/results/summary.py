@@ -1,4 +1,4 @@
-"""From the books of a run to its figures, as plain data that JSON can hold."""
+"""From the records of a run to its figures, as plain data that JSON can hold."""
 
 from __future__ import annotations
 

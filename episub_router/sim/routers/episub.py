@@ -176,7 +176,7 @@ class EpisubNode(Node):
         self.network.dial(self, effect.peer)
 
     def _on_release(self, effect: Any) -> None:
-        # As the router does it: only who opened a connection closes it.
+        # As in the router: only the side that opened a connection closes it.
         if effect.peer in self.outbound:
             self.network.close(self, effect.peer)
 

@@ -76,7 +76,7 @@ class Node(Host, ABC):
 
     @abstractmethod
     def connected(self, peer: int) -> None:
-        """A connection to `peer` stands, whoever dialled."""
+        """A connection to `peer` is open, whichever side dialled."""
 
     @abstractmethod
     def disconnected(self, peer: int) -> None:

@@ -1,4 +1,4 @@
-"""Nodes that tell the trace what they do, whatever their router."""
+"""Nodes of any router that record what they do in the trace."""
 
 from __future__ import annotations
 

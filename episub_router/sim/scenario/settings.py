@@ -19,7 +19,7 @@ from episub_router.sim.strict import ScenarioError, setting
 class JoinConfig:
     """How the nodes come in: evenly over `over` seconds, each knowing `contacts` others.
 
-    With via = "first" everybody knows the first nodes; with "random", random ones among all
+    With via = "first" all nodes know the first nodes; with "random", random ones among all
     that join with it or before it. gossipsub and floodsub dial `connect` random nodes.
     """
 
@@ -30,7 +30,7 @@ class JoinConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficConfig:
-    """Who publishes what, when.
+    """Which nodes publish what, and when.
 
     source = "one": the first node; "few": `sources` fixed nodes in turn; "random": a random
     live node each time; "all": every live node in turn; "outside": a publisher outside of the

@@ -1,4 +1,4 @@
-"""The events of one node, from what its Pubsub and its router tell of."""
+"""The events of one node, as its Pubsub and its router report them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NodeTrace:
     def discarded(
         self, reason: str, peer: bytes | None = None, topic: str | None = None, count: int = 1
     ) -> None:
-        """Something from `peer`, or from nobody in particular, was not acted on."""
+        """Something, from `peer` where it is known, was not acted on."""
         discard = TraceEvent.Discard(reason=reason, peerID=peer, topic=topic)
         if count != 1:
             discard.count = count
@@ -188,7 +188,7 @@ class NodeTrace:
             self._emit(TraceEvent.PRUNE, prune=prune, tree=tree)
 
     def watch_mesh(self, mesh: Callable[[], Mapping[str, Iterable[ID]]]) -> None:
-        """Have `look_at_mesh` compare the links of a router that doesn't tell of their changes,
+        """Have `look_at_mesh` compare the links of a router that doesn't report their changes,
         by topic."""
         self._mesh_now = mesh
 

@@ -14,7 +14,7 @@ from episub_router.trace.node import NodeTrace
 
 
 class OverlayTrace:
-    """Watches machines from outside: the core doesn't know that it is traced.
+    """Observes the machines from outside: the core doesn't know that it is traced.
 
     Counters of the reasons in `ordinary` are no discards and stay out of the trace.
     """
@@ -58,7 +58,7 @@ class OverlayTrace:
             self._trace.discarded(reason.value, count=count)
 
     def _compare(self, machine: Topic) -> None:
-        """Tell of the links that became eager, or are so no more."""
+        """Record the links that became eager, and those that are eager no longer."""
         peers = machine.broadcast.push_peers
         before = self._eager.get(machine.name, {})
         if peers.eager == before:

@@ -23,8 +23,7 @@ class _Push:
 class Pushes:
     """Follows each message until its fate is in the trace: delivered, repeated or rejected.
 
-    `push_msg` says nothing of it, and returns in silence; the methods that it calls on the way
-    are told here.
+    `push_msg` reports nothing; the methods that it calls on the way notify this object.
     """
 
     def __init__(self, pubsub: Pubsub, trace: NodeTrace) -> None:

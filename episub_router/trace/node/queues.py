@@ -25,7 +25,7 @@ class TracedQueues(dict[ID, RpcQueue]):
         stream = self._pubsub.peers.get(peer)
         protocol = stream.get_protocol() if stream is not None else None
         self._trace.stream_opened(peer, str(protocol or ""))
-        # Everything that is sent goes through `push`, whoever sends it.
+        # Whatever is sent goes through `push`.
         setattr(queue, "push", partial(self._push, peer, queue.push))  # noqa: B010 (for mypy)
         super().__setitem__(peer, queue)
 

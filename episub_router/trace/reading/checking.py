@@ -18,7 +18,7 @@ _STEP = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Events that were written between two books of the tracer, and aren't there. Offsets are
+    """Events that were written between two reports of the tracer, and aren't there. Offsets are
     in the decompressed bytes."""
 
     after: int
@@ -51,7 +51,7 @@ class Check:
     error: str = ""
     """Its last error."""
     ended: bool | None = None
-    """Whether the tracer ended the file properly; None where it has no books, as Go's."""
+    """Whether the tracer ended the file properly; None where it has no reports, as Go's."""
 
     @property
     def total(self) -> int:
@@ -65,7 +65,7 @@ class Check:
 
 
 def check(trace: TraceFile, progress: Callable[[int, int], None] | None = None) -> Check:
-    """Read `trace` to its end; `progress` is told how many bytes are done, and of how many."""
+    """Read `trace` to its end; `progress` gets the bytes read so far, and those of the file."""
     found = Check(trace.format, trace.gzipped)
     nodes: set[bytes] = set()
     books = _Books(found)

@@ -30,7 +30,7 @@ __all__ = ["Record", "TraceFile", "Unreadable", "kind_of"]
 class TraceFile:
     """The records of one file, to be read once; to be used as a context manager.
 
-    Whether it is PB or JSON, gzipped or not, is told by its content. Yields (offset, event)
+    Whether it is PB or JSON, gzipped or not, follows from its content. Yields (offset, event)
     and (offset, Unreadable) in the order of the file; offsets are in the decompressed bytes.
     Memory is bounded whatever the file holds. Raises OSError where the file can't be opened;
     what can't be read of it is `Unreadable`.
