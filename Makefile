@@ -7,7 +7,7 @@ SCENARIO ?= interop/testbed/scenarios/short.toml
 INTEROP_PART := tests/interop/test_matrix.py tests/interop/test_second_implementation.py
 # Tests run in two processes, those that share a Spark session in one of them.
 SIDE_BY_SIDE := -n 2 --dist loadgroup
-FAST := not (hosts or peers or sim or slow or spark or spark_processes)
+FAST := not (hosts or peers or quiet or sim or slow or spark or spark_processes)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,7 +20,8 @@ demo: $(VENV)/.installed
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
 test: lint interop-sds testbed-tools
 	@sh interop/build.sh js go
-	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) tests $(INTEROP_PART) --without rust)
+	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not quiet" tests $(INTEROP_PART) --without rust)
+	$(if $(ARGS),,$(BIN)/pytest -m quiet tests)
 	$(if $(ARGS),,$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77)
 
 # For the inner loop: lint, types and the fast tests.
