@@ -75,7 +75,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """This topic needs the connection to `peer` no longer: close it if nobody else does."""
+    """This topic needs the connection to `peer` no longer: close it if no other topic does."""
 
     peer: PeerId
 

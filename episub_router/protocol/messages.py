@@ -1,11 +1,8 @@
 """The protocol's messages, one frozen dataclass each (clause E42).
 
-The envelope that the specification wants around every message, its source and its
-monotonic sequence id, belongs to whoever carries messages between nodes (`wire`): the
-core is told the neighbour that a message came from and never sees a sequence id.
-
-Peers are named by id alone. Their signed address records ride beside the ids on the wire
-and stay in the router's address book.
+The envelope that the specification puts around every message, its source and its monotonic
+sequence id, belongs to `wire`; the core gets the neighbour that a message came from. Peers are
+named by id alone: their signed address records stay in the router's address book.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ class LinkKind(IntEnum):
 
 
 class NeighborRole(IntEnum):
-    """NEIGHBOR's two roles in the specification, told apart on the wire (E09, E11)."""
+    """NEIGHBOR's roles; the specification has two, which the wire format tells apart (E09, E11)."""
 
     REQUEST = 0
     """The sender asks to become a neighbour."""
@@ -87,7 +84,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class ForwardJoin:
-    """FORWARDJOIN: tells passive views along a random walk of a new node (E07)."""
+    """FORWARDJOIN: adds the new node `peer` to passive views along a random walk (E07)."""
 
     peer: PeerId
     ttl: int
@@ -124,7 +121,7 @@ class Leave:
     """LEAVE: `source` has left; forget it everywhere (E14).
 
     `proof` is the source's signature over topic and leave, opaque here; the driver checks it
-    before the message reaches the core, so that nobody can expel others.
+    before the message reaches the core, so that no peer can expel others.
     """
 
     source: PeerId
@@ -153,7 +150,7 @@ class Gossip:
     """GOSSIP: one payload message, pushed (E30, E32).
 
     `hops` counts the links from the publisher to the receiver, 1 on the first. `payload` is
-    opaque to the core; `size` is its bytes, for the cache's bound. `source` is who published it,
+    opaque to the core; `size` is its bytes, for the cache's bound. `source` is its publisher,
     None where that isn't known.
     """
 

@@ -16,6 +16,7 @@ class Rtt:
         self.spread = sample / 2
 
     def update(self, sample: float) -> None:
+        """A round trip took `sample` seconds."""
         self.spread += _SPREAD_GAIN * (abs(sample - self.mean) - self.spread)
         self.mean += _MEAN_GAIN * (sample - self.mean)
 

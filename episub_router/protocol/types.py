@@ -1,4 +1,4 @@
-"""Names for the few plain types that the whole core shares."""
+"""The plain types that the whole core shares."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ PeerId: TypeAlias = Hashable
 peer id, the simulator small ints."""
 
 Group: TypeAlias = Hashable
-"""What peers that one party can easily have many of have in common, such as an address prefix."""
+"""What the peers of one owner probably have in common, such as an address prefix."""
 
 GroupOf: TypeAlias = Callable[[PeerId], Group | None]
-"""How a driver that knows addresses tells the core of groups; None where a peer is in none."""
+"""The driver's function from a peer to its group; None where a peer is in none."""
 
 RttOf: TypeAlias = Callable[[PeerId], float | None]
 """How broadcast learns a neighbour's smoothed RTT, in seconds; None while it is unknown."""
@@ -22,7 +22,7 @@ MessageId: TypeAlias = Hashable
 """A payload message's identity; `bytes` on a real network."""
 
 SourceId: TypeAlias = Any
-"""Who published a message: ids that can be hashed and ordered, of one type within a topic."""
+"""The publisher of a message: ids that can be hashed and ordered, of one type within a topic."""
 
 Time: TypeAlias = float
 """Seconds on the driver's monotonic clock. The core never reads a clock itself."""
@@ -32,5 +32,5 @@ NEVER: Time = float("inf")
 
 
 def ungrouped(peer: PeerId) -> Group | None:
-    """For drivers that know no addresses."""
+    """The group of every peer where the driver knows no addresses: none."""
     return None

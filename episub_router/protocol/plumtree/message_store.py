@@ -9,7 +9,7 @@ from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
 from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 
 
-class StoredMessage:
+class CachedMessage:
     """One message: its payload while it is cached, its id until this entry expires."""
 
     __slots__ = (
@@ -63,9 +63,9 @@ class MessageStore:
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
-        self._by_id: dict[MessageId, StoredMessage] = {}
-        self._seen: deque[StoredMessage] = deque()
-        self._cached: deque[StoredMessage] = deque()
+        self._by_id: dict[MessageId, CachedMessage] = {}
+        self._seen: deque[CachedMessage] = deque()
+        self._cached: deque[CachedMessage] = deque()
         self._bytes = 0
 
     def __contains__(self, id: MessageId) -> bool:
@@ -82,12 +82,12 @@ class MessageStore:
     def cached_bytes(self) -> int:
         return self._bytes
 
-    def get(self, id: MessageId) -> StoredMessage | None:
+    def get(self, id: MessageId) -> CachedMessage | None:
         """The message, if its payload is still cached."""
         stored = self._by_id.get(id)
         return stored if stored is not None and stored.cached else None
 
-    def entry(self, id: MessageId) -> StoredMessage:
+    def entry(self, id: MessageId) -> CachedMessage:
         """The message, cached or not; raises KeyError if its id isn't known."""
         return self._by_id[id]
 
@@ -106,7 +106,7 @@ class MessageStore:
     ) -> None:
         """Store a new message, and remove what is too old or too much."""
         arrived = now if arrived_at is None else arrived_at
-        stored = StoredMessage(id, hops, payload, size, now, source, parent, arrived, old)
+        stored = CachedMessage(id, hops, payload, size, now, source, parent, arrived, old)
         self._by_id[id] = stored
         self._seen.append(stored)
         self._cached.append(stored)
@@ -121,7 +121,7 @@ class MessageStore:
             if stored.parent == parent:
                 stored.parent = by
 
-    def recent(self, since: Time) -> Iterator[StoredMessage]:
+    def recent(self, since: Time) -> Iterator[CachedMessage]:
         """Cached messages accepted after `since`, newest first, except old ones: joining nodes
         would announce those to each other forever."""
         for stored in reversed(self._cached):
@@ -136,7 +136,7 @@ class MessageStore:
             self._uncache(stored)
         self._cached.clear()
 
-    def _uncache(self, stored: StoredMessage) -> None:
+    def _uncache(self, stored: CachedMessage) -> None:
         self._bytes -= stored.size
         stored.payload = stored.served = None
         stored.cached = False

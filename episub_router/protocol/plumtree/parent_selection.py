@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree.message_store import StoredMessage
+from episub_router.protocol.plumtree.message_store import CachedMessage
 from episub_router.protocol.plumtree.missing_messages import LOST_AFTER_TICKS
 from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
 
@@ -57,7 +57,7 @@ class ParentSelection:
         since = self._late_since.setdefault(peer, now)
         return now - since <= LOST_AFTER_TICKS * params.missing_tick
 
-    def prefers(self, peer: PeerId, hops: int, arrived_at: Time, first: StoredMessage) -> bool:
+    def prefers(self, peer: PeerId, hops: int, arrived_at: Time, first: CachedMessage) -> bool:
         """Whether `peer`, whose copy of `first` has arrived, is a better parent than the first
         copy's sender."""
         window = self._params.near_parent_window
