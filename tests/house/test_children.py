@@ -52,6 +52,7 @@ def test_what_a_child_has_started_ends_with_it() -> None:
         assert process.stdout.read() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fails", "is killed"])
 def test_no_child_outlives_pytest(how: str, tmp_path: Path) -> None:
     fifo, go = tmp_path / "fifo", tmp_path / "go"

@@ -126,6 +126,7 @@ def test_all_fields_of_an_rpc_and_of_our_own_events(tmp_path: Path) -> None:
     assert fourth["event"] == "other"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["churn", "routers"])
 def test_a_simulation_is_the_same_in_every_format(name: str, tmp_path: Path) -> None:
     settings = {"network.nodes": 12, "traffic.messages": 5, "network.loss": 0.1}
@@ -242,6 +243,7 @@ def test_events_at_impossible_times_are_quarantined(time: int | None, tmp_path: 
     assert str(time or "without a timestamp") in found[0]["detail"]
 
 
+@pytest.mark.slow
 def test_damage_costs_what_it_hits(tmp_path: Path) -> None:
     """A flipped bit costs the event that it is in, and no other."""
     rng = random.Random(5)

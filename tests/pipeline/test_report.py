@@ -174,6 +174,7 @@ def test_runs_without_answers_are_named(swept: Swept) -> None:
 # As text.
 
 
+@pytest.mark.slow
 def test_all_formats_have_the_same_figures() -> None:
     page = pytest.importorskip("episub_router.pipeline.report.page")
     report = small_report(slower=2.0)
@@ -210,6 +211,7 @@ class _Addresses(HTMLParser):
         self.found += [value or "" for name, value in attrs if name in ("src", "href", "data")]
 
 
+@pytest.mark.slow
 def test_the_page_points_nowhere() -> None:
     page = pytest.importorskip("episub_router.pipeline.report.page")
     parser = _Addresses()
@@ -247,6 +249,7 @@ def test_what_is_nearly_everything_is_not_everything() -> None:
     assert change(-1.0, -2.0) == 0.5
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_parents_can_be_drawn(data: st.DataObject) -> None:
     peers = [f"p{number}" for number in range(data.draw(st.integers(1, 30)))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -127,5 +128,5 @@ class Overlay(RuleBasedStateMachine):
             assert network.topics[node].broadcast.missing == 0
 
 
-TestOverlay = Overlay.TestCase
+TestOverlay = pytest.mark.slow(Overlay.TestCase)
 TestOverlay.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

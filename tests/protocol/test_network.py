@@ -19,6 +19,8 @@ from tests.protocol.network import Network
 # Three grow intervals at their longest: what joining leaves undone has been done by then.
 AT_REST = 120.0
 
+LARGE = pytest.param(200, marks=pytest.mark.slow)
+
 
 def joined(size: int, seed: int, params: EpisubParams | None = None) -> Network:
     network = Network(size, params, seed)
@@ -28,7 +30,7 @@ def joined(size: int, seed: int, params: EpisubParams | None = None) -> Network:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("size", [2, 3, 5, 8, 20, 60, 200])
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 20, 60, LARGE])
 def test_overlay_at_rest(size: int, seed: int) -> None:
     """E04, E06, E09, E12, E13, E17: joined through one contact, the overlay is connected,
     symmetric and within its bounds, and everybody has the links that the size allows."""
@@ -46,7 +48,7 @@ def test_overlay_at_rest(size: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("size", [2, 5, 20, 200])
+@pytest.mark.parametrize("size", [2, 5, 20, LARGE])
 def test_every_message_is_delivered_exactly_once(size: int, seed: int) -> None:
     """E30, E32: whoever publishes, every live node delivers once."""
     network = joined(size, seed)
@@ -58,6 +60,7 @@ def test_every_message_is_delivered_exactly_once(size: int, seed: int) -> None:
     assert [network.missed(id) for id in range(10)] == [set()] * 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
     """E31: RMR of the first message is d-2, as a flood's; then next to nothing.
@@ -82,6 +85,7 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
     assert 2 * 199 <= tree_links <= 2 * 199 * 1.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repair", list(EagerRepair))
 @pytest.mark.parametrize("seed", range(3))
 def test_tree_is_repaired_after_a_crash(seed: int, repair: EagerRepair) -> None:
@@ -198,6 +202,7 @@ def test_half_open_links_end() -> None:
     assert network.one_sided() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_healed_partition_merges(seed: int) -> None:
     """E02: halves that were apart for 30 s are one overlay within a minute of being whole."""
@@ -273,6 +278,7 @@ def test_hyparview_parameters() -> None:
     assert network.one_sided() == []
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_after_many_messages() -> None:
     """E41: after 10^5 messages a node holds what its bounds allow, and nothing else grows."""
     bounds = BroadcastParams(cache_messages=500, cache_bytes=20_000, cache_ttl=10, seen_ttl=20)

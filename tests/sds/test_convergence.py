@@ -20,10 +20,12 @@ def test_ten_members(loss: float, streams: bool, seed: int) -> None:
         assert not len(member.participant.wants)
 
 
+@pytest.mark.slow
 def test_fifty_members_at_thirty_percent_loss() -> None:
     converge(50, 40, 0.3, streams=True, seed=1)
 
 
+@pytest.mark.slow
 def test_a_quiet_group_says_little() -> None:
     """About one sync message per interval and group, however large it is."""
     for size in (5, 40):
@@ -71,6 +73,7 @@ def test_a_newcomer_asks_for_each_message_once() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", [True, False], ids=["pull", "sds-r"])
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_over_episub(loss: float, streams: bool) -> None:
@@ -82,6 +85,7 @@ def test_over_episub(loss: float, streams: bool) -> None:
     assert sorted(settled)[2] < 100
 
 
+@pytest.mark.slow
 def test_fifty_members_over_episub() -> None:
     converge(50, 20, 0.3, streams=True, seed=1, kind=EpisubGroup)
 

@@ -206,6 +206,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "no" / "such" / "directory.db")
 
 
+@pytest.mark.slow
 def test_a_file_has_one_owner_at_a_time(tmp_path: Path) -> None:
     first = SqliteStore(tmp_path / "s.db")
     script = (
@@ -239,6 +240,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     said = 0

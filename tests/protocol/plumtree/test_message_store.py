@@ -84,6 +84,7 @@ def test_payloads_expire_though_nothing_comes() -> None:
     assert drops(branch.receive("a", Graft(("m",)))) == [DropReason.GRAFT_NOT_CACHED]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_memory_is_bounded_after_many_messages() -> None:
     """E41: 10^5 messages by all ways in (published, pushed, announced, validated, lost) leave
