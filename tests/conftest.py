@@ -1,8 +1,13 @@
-"""How the tests are divided among the workers of pytest-xdist."""
+"""How tests are divided among the workers of pytest-xdist, and what a busy machine changes."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# By default an example fails after 200 ms, which says more about the machine than about the code.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,7 +90,7 @@ class Member:
         return [json.loads(line) for line in lines]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("router", ["episub", "gossipsub"])
 async def test_all_have_everything_once_in_one_order(router: str, tmp_path: Path) -> None:
     rng = random.Random(6)
