@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from episub_router.protocol.params import BroadcastParams, MembershipParams
+from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
 
 
 def test_defaults_are_the_specification_s_starting_values() -> None:
@@ -84,3 +84,12 @@ def test_sizes_need_an_overlay() -> None:
 def test_what_may_be_nothing_may_be_nothing(values: dict[str, Any]) -> None:
     assert MembershipParams(**values)
     assert BroadcastParams(optimization_threshold=None, near_parent_window=0)
+
+
+def test_a_topic_of_a_known_size_is_set_in_one_call() -> None:
+    """E01: what depends on the size follows it, all else keeps its default."""
+    params = EpisubParams.for_size(100, near=2)
+    assert params.membership == MembershipParams.for_size(100, near=2)
+    assert params.membership.active_size == 4
+    assert params.broadcast == BroadcastParams()
+    assert EpisubParams.for_size(10_000) == EpisubParams()
