@@ -17,8 +17,6 @@ UNDER_WAY = {
     "pipeline/test_lake.py",
     "pipeline/test_report.py",
     "pipeline/test_stream.py",
-    "protocol/hyparview/test_proximity.py",
-    "protocol/test_network.py",
 }
 """Tests that still do it."""
 

@@ -78,7 +78,7 @@ class Network:
         if node in self.dead:
             return []
         effects = self.topics[node].handle(event, self.now)
-        self._act(node, effects)
+        self.act(node, effects)
         return effects
 
     def join(self, node: int, *contacts: int) -> None:
@@ -133,7 +133,7 @@ class Network:
 
     # What nodes want
 
-    def _act(self, node: int, effects: list[ef.Effect]) -> None:
+    def act(self, node: int, effects: list[ef.Effect]) -> None:
         for effect in effects:
             match effect:
                 case ef.Send(peer, message):
@@ -190,7 +190,7 @@ class Network:
         if gone or self._timers.get(node) != self.now:
             return
         del self._timers[node]
-        self._act(node, self.topics[node].handle_timer(self.now))
+        self.act(node, self.topics[node].handle_timer(self.now))
 
     # What tests look at
 

@@ -303,13 +303,13 @@ def test_same_seed_same_run() -> None:
     def trace(seed: int) -> list[str]:
         network = Network(30, seed=seed)
         lines: list[str] = []
-        act = network._act
+        act = network.act
 
         def recording(node: int, effects: list) -> None:  # type: ignore[type-arg]
             lines.extend(f"{network.now} {node} {effect}" for effect in effects)
             act(node, effects)
 
-        network._act = recording  # type: ignore[method-assign]
+        network.act = recording  # type: ignore[method-assign]
         network.join_all()
         network.run(30)
         network.publish(0, "m")
