@@ -12,17 +12,20 @@ FAST := not (hosts or peers or quiet or sim or slow or spark or spark_processes)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint interop interop-peers interop-sds proto bench testbed testbed-tools clean
+.PHONY: demo test check lint interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
 
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
-test: lint interop-sds testbed-tools
-	@sh interop/build.sh js go
+test:
+	@$(MAKE) --no-print-directory -j 2 lint interop-part interop-sds testbed-tools
 	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not quiet" tests $(INTEROP_PART) --without rust)
 	$(if $(ARGS),,$(BIN)/pytest -m quiet tests)
 	$(if $(ARGS),,$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77)
+
+interop-part:
+	@sh interop/build.sh js go
 
 # For the inner loop: lint, types and the fast tests.
 check: lint
