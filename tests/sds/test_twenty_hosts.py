@@ -15,7 +15,8 @@ import trio
 
 from tests.children import end, open_child
 
-pytestmark = pytest.mark.hosts
+# Not side by side: forty processes on few cores keep each other waiting.
+pytestmark = [pytest.mark.hosts, pytest.mark.xdist_group("twenty-hosts")]
 
 MEMBERS = 20
 MESSAGES = 120
