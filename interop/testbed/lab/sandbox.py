@@ -51,6 +51,13 @@ def enter() -> None:
         _wait_for(child)
     linux.die_with_parent()
     linux.mount_proc()
+    # Process 1 of a namespace doesn't get what it has no handler for.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _separate() -> None:
