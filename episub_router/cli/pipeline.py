@@ -75,6 +75,8 @@ def add_parser(subparsers: Any) -> None:
                           help="these values of a setting: network.loss=0,0.05")  # fmt: skip
     sweeping.add_argument("--json", action="store_true", help="print the summaries as JSON")
     sweeping.add_argument("--no-answers", action="store_true", help="simulate only")
+    sweeping.add_argument("--summaries", action="store_true",
+                          help="keep the summaries of the runs, and no traces")  # fmt: skip
     _add_answers(sweeping)
     add_common(sweeping, _sweep)
 
@@ -159,12 +161,15 @@ def _ingest(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
         f"{len(done.added)} files added, {len(done.known)} were there: {done.events:,} events, "
         f"{done.quarantined:,} records quarantined"
     )
+    for name in done.runs:
+        of_run = [entry for entry in done.added if entry.run == name]
+        events = sum(entry.events for entry in of_run)
+        print(f"  run {name}: {len(of_run)} files added, {events:,} events")
     for entry in done.added:
         if entry.quarantined:
             print(f"  {entry.file}: {entry.quarantined:,} of {entry.records:,} quarantined")
     if arguments.answers:
-        runs = sorted({entry.run for entry in (*done.added, *done.known)})
-        _make_answers(lake, arguments, runs)
+        _make_answers(lake, arguments, done.runs)
     return 0
 
 
@@ -258,7 +263,7 @@ def _sweep(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> in
     from episub_router.sim.results import report
 
     jobs = grid(arguments.scenario, parse_choices(arguments.set), arguments.seeds)
-    done = sweep(spark, lake, jobs)
+    done = sweep(spark, lake, jobs, summaries_only=arguments.summaries)
     summaries = [(job, entry, json.loads(entry.result or "{}")) for job, entry in done]
     if arguments.json:
         runs = [
@@ -273,6 +278,6 @@ def _sweep(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> in
         means = {label: report.mean_of(of_one) for label, of_one in by_label.items()}
         title = f"{arguments.scenario}, mean of {arguments.seeds} seeds"
         _console().print(report.variants(means, title))
-    if not arguments.no_answers:
+    if not (arguments.no_answers or arguments.summaries):
         _make_answers(lake, arguments, [entry.run for _, entry in done])
     return 1 if any(summary["unexplained"] for _, _, summary in summaries) else 0

@@ -1,23 +1,22 @@
-"""From trace files to bronze: each file once, all of it, in batches that can be resumed."""
+"""From trace files to bronze: each content once, all of it, in batches that can be resumed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import re
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
+from episub_router.pipeline.bronze.tasks import Batch, TraceFileInfo, identify, write
+from episub_router.pipeline.bronze.transfer import HadoopShell
 from episub_router.pipeline.lake import Entry, Lake, LakeError
-from episub_router.pipeline.reading.files import read_file
-from episub_router.pipeline.reading.source import FORMAT, find
-from episub_router.pipeline.schemas import RECORD
+from episub_router.pipeline.reading.files import directory_of
+from episub_router.pipeline.reading.source import find
+from episub_router.pipeline.uris import is_local
 
 FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp,p,mp,tmp}"
 """Names that don't end in `.tmp`, as a pattern of Hadoop's, which can't say `not`. Those with a
@@ -25,15 +24,6 @@ leading dot or underscore Spark passes over by itself."""
 
 BATCH_BYTES = 4 << 30
 """Input files that are committed together: what is repeated at most after an interruption."""
-
-
-@dataclass(frozen=True, slots=True)
-class TraceFileInfo:
-    """An input file, and the SHA-256 of its content."""
-
-    path: str
-    size: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +41,27 @@ class Ingested:
     def quarantined(self) -> int:
         return sum(entry.quarantined for entry in self.added)
 
+    @property
+    def runs(self) -> list[str]:
+        """The runs that the files, new or not, are in."""
+        return sorted({entry.run for entry in (*self.added, *self.known)})
+
 
 def ingest(
     spark: SparkSession, lake: Lake, inputs: Sequence[str], run: str | None = None
 ) -> Ingested:
     """Put the files at `inputs` (files, directories, patterns, or Hadoop URIs) into `lake`.
 
-    A file whose content is there already, under this `run` or any if none is named, adds nothing.
-    Raises LakeError for a file that was ingested before and has changed since, FileNotFoundError
-    where there is no file.
+    A file whose content is there already, under this `run` or any if none is named, adds nothing,
+    gzipped or not. Without `run`, files are in the run that their header names; those without a
+    header are in that of the files beside them or, where none of these has one either, in one
+    called after their directory.
+
+    Raises LakeError for a file that was ingested before and has changed since, and for one without
+    a header beside files of several runs; FileNotFoundError where there is no file.
     """
-    files = [file for path in inputs for file in _look(spark, path)]
+    files = [file for path in inputs for file in listed(spark, path)]
+    files = identify(spark, list({file.path: file for file in files}.values()))
     entries = lake.manifest()
     by_digest = {entry.digest: entry for entry in entries if run in (None, entry.run)}
     by_name = {entry.file: entry for entry in entries if run in (None, entry.run)}
@@ -70,87 +70,81 @@ def ingest(
     for file in files:
         if file.digest in by_digest:
             known.append(by_digest[file.digest])
-        elif file.path in by_name:
+        elif file.name in by_name:
             raise LakeError(
-                f"{file.path} has changed since it was ingested into run {by_name[file.path].run}; "
+                f"{file.name} has changed since it was ingested into run {by_name[file.name].run}; "
                 "rotate traces instead of appending, or ingest it into another run"
             )
         else:
             fresh.setdefault(file.digest, file)
+    if run is None:
+        placed = _placed(list(fresh.values()), files, entries)
+    else:
+        placed = [replace(file, run=run) for file in fresh.values()]
     added: list[Entry] = []
-    for batch in _batches(list(fresh.values())):
-        records = read_records(spark, [file.path for file in batch], run)
-        name = _batch_name(batch, run)
-        added += lake.add(name, records, {file.path: file.digest for file in batch})
+    for batch in _batches(placed):
+        added += take(spark, lake, _batch_name(batch, run), batch)
     return Ingested(tuple(added), tuple(known))
 
 
-def read_records(spark: SparkSession, paths: Sequence[str], run: str | None) -> DataFrame:
-    """The records of `paths`, which are all local or all at URIs."""
-    if _is_local(paths[0]):
-        reader = spark.read.format(FORMAT).option("files", json.dumps(list(paths)))
-        return (reader if run is None else reader.option("run", run)).load()
-    return decode(spark.read.format("binaryFile").load(list(paths)), run)
+def take(
+    spark: SparkSession,
+    lake: Lake,
+    name: str,
+    files: Sequence[TraceFileInfo],
+    late_before: int | None = None,
+) -> list[Entry]:
+    """Make `files`, whose runs are known, batch `name` of the lake's bronze, in place of what an
+    interrupted attempt left of it. Events before `late_before` (ns) are marked as late."""
+    staging = lake.stage(name, sorted({file.run or "" for file in files}))
+    made = write(spark, files, Batch(name, staging, HadoopShell.of(spark), late_before))
+    return lake.commit(name, made)
 
 
-def decode(files: DataFrame, run: str | None) -> DataFrame:
-    """The records of `files`, rows of Spark's format binaryFile, which any Hadoop file system
-    has. A file is in memory as a whole: 2 GiB at most, and better 64 MiB."""
-    return files.select("path", "content").mapInArrow(_decoder(run), RECORD)
-
-
-def _decoder(
-    run: str | None,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for path, content in zip(batch.column(0), batch.column(1), strict=True):
-                digest = hashlib.sha256(content.as_buffer()).hexdigest()
-                name = _name(path.as_py())
-                with tempfile.NamedTemporaryFile(suffix=_suffix(name)) as copy:
-                    copy.write(content.as_buffer())
-                    copy.flush()
-                    yield from read_file(copy.name, name, run, {"digest": digest})
-
-    return convert
-
-
-def _look(spark: SparkSession, path: str) -> Iterator[TraceFileInfo]:
-    if _is_local(path):
+def listed(spark: SparkSession, path: str) -> Iterator[TraceFileInfo]:
+    """The files that `path` stands for. Raises FileNotFoundError where there are none."""
+    if is_local(path):
         for found in find(path):
-            with open(found, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            yield TraceFileInfo(found, os.path.getsize(found), digest)
+            yield TraceFileInfo(found, os.path.getsize(found))
         return
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     listing = reader.option("pathGlobFilter", FINISHED).load(path)
-    rows = listing.select("path", "length", F.sha2("content", 256).alias("digest")).collect()
+    rows = listing.select("path", "length").collect()
     if not rows:
         raise FileNotFoundError(f"no trace files at {path}")
     for row in sorted(rows, key=lambda row: str(row.path)):
-        yield TraceFileInfo(row.path, row.length, row.digest)
+        yield TraceFileInfo(row.path, row.length)
 
 
-def _is_local(path: str) -> bool:
-    return re.match(r"[a-z][a-z0-9+.-]+:", path) is None or path.startswith("file://")
-
-
-def _name(path: str) -> str:
-    # Hadoop writes local URIs with one slash.
-    return re.sub(r"^file:/+", "/", path)
-
-
-def _suffix(path: str) -> str:
-    return ".gz" if path.endswith(".gz") else ""
+def _placed(
+    fresh: Sequence[TraceFileInfo], files: Sequence[TraceFileInfo], entries: Sequence[Entry]
+) -> list[TraceFileInfo]:
+    """`fresh` with the runs that they belong to, told by `files`, all that are looked at now, and
+    `entries`, those that are there."""
+    beside: defaultdict[str, set[str]] = defaultdict(set)
+    for file in files:
+        if file.run is not None:
+            beside[os.path.dirname(file.name)].add(file.run)
+    for entry in entries:
+        beside[os.path.dirname(entry.file)].add(entry.run)
+    placed = []
+    for file in fresh:
+        runs = sorted(beside[os.path.dirname(file.name)])
+        if file.run is None and len(runs) > 1:
+            raise LakeError(
+                f"{file.name} has no header that can be read, and the files beside it are of the "
+                f"runs {', '.join(runs)}: ingest it by itself, with --run"
+            )
+        name = file.run or (runs[0] if runs else directory_of(file.name))
+        placed.append(replace(file, run=name))
+    return placed
 
 
 def _batches(files: Sequence[TraceFileInfo]) -> Iterator[list[TraceFileInfo]]:
     batch: list[TraceFileInfo] = []
     size = 0
     for file in sorted(files, key=lambda file: file.path):
-        if batch and (
-            size + file.size > BATCH_BYTES or _is_local(file.path) != _is_local(batch[0].path)
-        ):
+        if batch and size + file.size > BATCH_BYTES:
             yield batch
             batch, size = [], 0
         batch.append(file)
@@ -160,5 +154,5 @@ def _batches(files: Sequence[TraceFileInfo]) -> Iterator[list[TraceFileInfo]]:
 
 
 def _batch_name(files: Sequence[TraceFileInfo], run: str | None) -> str:
-    content = json.dumps([run, sorted((file.path, file.digest) for file in files)])
+    content = json.dumps([run, sorted((file.name, file.digest) for file in files)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]

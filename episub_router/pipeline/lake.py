@@ -4,30 +4,37 @@
     LAKE/manifest/batch=B/                 which files batch B was made of (`schemas.MANIFEST`)
     LAKE/silver/TABLE/run=R/               facts
     LAKE/gold/TABLE/run=R/                 answers
+    LAKE/staging/                          what is being written
 
-A batch counts once it is in the manifest, which is written last and in one file. What a killed
-writer left behind without that is overwritten when the same batch is written again, and never
-read.
+What is complete is moved out of `staging`, so that nobody sees half a batch or half a table. A
+batch counts once it is in the manifest, which is written last.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from episub_router.pipeline.schemas import MANIFEST, RECORD
+from episub_router.pipeline.schemas import RECORD
+from episub_router.pipeline.storage import HadoopStorage, LocalStorage, Storage
+from episub_router.pipeline.uris import is_local
 
 BRONZE, SILVER, GOLD = "bronze", "silver", "gold"
 
+STATUSES = ("event", "quarantined", "file")
+
+SUMMARY = "summary"
+"""The format of a simulation that left no trace, only its summary."""
+
 _SCHEMA = "_schema.json"
-_NO_BOOKS = {"records": -1, "bytes": 0}
+_ENTRIES = "entries.json"
 
 
 class LakeError(Exception):
@@ -57,85 +64,75 @@ class Entry:
     result: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Where a batch is written before it counts; tasks get this."""
+
+    path: str
+    directories: Mapping[str, str]
+    """By run."""
+
+    def of_run(self, run: str) -> str:
+        """The directory of a run; below it are `status=S/`."""
+        return f"{self.path}/{self.directories[run]}"
+
+
 class Lake:
     """The tables under `root`."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark = spark
         self.root = root.rstrip("/")
+        self._storage: Storage = HadoopStorage(spark)
+        if is_local(root):
+            # Workers are elsewhere.
+            self.root = os.path.abspath(root.removeprefix("file://"))
+            self._storage = LocalStorage()
 
     # Bronze.
 
     def manifest(self) -> list[Entry]:
         """All files that have been ingested, in order of batch and file."""
-        try:
-            rows = self._spark.read.schema(MANIFEST).json(f"{self.root}/manifest").collect()
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                return []
-            raise
-        entries = [Entry(**row.asDict()) for row in rows]
+        entries = []
+        for directory in self._storage.names(f"{self.root}/manifest"):
+            path = f"{self.root}/manifest/{directory}/{_ENTRIES}"
+            lines = (self._storage.get(path) or "").splitlines()
+            entries += [Entry(**json.loads(line)) for line in lines]
         return sorted(entries, key=lambda entry: (entry.batch, entry.file))
 
-    def add(
-        self, batch: str, records: DataFrame, digests: Mapping[str, str] | None = None
-    ) -> list[Entry]:
-        """Write `records` as `batch`, replacing what an interrupted attempt left; its entries.
+    def stage(self, batch: str, runs: Iterable[str]) -> Staging:
+        """A place to write the records of `batch` to, without what an interrupted attempt left."""
+        path = f"{self.root}/staging/bronze/{self._partition('batch', batch)}"
+        self._storage.remove(path)
+        staging = Staging(path, {run: self._partition("run", run) for run in runs})
+        for run in staging.directories:
+            for status in STATUSES:
+                self._storage.make(f"{staging.of_run(run)}/status={status}")
+        return staging
 
-        `digests` has the SHA-256 of each file by name. Raises LakeError if what was written is
-        not as many records as the readers counted.
+    def commit(self, batch: str, entries: Sequence[Entry]) -> list[Entry]:
+        """Make what was staged as `batch` part of the lake; its `entries`.
+
+        Raises LakeError if what was written is not as many records as the readers counted.
         """
-        path = self._batch(BRONZE, batch)
-        records.write.mode("overwrite").partitionBy("run", "status").parquet(path)
-        entries = self._count(batch, path, digests or {})
         for entry in entries:
             if entry.records != entry.events + entry.quarantined:
                 raise LakeError(
                     f"{entry.file}: {entry.records} records were read, but {entry.events} events "
                     f"and {entry.quarantined} quarantined records were written"
                 )
-        rows = [tuple(getattr(entry, name) for name in MANIFEST.names) for entry in entries]
-        table = self._spark.createDataFrame(rows, MANIFEST).drop("batch").coalesce(1)
-        table.write.mode("overwrite").json(self._batch("manifest", batch))
-        return entries
-
-    def _count(self, batch: str, path: str, digests: Mapping[str, str]) -> list[Entry]:
-        written = self._spark.read.schema(RECORD).parquet(path)
-        counted = (
-            written.groupBy("run", "file")
-            .agg(
-                F.count_if(F.col("status") == "event").alias("events"),
-                F.count_if(F.col("status") == "quarantined").alias("quarantined"),
-                F.count_if((F.col("status") == "event") & F.col("late")).alias("late"),
-                F.max("time").alias("latest"),
-                F.max(F.when(F.col("status") == "file", F.col("detail"))).alias("books"),
-            )
-            .orderBy("file")
+        partition = self._partition("batch", batch)
+        self._storage.remove(f"{self.root}/{BRONZE}/{partition}")
+        self._storage.rename(
+            f"{self.root}/staging/bronze/{partition}", f"{self.root}/{BRONZE}/{partition}"
         )
-        entries = []
-        for row in counted.collect():
-            books: dict[str, Any] = json.loads(row.books) if row.books else _NO_BOOKS
-            entries.append(
-                Entry(
-                    batch=batch,
-                    run=row.run,
-                    file=row.file,
-                    digest=digests.get(row.file, books.get("digest", "")),
-                    bytes=books["bytes"],
-                    format=books.get("format", "unknown"),
-                    records=books["records"],
-                    events=row.events,
-                    quarantined=row.quarantined,
-                    late=row.late,
-                    latest=row.latest,
-                    result=books.get("result"),
-                )
-            )
-        return entries
+        lines = [json.dumps(asdict(entry), sort_keys=True) + "\n" for entry in entries]
+        self._storage.put(f"{self.root}/manifest/{partition}/{_ENTRIES}", "".join(lines))
+        return list(entries)
 
     def records(self, runs: Sequence[str] | None = None) -> DataFrame:
         """The records of `runs`, by default of all. Raises LakeError where there are none."""
-        entries = self.manifest()
+        entries = [entry for entry in self.manifest() if entry.format != SUMMARY]
         known = {entry.run for entry in entries}
         unknown = [run for run in runs or () if run not in known]
         if unknown or not entries:
@@ -144,7 +141,7 @@ class Lake:
             raise LakeError(f"no {wanted} in {self.root}; there are {names}")
         paths = sorted(
             {
-                self._batch(BRONZE, entry.batch)
+                f"{self.root}/{BRONZE}/{self._partition('batch', entry.batch)}"
                 for entry in entries
                 if runs is None or entry.run in runs
             }
@@ -163,18 +160,21 @@ class Lake:
     def write(self, layer: str, name: str, table: DataFrame, runs: Sequence[str]) -> DataFrame:
         """Write `table`, which has rows of `runs`, in place of what it had of them; other runs
         stay. Returns what is written of these runs."""
-        path = f"{self.root}/{layer}/{name}"
+        path, staged = f"{self.root}/{layer}/{name}", f"{self.root}/staging/{layer}/{name}"
+        table.write.mode("overwrite").partitionBy("run").parquet(staged)
         for run in runs:
-            self._remove(f"{path}/run={self._escaped(run)}")
-        table.write.mode("append").partitionBy("run").parquet(path)
+            partition = self._partition("run", run)
+            self._storage.remove(f"{path}/{partition}")
+            self._storage.rename(f"{staged}/{partition}", f"{path}/{partition}")
+        self._storage.remove(staged)
         # Empty tables have no file that would tell.
-        self._put(f"{path}/{_SCHEMA}", table.schema.json())
+        self._storage.put(f"{path}/{_SCHEMA}", table.schema.json())
         return self.read(layer, name, runs)
 
     def read(self, layer: str, name: str, runs: Iterable[str] | None = None) -> DataFrame:
         """A table that was written. Raises LakeError where there is none."""
         path = f"{self.root}/{layer}/{name}"
-        schema = self._get(f"{path}/{_SCHEMA}")
+        schema = self._storage.get(f"{path}/{_SCHEMA}")
         if schema is None:
             raise LakeError(f"no table {name} in {self.root}/{layer}")
         typed = StructType.fromJson(json.loads(schema))
@@ -183,25 +183,22 @@ class Lake:
 
     def tables(self, layer: str) -> list[str]:
         """The tables that were written, by name."""
-        system, path = self._file(f"{self.root}/{layer}")
-        if not system.exists(path):
-            return []
-        return sorted(entry.getPath().getName() for entry in system.listStatus(path))
+        return self._storage.names(f"{self.root}/{layer}")
 
     # Live.
 
     def write_batch(self, name: str, run: str, number: int, table: DataFrame) -> DataFrame:
         """Write batch `number` of a stream's table `name`; what is written."""
         path = f"{self.root}/live/{name}"
-        where = f"{path}/run={self._escaped(run)}/batch={batch_name(number)}"
+        where = f"{path}/{self._partition('run', run)}/batch={batch_name(number)}"
         table.drop("run").write.mode("overwrite").parquet(where)
-        self._put(f"{path}/{_SCHEMA}", table.schema.json())
+        self._storage.put(f"{path}/{_SCHEMA}", table.schema.json())
         return self._spark.read.schema(table.schema).option("basePath", path).parquet(where)
 
     def read_batches(self, name: str, runs: Sequence[str]) -> DataFrame | None:
         """All batches of a stream's table, with `batch`; None if there is none."""
         path = f"{self.root}/live/{name}"
-        schema = self._get(f"{path}/{_SCHEMA}")
+        schema = self._storage.get(f"{path}/{_SCHEMA}")
         if schema is None:
             return None
         typed = StructType.fromJson(json.loads(schema)).add("batch", "string")
@@ -212,37 +209,10 @@ class Lake:
         """Where Spark remembers how far the stream of `run` is."""
         return f"{self.root}/checkpoints/{self._escaped(run)}"
 
-    # Files, wherever Hadoop has them.
-
-    def _file(self, path: str) -> tuple[Any, Any]:
-        jvm: Any = self._spark._jvm
-        found = jvm.org.apache.hadoop.fs.Path(path)
-        return found.getFileSystem(self._spark._jsc.hadoopConfiguration()), found
-
-    def _batch(self, layer: str, batch: str) -> str:
-        return f"{self.root}/{layer}/batch={self._escaped(batch)}"
+    def _partition(self, key: str, value: str) -> str:
+        return f"{key}={self._escaped(value)}"
 
     def _escaped(self, name: str) -> str:
         jvm: Any = self._spark._jvm
         catalog = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
         return str(catalog.escapePathName(name))
-
-    def _remove(self, path: str) -> None:
-        system, found = self._file(path)
-        system.delete(found, True)
-
-    def _put(self, path: str, text: str) -> None:
-        system, found = self._file(path)
-        stream = system.create(found, True)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-
-    def _get(self, path: str) -> str | None:
-        system, found = self._file(path)
-        if not system.exists(found):
-            return None
-        stream = system.open(found)
-        size = system.getFileStatus(found).getLen()
-        text = bytes(stream.readNBytes(size)).decode()
-        stream.close()
-        return text

@@ -13,15 +13,17 @@ are kept in bronze with `late` set, counted in the manifest, and left out of wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from episub_router.pipeline.ingest import FINISHED, decode
+from episub_router.pipeline.bronze.tasks import TraceFileInfo, identify
+from episub_router.pipeline.ingest import FINISHED, take
 from episub_router.pipeline.lake import Entry, Lake, batch_name
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
@@ -71,13 +73,15 @@ def stream(
         # Spark would pass over files that are older than the newest one by more than a week.
         .option("maxFileAge", "3650d")
         .load(directory)
+        # The tasks read the content, in blocks.
+        .select("path", "length")
     )
 
-    def take(batch: DataFrame, number: int) -> None:
+    def take_batch(batch: DataFrame, number: int) -> None:
         told(_take(spark, lake, batch, number, run, params))
 
     writer = (
-        files.writeStream.foreachBatch(take)
+        files.writeStream.foreachBatch(take_batch)
         .queryName(f"episub-{run}")
         .option("checkpointLocation", lake.checkpoint(run))
     )
@@ -98,14 +102,11 @@ def _take(
     manifest = lake.manifest()
     others = [entry for entry in manifest if entry.run == run and entry.batch != name]
     watermark = _watermark([entry for entry in others if entry.batch < name], params)
-    is_late = (
-        F.lit(False) if watermark is None else F.coalesce(F.col("time") < watermark, F.lit(False))
-    )
     # A batch that is there already is repeated because its answers may not be.
     entries = [entry for entry in manifest if entry.batch == name]
     if not entries:
-        fresh = _fresh(files, {entry.digest for entry in others})
-        entries = lake.add(name, decode(fresh, run).withColumn("late", is_late))
+        fresh = _fresh(spark, files, {entry.digest for entry in others}, run)
+        entries = take(spark, lake, name, fresh, watermark)
     _answer_open_windows(lake, run, number, params, watermark)
     return Progress(number, tuple(entries), watermark)
 
@@ -119,12 +120,17 @@ def _watermark(before: Sequence[Entry], params: AnswerParams) -> int | None:
     return max(time for time in latest if time <= bound) - int(params.lateness * SECOND)
 
 
-def _fresh(files: DataFrame, known: Collection[str]) -> DataFrame:
+def _fresh(
+    spark: SparkSession, files: DataFrame, known: Collection[str], run: str
+) -> list[TraceFileInfo]:
     """Those of `files` whose digest isn't `known`, and of several with one content the first."""
-    digests = files.select("path", F.sha2("content", 256).alias("digest")).collect()
-    chosen = {row.digest: row.path for row in sorted(digests, key=lambda row: row.path)[::-1]}
-    paths = [path for digest, path in chosen.items() if digest not in known]
-    return files.where(F.col("path").isin(paths))
+    # Spark writes paths of this machine as URIs.
+    listed = [
+        TraceFileInfo(re.sub(r"^file:/+", "/", row.path), row.length) for row in files.collect()
+    ]
+    found = identify(spark, sorted(listed, key=lambda file: file.path))
+    chosen = {file.digest: file for file in reversed(found) if file.digest not in known}
+    return [replace(file, run=run) for file in chosen.values()]
 
 
 def _answer_open_windows(

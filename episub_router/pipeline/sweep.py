@@ -7,31 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import pickle
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from episub_router.pipeline.lake import Entry, Lake, LakeError
+from episub_router.pipeline.bronze.tasks import Batch, write_records
+from episub_router.pipeline.bronze.transfer import HadoopShell
+from episub_router.pipeline.jobs import in_tasks
+from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import read_file
-from episub_router.pipeline.schemas import RECORD
 from episub_router.sim.runner import Job, jobs_for, run
 from episub_router.sim.scenario import loading
-
-_JOB = StructType(
-    [
-        StructField("run", StringType(), False),
-        StructField("digest", StringType(), False),
-        StructField("scenario", BinaryType(), False),
-        StructField("seed", LongType(), False),
-    ]
-)
 
 
 def grid(experiment: str, choices: Mapping[str, Sequence[Any]], seeds: int) -> list[Job]:
@@ -68,26 +60,42 @@ def run_name(job: Job) -> str:
     return f"{label}-{job.seed}"
 
 
-def sweep(spark: SparkSession, lake: Lake, jobs: Sequence[Job]) -> list[tuple[Job, Entry]]:
+def sweep(
+    spark: SparkSession, lake: Lake, jobs: Sequence[Job], *, summaries_only: bool = False
+) -> list[tuple[Job, Entry]]:
     """Run those of `jobs` that `lake` doesn't have yet, and put their traces there; all jobs with
     their entries, whose `result` is the summary that `sim.runner.Result.to_json` gives.
 
-    Raises LakeError where a job's run would be mixed with something else of the same name: with
-    other settings that its name doesn't tell, or with traces that were ingested.
+    A run is in the lake as soon as it is done: of an interrupted sweep, nothing is run again but
+    what was under way. With `summaries_only`, runs leave no traces. Raises LakeError where a job's
+    run would be mixed with something else of the same name: with other settings that its name
+    doesn't tell, or with traces that were ingested; SparkError where a run fails.
     """
     known = {(entry.run, entry.digest): entry for entry in lake.manifest()}
     wanted = [(run_name(job), _digest(job), job) for job in jobs]
     _refuse_mixing([*known, *((name, digest) for name, digest, _ in wanted)], wanted)
-    rows = [
-        (name, digest, pickle.dumps(job.scenario), job.seed)
-        for (name, digest), job in {(name, digest): job for name, digest, job in wanted}.items()
-        if (name, digest) not in known
-    ]
-    if rows:
-        tasks = spark.sparkContext.parallelize(rows, len(rows))
-        records = spark.createDataFrame(tasks, _JOB).mapInArrow(_run_jobs, RECORD)
-        batch = hashlib.sha256("".join(sorted(row[1] for row in rows)).encode()).hexdigest()[:16]
-        known |= {(entry.run, entry.digest): entry for entry in lake.add(batch, records)}
+    todo = {
+        (name, digest): job
+        for name, digest, job in wanted
+        if (there := known.get((name, digest))) is None
+        or (there.format == SUMMARY and not summaries_only)
+    }
+
+    def perform(name: str, digest: str, job: Job) -> Entry:
+        batch = hashlib.sha256(f"{name} {digest}".encode()).hexdigest()[:16]
+        common = Batch(batch, lake.stage(batch, [name]), HadoopShell.of(spark))
+        work = partial(_run_job, name=name, digest=digest, batch=common, traced=not summaries_only)
+        (made,) = in_tasks(spark, f"simulation {name}", work, [job])
+        (entry,) = lake.commit(batch, [made])
+        return entry
+
+    # A Spark job for each, so that each can be committed when it is done.
+    pool = ThreadPoolExecutor(max(1, spark.sparkContext.defaultParallelism))
+    try:
+        under_way = {key: pool.submit(perform, *key, job) for key, job in todo.items()}
+        known |= {key: done.result() for key, done in under_way.items()}
+    finally:
+        pool.shutdown(cancel_futures=True)
     return [(job, known[name, digest]) for name, digest, job in wanted]
 
 
@@ -110,11 +118,15 @@ def _digest(job: Job) -> str:
     return hashlib.sha256(f"{job.scenario!r} {job.seed}".encode()).hexdigest()
 
 
-def _run_jobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            with tempfile.TemporaryDirectory() as directory:
-                trace = Path(directory, "trace.parquet")
-                result = run(pickle.loads(row["scenario"]), row["seed"], trace=trace)
-                notes = {"digest": row["digest"], "result": result.to_json()}
-                yield from read_file(str(trace), row["run"], row["run"], notes)
+def _run_job(job: Job, name: str, digest: str, batch: Batch, traced: bool) -> Entry:
+    """In a task: run `job` and write its records."""
+    if not traced:
+        result = run(job.scenario, job.seed).to_json()
+        return Entry(batch.name, name, name, digest, 0, SUMMARY, 0, 0, 0, result=result)
+    with tempfile.TemporaryDirectory() as directory:
+        trace = Path(directory, "trace.parquet")
+        done = run(job.scenario, job.seed, trace=trace)
+        notes = {"digest": digest, "result": done.to_json()}
+        records = read_file(str(trace), name, name, notes)
+        (entry,), _ = write_records(records, name, "part-00000", batch)
+    return entry

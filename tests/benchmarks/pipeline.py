@@ -1,9 +1,10 @@
 """How fast traces become answers: python -m tests.benchmarks.pipeline --events 1000000 10000000
 
 Makes the traces of a network in which each message reaches every node over a tree and twice more
-(per message and node: three sends, three receipts, a delivery, two duplicates), one PB file per
-node, and takes them all the way, in a fresh process for each size. The same per-message query runs
-in DuckDB on the same Parquet, if `duckdb` is installed.
+(per message and node: three sends, three receipts, a delivery, two duplicates, an announcement
+sent and received), with its links, one PB file per node, and takes them all the way, in a fresh
+process for each size. CPU seconds are user and system time of all processes. The same per-message
+query runs in DuckDB on the same Parquet, if `duckdb` is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from episub_router.pb.trace_pb2 import TraceEvent
 
 NODES = 1000
-PER_DELIVERY = 9
+PER_DELIVERY = 11
 EXTRA = (101, 211)
 """How far away in the tree's order the senders of the two copies in vain are."""
 BEGIN = 1_700_000_000_000_000_000
@@ -75,10 +76,19 @@ def write(node: int, directory: str, messages: int) -> None:
         meta = field(1, message + topic)
         add(kind, at, field(number, field(1, names[other]) + field(2, meta)))
 
+    def announcement(kind: int, number: int, at: int, other: int, message: bytes) -> None:
+        ihave = field(1, field(1, b"news") + field(2, message[2:]))
+        meta = field(3, ihave)
+        add(kind, at, field(number, field(1, names[other]) + field(2, meta)))
+
     join = TraceEvent(type=TraceEvent.JOIN, peerID=names[node], timestamp=BEGIN + skew)
     join.join.topic = "news"
     raw = join.SerializeToString()
     out.append(varint(len(raw)) + raw)
+    for far in (1, *EXTRA):
+        for other in ((node + far) % NODES, (node - far) % NODES):
+            add(4, BEGIN + far, field(8, field(1, names[other])))
+            add(11, BEGIN + far + 1, field(15, field(1, names[other]) + field(2, b"news")))
     for m in range(messages):
         source = m % NODES
         place = (node - source) % NODES
@@ -101,6 +111,8 @@ def write(node: int, directory: str, messages: int) -> None:
         for child in (3 * place + 1, 3 * place + 2, 3 * place + 3):
             if child < NODES:
                 rpc(7, 11, arrived + 1000, (child + source) % NODES, message)
+        announcement(7, 11, arrived + 3000, (node + 1) % NODES, message)
+        announcement(6, 10, start + 9 * HOP, (node - 1) % NODES, message)
         for far in EXTRA:
             rpc(7, 11, arrived + 2000, (node + far) % NODES, message)
             late = start + 8 * HOP + far * 100_000
@@ -142,6 +154,28 @@ def resident() -> Iterator[tuple[str, int]]:
             yield told
 
 
+def cpu_seconds() -> float:
+    """User and system time of this process, of its children and theirs, living or reaped."""
+    tick = os.sysconf("SC_CLK_TCK")
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parts = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(parts[1])
+            used[int(entry.name)] = sum(map(int, parts[11:15])) / tick
+    total = 0.0
+    for pid, seconds in used.items():
+        above = pid
+        while above not in (0, os.getpid()):
+            above = parents.get(above, 0)
+        total += seconds if above else 0.0
+    return total
+
+
 class Watch(threading.Thread):
     """The most memory that the JVM, and all Python processes together, had."""
 
@@ -173,12 +207,16 @@ def stages(traces: str, lake: str, conf: dict[str, str]) -> None:
     spark = session.start(None, conf)
     print(json.dumps(["start", time.perf_counter() - started]), flush=True)
     table = Lake(spark, lake)
-    started = time.perf_counter()
+    started, before = time.perf_counter(), cpu_seconds()
     done = ingest(spark, table, [traces], "bench")
     print(json.dumps(["bronze", time.perf_counter() - started]), flush=True)
+    print(json.dumps(["cpu of bronze", cpu_seconds() - before]), flush=True)
     print(json.dumps(["events", done.events]), flush=True)
+    before = cpu_seconds()
     for name, took in answer(table, AnswerParams()):
         print(json.dumps([name, took]), flush=True)
+    print(json.dumps(["cpu of the answers", cpu_seconds() - before]), flush=True)
+    print(json.dumps(["cpu", cpu_seconds()]), flush=True)
     started = time.perf_counter()
     spark.read.parquet(f"{lake}/bronze").where("event IN ('deliver', 'duplicate')").groupBy(
         "run", "message"
@@ -221,10 +259,13 @@ def measure(events: int, conf: list[str], kept: Path | None) -> None:
         told = dict(json.loads(line) for line in run.stdout.splitlines() if line.startswith("["))
         count = told.pop("events")
         query = told.pop("query")
+        cpu = {name: told.pop(name) for name in list(told) if name.startswith("cpu")}
         whole -= query
         for name, took in told.items():
             print(f"{name:18} {took:7.1f} s  {count / max(took, 1e-9):12,.0f} events/s")
         print(f"{'whole':18} {whole:7.1f} s  {count / whole:12,.0f} events/s  ({count:,} events)")
+        for name, seconds in cpu.items():
+            print(f"{name:18} {seconds:7.1f} s  {count / seconds:12,.0f} events per CPU second")
         jvm, python = watch.jvm / 2**30, watch.python / 2**30
         print(f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB")
         print(f"per-message query on bronze: Spark {query:.2f} s", end="")

@@ -12,7 +12,7 @@ import pytest
 
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
-from tests.pipeline.files import delimited, node_events, write_star
+from tests.pipeline.files import START, delimited, node_events, peer, write_star
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def test_the_same_input_twice_adds_nothing(spark: SparkSession, lake: Lake, tmp_
     assert (done.events, done.quarantined, len(done.added)) == (count, 0, 4)
     assert {entry.run for entry in done.added} == {"star"}
     again = ingest(spark, lake, [str(traces / "*.pb"), str(traces / "node-1.pb")])
-    assert (again.events, len(again.added), len(again.known)) == (0, 0, 5)
+    assert (again.events, len(again.added), len(again.known)) == (0, 0, 4)
     (traces / "node-9.pb").write_bytes(delimited(node_events(3, begin=5)))
     more = ingest(spark, lake, [str(traces)])
     assert [Path(entry.file).name for entry in more.added] == ["node-9.pb"]
@@ -73,14 +73,64 @@ def test_what_an_interrupted_ingest_left_is_not_read(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Class, "_count", die)
+        patch.setattr(Class, "commit", die)
         with pytest.raises(Killed):
             module.ingest(spark, lake, [str(second)])
-    assert len(list(Path(lake.root, "bronze").iterdir())) == 2
+    # Nobody sees what is half done, those that read the Parquet directly included.
+    assert len(list(Path(lake.root, "bronze").iterdir())) == 1
     assert lake.events().count() == count
     done = module.ingest(spark, lake, [str(second)])
     assert len(list(Path(lake.root, "bronze").iterdir())) == 2
     assert lake.events().count() == count + done.events
+    assert list(Path(lake.root, "staging").rglob("*.parquet")) == []
+
+
+def test_a_trace_counts_once_however_it_is_stored(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    from episub_router.pipeline.ingest import ingest
+
+    traces = tmp_path / "star"
+    count = write_star(traces)
+    for path in sorted(traces.iterdir()):
+        Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    both = ingest(spark, lake, [str(traces)])
+    assert (len(both.added), both.events) == (4, count)
+    later = ingest(spark, lake, [str(traces / "*.gz")])
+    assert (len(later.added), len(later.known)) == (0, 4)
+
+
+def test_a_file_without_a_header_joins_the_run_beside_it(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """Be that run ingested with it or before; beside several runs, the file is refused by name."""
+    from episub_router.pb.trace_pb2 import TraceEvent
+    from episub_router.pipeline.ingest import ingest
+    from episub_router.pipeline.lake import LakeError
+
+    def named(path: Path, run: str | None, node: int) -> None:
+        events = node_events(node)
+        if run is not None:
+            header = TraceEvent(type=TraceEvent.JOIN, peerID=peer(node), timestamp=START)
+            header.header.run = run
+            events.insert(0, header)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(delimited(events))
+
+    traces = tmp_path / "dir"
+    named(traces / "a.pb", "the run", 1)
+    named(traces / "b.pb", None, 2)
+    done = ingest(spark, lake, [str(traces)])
+    assert {entry.run for entry in done.added} == {"the run"}
+    named(traces / "c.pb", None, 3)
+    later = ingest(spark, lake, [str(traces / "c.pb")])
+    assert later.runs == ["the run"]
+    named(traces / "d.pb", "another", 4)
+    named(traces / "e.pb", None, 5)
+    with pytest.raises(LakeError, match=r"e\.pb has no header .* runs another, the run"):
+        ingest(spark, lake, [str(traces)])
+    named(tmp_path / "alone" / "f.pb", None, 6)
+    assert ingest(spark, lake, [str(tmp_path / "alone")]).runs == ["alone"]
 
 
 def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
@@ -139,26 +189,53 @@ def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Pat
         assert (wanted - found[name]).total() <= 2
 
 
-def test_hadoop_files_are_read_like_local_ones(
+def test_a_lake_at_a_hadoop_uri_is_like_a_local_one(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    from episub_router.pipeline.ingest import _look, decode, read_records
+    from episub_router.pipeline.ingest import ingest, listed
+    from episub_router.pipeline.lake import Lake
 
-    traces = tmp_path / "star"
+    traces = tmp_path / "star [1]"
     write_star(traces)
-    paths = sorted(str(path) for path in traces.iterdir())
+    (traces / "node-1.pb.gz").write_bytes(gzip.compress((traces / "node-1.pb").read_bytes()))
+    (traces / "node-1.pb").unlink()
+    paths = sorted(path.name for path in traces.iterdir())
     for name in ("under-way.tmp", ".hidden", "_begun"):
         (traces / name).write_bytes(b"?")
     for name in ("mp", "xtmp", ".tmp.p"):
         (traces / name).write_bytes(name.encode())
-    there = [Path(file.path).name for file in _look(spark, f"file:{traces}")]
-    assert there == ["mp", *(Path(path).name for path in paths), "xtmp"]
+    uri = f"file:{tmp_path}/star*"
+    there = [Path(file.path).name for file in listed(spark, uri)]
+    assert there == ["mp", *paths, "xtmp"]
     for name in ("mp", "xtmp", "under-way.tmp"):
         (traces / name).unlink()
-    local = read_records(spark, paths, "r").drop("detail")
-    remote = decode(spark.read.format("binaryFile").load(str(traces)), "r").drop("detail")
+    far = Lake(spark, f"file:{tmp_path}/far")
+    ours, theirs = (ingest(spark, to, [at]) for to, at in ((lake, str(traces)), (far, uri)))
+    assert ours == theirs
+    assert ingest(spark, far, [uri]).added == ()
     key = ["file", "offset", "status"]
-    assert local.orderBy(*key).collect() == remote.orderBy(*key).collect()
+    found, wanted = (table.records().orderBy(*key).collect() for table in (far, lake))
+    assert found == wanted
+    table = spark.createDataFrame([("a b/c", 1)], "run string, value int")
+    for _ in range(2):
+        assert len(far.write("gold", "t", table, ["a b/c"]).collect()) == 1
+    assert far.tables("gold") == ["t"]
+
+
+def test_a_large_file_at_a_hadoop_uri_is_never_in_memory(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """It is larger than the Java of the session: some events, and nothing."""
+    from episub_router.pipeline.ingest import ingest
+
+    traces = tmp_path / "large"
+    traces.mkdir()
+    with (traces / "node.pb").open("wb") as file:
+        file.write(delimited(node_events(1)))
+        file.truncate(1100 << 20)
+    done = ingest(spark, lake, [f"file:{traces}"])
+    assert (done.events, done.added[0].bytes) == (len(node_events(1)), 1100 << 20)
+    assert done.quarantined > 0
 
 
 def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None:

@@ -167,7 +167,6 @@ def _live(lake: object, name: str) -> list[object]:
 @pytest.mark.spark_processes
 @pytest.mark.timeout(900)
 def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    from episub_router.pipeline.ingest import read_records
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
     from episub_router.pipeline.run import Tables
@@ -206,8 +205,9 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     assert len(entries) == 3
     assert sum(entry.events for entry in entries) == count
     assert lake.events(["r"]).count() == count
+    records = spark.read.format("libp2ptrace").option("run", "r")
     tables = Tables(
-        {"records": read_records(spark, sorted(map(str, traces.iterdir())), "r").cache()},
+        {"records": records.load(str(traces)).cache()},
         AnswerParams(window=5.0),
     )
     with tables.kept("clocks", "publishes", "deliveries", "subscriptions", "arrivals", "messages"):

@@ -25,7 +25,7 @@ LATEST = 1 << 62
 
 _PARQUET = b"PAR1"
 
-_UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
+UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
 """What a Parquet file makes Arrow raise that is damaged or has other columns than it should."""
 
 
@@ -38,15 +38,20 @@ def read_file(
     the trace's header names, or else the directory that `file` is in. Memory is bounded by a few
     batches. Raises OSError where the file can't be opened; nothing that it contains raises.
     """
-    with open(path, "rb") as opened:
-        is_parquet = opened.read(len(_PARQUET)) == _PARQUET
-    if is_parquet:
+    if is_parquet(path):
         yield from _parquet(path, file, run, notes or {})
     else:
         yield from _events(path, file, run, notes or {})
 
 
-def _directory(file: str) -> str:
+def is_parquet(path: str) -> bool:
+    """Whether the file at `path` begins as Parquet does. Raises OSError."""
+    with open(path, "rb") as opened:
+        return opened.read(len(_PARQUET)) == _PARQUET
+
+
+def directory_of(file: str) -> str:
+    """The name of the directory that `file` is in: what a run is called that no header names."""
     return os.path.basename(os.path.dirname(file)) or "run"
 
 
@@ -68,7 +73,7 @@ def _events(
                         continue
                 elif named is None:
                     named = as_text(event.header.run)
-                columns = _begun(named or _directory(file), file, waiting)
+                columns = _begun(named or directory_of(file), file, waiting)
                 decoder = EventDecoder(columns)
             if isinstance(event, Unreadable):
                 columns.quarantine(offset, event.size, event.reason)
@@ -82,7 +87,7 @@ def _events(
             if len(columns) >= BATCH:
                 yield columns.take()
         if columns is None:
-            columns = _begun(run or _directory(file), file, waiting)
+            columns = _begun(run or directory_of(file), file, waiting)
         name = trace.format + ("+gz" if trace.gzipped else "")
         columns.end(_books(name, records, trace.size, notes))
         yield columns.take()
@@ -109,13 +114,13 @@ def _parquet(
         name = next((name for name, how in known.items() if names >= how.COLUMNS), "unknown")
         if name == "unknown":
             raise ValueError(f"a Parquet file with unknown columns: {', '.join(sorted(names))}")
-    except _UNREADABLE as error:
-        run = run or _directory(file)
+    except UNREADABLE as error:
+        run = run or directory_of(file)
         columns = Columns(run, file)
         columns.quarantine(0, min(size, 2**31 - 1), _reason(error))
         stretches += 1
     else:
-        run = run or str(header.get("run") or _directory(file))
+        run = run or str(header.get("run") or directory_of(file))
         columns = Columns(run, file)
         if header:
             simulator.put_header(columns, header)
@@ -129,7 +134,7 @@ def _parquet(
                     made = known[name].records(run, file, rows, batch)
                     rows += len(batch)
                     yield made
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 columns.quarantine(rows, None, f"{wanted - rows} rows: {_reason(error)}")
                 stretches += 1
                 # Offsets stay row numbers of the file.

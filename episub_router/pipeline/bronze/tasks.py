@@ -1,0 +1,225 @@
+"""The two jobs that make bronze of trace files, a task for some files each: to look at what they
+are, and to write their records."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from episub_router.pipeline.bronze.content import digest_of, run_of
+from episub_router.pipeline.bronze.transfer import HadoopShell
+from episub_router.pipeline.bronze.writer import RecordWriter
+from episub_router.pipeline.jobs import in_tasks
+from episub_router.pipeline.lake import Entry, Staging
+from episub_router.pipeline.reading.files import read_file
+from episub_router.pipeline.uris import is_local
+
+TASK_BYTES = 32 << 20
+"""Small files are taken together until they have this many bytes."""
+
+_TASKS_PER_CORE = 4
+"""At least, where there is enough: so that no core waits long for the last task."""
+_LEAST_BYTES = 1 << 20
+"""Less in a task costs more than it spreads."""
+
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFileInfo:
+    """An input file. `digest` and `run` are empty until `identify` has looked; `run` is what the
+    header says, or None."""
+
+    path: str
+    size: int
+    digest: str = ""
+    run: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What records call it: Hadoop writes local URIs with one slash."""
+        return re.sub(r"^file:/+", "/", self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the tasks of one batch of bronze have in common. `late_before` is a stream's watermark
+    (ns), None without."""
+
+    name: str
+    staging: Staging
+    shell: HadoopShell
+    late_before: int | None = None
+
+
+def identify(spark: SparkSession, files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
+    """`files` with their digests and what their headers say. Raises OSError for a file that can't
+    be read."""
+    shell = HadoopShell.of(spark)
+    return _spread(spark, "what the files are", partial(_identified, shell=shell), files)
+
+
+def write(spark: SparkSession, files: Sequence[TraceFileInfo], batch: Batch) -> list[Entry]:
+    """Write the records of `files`, whose `run` is set, to the batch's staging directory; what was
+    counted, in order of the files' names."""
+    ordered = sorted(files, key=lambda file: (file.run or "", file.path))
+    made = _spread(spark, f"bronze {batch.name}", partial(_written, batch=batch), ordered)
+    return sorted(made, key=lambda entry: entry.file)
+
+
+def write_records(
+    batches: Iterator[pa.RecordBatch], run: str, part: str, batch: Batch
+) -> tuple[list[Entry], int]:
+    """Write records of one run, as `read_file` gives them of some files, from within a task; an
+    entry for each file, and how many rows the Parquet files have."""
+    counting = _Counting(run, batch)
+    directory = batch.staging.of_run(run)
+    attempt = _attempt()
+    local = is_local(directory)
+    with tempfile.TemporaryDirectory() as scratch:
+        target = directory if local else scratch
+
+        def finished(written: str, wanted: str) -> None:
+            if local:
+                os.replace(written, wanted)
+            else:
+                batch.shell.put(written, f"{directory}/{os.path.relpath(wanted, scratch)}")
+
+        with RecordWriter(target, part, attempt, finished) as writer:
+            for records in batches:
+                writer.add(counting.take(records))
+    return counting.entries, writer.rows
+
+
+class _Counting:
+    """Counts records on their way, and marks those that are late."""
+
+    def __init__(self, run: str, batch: Batch) -> None:
+        self._run, self._batch = run, batch
+        self._late = self._events = self._quarantined = 0
+        self._latest: int | None = None
+        self.entries: list[Entry] = []
+
+    def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        bound = self._batch.late_before
+        is_event = pc.equal(records.column("status"), "event")
+        times = records.column("time")
+        if bound is not None:
+            late = pc.fill_null(pc.less(times, bound), False)
+            place = records.schema.get_field_index("late")
+            records = records.set_column(place, records.schema.field("late"), late)
+            self._late += pc.sum(pc.and_(late, is_event)).as_py() or 0
+        events = pc.sum(is_event).as_py() or 0
+        self._events += events
+        self._quarantined += pc.sum(pc.equal(records.column("status"), "quarantined")).as_py() or 0
+        latest = pc.max(times).as_py()
+        if latest is not None:
+            self._latest = latest if self._latest is None else max(self._latest, latest)
+        if events < len(records) and records.column("status")[-1].as_py() == "file":
+            self._end(records)
+        return records
+
+    def _end(self, records: pa.RecordBatch) -> None:
+        last = len(records) - 1
+        books: dict[str, Any] = json.loads(records.column("detail")[last].as_py())
+        self.entries.append(
+            Entry(
+                batch=self._batch.name,
+                run=self._run,
+                file=records.column("file")[last].as_py(),
+                digest=books.get("digest", ""),
+                bytes=books["bytes"],
+                format=books["format"],
+                records=books["records"],
+                events=self._events,
+                quarantined=self._quarantined,
+                late=self._late,
+                latest=self._latest,
+                result=books.get("result"),
+            )
+        )
+        self._late = self._events = self._quarantined = 0
+        self._latest = None
+
+
+def _attempt() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.taskAttemptId()
+
+
+def _spread(
+    spark: SparkSession,
+    what: str,
+    work: Callable[[int, Sequence[TraceFileInfo]], list[_Made]],
+    files: Sequence[TraceFileInfo],
+) -> list[_Made]:
+    """What `work` makes of the number and the files of each task."""
+    total = sum(file.size for file in files)
+    fair = total // (_TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    packed = list(enumerate(_packed(files, min(TASK_BYTES, max(_LEAST_BYTES, fair)))))
+    made = in_tasks(spark, what, lambda task: work(*task), packed)
+    return [one for of_task in made for one in of_task]
+
+
+def _packed(files: Sequence[TraceFileInfo], most: int) -> Iterator[list[TraceFileInfo]]:
+    packed: list[TraceFileInfo] = []
+    size = 0
+    for file in files:
+        if packed and (size + file.size > most or is_local(packed[0].path) != is_local(file.path)):
+            yield packed
+            packed, size = [], 0
+        packed.append(file)
+        size += file.size
+    if packed:
+        yield packed
+
+
+def _copies(files: Sequence[TraceFileInfo], shell: HadoopShell) -> Iterator[str]:
+    """Where on this machine each of `files` can be read, until the next one is asked for."""
+    if all(is_local(file.path) for file in files):
+        yield from (file.path for file in files)
+    else:
+        yield from shell.fetched([(file.path, file.size) for file in files])
+
+
+def _identified(
+    number: int, files: Sequence[TraceFileInfo], shell: HadoopShell
+) -> list[TraceFileInfo]:
+    del number
+    return [
+        replace(file, digest=digest_of(copy, file.name), run=run_of(copy))
+        for file, copy in zip(files, _copies(files, shell), strict=True)
+    ]
+
+
+def _written(number: int, files: Sequence[TraceFileInfo], batch: Batch) -> list[Entry]:
+    entries: list[Entry] = []
+    for run, of_run in groupby(files, key=lambda file: file.run or ""):
+        chosen = list(of_run)
+        records = (
+            record
+            for file, copy in zip(chosen, _copies(chosen, batch.shell), strict=True)
+            for record in read_file(copy, file.name, run, _notes(file))
+        )
+        made, rows = write_records(records, run, f"part-{number:05d}", batch)
+        counted = sum(entry.events + entry.quarantined + 1 for entry in made)
+        if rows != counted or len(made) != len(chosen):
+            raise OSError(f"{counted} records were written of {len(chosen)} files, and {rows} read")
+        entries += made
+    return entries
+
+
+def _notes(file: TraceFileInfo) -> Mapping[str, str]:
+    return {"digest": file.digest}

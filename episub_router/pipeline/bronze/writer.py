@@ -1,0 +1,82 @@
+"""The records of one run as Parquet: one file for each status, in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from episub_router.pipeline.record import RECORD
+
+ROW_GROUP = 120_000
+"""Rows that are held before they are written: some 30 MB."""
+
+_PARTITIONS = ("run", "status")
+_SCHEMA = pa.schema([field for field in RECORD if field.name not in _PARTITIONS])
+
+
+class RecordWriter:
+    """Writes batches of `RECORD`, all of one run, to `status=S/NAME.parquet` in a directory; to be
+    used as a context manager.
+
+    Files are called `.NAME.ATTEMPT` until they are complete: what a killed task leaves, nobody
+    takes for a table's. `finished`, given the path that is and the one that is to be, moves each.
+    """
+
+    def __init__(
+        self, directory: str, name: str, attempt: int, finished: Callable[[str, str], None]
+    ) -> None:
+        self._directory, self._name, self._attempt = directory, name, attempt
+        self._finished = finished
+        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._writers: dict[str, tuple[str, Any]] = {}
+        self.rows = 0
+        """Rows in the files that are complete, as these say themselves."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take `batch`."""
+        statuses = batch.column("status")
+        kinds = pc.unique(statuses).to_pylist()
+        for kind in kinds:
+            rows = batch if len(kinds) == 1 else batch.filter(pc.equal(statuses, kind))
+            held = self._held.setdefault(kind, [])
+            held.append(rows.select(_SCHEMA.names))
+            if sum(map(len, held)) >= ROW_GROUP:
+                self._write(kind)
+
+    def _write(self, kind: str) -> None:
+        held, self._held[kind] = self._held[kind], []
+        if kind not in self._writers:
+            directory = os.path.join(self._directory, f"status={kind}")
+            os.makedirs(directory, exist_ok=True)
+            path = os.path.join(directory, f".{self._name}.{self._attempt}")
+            writer = pq.ParquetWriter(path, _SCHEMA, compression="zstd", compression_level=1)
+            self._writers[kind] = path, writer
+        self._writers[kind][1].write_table(pa.Table.from_batches(held, _SCHEMA))
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            for status in [status for status, held in self._held.items() if held]:
+                self._write(status)
+        for path, writer in self._writers.values():
+            writer.close()
+            if error is not None:
+                os.unlink(path)
+        if error is None:
+            for path, _ in self._writers.values():
+                self.rows += pq.read_metadata(path).num_rows
+                directory = os.path.dirname(path)
+                self._finished(path, os.path.join(directory, f"{self._name}.parquet"))

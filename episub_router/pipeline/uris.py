@@ -1,0 +1,10 @@
+"""Which paths are on this machine."""
+
+from __future__ import annotations
+
+import re
+
+
+def is_local(path: str) -> bool:
+    """Whether `path` is one of this machine's file system, and no URI of Hadoop's."""
+    return re.match(r"[a-z][a-z0-9+.-]*:", path) is None or path.startswith("file://")
