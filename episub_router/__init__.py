@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from episub_router.net.discovery.dht import DhtDiscovery
     from episub_router.net.discovery.source import Discovery
     from episub_router.net.params import RouterParams
-    from episub_router.net.peers import PROTOCOL_ID
-    from episub_router.overlay import Neighbor, Overlay
+    from episub_router.net.peer import PROTOCOL_ID
     from episub_router.protocol.params import (
         BroadcastParams,
         EagerRepair,
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
     )
     from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
     from episub_router.router import EpisubRouter
+    from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
 
 _HOMES = {
-    "PROTOCOL_ID": "net.peers",
+    "PROTOCOL_ID": "net.peer",
     "BroadcastParams": "protocol.params",
     "DhtDiscovery": "net.discovery.dht",
     "Discovery": "net.discovery.source",
@@ -33,8 +33,8 @@ _HOMES = {
     "EpisubRouter": "router",
     "FallbackParams": "fallback.params",
     "MembershipParams": "protocol.params",
-    "Neighbor": "overlay",
-    "Overlay": "overlay",
+    "NeighborSnapshot": "snapshot",
+    "OverlaySnapshot": "snapshot",
     "PubsubDrop": "pubsub",
     "PubsubParams": "pubsub",
     "ResilientPubsub": "pubsub",
@@ -51,8 +51,8 @@ __all__ = [
     "EpisubRouter",
     "FallbackParams",
     "MembershipParams",
-    "Neighbor",
-    "Overlay",
+    "NeighborSnapshot",
+    "OverlaySnapshot",
     "PubsubDrop",
     "PubsubParams",
     "ResilientPubsub",

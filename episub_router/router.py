@@ -1,4 +1,4 @@
-"""The py-libp2p router: thin hooks around `net.engine`.
+"""The py-libp2p router: hooks that hand on to the peer table and to the two sides of a node.
 
 Pubsub can't survive an exception from its router: one out of `handle_rpc` stops the whole
 host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
@@ -25,15 +25,17 @@ from multiaddr import Multiaddr
 
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
-from episub_router.net.counters import Reason
+from episub_router.net.arrivals import ConnectionNotifee
+from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
 from episub_router.net.discovery.source import Discovery
-from episub_router.net.engine import Engine
 from episub_router.net.params import RouterParams
-from episub_router.net.peers import PROTOCOL_ID, Peers
-from episub_router.overlay import Neighbor, Overlay
+from episub_router.net.peer import PROTOCOL_ID, PeerSide
+from episub_router.net.peer_table import PeerTable
+from episub_router.net.service import EpisubService
 from episub_router.protocol.params import EpisubParams
 from episub_router.pubsub import ResilientPubsub
+from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
 from episub_router.wire import check_params
@@ -86,8 +88,9 @@ class EpisubRouter(IPubsubRouter, Service):
         self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
         self._discovery = tuple(discovery)
         self._rng = Random(seed)
-        self._peers = Peers()
-        self._engine: Engine | None = None
+        self._counters = Counters()
+        self._peers: PeerTable | None = None
+        self._service: EpisubService | None = None
         self._bridge: Bridge | None = None
         self._logged: set[str] = set()
         self.degree = self._params.membership.active_size
@@ -108,19 +111,19 @@ class EpisubRouter(IPubsubRouter, Service):
     @property
     def peer_protocol(self) -> dict[ID, TProtocol]:  # type: ignore[override]
         """What our stream to each peer negotiated."""
-        return self._peers.protocols
+        return self._peers.protocols() if self._peers is not None else {}
 
-    def overlay(self, topic: str) -> Overlay:
+    def overlay(self, topic: str) -> OverlaySnapshot:
         """A snapshot of `topic`; raises KeyError if this node hasn't joined it."""
-        engine = self._attached()
-        machine = engine.driver.joined(topic)
+        service = self._attached()
+        machine = service.driver.joined(topic)
         if machine is None:
             raise KeyError(topic)
         broadcast = machine.broadcast
-        return Overlay(
+        return OverlaySnapshot(
             topic=topic,
             active=tuple(
-                Neighbor(
+                NeighborSnapshot(
                     _id(peer),
                     link.kind,
                     None if link.rtt is None else link.rtt.mean,
@@ -131,8 +134,8 @@ class EpisubRouter(IPubsubRouter, Service):
             passive=tuple(_id(peer) for peer in machine.membership.passive),
             validating=broadcast.pending,
             missing=broadcast.missing,
-            hops=MappingProxyType(dict(engine.driver.hops(topic))),
-            counters=engine.counts(),
+            hops=MappingProxyType(dict(service.driver.hops(topic))),
+            counters=service.counts(),
         )
 
     async def wait_for_mesh(
@@ -150,6 +153,15 @@ class EpisubRouter(IPubsubRouter, Service):
         """Wait until an Episub neighbour comes or goes, or a gossipsub one comes, in any topic."""
         await self._attached().mesh.changed()
 
+    async def wait_for_room(self, most: int = 16) -> None:
+        """Wait until no peer has more than `most` messages queued, so that what is published
+        next isn't dropped for lack of room.
+
+        Returns after `RouterParams.stall_timeout` at the latest; a peer that has taken nothing
+        for so long doesn't count.
+        """
+        await self._attached().outbox.wait_for_room(most)
+
     # Pubsub's hooks
 
     def get_protocols(self) -> list[TProtocol]:
@@ -159,15 +171,18 @@ class EpisubRouter(IPubsubRouter, Service):
     def attach(self, pubsub: Pubsub) -> None:
         if self.tracer is not None and not isinstance(pubsub, ResilientPubsub):
             raise ValueError("a tracer needs a ResilientPubsub")
-        self._engine = Engine(
+        self._peers = peers = PeerTable(
+            pubsub, self._router_params, self._counters, offers_episub=self._offers_episub
+        )
+        self._service = service = EpisubService(
             pubsub,
-            self._peers,
+            peers,
+            self._counters,
             self._params,
             self._router_params,
             self._bootstrap,
             self._discovery,
             self._rng,
-            self._take_to_episub,
         )
         if self._fallback is not None:
             self._bridge = Bridge(
@@ -175,14 +190,13 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._fallback,
                 self._router_params,
                 self.extensions_state,
-                self._engine.counters,
-                self._engine.book,
-                self._engine.mesh.also_up,
-                self._engine.has_peers,
+                peers,
+                service,
             )
+        pubsub.host.get_network().register_notifee(ConnectionNotifee(peers, self._guard))
 
     def trace_to(self, trace: NodeTrace) -> None:
-        """Have `trace` told of neighbours, links, round trips and drops; Pubsub calls it."""
+        """Trace neighbours, links, round trips and drops; Pubsub calls it."""
         self._attached().trace_to(trace)
         bridge = self._bridge
         if bridge is not None:
@@ -190,117 +204,103 @@ class EpisubRouter(IPubsubRouter, Service):
 
     async def run(self) -> None:
         """The service: timers, heartbeats, dials, pings and retries."""
-        engine = self._attached()
+        service = self._attached()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(service.outbox.run)
             if self._offers_episub:
-                nursery.start_soon(engine.run)
+                nursery.start_soon(service.run)
             if self._bridge is not None:
                 nursery.start_soon(self._bridge.run)
 
     def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
-        if protocol_id is None:
-            return
-        self._peers.protocols[peer_id] = protocol_id
-        if self._engine is None:
-            return
-        with self._guard("add_peer") as engine:
-            if not self._speaks_episub(engine, peer_id) and self._bridge is not None:
-                self._bridge.add_peer(peer_id, protocol_id)
+        if protocol_id is not None and self._peers is not None:
+            with self._guard("add_peer"):
+                self._peers.stream_opened(peer_id, protocol_id)
 
     def remove_peer(self, peer_id: ID) -> None:
-        if self._bridge is not None:
-            with self._guard("remove_peer"):
-                self._bridge.remove_peer(peer_id)
-        if self._offers_episub:
-            with self._guard("remove_peer") as engine:
-                engine.peer_removed(peer_id)
-        self._peers.protocols.pop(peer_id, None)
+        with self._guard("remove_peer"):
+            self._table().stream_lost(peer_id)
 
     async def flush_pending_messages(self, peer_id: ID) -> None:
-        with self._guard("flush_pending_messages") as engine:
-            if self._speaks_episub(engine, peer_id):
-                await engine.peer_writable(peer_id)
+        with self._guard("flush_pending_messages"):
+            if self._offers_episub:
+                await self._attached().stop_auto_connector()
+            self._table().queue_opened(peer_id)
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
-        with self._guard("send_recent_messages") as engine:
-            if self._speaks_episub(engine, peer_id):
-                engine.replay(peer_id, topic)
+        with self._guard("send_recent_messages"):
+            peer = self._table().look_at_side(peer_id)
+            if peer.side is PeerSide.EPISUB:
+                self._attached().replay(peer, topic)
             elif self._bridge is not None:
                 await self._bridge.replay(peer_id, topic)
 
     async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
-        with self._guard("on_peer_subscribed") as engine:
-            if self._speaks_episub(engine, peer_id):
-                engine.peer_subscribed(peer_id, topic)
+        with self._guard("on_peer_subscribed"):
+            peer = self._table().look_at_side(peer_id)
+            if peer.side is PeerSide.EPISUB:
+                self._attached().peer_subscribed(peer, topic)
             elif self._bridge is not None:
                 await self._bridge.peer_subscribed(peer_id, topic)
 
     async def handle_rpc(self, rpc: rpc_pb2.RPC, sender_peer_id: ID) -> None:
-        with self._guard("handle_rpc") as engine:
+        with self._guard("handle_rpc"):
+            peers = self._table()
+            peer = peers[sender_peer_id.to_bytes()]
             if self._offers_episub:
-                if engine.received(rpc, sender_peer_id):
+                if self._attached().inbound.receive(peer, rpc):
                     return
                 if announces_episub(rpc):
-                    self._take_to_episub(sender_peer_id)
-                    engine.spoke_episub(sender_peer_id)
-            if self._bridge is not None and not self._peers.speaks_episub(sender_peer_id):
-                await self._bridge.received(rpc, sender_peer_id)
+                    peers.note_episub(peer)
+            if self._bridge is not None and peer.side is not PeerSide.EPISUB:
+                await self._bridge.receive(rpc, sender_peer_id)
             else:
-                engine.counters.add(Reason.NOT_EPISUB)
+                self._counters.add(Reason.NOT_EPISUB)
 
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
-        with self._guard("publish") as engine:
-            if self._offers_episub:
-                engine.publish(msg_forwarder, pubsub_msg)
+        if self._offers_episub:
+            with self._guard("publish"):
+                self._attached().publish(msg_forwarder, pubsub_msg)
         if self._bridge is not None:
             with self._guard("publish"):
                 await self._bridge.publish(msg_forwarder, pubsub_msg)
 
     async def join(self, topic: str) -> None:
         if self._offers_episub:
-            with self._guard("join") as engine:
-                engine.join(topic)
+            with self._guard("join"):
+                self._attached().join(topic)
         if self._bridge is not None:
             with self._guard("join"):
                 await self._bridge.join(topic)
 
     async def leave(self, topic: str) -> None:
         if self._offers_episub:
-            with self._guard("leave") as engine:
-                engine.leave(topic)
+            with self._guard("leave"):
+                self._attached().leave(topic)
         if self._bridge is not None:
             with self._guard("leave"):
                 await self._bridge.leave(topic)
 
     def supports_v13_features(self, peer_id: ID) -> bool:
         """Pubsub looks for this name before it lets us announce extensions."""
-        return self._peers.protocols.get(peer_id) == PROTOCOL_ID_V13
+        return self._table()[peer_id.to_bytes()].protocol == PROTOCOL_ID_V13
 
-    def _speaks_episub(self, engine: Engine, peer: ID) -> bool:
-        """Whether `peer` belongs to Episub's side. Of its two streams, the one to us may come
-        later, and be the one that says so."""
-        if self._offers_episub and self._peers.opened_episub(engine.host, peer):
-            self._take_to_episub(peer)
-        return self._peers.speaks_episub(peer)
-
-    def _take_to_episub(self, peer: ID) -> None:
-        """`peer` speaks Episub, whatever we took it for."""
-        self._peers.showed_episub(peer)
-        if self._bridge is not None and self._bridge.serves(peer):
-            self._bridge.remove_peer(peer)
-
-    def _attached(self) -> Engine:
-        if self._engine is None:
+    def _attached(self) -> EpisubService:
+        if self._service is None:
             raise RuntimeError("the router isn't attached to a Pubsub")
-        return self._engine
+        return self._service
+
+    def _table(self) -> PeerTable:
+        if self._peers is None:
+            raise RuntimeError("the router isn't attached to a Pubsub")
+        return self._peers
 
     @contextmanager
-    def _guard(self, hook: str) -> Iterator[Engine]:
-        engine = self._attached()
+    def _guard(self, hook: str) -> Iterator[None]:
         try:
-            yield engine
+            yield
         except Exception:
-            engine.counters.add(Reason.ERROR)
+            self._counters.add(Reason.ERROR)
             if hook not in self._logged:
                 self._logged.add(hook)
                 logger.exception("%s failed; further failures are only counted", hook)
@@ -314,4 +314,5 @@ def _union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[
 
 
 def _id(peer: Any) -> ID:
+    """The core takes any hashable value for a peer; the router gives it the bytes of ids."""
     return ID(peer)

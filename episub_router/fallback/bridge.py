@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import trio
-from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 from libp2p.pubsub.extensions import ExtensionsState
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.fallback.backlog import PatientQueues
 from episub_router.fallback.contained import ContainedGossipSub
-from episub_router.fallback.exchange import Exchange
+from episub_router.fallback.exchange import PeerExchange
 from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.view import GossipView
-from episub_router.net.address_book import AddressBook
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Reason
 from episub_router.net.params import RouterParams
+from episub_router.net.peer import RemotePeer
+from episub_router.net.peer_table import PeerListener, PeerTable
+from episub_router.net.service import EpisubService
 
 logger = logging.getLogger(__name__)
 
 
-class Bridge:
+class Bridge(PeerListener):
     """Serves peers without Episub through an embedded GossipSub.
 
     Pubsub hands each message to the router once, whichever side it came from; `publish` takes
@@ -38,23 +37,25 @@ class Bridge:
         params: FallbackParams,
         router_params: RouterParams,
         extensions: ExtensionsState,
-        counters: Counters,
-        book: AddressBook,
-        meshed: Callable[[str, ID], None],
-        bridges: Callable[[str], bool],
+        peers: PeerTable,
+        episub: EpisubService,
     ) -> None:
-        """`meshed` is told of each new mesh link, by topic and peer; `bridges` tells of a topic
-        whether this node has Episub peers in it."""
+        """`episub` is the other side of this node."""
         self._pubsub = pubsub
         self._params = params
-        self._counters = counters
-        self._exchange = Exchange(pubsub.host, book, router_params)
+        self._counters = episub.counters
+        self._exchange = PeerExchange(pubsub.host, episub.book, router_params)
         self._gossip = ContainedGossipSub(
-            params, extensions, pubsub.get_message_id, meshed, self._exchange.named, bridges
+            params,
+            extensions,
+            pubsub.get_message_id,
+            note_link=episub.mesh.note_link,
+            connect_to=self._exchange.connect_to,
+            is_bridged=episub.has_peers,
         )
-        view: Any = GossipView(pubsub, self.serves, router_params, counters)
+        view: Any = GossipView(pubsub, self.serves, peers, episub.outbox)
         self._gossip.attach(view)
-        self._queues: PatientQueues = view.peer_queues
+        peers.listen(self)
 
     def serves(self, peer: ID) -> bool:
         """Whether `peer` is on this side."""
@@ -71,10 +72,9 @@ class Bridge:
         return self._gossip.fanout
 
     async def run(self) -> None:
-        """Heartbeats, dials, and retries of what there was no room for, until cancelled."""
+        """Heartbeats, and dials to peers that a PRUNE named, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._exchange.run)
-            nursery.start_soon(self._queues.run)
             nursery.start_soon(self._heartbeats)
 
     async def _heartbeats(self) -> None:
@@ -87,14 +87,14 @@ class Bridge:
                     logger.exception("a GossipSub heartbeat failed")
             await trio.sleep(self._params.heartbeat_interval)
 
-    def add_peer(self, peer: ID, protocol: TProtocol) -> None:
+    def gossipsub_peer_added(self, peer: RemotePeer) -> None:
         """`peer` has a stream over one of `params.protocols`, and speaks no Episub."""
-        self._gossip.add_peer(peer, protocol)
+        if peer.protocol is not None:
+            self._gossip.add_peer(peer.id, peer.protocol)
 
-    def remove_peer(self, peer: ID) -> None:
+    def gossipsub_peer_removed(self, peer: RemotePeer) -> None:
         """`peer` is gone, or has turned out to speak Episub."""
-        self._gossip.remove_peer(peer)
-        self._queues.forget(peer)
+        self._gossip.remove_peer(peer.id)
 
     async def peer_subscribed(self, peer: ID, topic: str) -> None:
         if self.serves(peer):
@@ -105,7 +105,7 @@ class Bridge:
         if self.serves(peer):
             await self._gossip.send_recent_messages(peer, topic)
 
-    async def received(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
+    async def receive(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
         """Act on gossipsub control messages."""
         if self._pubsub.is_peer_blacklisted(sender):
             self._counters.add(Reason.BLACKLISTED)

@@ -8,7 +8,20 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
 from libp2p.pubsub.pb import rpc_pb2
 
-from episub_router.fallback.params import FallbackParams
+GOSSIP_WINDOW = 3
+"""Heartbeats; gossipsub: mcache_gossip = 3."""
+
+HISTORY = 5
+"""Heartbeats; gossipsub: mcache_len = 5."""
+
+MAX_MESSAGES = 4096
+"""As in Episub's cache."""
+
+MAX_BYTES = 32 * 2**20
+"""As in Episub's cache."""
+
+MAX_SENDS = 3
+"""Of an id to one peer; go-libp2p-pubsub: GossipRetransmission 3."""
 
 
 class BoundedCache(MessageCache):
@@ -20,10 +33,14 @@ class BoundedCache(MessageCache):
     """
 
     def __init__(
-        self, params: FallbackParams, message_id: Callable[[rpc_pb2.Message], bytes]
+        self,
+        message_id: Callable[[rpc_pb2.Message], bytes],
+        max_messages: int = MAX_MESSAGES,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        super().__init__(params.gossip_window, params.gossip_history)
-        self._params = params
+        super().__init__(GOSSIP_WINDOW, HISTORY)
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._message_id = message_id
         self._bytes = 0
         self._served: dict[bytes, dict[ID, int]] = {}
@@ -38,19 +55,17 @@ class BoundedCache(MessageCache):
         self.msgs[mid] = msg
         self._bytes += msg.ByteSize()
         self.history[0].append(CacheEntry(mid, msg.topicIDs))
-        while (
-            len(self.msgs) > self._params.cache_messages or self._bytes > self._params.cache_bytes
-        ):
+        while len(self.msgs) > self._max_messages or self._bytes > self._max_bytes:
             oldest = next(slot for slot in reversed(self.history) if slot)
             self._forget(oldest.pop(0).mid)
 
     def may_serve(self, mid: bytes, peer: ID) -> bool:
-        """Whether `mid` is here and `peer` hasn't had it `retransmissions` times; counts."""
+        """Whether `mid` is here and `peer` hasn't had it `MAX_SENDS` times; counts."""
         if mid not in self.msgs:
             return False
         times = self._served.setdefault(mid, {})
         times[peer] = times.get(peer, 0) + 1
-        return times[peer] <= self._params.retransmissions
+        return times[peer] <= MAX_SENDS
 
     def shift(self) -> None:
         for entry in self.history[-1]:

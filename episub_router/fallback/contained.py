@@ -1,4 +1,4 @@
-"""py-libp2p's GossipSub, with what it does wrong kept inside.
+"""py-libp2p's GossipSub with its defects contained.
 
 Each override names the defect that it is for, by function of libp2p 0.8.1,
 pubsub/gossipsub.py. What Pubsub's view already takes care of stands in `view`.
@@ -23,6 +23,18 @@ from episub_router.fallback.params import FallbackParams
 
 _T = TypeVar("_T")
 
+BACKOFF_SLACK = 2.0
+"""Seconds; ours: a second that py-libp2p rounds off, and a heartbeat on the way."""
+
+_FANOUT_TTL = 60
+"""Seconds; gossipsub: fanout_ttl = 60 s."""
+
+_MAX_IDONTWANT = 1000
+"""Ids per peer and heartbeat; go-libp2p-pubsub: MaxIDontWantMessages."""
+
+_BRIDGE_DEGREE_LOW = 1
+"""gossipsub's D_low where Episub brings messages too; ours."""
+
 
 class ContainedGossipSub(GossipSub):
     """Serves the peers that were added to it."""
@@ -32,22 +44,23 @@ class ContainedGossipSub(GossipSub):
         params: FallbackParams,
         extensions: ExtensionsState,
         message_id: Callable[[rpc_pb2.Message], bytes],
-        meshed: Callable[[str, ID], None],
-        exchanged: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
-        bridges: Callable[[str], bool],
+        *,
+        note_link: Callable[[str, ID], None],
+        connect_to: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
+        is_bridged: Callable[[str], bool],
     ) -> None:
-        """`meshed` is told of each new mesh link, `exchanged` of the peers in a PRUNE; `bridges`
-        tells of a topic whether Episub brings its messages too."""
+        """`note_link` gets each new mesh link, by topic and peer, and `connect_to` the peers in a
+        PRUNE; `is_bridged` says of a topic whether Episub brings its messages too."""
         super().__init__(
             params.protocols,
             degree=params.degree,
             degree_low=params.degree_low,
             degree_high=params.degree_high,
-            time_to_live=params.fanout_ttl,
+            time_to_live=_FANOUT_TTL,
             heartbeat_interval=params.heartbeat_interval,
             prune_back_off=params.prune_backoff,
             unsubscribe_back_off=params.unsubscribe_backoff,
-            max_idontwant_messages=params.max_idontwant,
+            max_idontwant_messages=_MAX_IDONTWANT,
             # It lowers the heartbeat's rate to once in 30 s or more, whatever the health of the
             # network (_adapt_heartbeat_parameters).
             adaptive_gossip_enabled=False,
@@ -61,10 +74,10 @@ class ContainedGossipSub(GossipSub):
         # peers, up to degree_high (_perform_opportunistic_grafting).
         self.scorer = None
         self.extensions_state = extensions
-        self.mcache: BoundedCache = BoundedCache(params, message_id)
-        self._meshed = meshed
-        self._exchanged = exchanged
-        self._bridges = bridges
+        self.mcache: BoundedCache = BoundedCache(message_id)
+        self._note_link = note_link
+        self._connect_to = connect_to
+        self._is_bridged = is_bridged
         self._params = params
         self._gossiping = False
         self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
@@ -73,7 +86,7 @@ class ContainedGossipSub(GossipSub):
     def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
         super()._notify_mesh_peer_added(peer_id, topic)
         self._fresh[topic, peer_id] = None
-        self._meshed(topic, peer_id)
+        self._note_link(topic, peer_id)
 
     async def _emit_control_msgs(
         self,
@@ -126,11 +139,11 @@ class ContainedGossipSub(GossipSub):
     def _degrees_of(self, topic: str) -> Iterator[None]:
         """A bridge needs no mesh of its own. It asks for few links, and gives as many as it is
         asked for: of two that a peer depends on, both could think that it has the other."""
-        if not self._bridges(topic):
+        if not self._is_bridged(topic):
             yield
             return
         params = self._params
-        self.degree_low, self.degree = params.bridge_degree_low, params.bridge_degree
+        self.degree_low, self.degree = _BRIDGE_DEGREE_LOW, params.bridge_degree
         try:
             yield
         finally:
@@ -171,7 +184,7 @@ class ContainedGossipSub(GossipSub):
         params = self._params
         left = self._left.get((topic, peer), -math.inf) + params.regraft_pause
         until = max(self.back_off.get(topic, {}).get(peer, -math.inf), left)
-        return not self._gossiping and now < until + params.backoff_slack
+        return not self._gossiping and now < until + BACKOFF_SLACK
 
     def _add_back_off(
         self, peer: ID, topic: str, is_unsubscribe: bool, backoff_duration: int = 0
@@ -222,11 +235,11 @@ class ContainedGossipSub(GossipSub):
     async def _do_px(self, px_peers: list[rpc_pb2.PeerInfo]) -> None:
         """It dials them one after the other in the task that reads from the sender of the PRUNE,
         without a time-out, and signed by whomever."""
-        self._exchanged(px_peers[: self.px_peers_count])
+        self._connect_to(px_peers[: self.px_peers_count])
 
     def _periodic_security_cleanup(self) -> None:
         super()._periodic_security_cleanup()
-        over = time.time() - self._params.backoff_slack
+        over = time.time() - BACKOFF_SLACK
         for topic, peers in list(self.back_off.items()):
             for peer in [peer for peer, until in peers.items() if until <= over]:
                 del peers[peer]

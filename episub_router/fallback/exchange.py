@@ -1,4 +1,4 @@
-"""Peers that somebody who prunes us names instead of itself (gossipsub v1.1, peer exchange)."""
+"""Peers that a PRUNE names in place of its sender (gossipsub v1.1, peer exchange)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_WAITING = 64
 """Peers that wait to be dialled; there is no hurry, and more will be named."""
 
 
-class Exchange:
+class PeerExchange:
     """Connects to named peers, a few at a time, if they signed the addresses themselves."""
 
     def __init__(self, host: IHost, book: AddressBook, params: RouterParams) -> None:
@@ -27,8 +27,8 @@ class Exchange:
         self._params = params
         self._named, self._to_dial = trio.open_memory_channel[ID](_MAX_WAITING)
 
-    def named(self, peers: Sequence[rpc_pb2.PeerInfo]) -> None:
-        """A PRUNE came with `peers`."""
+    def connect_to(self, peers: Sequence[rpc_pb2.PeerInfo]) -> None:
+        """Connect to `peers`, which a PRUNE named."""
         for info in peers:
             peer = ID(info.peerID)
             if peer == self._host.get_id() or self._host.get_network().get_connections(peer):

@@ -21,42 +21,35 @@ class FallbackParams:
         "protocol ids",
         "gossipsub spec: 1.0 to 1.3, the newest first; py-libp2p's 1.4.0 and 2.0.0 are its own",
     )
-
+    """What is offered beside Episub, the preferred one first."""
     heartbeat_interval: int = param(1, "s", "gossipsub: 1 s; py-libp2p's default is 120 s")
+    """Period of GossipSub's upkeep of its meshes."""
     degree: int = param(6, "peers", "gossipsub: D = 6")
+    """Mesh links of a topic that GossipSub aims at."""
     degree_low: int = param(4, "peers", "gossipsub: D_low = 4; py-libp2p's tests have 4 to 12")
+    """Mesh links below which it grafts more."""
     degree_high: int = param(12, "peers", "gossipsub: D_high = 12")
+    """Mesh links above which it prunes."""
     bridge_degree: int = param(
         2,
         "peers",
         "ours: D where Episub brings messages too; two paths to gossipsub, more if its peers want",
     )
-    bridge_degree_low: int = param(1, "peers", "ours: D_low there")
-    gossip_window: int = param(3, "heartbeats", "gossipsub: mcache_gossip = 3")
-    gossip_history: int = param(5, "heartbeats", "gossipsub: mcache_len = 5")
-    fanout_ttl: int = param(60, "s", "gossipsub: fanout_ttl = 60 s")
+    """Mesh links that it asks for where Episub brings a topic's messages, too."""
     prune_backoff: int = param(60, "s", "gossipsub v1.1: 1 minute")
+    """Time in which a peer that was pruned may not graft."""
     unsubscribe_backoff: int = param(
         1,
         "s",
-        "ours: gossipsub v1.1 has 10 s, in which py-libp2p sends one who came back nothing at all",
+        "ours: gossipsub v1.1 has 10 s, in which py-libp2p sends nothing to a peer that came back",
     )
+    """The same after this node unsubscribed."""
     regraft_pause: int = param(
         10,
         "s",
         "gossipsub v1.1's unsubscribe back-off; py-libp2p refuses a GRAFT so long after any PRUNE",
     )
-    backoff_slack: int = param(
-        2, "s", "ours: a second that py-libp2p rounds off, and a heartbeat on the way"
-    )
-    max_idontwant: int = param(
-        1000, "ids", "go-libp2p-pubsub: MaxIDontWantMessages 1000 per peer and heartbeat"
-    )
-    retransmissions: int = param(
-        3, "sends", "go-libp2p-pubsub: GossipRetransmission 3 per id and peer"
-    )
-    cache_messages: int = param(4096, "messages", "ours: as in Episub's cache")
-    cache_bytes: int = param(32 * 2**20, "bytes", "ours: as in Episub's cache")
+    """Time in which this node grafts no peer that it left by unsubscribing."""
 
     def __post_init__(self) -> None:
         if not self.protocols:
@@ -70,15 +63,9 @@ class FallbackParams:
                 f"degree_low, degree and degree_high must not decrease: "
                 f"{self.degree_low}, {self.degree}, {self.degree_high}"
             )
-        if not self.bridge_degree_low <= self.bridge_degree <= self.degree:
+        if self.bridge_degree > self.degree:
             raise ValueError(
-                f"bridge_degree_low, bridge_degree and degree must not decrease: "
-                f"{self.bridge_degree_low}, {self.bridge_degree}, {self.degree}"
-            )
-        if self.gossip_window > self.gossip_history:
-            raise ValueError(
-                f"gossip_window must not be above gossip_history: "
-                f"{self.gossip_window} > {self.gossip_history}"
+                f"bridge_degree must not be above degree: {self.bridge_degree} > {self.degree}"
             )
 
 

@@ -1,8 +1,9 @@
-"""What the embedded GossipSub sees of Pubsub: the peers that are given to it, and no others."""
+"""What the embedded GossipSub sees of Pubsub: the peers of its side, and no others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias, TypeVar
 
 from libp2p.abc import IHost, INetStream
 from libp2p.peer.id import ID
@@ -10,28 +11,35 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
-from episub_router.fallback.backlog import PatientQueues
-from episub_router.net.counters import Counters
-from episub_router.net.params import RouterParams
-from episub_router.net.view import OnThisSide, PubsubView
+from episub_router.fallback.queues import GossipQueues
+from episub_router.net.outbound.outbox import Outbox
+from episub_router.net.peer_table import PeerTable
+
+_V = TypeVar("_V")
+
+IsServed: TypeAlias = Callable[[ID], bool]
 
 
 class GossipView:
-    """The part of `Pubsub` that `GossipSub` uses, less the peers that aren't `served`.
+    """The part of `Pubsub` that `GossipSub` uses, without the peers that it doesn't serve.
 
     It is no `Pubsub`, and GossipSub adds its signed peer record to RPCs, and checks those of
     others, only under one: Pubsub has done that already.
     """
 
     def __init__(
-        self, pubsub: Pubsub, served: OnThisSide, params: RouterParams, counters: Counters
+        self, pubsub: Pubsub, is_served: IsServed, peers: PeerTable, outbox: Outbox
     ) -> None:
-        part = PubsubView(pubsub, served)
         self._pubsub = pubsub
         self.host: IHost = pubsub.host
-        self.peers = part.peers
-        self.peer_queues = PatientQueues(part.peer_queues, params, counters)
-        self.peer_topics: Mapping[str, set[ID]] = _Subscribers(pubsub, served)
+        # Pubsub makes its dictionaries after it has attached its router.
+        self.peers: Mapping[ID, INetStream] = _Part(lambda: pubsub.peers, is_served)
+        self.peer_queues = GossipQueues(
+            _Part(lambda: pubsub.peer_queues, is_served),
+            lambda peer: peers[peer.to_bytes()],
+            outbox,
+        )
+        self.peer_topics: Mapping[str, set[ID]] = _Subscribers(pubsub, is_served)
 
     @property
     def seen_messages(self) -> LastSeenCache:
@@ -49,15 +57,34 @@ class GossipView:
         return queue.push(rpc_msg)
 
 
+class _Part(Mapping[ID, _V]):
+    """Those entries of one of Pubsub's dictionaries whose peers are served."""
+
+    def __init__(self, whole: Callable[[], Mapping[ID, _V]], is_served: IsServed) -> None:
+        self._whole = whole
+        self._is_served = is_served
+
+    def __getitem__(self, peer: ID) -> _V:
+        if not self._is_served(peer):
+            raise KeyError(peer)
+        return self._whole()[peer]
+
+    def __iter__(self) -> Iterator[ID]:
+        return filter(self._is_served, self._whole())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class _Subscribers(Mapping[str, set[ID]]):
     """Subscribers by topic. As in Pubsub, a topic without any is not there."""
 
-    def __init__(self, pubsub: Pubsub, served: OnThisSide) -> None:
+    def __init__(self, pubsub: Pubsub, is_served: IsServed) -> None:
         self._pubsub = pubsub
-        self._served = served
+        self._is_served = is_served
 
     def __getitem__(self, topic: str) -> set[ID]:
-        subscribers = set(filter(self._served, self._pubsub.peer_topics[topic]))
+        subscribers = set(filter(self._is_served, self._pubsub.peer_topics[topic]))
         if not subscribers:
             raise KeyError(topic)
         return subscribers
@@ -67,7 +94,7 @@ class _Subscribers(Mapping[str, set[ID]]):
 
     def __contains__(self, topic: object) -> bool:
         return isinstance(topic, str) and any(
-            map(self._served, self._pubsub.peer_topics.get(topic, ()))
+            map(self._is_served, self._pubsub.peer_topics.get(topic, ()))
         )
 
     def __len__(self) -> int:

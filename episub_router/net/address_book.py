@@ -15,9 +15,17 @@ from libp2p.peer.pb import envelope_pb2, peer_record_pb2
 from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_DOMAIN
 from multiaddr import Multiaddr
 
-from episub_router.net.limits import DEFAULT_LIMITS, NetLimits
 from episub_router.wire.limits import DEFAULT_LIMITS as WIRE_LIMITS
 from episub_router.wire.limits import WireLimits
+
+MAX_PEERS = 4096
+"""Records; ours: the passive views (42 peers) of about a hundred topics."""
+
+MAX_ADDRESSES = 32
+"""Addresses in one record; ours: a host with many interfaces has fewer."""
+
+DIALLED_ADDRESSES = 3
+"""Addresses of one peer that are tried, in turn; ours."""
 
 
 class RecordFault(Enum):
@@ -48,10 +56,8 @@ class AddressBook:
     `refused` counts the records that `learn` turned down, by reason.
     """
 
-    def __init__(
-        self, limits: NetLimits = DEFAULT_LIMITS, wire_limits: WireLimits = WIRE_LIMITS
-    ) -> None:
-        self._limits = limits
+    def __init__(self, max_peers: int = MAX_PEERS, wire_limits: WireLimits = WIRE_LIMITS) -> None:
+        self._max_peers = max_peers
         self._max_record_bytes = wire_limits.max_record_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self.refused: Counter[RecordFault] = Counter()
@@ -75,7 +81,7 @@ class AddressBook:
             return False
         self._entries[peer] = result
         self._entries.move_to_end(peer)
-        if len(self._entries) > self._limits.book_peers:
+        if len(self._entries) > self._max_peers:
             self._entries.popitem(last=False)
         return True
 
@@ -105,7 +111,7 @@ class AddressBook:
                 return RecordFault.WRONG_PEER
             if inner.seq <= held_seq:
                 return RecordFault.STALE
-            if len(inner.addresses) > self._limits.max_addresses:
+            if len(inner.addresses) > MAX_ADDRESSES:
                 return RecordFault.TOO_MANY_ADDRESSES
             envelope, record = consume_envelope(data, PEER_RECORD_ENVELOPE_DOMAIN)
             # consume_envelope leaves open whose key signed.

@@ -33,7 +33,9 @@ class Reason(Enum):
     """A topic or a message id that doesn't fit a frame."""
     BACKLOG_FULL = "backlog-full"
     UNDELIVERABLE = "undeliverable"
-    """Frames held for a peer that never became writable, or went away."""
+    """Frames held for a peer that never became writable, went away, or takes nothing."""
+    PEER_STALLED = "peer-stalled"
+    """A peer took nothing from its queue for `stall_timeout`."""
     DIALS = "dials"
     DIAL_FAILED = "dial-failed"
     DIAL_NO_ADDRESS = "dial-no-address"
@@ -71,13 +73,13 @@ ORDINARY = frozenset(
         Reason.CONTACTS_FOUND,
     }
 )
-"""Counted, and nothing to complain of: a trace has all others as discards."""
+"""Counts of what went well; a trace has all others as discards."""
 
 
 class Counters:
     """Counts by the name of a reason. Bounded: every reason is a member of some enum.
 
-    `on_add`, if set, is told of each addition.
+    `on_add`, if set, is called with each addition.
     """
 
     __slots__ = ("_counts", "on_add")

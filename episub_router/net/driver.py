@@ -1,8 +1,8 @@
 """Drives the topics' machines: events in, effects out, timers.
 
-One event is handled at a time. What an effect brings about at once (an answer to a dial
-that needs no dialling, a payload for which there was no room) is queued behind it, so that a
-machine is never entered while it is working.
+One event is handled at a time. What an effect causes at once (an answer to a dial that needs
+no dialling, a payload for which there was no room) is queued behind it, so that a machine is
+never entered while it is working.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import trio
 
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.params import RouterParams
+from episub_router.net.peer import RemotePeer
+from episub_router.net.peer_table import PeerListener, PeerTable
 from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip, Message
@@ -28,34 +29,37 @@ logger = logging.getLogger(__name__)
 
 _MESSAGES_PER_FRAME = 32
 
+MAX_LEFT_TOPICS = 8
+"""Topics that were left and may be joined again, whose seen ids are kept; ours."""
+
 
 class Actions(Protocol):
-    """What the driver has done for it. None of these may call the driver back at once."""
+    """What the driver has done for it. A method may feed the driver, but not wait for it."""
 
-    def send(self, peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
+    def send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
         """Send one frame."""
 
-    def dial(self, peer: bytes, for_others: bool = False) -> None:
-        """Make `peer` writable; the answer is `Driver.writable` or `Driver.unreachable`."""
+    def dial(self, peer: RemotePeer, for_others: bool = False) -> None:
+        """Make `peer` writable; `PeerTable` notifies of the outcome."""
 
-    def release(self, peer: bytes) -> None:
+    def release(self, peer: RemotePeer) -> None:
         """A topic needs `peer` no longer."""
 
-    def measure(self, peer: bytes) -> None:
-        """Measure the RTT; the answer is `Driver.measured`."""
+    def measure(self, peer: RemotePeer) -> None:
+        """Measure the RTT; the answer is `Driver.rtt_measured`."""
 
     def group_of(self, peer: Any) -> str | None:
         """What peers of one owner are likely to share with `peer`, if that is known."""
 
-    def neighbor_up(self, topic: str, peer: bytes) -> None:
+    def neighbor_up(self, topic: str, peer: RemotePeer) -> None:
         """`peer` entered the active view of `topic`."""
 
-    def neighbor_down(self, topic: str, peer: bytes) -> None:
+    def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
         """`peer` left it."""
 
 
 class Observer(Protocol):
-    """Who may look at what the driver does. May not change anything, nor raise."""
+    """Sees what the driver does. May not change anything, nor raise."""
 
     def stepped(self, machine: Topic, effects: list[ef.Effect]) -> None:
         """`machine` took a step; its effects are still to be carried out."""
@@ -64,21 +68,21 @@ class Observer(Protocol):
         """A measurement that was asked for came to an end."""
 
 
-class Driver:
+class Driver(PeerListener):
     """The machines of all topics that this node is in, and of a few that it has left."""
 
     def __init__(
         self,
         me: bytes,
         params: EpisubParams,
-        router_params: RouterParams,
+        peers: PeerTable,
         rng: Random,
         counters: Counters,
         actions: Actions,
     ) -> None:
         self._me = me
         self._params = params
-        self._router_params = router_params
+        self._peers = peers
         self._rng = rng
         self._counters = counters
         self._actions = actions
@@ -86,14 +90,8 @@ class Driver:
         self._topics: dict[str, Topic] = {}
         self._left: dict[str, float] = {}
         """Topics left, the oldest first, and when to forget them. Until then the ids that were
-        seen are kept, for one who comes back."""
+        seen are kept, so that a node that joins again delivers nothing twice."""
         self._hops: dict[str, dict[int, int]] = {}
-        self._writable: dict[bytes, None] = {}
-        self._interrupted: dict[bytes, None] = {}
-        """Peers that were, and whose stream is being replaced."""
-        self._dialling: dict[bytes, dict[str, None]] = {}
-        """Who waits for the dials under way."""
-        self._measuring: dict[bytes, dict[str, None]] = {}
         self._events: deque[tuple[str, ev.Event | None]] = deque()
         """What is to be handled, by topic; None is the timer."""
         self._busy = False
@@ -104,18 +102,15 @@ class Driver:
             ef.Dial: self._on_dial,
             ef.MeasureRtt: self._on_measure,
             ef.Deliver: self._on_deliver,
-            ef.NeighborUp: lambda topic, e: actions.neighbor_up(topic, e.peer),
-            ef.NeighborDown: lambda topic, e: actions.neighbor_down(topic, e.peer),
+            ef.NeighborUp: lambda topic, e: actions.neighbor_up(topic, peers[e.peer]),
+            ef.NeighborDown: lambda topic, e: actions.neighbor_down(topic, peers[e.peer]),
             ef.Dropped: lambda topic, e: counters.add(e.reason),
         }
+        peers.listen(self)
 
     def joined(self, topic: str) -> Topic | None:
         """The machine of a topic that this node is in."""
         return None if topic in self._left else self._topics.get(topic)
-
-    def is_writable(self, peer: bytes) -> bool:
-        """Whether `writable` was the last that was said of `peer`."""
-        return peer in self._writable
 
     def hops(self, topic: str) -> Mapping[int, int]:
         """How many messages of `topic` were delivered after how many hops."""
@@ -132,8 +127,8 @@ class Driver:
             rng = Random(self._rng.getrandbits(64))
             group_of = self._actions.group_of
             self._topics[topic] = Topic(self._me, topic, self._params, rng, group_of)
-            for peer in self._writable:
-                self._events.append((topic, ev.Connected(peer)))
+            for peer in self._peers.writable():
+                self._events.append((topic, ev.Connected(peer.key)))
         self.feed(topic, ev.JoinOverlay(contacts))
 
     def leave(self, topic: str, proof: bytes) -> None:
@@ -143,7 +138,7 @@ class Driver:
         self.feed(topic, ev.LeaveOverlay(proof))
         self._left[topic] = trio.current_time() + self._params.broadcast.seen_ttl
         self._wake.set()
-        if len(self._left) > self._router_params.left_topics:
+        if len(self._left) > MAX_LEFT_TOPICS:
             self._forget(next(iter(self._left)))
 
     def stop(self) -> None:
@@ -152,40 +147,29 @@ class Driver:
         self._topics.clear()
         self._left.clear()
 
-    def writable(self, peer: bytes) -> None:
-        """Frames can be queued to `peer` now."""
-        self._interrupted.pop(peer, None)
-        self._writable[peer] = None
-        self._dialling.pop(peer, None)
-        self._feed_all(ev.Connected(peer))
+    def peer_writable(self, peer: RemotePeer) -> None:
+        """Frames can be sent to `peer` now."""
+        peer.topics_dialling.clear()
+        self._feed_all(ev.Connected(peer.key))
 
-    def interrupted(self, peer: bytes) -> None:
-        """The stream to `peer` broke and is being replaced; what was on it is lost. To be
-        followed by `writable` or `down`."""
-        if peer in self._writable:
-            del self._writable[peer]
-            self._interrupted[peer] = None
-
-    def is_interrupted(self, peer: bytes) -> bool:
-        return peer in self._interrupted
-
-    def down(self, peer: bytes) -> None:
+    def peer_lost(self, peer: RemotePeer) -> None:
         """`peer` isn't writable any more, or a frame to it was lost with its connection."""
-        self._writable.pop(peer, None)
-        self._interrupted.pop(peer, None)
-        self._feed_all(ev.PeerDown(peer))
+        self._feed_all(ev.PeerDown(peer.key))
 
-    def unreachable(self, peer: bytes) -> None:
+    def dial_failed(self, peer: RemotePeer) -> None:
         """The dial to `peer` failed."""
-        for topic in self._dialling.pop(peer, ()):
-            self._events.append((topic, ev.DialFailed(peer)))
+        waiting = list(peer.topics_dialling)
+        peer.topics_dialling.clear()
+        self._events.extend((topic, ev.DialFailed(peer.key)) for topic in waiting)
         self._drain()
 
-    def measured(self, peer: bytes, rtt: float | None) -> None:
+    def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
+        """The round trip to `peer` takes `rtt` seconds; None if it could not be measured."""
         if self.observer is not None:
-            self.observer.measured(peer, rtt)
-        for topic in self._measuring.pop(peer, ()):
-            self._events.append((topic, ev.RttMeasured(peer, rtt)))
+            self.observer.measured(peer.key, rtt)
+        waiting = list(peer.topics_measuring)
+        peer.topics_measuring.clear()
+        self._events.extend((topic, ev.RttMeasured(peer.key, rtt)) for topic in waiting)
         self._drain()
 
     def feed(self, topic: str, event: ev.Event) -> None:
@@ -264,7 +248,7 @@ class Driver:
             if isinstance(effect, ef.Send):
                 peer = effect.peer
                 if isinstance(effect.message, Gossip):
-                    self._actions.send(peer, topic, (effect.message,))
+                    self._actions.send(self._peers[peer], topic, (effect.message,))
                 else:
                     control.setdefault(peer, []).append(effect.message)
             elif isinstance(effect, ef.Release):
@@ -275,21 +259,23 @@ class Driver:
         for peer, messages in control.items():
             for start in range(0, len(messages), _MESSAGES_PER_FRAME):
                 batch = tuple(messages[start : start + _MESSAGES_PER_FRAME])
-                self._actions.send(peer, topic, batch)
+                self._actions.send(self._peers[peer], topic, batch)
         for peer in released:
-            self._actions.release(peer)
+            self._actions.release(self._peers[peer])
 
     def _on_dial(self, topic: str, effect: ef.Dial) -> None:
-        peer: Any = effect.peer
-        if peer in self._writable:
-            self._events.append((topic, ev.Connected(peer)))
+        key: Any = effect.peer
+        peer = self._peers[key]
+        if self._peers.is_writable(peer):
+            self._events.append((topic, ev.Connected(key)))
         else:
-            self._dialling.setdefault(peer, {})[topic] = None
+            peer.topics_dialling[topic] = None
             self._actions.dial(peer, effect.for_others)
 
     def _on_measure(self, topic: str, effect: ef.MeasureRtt) -> None:
-        peer: Any = effect.peer
-        self._measuring.setdefault(peer, {})[topic] = None
+        key: Any = effect.peer
+        peer = self._peers[key]
+        peer.topics_measuring[topic] = None
         self._actions.measure(peer)
 
     def _on_deliver(self, topic: str, effect: ef.Deliver) -> None:

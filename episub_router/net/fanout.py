@@ -1,4 +1,4 @@
-"""Messages that the overlay can't carry (yet): fanout, and replay to those who come late."""
+"""Messages that the overlay can't carry (yet): fanout, and replay to peers that come late."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from random import Random
 import trio
 from libp2p.peer.id import ID
 
-from episub_router.net.params import RouterParams
 from episub_router.protocol.messages import Gossip
+
+FANOUT_TTL = 60.0
+"""Seconds; gossipsub: fanout_ttl 60 s."""
+
+MAX_TOPICS = 64
+"""Topics published to without subscribing; ours."""
+
+REPLAY_WINDOW = 10.0
+"""Seconds; ours: a dial and a pubsub stream together take at most this."""
+
+MAX_REPLAYED = 32
+"""Messages of a topic; gossipsub: a late subscriber is handed 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +34,10 @@ class _Recent:
 
 class Fanout:
     """For topics that this node publishes to without having joined them: a few subscribers,
-    the same ones as long as publishing goes on. Bounded by `fanout_topics`."""
+    the same ones as long as publishing goes on. Bounded by `MAX_TOPICS`."""
 
-    def __init__(self, params: RouterParams, rng: Random) -> None:
-        self._params = params
+    def __init__(self, degree: int, rng: Random) -> None:
+        self._degree = degree
         self._rng = rng
         self.peers: dict[str, set[ID]] = {}
         """Chosen subscribers by topic; the topic published to last comes last."""
@@ -34,7 +45,7 @@ class Fanout:
 
     def choose(self, topic: str, subscribers: Iterable[ID]) -> list[ID]:
         """The subscribers to send to: those chosen before that are still there, and new ones
-        up to `fanout_degree`."""
+        up to `degree`."""
         now = trio.current_time()
         for stale in [name for name, until in self._until.items() if until <= now]:
             self.leave(stale)
@@ -42,11 +53,11 @@ class Fanout:
         before = self.peers.pop(topic, set())
         chosen = [peer for peer in there if peer in before]
         others = [peer for peer in there if peer not in chosen]
-        missing = max(0, self._params.fanout_degree - len(chosen))
+        missing = max(0, self._degree - len(chosen))
         chosen += self._rng.sample(others, min(missing, len(others)))
         self.peers[topic] = set(chosen)
-        self._until[topic] = now + self._params.fanout_ttl
-        if len(self.peers) > self._params.fanout_topics:
+        self._until[topic] = now + FANOUT_TTL
+        if len(self.peers) > MAX_TOPICS:
             self.leave(next(iter(self.peers)))
         return chosen
 
@@ -63,19 +74,18 @@ class Fanout:
 class Replay:
     """Own messages that may have reached nobody, for subscribers that turn up soon after.
 
-    Bounded by `replay_window`, `replay_messages` per topic and `fanout_topics`.
+    Bounded by `REPLAY_WINDOW`, `MAX_REPLAYED` per topic and `MAX_TOPICS`.
     """
 
-    def __init__(self, params: RouterParams) -> None:
-        self._params = params
+    def __init__(self) -> None:
         self._recent: dict[str, deque[_Recent]] = {}
 
     def remember(self, topic: str, gossip: Gossip, sent_to: Iterable[ID] = ()) -> None:
-        """Keep `gossip` for those who subscribe to `topic` within the window."""
-        recent = self._recent.pop(topic, None) or deque(maxlen=self._params.replay_messages)
+        """Keep `gossip` for peers that subscribe to `topic` within the window."""
+        recent = self._recent.pop(topic, None) or deque(maxlen=MAX_REPLAYED)
         self._recent[topic] = recent
         recent.append(_Recent(trio.current_time(), gossip, set(sent_to)))
-        if len(self._recent) > self._params.fanout_topics:
+        if len(self._recent) > MAX_TOPICS:
             del self._recent[next(iter(self._recent))]
 
     def take(self, topic: str, peer: ID) -> list[Gossip]:
@@ -83,7 +93,7 @@ class Replay:
         recent = self._recent.get(topic)
         if recent is None:
             return []
-        oldest = trio.current_time() - self._params.replay_window
+        oldest = trio.current_time() - REPLAY_WINDOW
         while recent and recent[0].at < oldest:
             recent.popleft()
         if not recent:

@@ -1,4 +1,4 @@
-"""What the core is told of addresses: a prefix that peers of one owner are likely to share."""
+"""What the core gets of addresses: a prefix that peers of one owner are likely to share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from ipaddress import IPv4Address, ip_address, ip_network
 
 from multiaddr import Multiaddr
 
-from episub_router.net.params import RouterParams
+_PREFIX_V4 = 24
+"""Bits; py-libp2p: SUBNET_PREFIX_LEN_V4."""
+
+_PREFIX_V6 = 48
+"""Bits; py-libp2p: SUBNET_PREFIX_LEN_V6."""
 
 
-def address_prefix(addresses: Iterable[Multiaddr], params: RouterParams) -> str | None:
+def address_prefix(addresses: Iterable[Multiaddr]) -> str | None:
     """The network of the first public IP address; None where there is none.
 
     Private and loopback addresses are no sign of one owner, and a relayed address is the relay's.
@@ -25,6 +29,6 @@ def address_prefix(addresses: Iterable[Multiaddr], params: RouterParams) -> str 
                 # Multiaddr has an exception of its own for each way not to hold an IP address.
                 continue
             if ip.is_global:
-                bits = params.prefix_v4 if isinstance(ip, IPv4Address) else params.prefix_v6
+                bits = _PREFIX_V4 if isinstance(ip, IPv4Address) else _PREFIX_V6
                 return str(ip_network(f"{ip}/{bits}", strict=False))
     return None

@@ -22,10 +22,10 @@ class Mesh:
 
     def up(self, topic: str, peer: ID) -> None:
         self.neighbors.setdefault(topic, set()).add(peer)
-        self.also_up(topic, peer)
+        self.note_link(topic, peer)
 
-    def also_up(self, topic: str, peer: ID) -> None:
-        """`peer` became a neighbour in `topic` that isn't kept here."""
+    def note_link(self, topic: str, peer: ID) -> None:
+        """`peer` became a neighbour in `topic`, perhaps one that isn't kept here."""
         event = self._waiting.pop((topic, peer), None)
         if event is not None:
             event.set()

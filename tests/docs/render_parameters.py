@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 from episub_router import FallbackParams, PubsubParams, RouterParams
-from episub_router.net.limits import NetLimits
 from episub_router.pipeline.params import AnswerParams
 from episub_router.pipeline.report.params import ReportParams
 from episub_router.protocol.params import BroadcastParams, MembershipParams
@@ -27,7 +26,6 @@ PARAMS: list[type[Any]] = [
     FallbackParams,
     PubsubParams,
     WireLimits,
-    NetLimits,
     SdsParams,
     TracerParams,
     AnswerParams,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from episub_router import EpisubRouter, FallbackParams, RouterParams
 from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
 from tests.docs.render_parameters import PARAMS, PATH, render, sentences
 
@@ -24,8 +25,10 @@ def test_each_parameter_has_unit_and_source(params: type[Any]) -> None:
         assert spec.metadata.get("source"), spec.name
 
 
-@pytest.mark.parametrize("params", [MembershipParams, BroadcastParams])
-def test_each_parameter_of_the_protocol_says_what_it_does(params: type[Any]) -> None:
+@pytest.mark.parametrize(
+    "params", [MembershipParams, BroadcastParams, RouterParams, FallbackParams]
+)
+def test_each_parameter_of_the_router_says_what_it_does(params: type[Any]) -> None:
     assert sorted(sentences(params)) == sorted(spec.name for spec in fields(params))
 
 
@@ -34,3 +37,14 @@ def test_the_protocol_has_few_parameters() -> None:
     halves = [spec.name for spec in fields(EpisubParams)]
     count = sum(len(fields(getattr(EpisubParams(), name))) for name in halves)
     assert count <= 40
+
+
+def test_the_router_has_few_parameters() -> None:
+    """At most 60 in all, with the protocol's."""
+    kinds = [type(getattr(EpisubParams(), spec.name)) for spec in fields(EpisubParams)]
+    assert sum(len(fields(kind)) for kind in [*kinds, RouterParams, FallbackParams]) <= 60
+
+
+def test_the_usual_parameters_are_set_by_the_number_of_nodes() -> None:
+    assert EpisubRouter(EpisubParams.for_size(10_000)).degree == 7
+    assert EpisubRouter(EpisubParams.for_size(100)).degree == 5

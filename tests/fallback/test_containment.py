@@ -20,6 +20,7 @@ from libp2p.pubsub.pubsub import get_peer_and_seqno_msg_id
 from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router import FallbackParams
+from episub_router.fallback.cache import BoundedCache
 from episub_router.fallback.contained import ContainedGossipSub
 
 TOPIC = "t"
@@ -62,16 +63,16 @@ class Lab:
     def __init__(self, kind: str, *, message_id: Any = get_peer_and_seqno_msg_id) -> None:
         self.pubsub = FakePubsub(message_id)
         self.meshed: list[tuple[str, ID]] = []
-        self.bridges = False
+        self.bridged: set[str] = set()
         self.exchanged: list[rpc_pb2.PeerInfo] = []
         if kind == "contained":
             self.router: GossipSub = ContainedGossipSub(
                 FallbackParams(),
                 ExtensionsState(),
                 message_id,
-                lambda topic, peer: self.meshed.append((topic, peer)),
-                self.exchanged.extend,
-                lambda topic: self.bridges,
+                note_link=lambda topic, peer: self.meshed.append((topic, peer)),
+                connect_to=self.exchanged.extend,
+                is_bridged=lambda topic: topic in self.bridged,
             )
         else:
             self.router = GossipSub([PROTOCOL_ID_V12], 6, 4, 12, heartbeat_interval=1)
@@ -444,32 +445,23 @@ async def test_nobody_gets_messages_from_before_its_subscription_again(kind: str
 
 
 def test_the_cache_is_bounded() -> None:
-    lab = Lab("contained")
-    router = ContainedGossipSub(
-        FallbackParams(cache_messages=10, cache_bytes=10_000),
-        ExtensionsState(),
-        get_peer_and_seqno_msg_id,
-        lambda *_: None,
-        lambda _: None,
-        lambda _: False,
-    )
-    router.attach(lab.pubsub)  # type: ignore[arg-type]
+    cache = BoundedCache(get_peer_and_seqno_msg_id, max_messages=10, max_bytes=10_000)
     for number in range(100):
-        router.mcache.put(message(number))
+        cache.put(message(number))
         if number % 10 == 0:
-            router.mcache.shift()
-    assert list(router.mcache.msgs.values()) == [message(number) for number in range(90, 100)]
-    router.mcache.put(message(1000, bytes(9_960)))
-    assert list(router.mcache.msgs.values()) == [message(1000, bytes(9_960))]
+            cache.shift()
+    assert list(cache.msgs.values()) == [message(number) for number in range(90, 100)]
+    cache.put(message(1000, bytes(9_960)))
+    assert list(cache.msgs.values()) == [message(1000, bytes(9_960))]
     for _ in range(5):
-        router.mcache.shift()
-    assert not router.mcache.msgs
-    assert router.mcache._bytes == 0
+        cache.shift()
+    assert not cache.msgs
+    assert cache._bytes == 0
 
 
 async def test_a_bridge_asks_for_few_links_and_gives_as_many_as_are_wanted() -> None:
     lab = Lab("contained")
-    lab.bridges = True
+    lab.bridged = {TOPIC}
     peers = lab.add(13)
     await lab.router.join(TOPIC)
     assert len(lab.router.mesh[TOPIC]) == 2
@@ -487,14 +479,14 @@ async def test_a_bridge_asks_for_few_links_and_gives_as_many_as_are_wanted() -> 
     for peer in list(mesh):
         await lab.router.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=1), peer)
     lab.router.back_off.clear()
-    lab.bridges = False
+    lab.bridged = set()
     await lab.heartbeat()
     assert len(lab.router.mesh[TOPIC]) == 6
 
 
 async def test_each_topic_has_its_own_degrees() -> None:
     lab = Lab("contained")
-    lab.router._bridges = lambda topic: topic == "bridged"  # type: ignore[attr-defined]
+    lab.bridged = {"bridged"}
     lab.add(10)
     peers = lab.add(10, topic="bridged")
     for topic in (TOPIC, "bridged"):

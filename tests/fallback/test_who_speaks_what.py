@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
 import pytest
+from libp2p.abc import IPubsubRouter
 from libp2p.custom_types import TProtocol
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12, PROTOCOL_ID_V13
 from libp2p.pubsub.pb import rpc_pb2
 
-from episub_router import PROTOCOL_ID, EpisubRouter, FallbackParams
+from episub_router import PROTOCOL_ID, EpisubRouter, FallbackParams, ResilientPubsub
 from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.net.counters import Reason
-from tests.fallback.mixed import FLOODSUB, MESHSUB, TOPIC, episub, gossipsub, network, subscribe
-from tests.hosts import Node, connect, eventually, receive
-from tests.router.overlays import count, engine, joined, push, push_frame, reading, router
+from tests.fallback.mixed import (
+    FLOODSUB,
+    MESHSUB,
+    TOPIC,
+    episub,
+    gossipsub,
+    linked,
+    network,
+    subscribe,
+)
+from tests.hosts import Node, connect, eventually, receive, running_nodes
+from tests.router.overlays import count, joined, push, push_frame, reading, router, service
 
 pytestmark = pytest.mark.hosts
 
@@ -51,7 +64,7 @@ def test_what_is_offered_in_which_order() -> None:
         ({"protocols": (TProtocol("/meshsub/1.4.0"),)}, "/meshsub/1.4.0"),
         ({"degree_low": 7}, "must not decrease"),
         ({"heartbeat_interval": 0}, "heartbeat_interval"),
-        ({"gossip_window": 9}, "gossip_window"),
+        ({"bridge_degree": 7}, "bridge_degree"),
     ],
 )
 def test_params_that_make_no_sense(wrong: dict[str, object], text: str) -> None:
@@ -59,7 +72,7 @@ def test_params_that_make_no_sense(wrong: dict[str, object], text: str) -> None:
         FallbackParams(**wrong)  # type: ignore[arg-type]
 
 
-async def test_one_who_prefers_meshsub_is_an_episub_peer_to_both() -> None:
+async def test_a_peer_that_prefers_meshsub_is_an_episub_peer_to_both() -> None:
     """Each direction negotiates by itself, and one of them is enough."""
     kinds = [episub, lambda: Prefers(PROTOCOL_ID_V12)]
     async with network(kinds, [(0, 1)]) as nodes:
@@ -85,7 +98,7 @@ async def test_episub_nodes_that_meet_on_meshsub_13_find_each_other() -> None:
         for node in nodes:
             await node.pubsub.subscribe(TOPIC)
         await joined(nodes)
-        assert {peer for node in nodes for peer in engine(node).mesh.neighbors[TOPIC]} == {
+        assert {peer for node in nodes for peer in service(node).mesh.neighbors[TOPIC]} == {
             node.id for node in nodes
         }
 
@@ -160,3 +173,34 @@ async def test_control_of_a_blacklisted_peer_is_ignored() -> None:
             push(nodes[0], nodes[1], rpc)
             await eventually(lambda: count(nodes[1], Reason.BLACKLISTED) == 1)
             assert not router(nodes[1])._bridge.mesh[TOPIC]  # type: ignore[union-attr]
+
+
+async def test_a_peer_that_comes_back_without_episub_is_served_by_gossipsub() -> None:
+    """Its stream broke, the new one never came, and Pubsub says nothing when such a peer goes."""
+
+    def start(router: Callable[[], IPubsubRouter]) -> AbstractAsyncContextManager[list[Node]]:
+        return running_nodes(1, router=router, pubsub_class=ResilientPubsub, seed=7)
+
+    async with network([episub], []) as [node]:
+        subscription = await node.pubsub.subscribe(TOPIC)
+        async with start(lambda: Prefers(PROTOCOL_ID_V12)) as [before]:
+            await connect(before, node)
+            await before.pubsub.subscribe(TOPIC)
+            await joined([node, before])
+            before.host.get_mux().handlers.clear()  # it takes no new stream
+            await node.pubsub.peers[before.id].reset()
+            await node.pubsub.publish(TOPIC, b"into the broken stream")
+            await eventually(lambda: before.id not in node.pubsub.peers)
+            peer = before.id
+            await before.host.disconnect(node.id)
+        await eventually(lambda: not node.host.get_network().get_connections(peer))
+        async with start(gossipsub) as [after]:
+            assert after.id == peer
+            await connect(after, node)
+            await after.pubsub.subscribe(TOPIC)
+            await linked(after, node)
+            assert gossipsub_side(node) == [peer]
+            await after.pubsub.publish(TOPIC, b"hello")
+            while (await receive(subscription))[0].data != b"hello":
+                pass
+            assert count(node, Reason.ERROR) == 0

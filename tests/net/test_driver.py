@@ -8,12 +8,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from episub_router import BroadcastParams, EpisubParams, RouterParams
+from episub_router import BroadcastParams, EpisubParams
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.driver import Driver
+from episub_router.net.driver import MAX_LEFT_TOPICS, Driver
+from episub_router.net.peer import RemotePeer
+from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as m
 from episub_router.protocol.effects import DropReason
+from episub_router.protocol.topic import Topic
+from tests.net.fakes import Lab
 
 ME, PEER, OTHER = b"me", b"peer", b"other"
 REQUEST = m.Neighbor(m.NeighborRole.REQUEST, 0)
@@ -25,26 +29,27 @@ class Recorder:
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []
 
-    def send(self, peer: bytes, topic: str, messages: tuple[m.Message, ...]) -> None:
-        self.log.append(("send", peer, topic, *(type(message).__name__ for message in messages)))
+    def send(self, peer: RemotePeer, topic: str, messages: tuple[m.Message, ...]) -> None:
+        kinds = (type(message).__name__ for message in messages)
+        self.log.append(("send", peer.key, topic, *kinds))
 
-    def dial(self, peer: bytes, for_others: bool = False) -> None:
-        self.log.append(("dial", peer))
+    def dial(self, peer: RemotePeer, for_others: bool = False) -> None:
+        self.log.append(("dial", peer.key))
 
-    def release(self, peer: bytes) -> None:
-        self.log.append(("release", peer))
+    def release(self, peer: RemotePeer) -> None:
+        self.log.append(("release", peer.key))
 
-    def measure(self, peer: bytes) -> None:
-        self.log.append(("measure", peer))
+    def measure(self, peer: RemotePeer) -> None:
+        self.log.append(("measure", peer.key))
 
     def group_of(self, peer: object) -> None:
         return None
 
-    def neighbor_up(self, topic: str, peer: bytes) -> None:
-        self.log.append(("up", topic, peer))
+    def neighbor_up(self, topic: str, peer: RemotePeer) -> None:
+        self.log.append(("up", topic, peer.key))
 
-    def neighbor_down(self, topic: str, peer: bytes) -> None:
-        self.log.append(("down", topic, peer))
+    def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
+        self.log.append(("down", topic, peer.key))
 
     def take(self) -> list[tuple[object, ...]]:
         log, self.log = self.log, []
@@ -52,28 +57,34 @@ class Recorder:
 
 
 class Harness:
-    def __init__(self, router_params: RouterParams | None = None) -> None:
+    def __init__(self) -> None:
         self.actions = Recorder()
         self.counters = Counters()
+        self.lab = Lab()
         self.driver = Driver(
             ME,
             EpisubParams(),
-            router_params or RouterParams(),
+            self.lab.peers,
             Random(1),
             self.counters,
             self.actions,
         )
 
+    def make_writable(self, peer: bytes) -> None:
+        record = self.lab.peers[peer]
+        if not self.lab.peers.is_writable(record):
+            self.lab.make_writable(record)
+
     def neighbor(self, peer: bytes = PEER, topic: str = "t") -> None:
         """Let `peer` become a neighbour, and forget how."""
-        self.driver.writable(peer)
+        self.make_writable(peer)
         self.driver.feed(topic, ev.Received(peer, REQUEST))
         assert ("up", topic, peer) in self.actions.take()
 
 
 async def test_a_dial_to_a_writable_peer_is_answered_at_once() -> None:
     harness = Harness()
-    harness.driver.writable(PEER)
+    harness.make_writable(PEER)
     harness.driver.join("t", (PEER,))
     assert harness.actions.take() == [("send", PEER, "t", "GetNodes")]
 
@@ -83,34 +94,38 @@ async def test_each_topic_that_waits_for_a_dial_is_answered() -> None:
     harness.driver.join("t", (PEER,))
     harness.driver.join("u", (PEER,))
     assert harness.actions.take() == [("dial", PEER), ("dial", PEER)]
-    harness.driver.writable(PEER)
+    harness.make_writable(PEER)
     assert harness.actions.take() == [
         ("send", PEER, "t", "GetNodes"),
         ("send", PEER, "u", "GetNodes"),
     ]
-    assert harness.driver.is_writable(PEER)
+    assert not harness.lab.peers[PEER].topics_dialling
 
 
-async def test_a_failed_dial_is_told_to_those_that_waited() -> None:
+async def test_a_failed_dial_is_reported_to_the_topics_that_waited() -> None:
     harness = Harness()
+    steps: list[tuple[str, list[object]]] = []
+
+    class Watching:
+        def stepped(self, machine: Topic, effects: list[ef.Effect]) -> None:
+            steps.append((machine.name, [*effects]))
+
+        def measured(self, peer: bytes, rtt: float | None) -> None: ...
+
     harness.driver.join("t", (PEER,))
     harness.driver.join("u", ())
-    steps = []
-    step = harness.driver._step
-    harness.driver._step = lambda topic, event: (  # type: ignore[method-assign]
-        steps.append((topic.name, event)),
-        step(topic, event),
-    )[1]
-    harness.driver.unreachable(PEER)
-    harness.driver.unreachable(PEER)
-    assert steps == [("t", ev.DialFailed(PEER))]
+    harness.driver.observer = Watching()
+    peer = harness.lab.peers[PEER]
+    harness.driver.dial_failed(peer)
+    harness.driver.dial_failed(peer)
+    assert [topic for topic, _ in steps] == ["t"]
 
 
-async def test_a_topic_joined_later_knows_who_is_writable() -> None:
+async def test_a_topic_joined_later_knows_which_peers_are_writable() -> None:
     harness = Harness()
-    harness.driver.writable(PEER)
-    harness.driver.writable(OTHER)
-    harness.driver.down(OTHER)
+    harness.make_writable(PEER)
+    harness.make_writable(OTHER)
+    harness.lab.disconnect(harness.lab.peers[OTHER])
     harness.driver.join("t", (PEER, OTHER))
     assert sorted(harness.actions.take(), key=str) == [
         ("dial", OTHER),
@@ -125,13 +140,13 @@ async def test_events_caused_by_effects_wait_for_their_turn() -> None:
     harness.neighbor()
     depth = 0
 
-    def send(peer: bytes, topic: str, messages: tuple[m.Message, ...]) -> None:
+    def send(peer: RemotePeer, topic: str, messages: tuple[m.Message, ...]) -> None:
         nonlocal depth
         depth += 1
         assert depth == 1
         for message in messages:
             if isinstance(message, m.Gossip):
-                driver.feed(topic, ev.PayloadDropped(peer, message.id, message.hops))
+                driver.feed(topic, ev.PayloadDropped(peer.key, message.id, message.hops))
         Recorder.send(harness.actions, peer, topic, messages)
         depth -= 1
 
@@ -168,12 +183,12 @@ async def test_deliveries_are_counted_by_hops() -> None:
     assert harness.counters[Reason.DELIVERED] == 4
 
 
-async def test_a_lost_peer_is_told_to_all_topics() -> None:
+async def test_a_lost_peer_is_reported_to_all_topics() -> None:
     harness = Harness()
     for topic in ("t", "u"):
         harness.driver.join(topic, ())
         harness.neighbor(topic=topic)
-    harness.driver.down(PEER)
+    harness.lab.disconnect(harness.lab.peers[PEER])
     log = harness.actions.take()
     assert ("down", "t", PEER) in log
     assert ("down", "u", PEER) in log
@@ -197,7 +212,7 @@ async def test_timers_fire_when_due_and_earlier_ones_wake_the_loop(
         nursery.cancel_scope.cancel()
 
 
-async def test_one_who_comes_back_has_not_forgotten_what_it_saw(
+async def test_a_node_that_joins_again_has_not_forgotten_what_it_saw(
     autojump_clock: MockClock,
 ) -> None:
     harness = Harness()
@@ -224,12 +239,13 @@ async def test_one_who_comes_back_has_not_forgotten_what_it_saw(
 
 
 async def test_left_topics_are_bounded() -> None:
-    harness = Harness(RouterParams(left_topics=3))
-    for number in range(10):
+    harness = Harness()
+    for number in range(MAX_LEFT_TOPICS + 2):
         harness.driver.join(f"t{number}", ())
         harness.driver.leave(f"t{number}", b"")
-    assert list(harness.driver._topics) == ["t7", "t8", "t9"]
-    assert list(harness.driver._left) == ["t7", "t8", "t9"]
+    kept = [f"t{number}" for number in range(2, MAX_LEFT_TOPICS + 2)]
+    assert list(harness.driver._topics) == kept
+    assert list(harness.driver._left) == kept
 
 
 async def test_a_bug_in_a_machine_is_counted_and_logged_once(
@@ -250,7 +266,7 @@ async def test_nothing_happens_after_the_end() -> None:
     harness.driver.join("t", ())
     harness.driver.stop()
     harness.driver.join("u", (PEER,))
-    harness.driver.writable(PEER)
+    harness.make_writable(PEER)
     harness.driver.feed("t", ev.Received(PEER, REQUEST))
     assert harness.actions.take() == []
 

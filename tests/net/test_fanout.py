@@ -8,8 +8,14 @@ import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
-from episub_router import RouterParams
-from episub_router.net.fanout import Fanout, Replay
+from episub_router.net.fanout import (
+    FANOUT_TTL,
+    MAX_REPLAYED,
+    MAX_TOPICS,
+    REPLAY_WINDOW,
+    Fanout,
+    Replay,
+)
 from episub_router.protocol.messages import Gossip
 
 PEERS = [ID(bytes([number])) for number in range(10)]
@@ -20,7 +26,7 @@ def gossip(number: int) -> Gossip:
 
 
 async def test_the_same_few_peers_as_long_as_they_are_there() -> None:
-    fanout = Fanout(RouterParams(fanout_degree=3), Random(1))
+    fanout = Fanout(3, Random(1))
     first = fanout.choose("t", PEERS)
     assert len(first) == 3
     assert set(fanout.choose("t", reversed(PEERS))) == set(first) == fanout.peers["t"]
@@ -33,57 +39,64 @@ async def test_the_same_few_peers_as_long_as_they_are_there() -> None:
 
 async def test_the_choice_depends_on_the_seed_and_not_on_the_order() -> None:
     chosen = {
-        tuple(Fanout(RouterParams(fanout_degree=3), Random(7)).choose("t", peers))
+        tuple(Fanout(3, Random(7)).choose("t", peers))
         for peers in (PEERS, PEERS[::-1], PEERS[5:] + PEERS[:5])
     }
     assert len(chosen) == 1
 
 
 async def test_fanout_ends_when_publishing_does(autojump_clock: MockClock) -> None:
-    fanout = Fanout(RouterParams(fanout_ttl=10), Random(1))
+    fanout = Fanout(4, Random(1))
     fanout.choose("t", PEERS)
-    await trio.sleep(9)
+    await trio.sleep(0.9 * FANOUT_TTL)
     fanout.choose("u", PEERS)
     assert fanout.peers.keys() == {"t", "u"}
-    await trio.sleep(9)
+    await trio.sleep(0.9 * FANOUT_TTL)
     fanout.choose("v", PEERS)
     assert fanout.peers.keys() == {"u", "v"}
 
 
 async def test_fanout_topics_are_bounded() -> None:
-    fanout = Fanout(RouterParams(fanout_topics=2), Random(1))
-    for topic in "tutv":
+    fanout = Fanout(4, Random(1))
+    topics = [f"t{number}" for number in range(MAX_TOPICS)]
+    for topic in [*topics, "t0", "new"]:
         fanout.choose(topic, PEERS)
-    assert list(fanout.peers) == ["t", "v"]
-    assert len(fanout._until) == 2
+    assert list(fanout.peers) == [*topics[2:], "t0", "new"]
+    assert len(fanout._until) == MAX_TOPICS
 
 
 async def test_a_peer_that_is_gone_is_in_no_fanout() -> None:
-    fanout = Fanout(RouterParams(fanout_degree=10), Random(1))
+    fanout = Fanout(10, Random(1))
     fanout.choose("t", PEERS)
     fanout.remove(PEERS[0])
     assert fanout.peers["t"] == set(PEERS[1:])
 
 
-async def test_replay_is_bounded_in_messages_time_and_topics(autojump_clock: MockClock) -> None:
-    replay = Replay(RouterParams(replay_messages=3, replay_window=10, fanout_topics=2))
-    for number in range(4):
+async def test_replay_is_bounded_in_messages_and_time(autojump_clock: MockClock) -> None:
+    replay = Replay()
+    for number in range(MAX_REPLAYED + 1):
         replay.remember("t", gossip(number))
-        await trio.sleep(1)
-    assert replay.take("t", PEERS[0]) == [gossip(1), gossip(2), gossip(3)]
-    await trio.sleep(8)
-    assert replay.take("t", PEERS[1]) == [gossip(2), gossip(3)]
-    replay.remember("u", gossip(5))
-    replay.remember("v", gossip(6))
+    assert replay.take("t", PEERS[0]) == [gossip(n) for n in range(1, MAX_REPLAYED + 1)]
+    await trio.sleep(0.8 * REPLAY_WINDOW)
+    replay.remember("t", gossip(100))
+    await trio.sleep(0.4 * REPLAY_WINDOW)
+    assert replay.take("t", PEERS[1]) == [gossip(100)]
+    await trio.sleep(REPLAY_WINDOW)
     assert replay.take("t", PEERS[2]) == []
-    assert replay.take("u", PEERS[2]) == [gossip(5)]
-    await trio.sleep(11)
-    assert replay.take("u", PEERS[3]) == replay.take("v", PEERS[3]) == []
     assert replay._recent == {}
 
 
+async def test_replayed_topics_are_bounded() -> None:
+    replay = Replay()
+    for number in range(MAX_TOPICS + 1):
+        replay.remember(f"t{number}", gossip(number))
+    assert replay.take("t0", PEERS[0]) == []
+    assert replay.take("t1", PEERS[0]) == [gossip(1)]
+    assert len(replay._recent) == MAX_TOPICS
+
+
 async def test_nobody_is_sent_the_same_message_twice() -> None:
-    replay = Replay(RouterParams())
+    replay = Replay()
     replay.remember("t", gossip(1), PEERS[:1])
     replay.remember("t", gossip(2))
     assert replay.take("t", PEERS[0]) == [gossip(2)]

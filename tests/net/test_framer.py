@@ -9,7 +9,10 @@ from libp2p.peer.peerstore import PeerStoreError, create_signed_peer_record
 from multiaddr import Multiaddr
 
 from episub_router.net.address_book import AddressBook
-from episub_router.net.framer import Framer
+from episub_router.net.backlog import Backlog
+from episub_router.net.counters import Counters
+from episub_router.net.outbound.framer import Framer
+from episub_router.net.peer import RemotePeer
 from episub_router.protocol.messages import Nodes
 
 
@@ -23,11 +26,12 @@ def test_a_record_outlives_the_addresses_in_the_peerstore() -> None:
     record = envelope.marshal_envelope()
     peerstore = host.get_peerstore()
     peerstore.consume_peer_record(envelope, 120)
-    framer = Framer(host, AddressBook())
+    framer = Framer(host, AddressBook(), Counters())
     assert framer.record(peer.to_bytes()) == record
     peerstore.peer_data_map[peer].last_identified -= 200
     with pytest.raises(PeerStoreError, match="expired"):
         peerstore.get_peer_record(peer)
     assert framer.record(peer.to_bytes()) == record
-    rpc = framer.encode(b"somebody", "topic", (Nodes((peer.to_bytes(),), 6),))
+    somebody = RemotePeer(ID(b"somebody"), Backlog(1, 1), 0)
+    rpc = framer.encode(somebody, "topic", (Nodes((peer.to_bytes(),), 6),))
     assert record in rpc.SerializeToString()

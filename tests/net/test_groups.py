@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from multiaddr import Multiaddr
 
-from episub_router import RouterParams
 from episub_router.net.groups import address_prefix
 
 RELAY = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"
@@ -26,10 +25,10 @@ RELAY = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"
     ],
 )
 def test_prefix(addresses: list[str], prefix: str | None) -> None:
-    assert address_prefix(map(Multiaddr, addresses), RouterParams()) == prefix
+    assert address_prefix(map(Multiaddr, addresses)) == prefix
 
 
 def test_an_unreadable_address_has_none() -> None:
     unreadable = Multiaddr.__new__(Multiaddr)
     unreadable._bytes = b"\xff\xff"
-    assert address_prefix([unreadable], RouterParams()) is None
+    assert address_prefix([unreadable]) is None

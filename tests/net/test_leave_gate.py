@@ -7,9 +7,8 @@ import time
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 
-from episub_router import RouterParams
-from episub_router.net.leave_gate import LeaveGate
-from episub_router.net.leave_proof import sign_leave
+from episub_router.net.inbound.leave_gate import MAX_AGE, MAX_REMEMBERED, LeaveGate
+from episub_router.net.inbound.leave_proof import sign_leave
 from episub_router.protocol.messages import Disconnect, Leave
 
 KEY = create_new_key_pair(bytes(32))
@@ -23,7 +22,7 @@ def leave(seq: int, topic: str = "t") -> Leave:
 
 
 def test_a_proven_leave_passes_once() -> None:
-    gate = LeaveGate(RouterParams())
+    gate = LeaveGate()
     message = leave(time.time_ns())
     assert gate.admit(RELAY, "t", message) is message
     assert gate.admit(RELAY, "t", message) is None
@@ -33,17 +32,18 @@ def test_a_proven_leave_passes_once() -> None:
 
 
 def test_old_early_and_foreign_leaves_do_not_pass() -> None:
-    gate = LeaveGate(RouterParams(leave_max_age=10))
+    gate = LeaveGate()
     now = time.time_ns()
-    assert gate.admit(RELAY, "t", leave(now - 11 * 10**9)) is None
-    assert gate.admit(RELAY, "t", leave(now + 11 * 10**9)) is None
+    too_long = int((MAX_AGE + 1) * 1e9)
+    assert gate.admit(RELAY, "t", leave(now - too_long)) is None
+    assert gate.admit(RELAY, "t", leave(now + 2 * too_long)) is None
     assert gate.admit(RELAY, "t", leave(now, topic="u")) is None
     assert gate.admit(RELAY, "t", Leave(SOURCE, 3, b"")) is None
     assert gate.admit(RELAY, "t", Leave(b"another", 3, leave(now).proof)) is None
 
 
 def test_the_source_itself_is_believed_but_not_passed_on_unproven() -> None:
-    gate = LeaveGate(RouterParams())
+    gate = LeaveGate()
     assert gate.admit(SOURCE, "t", Leave(SOURCE, 3, b"")) == GOODBYE
     assert gate.admit(SOURCE, "t", leave(1)) == GOODBYE
     message = leave(time.time_ns())
@@ -52,9 +52,9 @@ def test_the_source_itself_is_believed_but_not_passed_on_unproven() -> None:
 
 
 def test_the_memory_is_bounded() -> None:
-    gate = LeaveGate(RouterParams(leave_memory=2))
-    now = time.time_ns()
-    messages = {topic: leave(now, topic) for topic in "tuv"}
-    for topic, message in messages.items():
-        assert gate.admit(RELAY, topic, message) is message
-    assert len(gate._newest) == 2
+    gate = LeaveGate()
+    message = leave(time.time_ns())
+    gate._newest.update({("t", b"%d" % number): 1 for number in range(MAX_REMEMBERED)})
+    assert gate.admit(RELAY, "t", message) is message
+    assert len(gate._newest) == MAX_REMEMBERED
+    assert gate.admit(RELAY, "t", message) is None, "the newest is remembered"

@@ -1,23 +1,28 @@
-"""Per-peer backlogs: order, bounds, and what is told of drops."""
+"""Backlogs: order, bounds, what is dropped, and peers that take nothing."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
-from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
-from libp2p.pubsub.rpc_queue import RpcQueue
+from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 from trio.testing import MockClock
 
 from episub_router import RouterParams
-from episub_router.net.counters import Counters, Reason
-from episub_router.net.outbox import Outbox
+from episub_router.fallback.queues import OutgoingRpc
+from episub_router.net.counters import Reason
+from episub_router.net.outbound.framer import OutgoingFrame
+from episub_router.net.outbound.outbox import LOOK_INTERVAL, Outbox
+from episub_router.net.peer import PeerState, RemotePeer
 from episub_router.protocol import messages as m
+from tests.net.fakes import MESHSUB, Lab, pop
 
 PEER = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
+OTHER = b"\x00\x24\x08\x01\x12\x20" + bytes(31) + b"\x01"
 PARAMS = RouterParams(backlog_frames=4, backlog_bytes=1000)
 
 
@@ -29,167 +34,284 @@ def control(number: int) -> m.Join:
     return m.Join(b"", number)
 
 
-class Harness:
-    """An outbox over a queue of `room` RPCs, which stand for themselves in `data`."""
+def rpc(number: int) -> rpc_pb2.RPC:
+    return rpc_pb2.RPC(publish=[rpc_pb2.Message(data=b"r%d" % number)])
 
-    def __init__(self, room: int = 2, params: RouterParams = PARAMS) -> None:
-        self.queue = RpcQueue(max_size=room, max_message_size=500)
-        self.pubsub: Any = SimpleNamespace(peers={}, peer_queues={})
-        self.counters = Counters()
-        self.dropped: list[object] = []
-        self.outbox = Outbox(self.pubsub, params, self.counters, self.encode, self.on_dropped)
 
-    def open(self) -> None:
-        self.pubsub.peers[ID(PEER)] = object()
-        self.pubsub.peer_queues[ID(PEER)] = self.queue
+class Harness(Lab):
+    """An outbox whose RPCs stand for themselves in `data`."""
 
-    def encode(self, peer: bytes, topic: str, messages: tuple[m.Message, ...]) -> rpc_pb2.RPC:
+    def __init__(self, params: RouterParams = PARAMS) -> None:
+        super().__init__(params)
+        self.outbox = Outbox(self.peers, params, self.counters)
+        self.listen()
+        self.peer = self.peers[PEER]
+        self.encoded: list[m.Message] = []
+
+    def open(self, room: int = 32) -> RpcQueue:
+        self.connect(self.peer)
+        return self.open_stream(self.peer, room=room)
+
+    def encode(self, peer: RemotePeer, topic: str, messages: tuple[m.Message, ...]) -> rpc_pb2.RPC:
         [message] = messages
         if isinstance(message, m.Graft):
             raise TypeError("ids on the wire are bytes")
+        self.encoded.append(message)
         size = message.size if isinstance(message, m.Gossip) else 0
-        name = f"g{message.id}" if isinstance(message, m.Gossip) else _name(message)
-        text = f"{topic} {name}".encode() + bytes(size)
+        text = f"{topic} {_name(message)}".encode() + bytes(size)
         return rpc_pb2.RPC(publish=[rpc_pb2.Message(data=text)])
 
-    def on_dropped(self, peer: bytes, topic: str, message: m.Gossip) -> None:
-        self.dropped.append(message.id)
-
     def send(self, *messages: m.Message, topic: str = "t") -> list[bool]:
-        return [self.outbox.send(PEER, topic, (message,)) for message in messages]
+        return [
+            self.outbox.send(
+                self.peer,
+                OutgoingFrame(self.peer, topic, (message,), self.encode, self.counters),
+            )
+            for message in messages
+        ]
 
-    def sent(self) -> list[str]:
-        """Takes everything out of the queue."""
-        texts = []
-        while len(self.queue):
-            rpc = self.queue._queue.pop()
-            assert rpc is not None
-            texts.append(rpc.publish[0].data.rstrip(b"\0").decode())
-        return texts
+
+def sent(queue: RpcQueue) -> list[str]:
+    """Takes everything out of `queue`."""
+    texts = []
+    while len(queue):
+        texts.append(pop(queue).publish[0].data.rstrip(b"\0").decode())
+    return texts
 
 
 def _name(message: m.Message) -> str:
+    if isinstance(message, m.Gossip):
+        return f"g{message.id}"
     return f"c{message.ttl}" if isinstance(message, m.Join) else type(message).__name__
 
 
+@asynccontextmanager
+async def running(harness: Harness) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(harness.outbox.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
 def test_frames_go_straight_into_the_queue_control_first() -> None:
-    harness = Harness(room=3)
-    harness.open()
+    harness = Harness()
+    queue = harness.open()
     assert harness.send(gossip(1), control(1), gossip(2)) == [True] * 3
-    assert harness.sent() == ["t c1", "t g1", "t g2"]
-    assert not harness.outbox.holds(PEER)
+    assert sent(queue) == ["t c1", "t g1", "t g2"]
+    assert not harness.peer.backlog
     assert harness.counters[Reason.FRAMES_SENT] == 3
     assert harness.counters[Reason.PAYLOADS_SENT] == 2
 
 
 def test_frames_wait_for_a_peer_that_is_not_writable_yet() -> None:
-    harness = Harness(room=5)
-    assert harness.send(gossip(1), control(1)) == [False, False]
-    harness.outbox.flush(PEER)
-    assert harness.outbox.holds(PEER)
-    harness.open()
-    harness.outbox.flush(PEER)
-    assert harness.sent() == ["t c1", "t g1"]
-    assert not harness.outbox.holds(PEER)
+    harness = Harness()
+    assert harness.send(gossip(1), control(1)) == [True, True]
+    assert harness.log.take() == ["dial"]
+    assert len(harness.peer.backlog) == 2
+    assert sent(harness.open()) == ["t c1", "t g1"]
+    assert not harness.peer.backlog
 
 
-def test_order_is_kept_when_the_queue_is_full() -> None:
-    harness = Harness(room=2)
-    harness.open()
-    harness.send(*map(gossip, range(5)), control(1), control(2))
-    sent = []
-    while harness.outbox.holds(PEER):
-        sent += harness.sent()
-        harness.outbox.flush(PEER)
-    sent += harness.sent()
-    assert [text for text in sent if "g" in text] == [f"t g{n}" for n in range(5)]
-    assert [text for text in sent if "c" in text] == ["t c1", "t c2"]
-    assert sent.index("t c2") < sent.index("t g2")
+async def test_order_is_kept_when_the_queue_is_full(autojump_clock: MockClock) -> None:
+    harness = Harness(RouterParams())
+    queue = harness.open(room=2)
+    harness.send(*map(gossip, range(20)), control(1), control(2))
+    texts = []
+    async with running(harness):
+        while harness.peer.backlog:
+            texts += sent(queue)
+            await trio.sleep(0.1)
+    texts += sent(queue)
+    assert [text for text in texts if "g" in text] == [f"t g{n}" for n in range(20)]
+    assert [text for text in texts if "c" in text] == ["t c1", "t c2"]
+    assert texts.index("t c2") < texts.index("t g2")
 
 
 def test_new_frames_do_not_overtake_those_that_wait() -> None:
-    harness = Harness(room=1)
-    harness.open()
+    harness = Harness()
+    queue = harness.open(room=1)
     harness.send(gossip(1), gossip(2))
-    assert harness.sent() == ["t g1"]
+    assert sent(queue) == ["t g1"]
     harness.send(gossip(3))
-    harness.outbox.flush(PEER)
-    assert harness.sent() == ["t g2"]
+    harness.peer.backlog.flush(queue)
+    assert sent(queue) == ["t g2"]
 
 
-def test_a_full_backlog_reports_the_payloads_that_it_drops() -> None:
-    harness = Harness(room=1)
-    harness.open()
-    harness.send(*map(gossip, range(8)))
-    assert harness.dropped == [5, 6, 7]
-    harness.send(*map(control, range(6)))
-    assert harness.dropped == [5, 6, 7]
+def test_waiting_for_room_takes_no_sequence_ids() -> None:
+    """A frame is encoded once, when it enters the queue: looking at a full queue would use ids
+    up, and what then goes would look like replays to a receiver with a window of 128."""
+    harness = Harness(RouterParams())
+    queue = harness.open()
+    harness.send(*map(gossip, range(OutBoundQueueSize)), gossip(100), control(1))
+    for _ in range(200):
+        harness.peer.backlog.flush(queue)
+    assert len(harness.encoded) == len(queue) == OutBoundQueueSize
+    pop(queue)
+    pop(queue)
+    harness.peer.backlog.flush(queue)
+    assert harness.encoded[-2:] == [control(1), gossip(100)]
+    assert not harness.peer.backlog
+
+
+def test_a_full_backlog_takes_no_more() -> None:
+    harness = Harness()
+    harness.open(room=1)
+    assert harness.send(*map(gossip, range(8))) == [True] * 5 + [False] * 3
+    assert harness.send(*map(control, range(6))) == [True] * 4 + [False] * 2
     assert harness.counters[Reason.BACKLOG_FULL] == 5
 
 
 def test_payload_bytes_are_bounded_too() -> None:
     harness = Harness()
-    harness.send(gossip(1, 600), gossip(2, 401), gossip(3, 400), control(1))
-    assert harness.dropped == [2]
-    harness.open()
-    harness.send(gossip(4, 1))
-    assert harness.dropped == [2, 4]
+    assert harness.send(gossip(1, 600), gossip(2, 401), gossip(3, 400), control(1)) == [
+        True,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_what_can_never_be_sent_is_counted_and_not_retried() -> None:
     harness = Harness()
-    harness.open()
+    queue = harness.open()
     assert harness.send(gossip(1, 600), m.Graft((7,))) == [True, True]
     assert harness.counters[Reason.OVERSIZE] == 1
     assert harness.counters[Reason.UNENCODABLE] == 1
-    assert harness.dropped == []
-    assert not harness.outbox.holds(PEER)
-    assert harness.sent() == []
+    assert not harness.peer.backlog
+    assert sent(queue) == []
 
 
-def test_what_waits_for_a_peer_that_is_gone_is_forgotten() -> None:
+def test_nothing_is_held_for_a_peer_of_gossipsub() -> None:
     harness = Harness()
-    harness.send(gossip(1), control(1))
-    assert harness.outbox.discard(PEER)
-    assert not harness.outbox.discard(PEER)
-    assert harness.counters[Reason.UNDELIVERABLE] == 2
-    harness.open()
-    harness.outbox.flush(PEER)
-    assert harness.sent() == []
+    queue = harness.make_writable(harness.peer, MESHSUB)
+    assert harness.send(gossip(1)) == [False]
+    assert sent(queue) == []
+    assert harness.counters[Reason.UNDELIVERABLE] == 1
 
 
-def test_a_blacklisted_peer_is_not_writable_though_its_queue_stands() -> None:
+def test_frames_to_a_blacklisted_peer_are_held_until_the_dialer_gives_up() -> None:
     harness = Harness()
-    harness.open()
-    del harness.pubsub.peers[ID(PEER)]
-    assert not harness.outbox.is_writable(PEER)
+    queue = harness.open()
+    del harness.pubsub.peers[harness.peer.id]
+    harness.log.take()
+    harness.send(gossip(1))
+    assert (sent(queue), harness.peer.state) == ([], PeerState.INTERRUPTED)
+    assert harness.log.take() == ["dial"]
+    harness.peers.dial_failed(harness.peer)
+    assert harness.log.take() == ["dial failed", "lost"]
+    assert harness.counters[Reason.UNDELIVERABLE] == 1
 
 
-def test_leaving_a_topic_keeps_its_goodbyes_and_what_other_topics_said() -> None:
-    harness = Harness(room=9)
+def test_leaving_a_topic_keeps_its_goodbyes_and_other_topics() -> None:
+    harness = Harness()
     harness.send(gossip(1), control(1), m.Disconnect())
-    harness.send(gossip(2, 900), topic="u")
-    harness.outbox.leave("t")
-    harness.send(gossip(3, 100), topic="u")
-    assert harness.dropped == []
-    harness.open()
-    harness.outbox.flush(PEER)
-    assert harness.sent() == ["t Disconnect", "u g3"]
-    assert harness.counters[Reason.OVERSIZE] == 1
+    harness.send(gossip(2, 400), topic="u")
+    harness.outbox.forget_topic("t")
+    assert harness.send(gossip(3, 600), topic="u") == [True], "there is room again"
+    assert sent(harness.open()) == ["t Disconnect", "u g2"]
 
 
-async def test_backlogs_drain_as_the_queue_does(autojump_clock: MockClock) -> None:
-    harness = Harness(room=2, params=RouterParams())
+async def test_gossipsub_has_the_same_backlog(autojump_clock: MockClock) -> None:
+    harness = Harness(RouterParams(backlog_frames=20))
+    queue = harness.open_stream(harness.peer, MESHSUB, room=2)
+    pushed = [
+        harness.outbox.send_rpc(harness.peer, OutgoingRpc(rpc(n), is_control=n == 9))
+        for n in range(30)
+    ]
+    assert pushed == [True] * 23 + [False] * 7
+    assert harness.counters[Reason.BACKLOG_FULL] == 7
+    texts = []
+    async with running(harness):
+        while harness.peer.backlog:
+            texts += sent(queue)
+            await trio.sleep(0.1)
+    texts += sent(queue)
+    rest = [f"r{n}" for n in range(2, 23) if n != 9]
+    assert texts == ["r0", "r1", "r9", *rest]
+
+
+def test_gossipsub_has_no_backlog_without_a_stream() -> None:
+    harness = Harness()
+    assert not harness.outbox.send_rpc(harness.peer, OutgoingRpc(rpc(1), True))
+
+
+@pytest.mark.parametrize("side", ["episub", "gossipsub"])
+async def test_a_peer_that_takes_nothing_loses_its_backlog(
+    autojump_clock: MockClock, side: str
+) -> None:
+    """It counts again once it goes on with what is in Pubsub's queue."""
+    harness = Harness(RouterParams(stall_timeout=5))
+    peer = harness.peer
+    if side == "episub":
+        queue = harness.open(room=2)
+        harness.send(*map(gossip, range(10)))
+    else:
+        queue = harness.open_stream(peer, MESHSUB, room=2)
+        for number in range(10):
+            harness.outbox.send_rpc(peer, OutgoingRpc(rpc(number), False))
+    harness.log.take()
+    async with running(harness):
+        await trio.sleep(5 - LOOK_INTERVAL)
+        assert not peer.stalled
+        assert len(peer.backlog) == 8
+        await trio.sleep(3 * LOOK_INTERVAL)
+        assert peer.stalled
+        assert not peer.backlog
+        assert harness.outbox.most_queued() == 0
+        assert harness.log.take() == (["lost"] if side == "episub" else [])
+        assert harness.counters[Reason.PEER_STALLED] == 1
+        assert harness.counters[Reason.UNDELIVERABLE] == 8
+        assert not harness.outbox.send_rpc(peer, OutgoingRpc(rpc(10), True))
+        await trio.sleep(100)
+        assert harness.counters[Reason.PEER_STALLED] == 1
+        pop(queue)
+        await trio.sleep(2 * LOOK_INTERVAL)
+        assert not peer.stalled
+        assert peer.state is PeerState.WRITABLE
+        assert harness.log.take() == (["writable"] if side == "episub" else [])
+
+
+async def test_a_slow_peer_is_no_stalled_one(autojump_clock: MockClock) -> None:
+    harness = Harness(RouterParams(stall_timeout=5))
+    queue = harness.open(room=2)
+    harness.send(*map(gossip, range(10)))
+    async with running(harness):
+        while len(queue):
+            await trio.sleep(4.5)
+            pop(queue)
+    assert harness.counters[Reason.PEER_STALLED] == 0
+
+
+async def test_a_publisher_does_not_wait_for_a_peer_that_takes_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """Half of the nodes published nothing more, from a minute and a half into a silent cut on."""
+    harness = Harness(RouterParams(stall_timeout=5))
     harness.open()
-    harness.send(*map(gossip, range(20)))
-    sent = []
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(harness.outbox.run)
-        while harness.outbox.holds(PEER):
-            sent += harness.sent()
-            await trio.sleep(1)
+    other = harness.peers[OTHER]
+    taking: Any = harness.make_writable(other)
+
+    async def take() -> None:
+        while True:
+            pop(taking)
+            await trio.sleep(0.01)
+
+    waits = []
+    async with running(harness), trio.open_nursery() as nursery:
+        nursery.start_soon(take)
+        for number in range(100):
+            for peer in (harness.peer, other):
+                frame = OutgoingFrame(
+                    peer, "t", (gossip(number),), harness.encode, harness.counters
+                )
+                if harness.peers.is_writable(peer):
+                    harness.outbox.send(peer, frame)
+            start = trio.current_time()
+            await harness.outbox.wait_for_room(16)
+            waits.append(trio.current_time() - start)
         nursery.cancel_scope.cancel()
-    assert sent + harness.sent() == [f"t g{number}" for number in range(20)]
+    assert max(waits) <= 5
+    assert sum(waits) <= 5 + 3 * LOOK_INTERVAL, "once, for as long as it may only be slow"
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])

@@ -10,9 +10,10 @@ import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
-from episub_router import RouterParams
 from episub_router.net import ping
+from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters, Reason
+from episub_router.net.peer import RemotePeer
 
 CONNECTED = SimpleNamespace(get_network=lambda: SimpleNamespace(get_connections=lambda peer: [1]))
 
@@ -25,7 +26,7 @@ class Measuring:
         self.reports: list[tuple[bytes, float | None]] = []
         self.counters = Counters()
         host: Any = CONNECTED
-        self.pinger = ping.Pinger(host, RouterParams(), self.counters, self.report)
+        self.pinger = ping.Pinger(host, self.counters, self.report)
 
         async def measure(host: Any, peer: ID) -> float:
             self.started.append(trio.current_time())
@@ -36,15 +37,16 @@ class Measuring:
 
         monkeypatch.setattr(ping, "measure_rtt", measure)
 
-    def report(self, peer: bytes, rtt: float | None) -> None:
-        self.reports.append((peer, rtt))
+    def report(self, peer: RemotePeer, rtt: float | None) -> None:
+        self.reports.append((peer.key, rtt))
 
 
 async def run(measuring: Measuring, seconds: float, *peers: bytes) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(measuring.pinger.run)
+        records = {peer: RemotePeer(ID(peer), Backlog(1, 1), 0) for peer in peers}
         for peer in peers:
-            measuring.pinger.request(peer)
+            measuring.pinger.request(records[peer])
         await trio.sleep(seconds)
         nursery.cancel_scope.cancel()
 
@@ -56,7 +58,7 @@ async def test_pings_keep_to_the_budget(
     peers = [b"%d" % n for n in range(20)]
     await run(measuring, 100, *peers, *peers)
     gaps = [b - a for a, b in zip(measuring.started, measuring.started[1:], strict=False)]
-    assert min(gaps) >= 1 / RouterParams().ping_rate - 1e-6
+    assert min(gaps) >= 1 / ping.PINGS_PER_SECOND - 1e-6
     assert sorted(measuring.reports) == sorted((peer, 0.01) for peer in peers)
 
 

@@ -15,12 +15,11 @@ from multiaddr import Multiaddr
 from trio.testing import MockClock
 
 from episub_router.net.counters import Counters, Reason
+from episub_router.net.discovery import rendezvous
 from episub_router.net.discovery.rendezvous import Rendezvous
-from episub_router.net.params import RouterParams
 
 ME = b"me"
 ADDRESS = Multiaddr("/ip4/192.0.2.1/tcp/4001")
-PARAMS = RouterParams()
 
 
 def info(peer: bytes, *addresses: Multiaddr) -> PeerInfo:
@@ -59,10 +58,9 @@ class Seeker:
         self.rendezvous = Rendezvous(
             ME,
             sources,
-            PARAMS,
             self.counters,
             Random(0),
-            lambda _, peers: self.contacts.append(peers),
+            lambda _topic, peers: self.contacts.append(peers),
         )
 
 
@@ -96,10 +94,10 @@ async def test_others_are_asked_for_before_we_are_provided(autojump_clock: MockC
 async def test_look_ups_grow_rare_and_providing_is_repeated(autojump_clock: MockClock) -> None:
     source = Directory()
     async with seeking(source):
-        await trio.sleep(2.5 * PARAMS.provide_interval)
+        await trio.sleep(2.5 * rendezvous.PROVIDE_INTERVAL)
         pauses = [b - a for a, b in zip(source.found, source.found[1:], strict=False)]
-        assert pauses[0] <= PARAMS.discovery_retry
-        assert PARAMS.discovery_interval / 2 <= pauses[-1] <= PARAMS.discovery_interval
+        assert pauses[0] <= rendezvous.FIRST_PAUSE
+        assert rendezvous.LONGEST_PAUSE / 2 <= pauses[-1] <= rendezvous.LONGEST_PAUSE
         assert source.calls.count("provide") == 3
 
 
@@ -108,10 +106,10 @@ async def test_a_lonely_topic_is_looked_up_again_soon(autojump_clock: MockClock)
     async with seeking(source) as seeker:
         await trio.sleep(2000)
         for _ in range(50):
-            seeker.rendezvous.alone("t")
+            seeker.rendezvous.look_again("t")
         now, before = trio.current_time(), len(source.found)
-        await trio.sleep(PARAMS.discovery_retry * 1.5)
-        assert [at - now for at in source.found[before:]] == [PARAMS.discovery_retry]
+        await trio.sleep(rendezvous.FIRST_PAUSE * 1.5)
+        assert [at - now for at in source.found[before:]] == [rendezvous.FIRST_PAUSE]
 
 
 async def test_leaving_withdraws_and_ends_the_search(autojump_clock: MockClock) -> None:
@@ -141,11 +139,11 @@ async def test_thousands_of_providers_are_cut_to_a_random_few(autojump_clock: Mo
     source = Directory(lambda: [info(b"%d" % n) for n in range(5000)])
     async with seeking(source) as seeker:
         await trio.sleep(10_000)
-        assert all(len(peers) == PARAMS.discovery_contacts for peers in seeker.contacts)
+        assert all(len(peers) == rendezvous.MAX_CONTACTS for peers in seeker.contacts)
         assert len({peer for peers in seeker.contacts for peer in peers}) > 100
         known = sum(bool(seeker.rendezvous.addresses(b"%d" % n)) for n in range(5000))
-        assert known == PARAMS.discovered_peers
-        excess = 5000 - PARAMS.discovery_answer
+        assert known == rendezvous.MAX_FOUND
+        excess = 5000 - rendezvous.MAX_ANSWER
         assert seeker.counters[Reason.DISCOVERY_EXCESS] == excess * len(source.found)
 
 
@@ -191,8 +189,8 @@ async def test_a_broken_source_is_counted_and_asked_again(
     """And others are heard meanwhile."""
     broken, good = Directory(answer), Directory(lambda: [info(b"a")])
     async with seeking(broken, good) as seeker:
-        await trio.sleep(PARAMS.discovery_timeout + 0.1)
+        await trio.sleep(rendezvous.LOOKUP_TIMEOUT + 0.1)
         assert seeker.contacts[0] == (b"a",)
         assert seeker.counters[Reason.DISCOVERY_FAILED] >= 1
-        await trio.sleep(PARAMS.discovery_timeout)
+        await trio.sleep(rendezvous.LOOKUP_TIMEOUT)
         assert len(broken.found) > 1

@@ -12,7 +12,9 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubParams, EpisubRouter, MembershipParams, RouterParams
-from episub_router.net.engine import Engine
+from episub_router.net.peer import RemotePeer
+from episub_router.net.peer_table import PeerTable
+from episub_router.net.service import EpisubService
 from episub_router.protocol.messages import Message
 from episub_router.wire import Frame, encode_frame
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
@@ -28,16 +30,29 @@ def router(node: Node) -> EpisubRouter:
     return node.router
 
 
-def engine(node: Node) -> Engine:
-    found = router(node)._engine
+def service(node: Node) -> EpisubService:
+    """Episub's side of `node`."""
+    found = router(node)._service
     assert found is not None
     return found
+
+
+def peers_of(node: Node) -> PeerTable:
+    """The records that `node` has of others."""
+    peers = router(node)._peers
+    assert peers is not None
+    return peers
+
+
+def record(node: Node, other: Node) -> RemotePeer:
+    """What `node` knows of `other`."""
+    return peers_of(node)[other.id.to_bytes()]
 
 
 def count(nodes: Node | Iterable[Node], reason: Any) -> int:
     """A counter of one node, or summed over several."""
     every = [nodes] if isinstance(nodes, Node) else nodes
-    return sum(engine(node).counters[reason] for node in every)
+    return sum(service(node).counters[reason] for node in every)
 
 
 def neighbors(node: Node, topic: str = TOPIC) -> int:
@@ -144,7 +159,7 @@ def push_frame(
 ) -> rpc_pb2.RPC:
     """Send a handmade frame, as no honest router would; its RPC."""
     if seq is None:
-        seq = engine(sender)._framer._sequence.next(receiver.id.to_bytes())
+        seq = record(sender, receiver).next_sequence_id()
     rpc = encode_frame(Frame(topic, seq, messages), lambda peer: None)
     push(sender, receiver, rpc)
     return rpc

@@ -21,7 +21,7 @@ from multiaddr import Multiaddr
 from episub_router import EpisubParams, EpisubRouter
 from episub_router.protocol.messages import Gossip, LinkKind, Message
 from tests.hosts import Node, connect, running_nodes
-from tests.router.overlays import TOPIC, engine, is_joined, router
+from tests.router.overlays import TOPIC, is_joined, router, service
 
 SITES = 3
 INSIDE, ACROSS = 0.005, 0.080
@@ -106,7 +106,7 @@ class Sites:
         tcp.dial = dial_afar  # type: ignore[method-assign]
 
     def _count_crossings(self, node: Node) -> None:
-        actions, here = engine(node), self._site[node.id]
+        actions, here = service(node), self._site[node.id]
         send = actions.send
         sites = {peer.to_bytes(): site for peer, site in self._site.items()}
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from libp2p.abc import ISubscriptionAPI
-from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.utils.varint import encode_uvarint
 
 from episub_router import PROTOCOL_ID, EpisubRouter, PubsubDrop, ResilientPubsub
 from episub_router.net.counters import Reason
-from episub_router.net.leave_proof import sign_leave
+from episub_router.net.inbound.leave_proof import sign_leave
+from episub_router.net.peer import RemotePeer
 from episub_router.protocol import messages as m
 from episub_router.protocol.effects import DropReason
 from episub_router.wire import Decoded, WireFault, decode_frame
@@ -23,12 +23,13 @@ from tests.hosts import Node, connect, eventually, receive, running_nodes
 from tests.router.overlays import (
     TOPIC,
     count,
-    engine,
     joined,
     overlay_of,
     push,
     push_frame,
+    record,
     router,
+    service,
 )
 
 pytestmark = pytest.mark.hosts
@@ -58,15 +59,15 @@ async def assert_unharmed(nodes: list[Node], subscriptions: list[ISubscriptionAP
 def frames_to(node: Node) -> list[Decoded]:
     """Records every Episub frame that `node` receives from now on."""
     frames: list[Decoded] = []
-    receive_rpc = engine(node).received
+    receive_rpc = service(node).inbound.receive
 
-    def spy(rpc: rpc_pb2.RPC, sender: ID) -> bool:
+    def spy(peer: RemotePeer, rpc: rpc_pb2.RPC) -> bool:
         frame = decode_frame(rpc)
         assert frame is not None
         frames.append(frame)
-        return receive_rpc(rpc, sender)
+        return receive_rpc(peer, rpc)
 
-    engine(node).received = spy  # type: ignore[method-assign]
+    service(node).inbound.receive = spy  # type: ignore[method-assign]
     return frames
 
 
@@ -180,14 +181,14 @@ async def test_a_leave_cannot_be_used_twice() -> None:
     async with victims_and_attacker() as (nodes, subscriptions, attacker):
         leaver = nodes[1]
         overheard: list[m.Leave] = []
-        feed = engine(nodes[0]).driver.feed
+        feed = service(nodes[0]).driver.feed
 
         def spy(topic: str, event: Any) -> None:
             if isinstance(getattr(event, "message", None), m.Leave):
                 overheard.append(event.message)
             feed(topic, event)
 
-        engine(nodes[0]).driver.feed = spy  # type: ignore[method-assign]
+        service(nodes[0]).driver.feed = spy  # type: ignore[method-assign]
         await leaver.pubsub.unsubscribe(TOPIC)
         await eventually(lambda: leaver.id not in router(nodes[0]).mesh[TOPIC])
         subscriptions[1] = await leaver.pubsub.subscribe(TOPIC)
@@ -221,13 +222,14 @@ async def test_a_forged_payload_does_not_stand_in_the_way_of_the_true_one() -> N
 async def test_bad_records_are_not_used() -> None:
     async with victims_and_attacker() as (nodes, subscriptions, attacker):
         stranger = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
-        own = engine(attacker)._framer.record(attacker.id.to_bytes())
+        framer = service(attacker).framer
+        own = framer.record(attacker.id.to_bytes())
         assert own is not None
-        framer = engine(attacker)._framer
         framer.record = lambda peer: own  # type: ignore[method-assign]
-        engine(attacker)._outbox.send(nodes[0].id.to_bytes(), TOPIC, (m.ForwardJoin(stranger, 0),))
-        await eventually(lambda: engine(nodes[0]).counts().get("record-wrong-peer", 0) == 1)
-        assert engine(nodes[0]).book.record(stranger) is None
+        victim = record(attacker, nodes[0])
+        service(attacker).send(victim, TOPIC, (m.ForwardJoin(stranger, 0),))
+        await eventually(lambda: service(nodes[0]).counts().get("record-wrong-peer", 0) == 1)
+        assert service(nodes[0]).book.record(stranger) is None
         await assert_unharmed(nodes, subscriptions)
 
 
@@ -248,16 +250,16 @@ async def test_exceptions_stay_in_the_router(caplog: pytest.LogCaptureFixture) -
         def fail(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        broken = engine(nodes[0])
-        healthy = broken.received, broken.publish
-        broken.received = broken.publish = fail  # type: ignore[method-assign]
+        broken = service(nodes[0])
+        healthy = broken.inbound.receive, broken.publish
+        broken.inbound.receive = broken.publish = fail  # type: ignore[method-assign]
         await nodes[1].pubsub.publish(TOPIC, b"one")
         await nodes[0].pubsub.publish(TOPIC, b"two")
         assert len(await receive(subscriptions[0], 2)) == 2
         await eventually(lambda: count(nodes[0], Reason.ERROR) >= 3)
         failures = [record for record in caplog.records if record.name == "episub_router.router"]
         assert len(failures) == 2
-        broken.received, broken.publish = healthy  # type: ignore[method-assign]
+        broken.inbound.receive, broken.publish = healthy  # type: ignore[method-assign]
         await nodes[1].pubsub.publish(TOPIC, b"three")
         assert [msg.data for msg in await receive(subscriptions[0])] == [b"three"]
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.router.overlays import TOPIC, engine, joined, overlay_of, reading, router
+from tests.router.overlays import TOPIC, joined, overlay_of, reading, router, service
 
 pytestmark = pytest.mark.hosts
 
@@ -21,11 +21,11 @@ def clock(mock_clock: MockClock) -> MockClock:
 async def test_a_link_that_one_side_forgot_becomes_two_sided_again(clock: MockClock) -> None:
     async with overlay_of(3) as (nodes, subscriptions):
         forgetful, other = nodes[0], nodes[1]
-        machine = engine(forgetful).driver.joined(TOPIC)
+        machine = service(forgetful).driver.joined(TOPIC)
         assert machine is not None
         peer = other.id.to_bytes()
         machine.membership.active.remove(peer)
-        machine.broadcast.tree.remove(peer)
+        machine.broadcast.push_peers.remove(peer)
         router(forgetful).mesh[TOPIC].discard(other.id)
         assert forgetful.id in router(other).mesh[TOPIC]
         await joined(nodes)

@@ -21,8 +21,18 @@ from episub_router import (
     RouterParams,
 )
 from episub_router.net.counters import Reason
+from episub_router.net.peer import PeerState
 from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
-from tests.router.overlays import TOPIC, count, engine, joined, overlay_of, router
+from tests.router.overlays import (
+    TOPIC,
+    count,
+    joined,
+    overlay_of,
+    peers_of,
+    record,
+    router,
+    service,
+)
 
 pytestmark = pytest.mark.hosts
 
@@ -107,7 +117,7 @@ async def test_peers_are_dialled_from_the_records_that_frames_bring() -> None:
             await node.pubsub.subscribe(TOPIC)
         await joined([left, middle, right])
         assert right.id in router(left).mesh[TOPIC]
-        assert engine(left).book.addresses(right.id.to_bytes())
+        assert service(left).book.addresses(right.id.to_bytes())
 
 
 async def test_only_unused_connections_that_the_router_opened_are_closed() -> None:
@@ -142,10 +152,10 @@ async def test_neighbors_stay_connected_however_idle() -> None:
     async with bootstrapped(1, QUICK) as (node, [other]):
         await node.pubsub.subscribe(TOPIC)
         await joined([node, other])
-        due = engine(node)._connections._due
-        await eventually(lambda: other.id.to_bytes() in due)
-        first = due[other.id.to_bytes()]
-        await eventually(lambda: due[other.id.to_bytes()] > first + 2 * QUICK.idle_timeout)
+        peer = record(node, other)
+        await eventually(lambda: peer.close_at is not None)
+        first = peer.close_at or 0.0
+        await eventually(lambda: (peer.close_at or 0.0) > first + 2 * QUICK.idle_timeout)
         assert is_connected(node, other)
         assert count(node, Reason.CONNECTIONS_CLOSED) == 0
 
@@ -186,21 +196,22 @@ async def test_dials_for_others_do_not_hold_ours_up() -> None:
     async with running_nodes(2, router=EpisubRouter) as (node, other):
         for number in range(20):
             peer = b"\x00\x24\x08\x01\x12\x20" + bytes(31) + bytes([number])
-            engine(node)._rendezvous._learn(peer, (mute,))
-            engine(node).dial(peer, for_others=True)
+            service(node)._rendezvous._learn(peer, (mute,))
+            service(node).dial(peers_of(node)[peer], for_others=True)
         await eventually(lambda: count(node, Reason.DIALS) > 0)
-        engine(node)._rendezvous._learn(other.id.to_bytes(), tuple(other.info.addrs))
-        engine(node).dial(other.id.to_bytes())
-        await eventually(lambda: engine(node).driver.is_writable(other.id.to_bytes()))
+        service(node)._rendezvous._learn(other.id.to_bytes(), tuple(other.info.addrs))
+        service(node).dial(record(node, other))
+        await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
         assert count(node, Reason.DIAL_FAILED) == 0
     await listener.aclose()
 
 
 async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
     async with running_nodes(1, router=EpisubRouter) as [node]:
-        engine(node).dial(b"\x00\x24\x08\x01\x12\x20" + bytes(32))
+        peer = peers_of(node)[b"\x00\x24\x08\x01\x12\x20" + bytes(32)]
+        service(node).dial(peer)
         await eventually(lambda: count(node, Reason.DIAL_NO_ADDRESS) == 1)
-        engine(node).dial(b"\x00\x24\x08\x01\x12\x20" + bytes(32))
+        service(node).dial(peer)
         await eventually(lambda: count(node, Reason.DIAL_BACKED_OFF) == 1)
         assert count(node, Reason.DIALS) == 0
 
@@ -215,13 +226,13 @@ async def test_a_corrected_address_is_dialled_at_once() -> None:
         await listener.aclose()
         wrong = Multiaddr(f"/ip4/127.0.0.1/tcp/{port}")
         node.host.get_peerstore().add_addrs(other.id, [wrong], 120)
-        peer = other.id.to_bytes()
-        engine(node).dial(peer)
+        peer = record(node, other)
+        service(node).dial(peer)
         await eventually(lambda: count(node, Reason.DIAL_FAILED) == 1)
-        record = engine(other)._framer.record(peer)
-        assert record is not None
-        assert engine(node).book.learn(peer, record)
-        engine(node).dial(peer)
+        envelope = service(other).framer.record(peer.key)
+        assert envelope is not None
+        assert service(node).book.learn(peer.key, envelope)
+        service(node).dial(peer)
         await node.pubsub.wait_for_peer(other.id)
 
 
@@ -239,7 +250,7 @@ async def test_a_stream_that_dies_while_its_connection_lives_is_replaced(
         # The link has stood all the while, and what was lost with the stream is pulled.
         assert router(sender).mesh[TOPIC] == {receiver.id}
         assert router(receiver).mesh[TOPIC] == {sender.id}
-        assert not engine(sender).driver.is_interrupted(receiver.id.to_bytes())
+        assert record(sender, receiver).state is PeerState.WRITABLE
         with trio.fail_after(PATIENCE):
             await _until(subscriptions[1], b"into the broken stream")
         await sender.pubsub.wait_for_subscription(receiver.id, TOPIC)
@@ -269,7 +280,7 @@ async def test_waiting_for_a_neighbor_that_does_not_come() -> None:
         await node.pubsub.subscribe(TOPIC)
         with pytest.raises(trio.TooSlowError):
             await node.pubsub.wait_for_mesh(other.id, TOPIC, timeout=0.05)
-        assert not engine(node).mesh._waiting
+        assert not service(node).mesh._waiting
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.pubsub.wait_for_mesh, other.id, TOPIC)
             await connect(node, other)

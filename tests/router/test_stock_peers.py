@@ -11,7 +11,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from episub_router import PROTOCOL_ID, EpisubRouter, ResilientPubsub, RouterParams
 from episub_router.net.counters import Reason
 from tests.hosts import connect, eventually, receive, running_nodes
-from tests.router.overlays import TOPIC, count, engine, joined, overlay_of, router
+from tests.router.overlays import TOPIC, count, joined, overlay_of, record, router, service
 
 pytestmark = pytest.mark.hosts
 
@@ -36,7 +36,7 @@ async def test_without_a_fallback_peers_that_only_speak_meshsub_are_left_alone()
     ):
         await stranger.pubsub.subscribe(TOPIC)
         await stranger.host.connect(nodes[0].info)
-        engine(nodes[0]).dial(stranger.id.to_bytes())
+        service(nodes[0]).dial(record(nodes[0], stranger))
         await eventually(lambda: count(nodes[0], Reason.NO_EPISUB_STREAM) == 1)
         assert stranger.id not in router(nodes[0]).peer_protocol
         await nodes[0].pubsub.publish(TOPIC, b"among us")
@@ -120,8 +120,7 @@ async def test_hooks_may_come_before_during_and_after_the_service() -> None:
             await idle.on_peer_subscribed(other.id, TOPIC)
             idle.add_peer(other.id, PROTOCOL_ID)
             idle.remove_peer(other.id)
-            assert idle._engine is not None
-            assert idle._engine.counters[Reason.ERROR] == 0
+            assert idle._counters[Reason.ERROR] == 0
             assert idle.mesh.get(TOPIC, set()) == set()
         finally:
             pubsub.seen_messages.stop()

@@ -70,16 +70,13 @@ def _params(options: dict[str, Any]) -> FallbackParams:
         "degree_low": "degree_low",
         "degree_high": "degree_high",
         "heartbeat_interval": "heartbeat_interval",
-        "gossip_window": "gossip_window",
-        "gossip_history": "gossip_history",
-        "time_to_live": "fanout_ttl",
         "prune_back_off": "prune_backoff",
         "unsubscribe_back_off": "unsubscribe_backoff",
     }
     wanted = {ours: options[theirs] for theirs, ours in names.items() if theirs in options}
     if "unsubscribe_back_off" in options:
         # All peers of such a test wait no longer than this, and ours need not either.
-        wanted |= {"regraft_pause": options["unsubscribe_back_off"], "backoff_slack": 0.01}
+        wanted["regraft_pause"] = options["unsubscribe_back_off"]
     served = FallbackParams().protocols
     wanted["protocols"] = tuple(p for p in wanted["protocols"] if p in served) or served
     try:

@@ -16,8 +16,7 @@ from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, PeerRecor
 from multiaddr import Multiaddr
 
 from episub_router.net import address_book
-from episub_router.net.address_book import AddressBook, RecordFault
-from episub_router.net.limits import NetLimits
+from episub_router.net.address_book import MAX_ADDRESSES, AddressBook, RecordFault
 
 ADDRESS = Multiaddr("/ip4/10.0.0.1/tcp/4001")
 ALICE = create_new_key_pair(b"a" * 32)
@@ -113,10 +112,10 @@ def test_one_changed_byte_anywhere_is_refused() -> None:
 
 
 def test_a_record_needs_addresses_but_not_too_many() -> None:
-    book = AddressBook(NetLimits(max_addresses=2))
+    book = AddressBook()
     assert not book.learn(id_of(ALICE), sealed(ALICE))
-    assert not book.learn(id_of(ALICE), sealed(ALICE, *[ADDRESS] * 3))
-    assert book.learn(id_of(ALICE), sealed(ALICE, *[ADDRESS] * 2))
+    assert not book.learn(id_of(ALICE), sealed(ALICE, *[ADDRESS] * (MAX_ADDRESSES + 1)))
+    assert book.learn(id_of(ALICE), sealed(ALICE, *[ADDRESS] * MAX_ADDRESSES))
     assert book.refused == {RecordFault.NO_ADDRESSES: 1, RecordFault.TOO_MANY_ADDRESSES: 1}
 
 
@@ -138,7 +137,7 @@ def test_a_record_larger_than_the_wire_allows_is_refused() -> None:
 
 
 def test_the_least_recently_used_peers_are_forgotten() -> None:
-    book = AddressBook(NetLimits(book_peers=3))
+    book = AddressBook(max_peers=3)
     pairs = [create_new_key_pair(bytes([n]) * 32) for n in range(1, 6)]
     for keys in pairs[:3]:
         assert book.learn(id_of(keys), sealed(keys, ADDRESS))

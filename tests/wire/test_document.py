@@ -14,8 +14,9 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.fallback.extension import EpisubExtension
-from episub_router.net.leave_proof import sign_leave, verify_leave
-from episub_router.net.limits import NetLimits
+from episub_router.net.address_book import MAX_ADDRESSES
+from episub_router.net.inbound.leave_proof import sign_leave, verify_leave
+from episub_router.net.sequence import WINDOW
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
 from episub_router.wire import Decoded, Frame, WireLimits, decode_frame, encode_frame
@@ -78,8 +79,8 @@ def test_limits_are_described() -> None:
     limits = WireLimits()
     for spec in fields(limits):
         assert f"| {spec.name} | {getattr(limits, spec.name):,} |" in TEXT
-    assert f"the\n{NetLimits().sequence_window} ids ending there" in TEXT
-    assert f"1 to {NetLimits().max_addresses} addresses" in TEXT
+    assert f"the\n{WINDOW} ids ending there" in TEXT
+    assert f"1 to {MAX_ADDRESSES} addresses" in TEXT
 
 
 CONTROL = (

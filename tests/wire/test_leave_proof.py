@@ -14,7 +14,7 @@ from libp2p.peer.id import ID
 from libp2p.peer.peer_record import PeerRecord
 from multiaddr import Multiaddr
 
-from episub_router.net.leave_proof import leave_seq, sign_leave, verify_leave
+from episub_router.net.inbound.leave_proof import leave_seq, sign_leave, verify_leave
 from episub_router.pb import episub_pb2 as pb
 from episub_router.wire import WireLimits
 

@@ -28,8 +28,6 @@ MAX_LINE = 1_000_000
 
 _MAX_QUEUED = 16
 """Frames waiting for a neighbour, of the 32 that Pubsub holds, above which input waits."""
-_POLL = 0.005
-"""Seconds: Pubsub's queues can't be awaited."""
 _FAREWELL = 2.0
 """Seconds that leaving may take."""
 
@@ -111,7 +109,7 @@ class _Session:
             await self._first_neighbor()
             await self._node.pubsub.publish(self._config.topic, line)
             self._output.published(line)
-            await self._queued_at_most(_MAX_QUEUED)
+            await self._node.router.wait_for_room(_MAX_QUEUED)
 
     async def _first_neighbor(self) -> None:
         if self._has_neighbor.is_set():
@@ -123,11 +121,6 @@ class _Session:
         raise CommandError(
             f"nothing was published: no neighbour within {self._config.patience:g} s"
         )
-
-    async def _queued_at_most(self, count: int) -> None:
-        queues = self._node.pubsub.peer_queues
-        while any(len(queue) > count for queue in queues.values()):  # noqa: ASYNC110
-            await trio.sleep(_POLL)
 
     async def _print_messages(self, subscription: ISubscriptionAPI) -> None:
         while True:
@@ -164,9 +157,9 @@ class _Session:
         """Say goodbye, and stay until the neighbours have everything that was sent."""
         neighbors = list(self._node.router.mesh.get(self._config.topic, ()))
         with trio.move_on_after(_FAREWELL):
-            await self._queued_at_most(0)
+            await self._node.router.wait_for_room(0)
             await self._node.pubsub.unsubscribe(self._config.topic)
-            await self._queued_at_most(0)
+            await self._node.router.wait_for_room(0)
             for peer in neighbors:
                 # An echo means that what was written before has arrived, too.
                 with suppress(Exception):

@@ -11,9 +11,31 @@ import trio
 from libp2p.peer.peerinfo import PeerInfo
 from multiaddr import Multiaddr
 
+from episub_router.net.address_book import DIALLED_ADDRESSES
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.source import Discovery
-from episub_router.net.params import RouterParams
+
+FIRST_PAUSE = 1.0
+"""Seconds after the first look-up in a source; doubles each time; ours."""
+
+LONGEST_PAUSE = 300.0
+"""Seconds between two look-ups at most; ours: as contact_interval."""
+
+PROVIDE_INTERVAL = 3600.0
+"""Seconds; ours: a DHT node that came back without its records has ours in an hour."""
+
+LOOKUP_TIMEOUT = 30.0
+"""Seconds; py-libp2p: its DHT look-ups end after 30 s."""
+
+MAX_ANSWER = 1000
+"""Peers; ours: more of one answer are not looked at."""
+
+MAX_CONTACTS = 16
+"""Peers of one answer that are used, at random; ours: as nodes_size, a quarter of the table of
+contacts."""
+
+MAX_FOUND = 256
+"""Found peers whose addresses are kept; ours."""
 
 _P2P = 421
 """Code of the multiaddr part that holds a peer id."""
@@ -33,29 +55,27 @@ class _Search:
 class Rendezvous:
     """One task for each joined topic and source: find, provide, wait, find again.
 
-    Others are asked for before this node is provided, whose own record tells it nothing. The
-    pauses double up to `discovery_interval`, and start short again when a topic has no
-    neighbours left.
+    Others are asked for before this node is provided, whose own record is of no use to it. The
+    pauses double up to `LONGEST_PAUSE`, and start short again when a topic has no neighbours
+    left.
     """
 
     def __init__(
         self,
         me: bytes,
         sources: Sequence[Discovery],
-        params: RouterParams,
         counters: Counters,
         rng: Random,
-        found: Callable[[str, tuple[bytes, ...]], None],
+        add_contacts: Callable[[str, tuple[bytes, ...]], None],
     ) -> None:
-        """`found` is told of contacts; they can be dialled at `addresses`."""
+        """`add_contacts` gets the topic and the peers found; `addresses` has where they are."""
         self._me = me
         self._sources = sources
-        self._params = params
         self._counters = counters
         self._rng = rng
-        self._found = found
+        self._add_contacts = add_contacts
         self._addresses: OrderedDict[bytes, tuple[Multiaddr, ...]] = OrderedDict()
-        """Of peers that were found, the longest not found again first."""
+        """Of peers that were found, the one found longest ago first."""
         self._searches: dict[str, _Search] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -85,7 +105,7 @@ class Rendezvous:
         if search is not None:
             search.scope.cancel()
 
-    def alone(self, topic: str) -> None:
+    def look_again(self, topic: str) -> None:
         """`topic` has no neighbours left: ask again soon."""
         search = self._searches.get(topic)
         if search is not None:
@@ -102,26 +122,26 @@ class Rendezvous:
                 await self._attempt(source.withdraw(topic))
 
     async def _seek(self, topic: str, search: _Search, source: Discovery) -> None:
-        pause = self._params.discovery_retry
+        pause = FIRST_PAUSE
         provide_at = trio.current_time()
         while True:
             alone = search.alone
             contacts = await self._find(topic, source)
             if contacts:
-                self._found(topic, contacts)
+                self._add_contacts(topic, contacts)
             if provide_at <= trio.current_time() and await self._attempt(source.provide(topic)):
-                provide_at = trio.current_time() + self._params.provide_interval
+                provide_at = trio.current_time() + PROVIDE_INTERVAL
             with trio.move_on_after(pause * self._rng.uniform(0.5, 1.0)):
                 await alone.wait()
                 # What has just been found was of no use.
-                pause = self._params.discovery_retry
+                pause = FIRST_PAUSE
                 await trio.sleep(pause)
-            pause = min(2 * pause, self._params.discovery_interval)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _attempt(self, call: Awaitable[object]) -> bool:
         """Whether `call` ended well and in time."""
         try:
-            with trio.fail_after(self._params.discovery_timeout):
+            with trio.fail_after(LOOKUP_TIMEOUT):
                 await call
         except Exception:
             self._counters.add(Reason.DISCOVERY_FAILED)
@@ -134,7 +154,7 @@ class Rendezvous:
 
         async def ask() -> None:
             found = await source.find(topic)
-            most = self._params.discovery_answer
+            most = MAX_ANSWER
             if len(found) > most:
                 self._counters.add(Reason.DISCOVERY_EXCESS, len(found) - most)
             for info in islice(found, most):
@@ -142,7 +162,7 @@ class Rendezvous:
 
         await self._attempt(ask())
         chosen = sorted(answer)
-        limit = self._params.discovery_contacts
+        limit = MAX_CONTACTS
         if len(chosen) > limit:
             chosen = self._rng.sample(chosen, limit)
         for peer in chosen:
@@ -153,10 +173,10 @@ class Rendezvous:
         """Put `info` into `answer`, if there is anything in it to dial."""
         try:
             peer = info.peer_id.to_bytes()
-            addresses = _dialable(info.addrs[: self._params.dial_addresses])
+            addresses = _dialable(info.addrs[:DIALLED_ADDRESSES])
             usable = 0 < len(peer) <= _MAX_PEER_ID and bool(addresses)
         except Exception:
-            # Whoever implements a discovery may return anything.
+            # An application's discovery may return anything.
             usable = False
         if not usable:
             self._counters.add(Reason.DISCOVERY_UNUSABLE)
@@ -166,7 +186,7 @@ class Rendezvous:
     def _learn(self, peer: bytes, addresses: tuple[Multiaddr, ...]) -> None:
         self._addresses[peer] = addresses
         self._addresses.move_to_end(peer)
-        if len(self._addresses) > self._params.discovered_peers:
+        if len(self._addresses) > MAX_FOUND:
             self._addresses.popitem(last=False)
 
 

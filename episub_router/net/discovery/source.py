@@ -11,7 +11,7 @@ from libp2p.peer.peerinfo import PeerInfo
 class Discovery(Protocol):
     """A place where nodes of one topic find each other, such as a DHT or a directory.
 
-    Methods may take their time and may raise: the router gives each call `discovery_timeout`,
+    Methods may take their time and may raise: the router gives each call 30 s,
     counts what fails, and calls again later. What `find` returns is not trusted.
     """
 
@@ -19,7 +19,7 @@ class Discovery(Protocol):
         """Nodes said to be in `topic`, this one perhaps among them."""
 
     async def provide(self, topic: str) -> None:
-        """Let others find this node under `topic`; called again every `provide_interval`."""
+        """Let others find this node under `topic`; called again every hour."""
 
     async def withdraw(self, topic: str) -> None:
         """This node has left `topic`."""

@@ -185,16 +185,14 @@ def _gossipsub(params: script.GossipParams) -> GossipSub:
 
 
 def _episub(params: script.GossipParams) -> EpisubRouter:
-    """GossipSub's parameters are for peers that don't speak Episub."""
+    """GossipSub's parameters are for peers that don't speak Episub; its windows and its fanout have
+    the specification's values."""
     return EpisubRouter(
         fallback=FallbackParams(
             degree=params.degree,
             degree_low=params.degree_low,
             degree_high=params.degree_high,
-            gossip_window=params.gossip_window,
-            gossip_history=params.gossip_history,
             heartbeat_interval=max(1, round(params.heartbeat_interval)),
-            fanout_ttl=round(params.fanout_ttl),
             prune_backoff=round(params.prune_backoff),
         )
     )

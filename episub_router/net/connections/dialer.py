@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, suppress
 
 import trio
 from libp2p.abc import IHost
-from libp2p.custom_types import TProtocol
 from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
@@ -21,9 +20,15 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.rcmgr import Direction
 from multiaddr import Multiaddr
 
+from episub_router.net.address_book import DIALLED_ADDRESSES
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 from episub_router.net.patience import Pace, patient
+from episub_router.net.peer import PROTOCOL_ID, RemotePeer
+from episub_router.net.peer_table import PeerListener, PeerTable
+
+_MAX_REQUESTS = 256
+"""Peers that are being made writable; ours: four topics' worth of requests under way."""
 
 _LOOK_AGAIN = 0.5
 """Seconds after which a connection that should get a stream is looked at again."""
@@ -35,110 +40,91 @@ _FEWEST = 2
 """Dials at a time to begin with, one of them for others."""
 
 _ADDRESS_TTL = 120
-"""Seconds that py-libp2p keeps the addresses of a peer that it was told to connect to."""
+"""Seconds that py-libp2p keeps the addresses of a peer that it connects to."""
 
 
-class Dialer:
+class Dialer(PeerListener):
     """Dials a few peers at a time, and leaves those alone for a while that failed."""
 
     def __init__(
         self,
         pubsub: Pubsub,
-        protocols: Iterable[TProtocol],
+        peers: PeerTable,
         params: RouterParams,
         counters: Counters,
-        *,
-        addresses: Callable[[bytes], Iterable[Multiaddr]],
-        opened: Callable[[bytes], None],
-        failed: Callable[[bytes], None],
+        addresses_of: Callable[[bytes], Iterable[Multiaddr]],
     ) -> None:
-        """`opened` is told of each connection that a dial made, `failed` of each peer that a
-        request couldn't make writable, never from within `request`."""
         self._pubsub = pubsub
         self._host: IHost = pubsub.host
-        self._protocols = frozenset(str(protocol) for protocol in protocols)
+        self._peers = peers
         self._params = params
         self._counters = counters
-        self._addresses = addresses
-        self._opened = opened
-        self._failed = failed
+        self._addresses_of = addresses_of
         self._limiter = trio.CapacityLimiter(1)
         """As many dials at a time as the event loop keeps up with, up to `dial_concurrency`."""
         self._for_others = trio.CapacityLimiter(1)
         """Passed first by dials that other nodes' messages asked for: half of the turns are kept
         from them, or made-up addresses could take all."""
         self._allow(_FEWEST)
-        self._requests: dict[bytes, trio.Event] = {}
-        """Requests under way; the event is set when the peer is writable."""
-        self._failures: dict[bytes, tuple[int, float]] = {}
-        """Failures in a row, and until when not to dial; the oldest first."""
+        self._under_way = 0
         self._nursery: trio.Nursery | None = None
-
-    def __contains__(self, peer: bytes) -> bool:
-        return peer in self._requests
+        peers.listen(self)
 
     async def run(self) -> None:
         """Host the dials until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for peer in self._requests:
-                nursery.start_soon(self._serve, peer, False)
+            for peer in self._peers:
+                if peer.request is not None:
+                    nursery.start_soon(self._serve, peer, peer.request, False)
             await trio.sleep_forever()
 
-    def request(self, peer: bytes, *, for_others: bool = False) -> None:
-        """Make `peer` writable; while a request is under way, another adds nothing."""
-        if peer in self._requests:
-            return
-        self._requests[peer] = trio.Event()
-        if self._nursery is not None:
-            self._nursery.start_soon(self._serve, peer, for_others)
+    def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
+        """Make `peer` writable."""
+        if self._nursery is not None and peer.request is not None:
+            self._nursery.start_soon(self._serve, peer, peer.request, for_others)
 
-    def writable(self, peer: bytes) -> None:
-        """`peer` became writable, whoever dialled."""
-        self._failures.pop(peer, None)
-        event = self._requests.pop(peer, None)
-        if event is not None:
-            event.set()
-
-    async def _serve(self, peer: bytes, for_others: bool) -> None:
-        writable = self._requests.get(peer)
-        if writable is None:
+    async def _serve(self, peer: RemotePeer, writable: trio.Event, for_others: bool) -> None:
+        if writable.is_set():
             return
+        self._under_way += 1
         try:
             reason = await self._make_writable(peer, writable, for_others)
         except Exception:
             reason = Reason.DIAL_FAILED
+        finally:
+            self._under_way -= 1
         if writable.is_set():
             return
-        del self._requests[peer]
         self._counters.add(reason)
-        self._failed(peer)
+        self._peers.dial_failed(peer)
 
-    async def _make_writable(self, peer: bytes, writable: trio.Event, for_others: bool) -> Reason:
+    async def _make_writable(
+        self, peer: RemotePeer, writable: trio.Event, for_others: bool
+    ) -> Reason:
         """Return when `writable` is set, or why it isn't."""
-        target = ID(peer)
-        if not self.is_connected(target):
-            if len(self._requests) > self._params.max_dials:
+        if not self._is_connected(peer.id):
+            if self._under_way > _MAX_REQUESTS:
                 return Reason.DIALS_FULL
-            if self._backing_off(peer):
+            if peer.dial_not_before > trio.current_time():
                 return Reason.DIAL_BACKED_OFF
             async with AsyncExitStack() as turn:
                 if for_others:
                     await turn.enter_async_context(self._for_others)
                 await turn.enter_async_context(self._limiter)
-                reason = await self._connect(peer, target)
+                reason = await self._connect(peer)
                 if reason is None:
                     # Identify and Pubsub's streams are more work than the dial was.
-                    await self._wait_for_stream(target, writable, _HELD)
+                    await self._wait_for_stream(peer.id, writable, _HELD)
             if reason is not None:
                 self._note_failure(peer)
                 return reason
-        await self._wait_for_stream(target, writable, self._params.stream_timeout)
-        if self._may_speak_episub(target) and not writable.is_set():
+        await self._wait_for_stream(peer.id, writable, self._params.stream_timeout)
+        if self._may_speak_episub(peer.id) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by
             # itself.
             async with patient(self._params.stream_timeout):
-                await self._pubsub.ensure_peer_stream(target, self._params.stream_timeout)
+                await self._pubsub.ensure_peer_stream(peer.id, self._params.stream_timeout)
         if not writable.is_set():
             self._note_failure(peer)
         return Reason.NO_EPISUB_STREAM
@@ -148,7 +134,7 @@ class Dialer:
         async with patient(seconds) as seen:
             while (
                 not writable.is_set()
-                and self.is_connected(target)
+                and self._is_connected(target)
                 and self._may_speak_episub(target)
             ):
                 with trio.move_on_after(_LOOK_AGAIN):
@@ -164,10 +150,11 @@ class Dialer:
         self._limiter.total_tokens = turns
         self._for_others.total_tokens = max(1, turns // 2)
 
-    async def _connect(self, peer: bytes, target: ID) -> Reason | None:
+    async def _connect(self, peer: RemotePeer) -> Reason | None:
+        target = peer.id
         network = self._host.get_network()
         peerstore = self._host.get_peerstore()
-        addresses = self._known_addresses(peer, target)
+        addresses = self._known_addresses(peer)
         if not addresses or target == self._host.get_id():
             return Reason.DIAL_NO_ADDRESS
         self._counters.add(Reason.DIALS)
@@ -185,47 +172,34 @@ class Dialer:
                         await self._host.connect(PeerInfo(target, [address]))
                     finally:
                         self._pace(seen)
-            if self.is_connected(target):
+            if self._is_connected(target):
                 # The other side may have dialled at the same time, and been faster.
                 if any(
                     isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
                     for connection in network.get_connections(target)
                 ):
-                    self._opened(peer)
+                    self._peers.note_dialled(peer)
                 return None
         peerstore.add_addrs(target, addresses, _ADDRESS_TTL)
         return Reason.DIAL_FAILED
 
-    def _known_addresses(self, peer: bytes, target: ID) -> list[Multiaddr]:
+    def _known_addresses(self, peer: RemotePeer) -> list[Multiaddr]:
         """Ours first, then those that the host has from elsewhere, without repetition."""
-        known = dict.fromkeys(self._addresses(peer))
+        known = dict.fromkeys(self._addresses_of(peer.key))
         with suppress(PeerStoreError):
-            known.update(dict.fromkeys(self._host.get_peerstore().addrs(target)))
-        return list(known)[: self._params.dial_addresses]
+            known.update(dict.fromkeys(self._host.get_peerstore().addrs(peer.id)))
+        return list(known)[:DIALLED_ADDRESSES]
 
-    def is_connected(self, target: ID) -> bool:
-        """Whether a connection to `target` is open."""
-        return any(
-            not connection.is_closed
-            for connection in self._host.get_network().get_connections(target)
-        )
+    def _is_connected(self, target: ID) -> bool:
+        return self._peers.is_connected(target)
 
     def _may_speak_episub(self, target: ID) -> bool:
-        """False if identify has told that it doesn't."""
+        """False if identify says that it doesn't."""
         try:
             spoken = self._host.get_peerstore().get_protocols(target)
         except PeerStoreError:
             return True
-        return not spoken or any(protocol in self._protocols for protocol in spoken)
+        return not spoken or PROTOCOL_ID in spoken
 
-    def _backing_off(self, peer: bytes) -> bool:
-        return self._failures.get(peer, (0, 0.0))[1] > trio.current_time()
-
-    def _note_failure(self, peer: bytes) -> None:
-        count = self._failures.pop(peer, (0, 0.0))[0] + 1
-        pause = min(
-            self._params.dial_backoff * 2 ** min(count - 1, 16), self._params.dial_backoff_max
-        )
-        self._failures[peer] = (count, trio.current_time() + pause)
-        while len(self._failures) > self._params.backoff_memory:
-            del self._failures[next(iter(self._failures))]
+    def _note_failure(self, peer: RemotePeer) -> None:
+        peer.note_failed_dial(trio.current_time(), self._params.dial_backoff)

@@ -1,13 +1,10 @@
-"""What comes in over Pubsub's streams. Nothing in it is trusted.
+"""From a peer's RPC to events for a topic. Nothing in it is trusted.
 
-An RPC gets here before Pubsub has checked the signature of its payload; what the payload is
-worth shows in `EpisubRouter.publish`, which Pubsub calls for valid ones only.
+An RPC gets here before Pubsub has checked the signature of its payload; `EpisubRouter.publish`
+is called later, for valid payloads only.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TypeAlias
 
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
@@ -16,9 +13,11 @@ from libp2p.pubsub.pubsub import Pubsub
 from episub_router.net.address_book import AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.driver import Driver
-from episub_router.net.leave_gate import LeaveGate
-from episub_router.net.params import RouterParams
-from episub_router.net.replay import ReplayGuard
+from episub_router.net.inbound.leave_gate import LeaveGate
+from episub_router.net.outbound.framer import Framer
+from episub_router.net.outbound.outbox import Outbox
+from episub_router.net.peer import RemotePeer
+from episub_router.net.peer_table import PeerTable
 from episub_router.protocol.events import PayloadArrived, Received
 from episub_router.protocol.messages import (
     Disconnect,
@@ -39,8 +38,6 @@ from episub_router.protocol.messages import (
 )
 from episub_router.wire import Decoded, WireError, decode_frame
 
-Answer: TypeAlias = Callable[[bytes, str, tuple[Message, ...]], None]
-
 _ONLY_MEMBERS_SEND = (
     GetNodes,
     Nodes,
@@ -57,32 +54,30 @@ _ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft)
 
 
 class Inbound:
-    """Checks frames and hands what is left of them to the machines."""
+    """Checks frames, and feeds what is left of them to the topics' machines."""
 
     def __init__(
         self,
         pubsub: Pubsub,
-        params: RouterParams,
         counters: Counters,
         book: AddressBook,
+        peers: PeerTable,
         driver: Driver,
-        speaks_episub: Callable[[bytes], None],
-        answer: Answer,
+        framer: Framer,
+        outbox: Outbox,
     ) -> None:
-        """`speaks_episub` is told of the sender of each frame. `answer` sends a frame to a peer
-        that is writable, and drops it otherwise."""
         self._pubsub = pubsub
         self._counters = counters
         self._book = book
+        self._peers = peers
         self._driver = driver
-        self._speaks_episub = speaks_episub
-        self._answer = answer
-        self._leaves = LeaveGate(params)
-        self._replays = ReplayGuard()
+        self._framer = framer
+        self._outbox = outbox
+        self._leaves = LeaveGate()
 
-    def receive(self, rpc: rpc_pb2.RPC, sender: ID) -> bool:
-        """Act on the Episub frame in `rpc`; False if it holds none."""
-        if self._pubsub.is_peer_blacklisted(sender):
+    def receive(self, peer: RemotePeer, rpc: rpc_pb2.RPC) -> bool:
+        """Act on the Episub frame in `rpc`, which `peer` sent; False if it holds none."""
+        if self._pubsub.is_peer_blacklisted(peer.id):
             self._counters.add(Reason.BLACKLISTED)
             return True
         try:
@@ -91,35 +86,30 @@ class Inbound:
             self._counters.add(Reason.FRAME_UNUSABLE)
             return True
         if frame is not None:
-            self._on_frame(frame, rpc, sender)
+            self._on_frame(peer, frame, rpc)
         return frame is not None
 
-    def _on_frame(self, frame: Decoded, rpc: rpc_pb2.RPC, sender: ID) -> None:
-        peer = sender.to_bytes()
+    def _on_frame(self, peer: RemotePeer, frame: Decoded, rpc: rpc_pb2.RPC) -> None:
         self._counters.add(Reason.FRAMES_RECEIVED)
         for fault in frame.faults:
             self._counters.add(fault)
-        if not self._replays.fresh(peer, frame.seq):
+        if not peer.window.accept(frame.seq):
             self._counters.add(Reason.REPLAYED)
             return
-        # Each direction negotiates by itself: a peer that may have chosen another protocol for
-        # its stream from us shows here what it speaks.
-        self._speaks_episub(peer)
+        # Each direction negotiates by itself: a peer may have chosen another protocol for its
+        # stream from us.
+        self._peers.note_episub(peer)
         if self._driver.joined(frame.topic) is None:
             self._answer_stranger(peer, frame)
             return
         for subject, record in frame.records:
             self._book.learn(subject, record)
         if any(isinstance(message, _ONLY_MEMBERS_SEND) for message in frame.messages):
-            self._refresh_subscription(sender, frame.topic)
+            self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:
-            self._on_message(peer, frame.topic, message)
+            self._on_message(peer.key, frame.topic, message)
         if frame.hops is not None:
-            self._on_payload(peer, frame.topic, rpc.publish[0], frame.hops)
-
-    def disconnected(self, peer: bytes) -> None:
-        """The last connection to `peer` closed."""
-        self._replays.forget(peer)
+            self._on_payload(peer.key, frame.topic, rpc.publish[0], frame.hops)
 
     def _on_message(self, peer: bytes, topic: str, message: Message) -> None:
         if isinstance(message, Leave):
@@ -147,13 +137,17 @@ class Inbound:
             announcement = rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic)
             self._pubsub.handle_subscription(sender, announcement)
 
-    def _answer_stranger(self, peer: bytes, frame: Decoded) -> None:
+    def _answer_stranger(self, peer: RemotePeer, frame: Decoded) -> None:
         """A frame of a topic that we aren't in: end links that the peer wrongly believes in,
         and say so when asked (E12, E21)."""
         self._counters.add(Reason.TOPIC_NOT_JOINED)
         if any(isinstance(message, GetTopics) for message in frame.messages):
-            self._answer(peer, frame.topic, (Topics(()),))
+            self._answer(peer, frame.topic, Topics(()))
         if frame.hops is not None or any(
             isinstance(message, _ONLY_NEIGHBORS_SEND) for message in frame.messages
         ):
-            self._answer(peer, frame.topic, (Disconnect(alive=False),))
+            self._answer(peer, frame.topic, Disconnect(alive=False))
+
+    def _answer(self, peer: RemotePeer, topic: str, message: Message) -> None:
+        if self._peers.is_writable(peer):
+            self._outbox.send(peer, self._framer.frame(peer, topic, (message,)))

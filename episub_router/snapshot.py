@@ -1,4 +1,4 @@
-"""What a router knows of one topic's overlay at one moment, for people and tools."""
+"""One topic's overlay as a router sees it at one moment, for people and tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from episub_router.protocol.messages import LinkKind
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbor:
+class NeighborSnapshot:
     """One entry of the active view."""
 
     peer: ID
@@ -19,15 +19,15 @@ class Neighbor:
     rtt: float | None
     """Smoothed round trip in seconds; None until it was measured."""
     eager: bool
-    """Whether payloads are pushed to it; else it is told of them."""
+    """Whether payloads are pushed to it; otherwise they are announced."""
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
-    """A snapshot: nothing in it changes later."""
+class OverlaySnapshot:
+    """Nothing in it changes later."""
 
     topic: str
-    active: tuple[Neighbor, ...]
+    active: tuple[NeighborSnapshot, ...]
     passive: tuple[ID, ...]
     validating: int
     """Payloads that Pubsub has not accepted yet."""

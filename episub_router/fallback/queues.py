@@ -1,0 +1,69 @@
+"""Pubsub's queues as GossipSub sees them, with room for bursts behind them.
+
+Pubsub's queue of a peer holds 32 RPCs, and GossipSub drops what is beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.rpc_queue import RpcQueue
+
+from episub_router.net.outbound.outbox import Outbox
+from episub_router.net.peer import RemotePeer
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRpc:
+    """One of GossipSub's RPCs, waiting for room."""
+
+    rpc: rpc_pb2.RPC
+    is_control: bool
+
+    @property
+    def size(self) -> int:
+        return self.rpc.ByteSize()
+
+    def push_to(self, queue: RpcQueue) -> bool:
+        """Put it into `queue`; False if the queue is full."""
+        return queue.push(self.rpc, priority=self.is_control)
+
+
+class GossipQueue:
+    """What GossipSub uses of a peer's `RpcQueue`. Control RPCs overtake payloads."""
+
+    def __init__(self, peer: RemotePeer, queue: RpcQueue, outbox: Outbox) -> None:
+        self._peer = peer
+        self._outbox = outbox
+        self.max_message_size = queue.max_message_size
+        self.split_rpc = queue.split_rpc
+
+    def push(self, rpc: rpc_pb2.RPC, priority: bool = False) -> bool:
+        """Queue `rpc`; False if there is no room in the backlog either."""
+        return self._outbox.send_rpc(self._peer, OutgoingRpc(rpc, priority))
+
+
+class GossipQueues(Mapping[ID, GossipQueue]):
+    """Pubsub's queues of the peers on this side."""
+
+    def __init__(
+        self,
+        queues: Mapping[ID, RpcQueue],
+        record_of: Callable[[ID], RemotePeer],
+        outbox: Outbox,
+    ) -> None:
+        self._queues = queues
+        self._record_of = record_of
+        self._outbox = outbox
+
+    def __getitem__(self, peer: ID) -> GossipQueue:
+        return GossipQueue(self._record_of(peer), self._queues[peer], self._outbox)
+
+    def __iter__(self) -> Iterator[ID]:
+        return iter(self._queues)
+
+    def __len__(self) -> int:
+        return len(self._queues)

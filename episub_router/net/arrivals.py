@@ -1,0 +1,45 @@
+"""The host's notifications of connections, for the peer table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import trio
+from libp2p.abc import INetConn, INetStream, INetwork, INotifee
+from multiaddr import Multiaddr
+
+from episub_router.net.peer_table import PeerTable
+
+
+class ConnectionNotifee(INotifee):
+    """Pubsub reports departures only of peers that it has a stream to; the host reports all."""
+
+    def __init__(
+        self, peers: PeerTable, guard: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        """`guard` catches what a notification raises, under its name."""
+        self._peers = peers
+        self._guard = guard
+
+    async def connected(self, network: INetwork, conn: INetConn) -> None:
+        with self._guard("connected"):
+            self._peers.connection_opened(conn.muxed_conn.peer_id)
+        await trio.lowlevel.checkpoint()
+
+    async def disconnected(self, network: INetwork, conn: INetConn) -> None:
+        with self._guard("disconnected"):
+            self._peers.connection_closed(conn.muxed_conn.peer_id)
+        await trio.lowlevel.checkpoint()
+
+    async def opened_stream(self, network: INetwork, stream: INetStream) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def closed_stream(self, network: INetwork, stream: INetStream) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def listen(self, network: INetwork, multiaddr: Multiaddr) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def listen_close(self, network: INetwork, multiaddr: Multiaddr) -> None:
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,1 @@
+"""Connections: how the router makes them, and which it closes again."""

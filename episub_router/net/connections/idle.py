@@ -1,0 +1,82 @@
+"""Which connections are ours to close, and when.
+
+The router closes what it opened itself, once no topic has the peer as a neighbour and nothing
+else uses the connection. What the application or the remote side opened stays open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+from libp2p.abc import IHost
+from libp2p.custom_types import TProtocol
+from libp2p.peer.id import ID
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.peer import PROTOCOL_ID, RemotePeer
+from episub_router.net.peer_table import PeerTable
+from episub_router.net.ping import PING_PROTOCOL
+
+_CLOSE_TIMEOUT = 5.0
+"""Seconds; py-libp2p's close takes 0.2."""
+
+_IGNORED = frozenset(
+    {PROTOCOL_ID, PING_PROTOCOL, TProtocol("/ipfs/id/1.0.0"), TProtocol("/ipfs/id/push/1.0.0")}
+)
+"""Our own streams, and those that every connection has now and then."""
+
+
+class IdleConnections:
+    """Closes connections that were released, or that nothing has used for a while."""
+
+    def __init__(
+        self,
+        host: IHost,
+        peers: PeerTable,
+        counters: Counters,
+        is_needed: Callable[[RemotePeer], bool],
+    ) -> None:
+        """`is_needed` says whether a peer is a neighbour or has something under way."""
+        self._host = host
+        self._peers = peers
+        self._counters = counters
+        self._is_needed = is_needed
+
+    async def run(self) -> None:
+        """Close what is due, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                changed = self._peers.close_due_changed
+                ours = [(peer.close_at, peer) for peer in self._peers if peer.close_at is not None]
+                with trio.move_on_at(min((at for at, _ in ours), default=float("inf"))):
+                    await changed.wait()
+                now = trio.current_time()
+                for peer in self._peers:
+                    if peer.close_at is None or peer.close_at > now:
+                        continue
+                    if self._is_needed(peer) or self._is_used_by_others(peer.id):
+                        self._peers.note_use(peer)
+                    else:
+                        peer.close_at = None
+                        nursery.start_soon(self._close, peer.id)
+
+    def _is_used_by_others(self, target: ID) -> bool:
+        network = self._host.get_network()
+        if network.is_protected(target):
+            return True
+        return any(
+            # A stream without a protocol is being negotiated: somebody is about to use it.
+            stream.get_protocol() not in _IGNORED
+            for connection in network.get_connections(target)
+            for stream in connection.get_streams()
+        )
+
+    async def _close(self, peer: ID) -> None:
+        try:
+            with trio.move_on_after(_CLOSE_TIMEOUT):
+                await self._host.disconnect(peer)
+        except Exception:
+            # The connection went down by itself meanwhile, which is what was wanted.
+            return
+        self._counters.add(Reason.CONNECTIONS_CLOSED)

@@ -1,0 +1,111 @@
+"""Turning the core's messages into RPCs: sequence ids and address records are added here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from libp2p.abc import IHost
+from libp2p.peer.id import ID
+from libp2p.peer.peerstore import PeerStoreError, env_to_send_in_RPC
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
+
+from episub_router.net.address_book import AddressBook
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.peer import RemotePeer
+from episub_router.protocol.messages import Disconnect, Gossip, Leave, Message
+from episub_router.wire import Frame, encode_frame
+
+
+class Framer:
+    """Makes frames for one receiver each (E42)."""
+
+    def __init__(self, host: IHost, book: AddressBook, counters: Counters) -> None:
+        self._host = host
+        self._book = book
+        self._counters = counters
+
+    def frame(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> OutgoingFrame:
+        """A frame for `peer`, to be encoded later."""
+        return OutgoingFrame(peer, topic, messages, self.encode, self._counters)
+
+    def encode(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> rpc_pb2.RPC:
+        """The RPC for `peer`, with its next sequence id; raises ValueError or TypeError as
+        `encode_frame` does."""
+        return encode_frame(Frame(topic, peer.next_sequence_id(), messages), self.record)
+
+    def record(self, peer: bytes) -> bytes | None:
+        """The signed peer record of `peer`, ourselves included, if we have it."""
+        target = ID(peer)
+        if target == self._host.get_id():
+            return env_to_send_in_RPC(self._host)[0]
+        # The peerstore has the newest records of those that Pubsub talks to, for a while; asked
+        # for one whose addresses have expired, it raises.
+        with suppress(PeerStoreError):
+            envelope = self._host.get_peerstore().get_peer_record(target)
+            if envelope is not None:
+                self._book.learn(peer, envelope.marshal_envelope())
+        return self._book.record(peer)
+
+
+Encode: TypeAlias = Callable[[RemotePeer, str, tuple[Message, ...]], rpc_pb2.RPC]
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingFrame:
+    """Control messages of one topic, or a single Gossip, for one peer.
+
+    Encoded when there is room in Pubsub's queue: sequence ids have to enter it in their order.
+    """
+
+    peer: RemotePeer
+    topic: str
+    messages: tuple[Message, ...]
+    encode: Encode
+    counters: Counters
+
+    @property
+    def gossip(self) -> Gossip | None:
+        """The payload message, if it is one."""
+        first = self.messages[0]
+        return first if isinstance(first, Gossip) else None
+
+    @property
+    def is_control(self) -> bool:
+        return self.gossip is None
+
+    @property
+    def size(self) -> int:
+        """Payload bytes; control frames are bounded by their number."""
+        gossip = self.gossip
+        return 0 if gossip is None else gossip.size
+
+    @property
+    def says_goodbye(self) -> bool:
+        """Whether it is still true when we have left its topic."""
+        return any(isinstance(message, Disconnect | Leave) for message in self.messages)
+
+    def push_to(self, queue: RpcQueue) -> bool:
+        """Encode the frame into `queue`; False if the queue is full."""
+        if len(queue) >= OutBoundQueueSize:
+            return False
+        try:
+            rpc = self.encode(self.peer, self.topic, self.messages)
+        except Exception:
+            # Ids that aren't bytes, a topic that is too long for a frame; whatever else it is, it
+            # must not reach Pubsub or the nursery, since the host would stop.
+            self.counters.add(Reason.UNENCODABLE)
+            return True
+        if rpc.ByteSize() > queue.max_message_size:
+            # Announcing it instead would only make others ask for what can't be sent.
+            self.counters.add(Reason.OVERSIZE)
+            return True
+        if not queue.push(rpc, priority=self.is_control):
+            return False
+        self.counters.add(Reason.FRAMES_SENT)
+        if not self.is_control:
+            self.counters.add(Reason.PAYLOADS_SENT)
+        return True

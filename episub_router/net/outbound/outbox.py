@@ -1,0 +1,150 @@
+"""What is to be sent: into Pubsub's queues, or into backlogs that follow as there is room."""
+
+from __future__ import annotations
+
+import trio
+
+from episub_router.net.backlog import Sendable
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.outbound.framer import OutgoingFrame
+from episub_router.net.params import RouterParams
+from episub_router.net.peer import PeerSide, PeerState, RemotePeer
+from episub_router.net.peer_table import PeerListener, PeerTable
+
+FLUSH_INTERVAL = 0.01
+"""Seconds; ours: Pubsub's queue can't be awaited, and 32 frames in 10 ms exceed a core's rate."""
+
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks at which peers take nothing. Looks are counted, and not seconds, since
+an event loop that is behind has few of them."""
+
+
+class Outbox(PeerListener):
+    """Sends to the peers of both sides, each with one backlog of bounded size.
+
+    A peer that takes nothing for `stall_timeout` loses its backlog and gets nothing more, until
+    it goes on with what Pubsub's queue (32 RPCs) holds for it.
+    """
+
+    def __init__(self, peers: PeerTable, params: RouterParams, counters: Counters) -> None:
+        self._peers = peers
+        self._params = params
+        self._counters = counters
+        self._waiting: dict[bytes, RemotePeer] = {}
+        """Peers with a queue that is full, and a backlog."""
+        self._has_waiting = trio.Event()
+        peers.listen(self)
+
+    def send(self, peer: RemotePeer, frame: OutgoingFrame) -> bool:
+        """Send an Episub frame; False if there is no room for it.
+
+        A peer that isn't writable is made so, and what waits for it is dropped if that fails.
+        """
+        if peer.side is PeerSide.GOSSIPSUB:
+            self._counters.add(Reason.UNDELIVERABLE)
+            return False
+        takes = peer.side is PeerSide.EPISUB and not peer.stalled
+        if takes and self._peers.queue(peer) is not None:
+            return self._put(peer, frame)
+        self._peers.interrupt(peer)
+        kept = self._put(peer, frame, hold=True)
+        self._peers.request(peer)
+        return kept
+
+    def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
+        """Send gossipsub's RPC; False if there is no room for it, or no stream to the peer."""
+        if not peer.stalled and self._peers.queue(peer) is not None:
+            return self._put(peer, rpc)
+        self._counters.add(Reason.BACKLOG_FULL)
+        return False
+
+    def peer_writable(self, peer: RemotePeer) -> None:
+        """Send what was held for `peer`."""
+        self._flush(peer)
+
+    def forget_topic(self, topic: str) -> None:
+        """We left `topic`: of what waits, only the goodbyes are still true."""
+
+        def is_wanted(item: Sendable) -> bool:
+            return not isinstance(item, OutgoingFrame) or item.topic != topic or item.says_goodbye
+
+        for peer in self._peers:
+            if peer.backlog:
+                peer.backlog.keep_only(is_wanted)
+
+    def most_queued(self) -> int:
+        """The most messages that wait for one peer, here and in Pubsub's queue; a peer that takes
+        nothing doesn't count."""
+        most = 0
+        for peer in self._peers:
+            queue = self._peers.queue(peer)
+            if queue is not None and not peer.stalled:
+                most = max(most, len(queue) + len(peer.backlog))
+        return most
+
+    async def wait_for_room(self, most: int) -> None:
+        """Wait until no peer has more than `most` messages waiting, or `stall_timeout` is over."""
+        with trio.move_on_after(self._params.stall_timeout):
+            while self.most_queued() > most:  # noqa: ASYNC110 (Pubsub's queues can't be awaited)
+                await trio.sleep(FLUSH_INTERVAL)
+
+    async def run(self) -> None:
+        """Empty backlogs as there is room, and watch for peers that take nothing, until
+        cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._flush_backlogs)
+            nursery.start_soon(self._watch_queues)
+
+    def _put(self, peer: RemotePeer, item: Sendable, hold: bool = False) -> bool:
+        if not peer.backlog.send(item, None if hold else self._peers.queue(peer)):
+            self._counters.add(Reason.BACKLOG_FULL)
+            return False
+        if peer.backlog and not hold:
+            self._wait(peer)
+        return True
+
+    def _wait(self, peer: RemotePeer) -> None:
+        self._waiting[peer.key] = peer
+        self._has_waiting.set()
+
+    def _flush(self, peer: RemotePeer) -> None:
+        """Move what waits for `peer` into its queue, as far as there is room."""
+        queue = self._peers.queue(peer)
+        if queue is None or peer.state is not PeerState.WRITABLE:
+            return
+        peer.backlog.flush(queue)
+        if peer.backlog:
+            self._wait(peer)
+
+    async def _flush_backlogs(self) -> None:
+        while True:
+            await self._has_waiting.wait()
+            await trio.sleep(FLUSH_INTERVAL)
+            self._has_waiting = trio.Event()
+            waiting, self._waiting = self._waiting, {}
+            for peer in waiting.values():
+                self._flush(peer)
+
+    async def _watch_queues(self) -> None:
+        while True:
+            await trio.sleep(LOOK_INTERVAL)
+            for peer in self._peers:
+                self._look_at(peer)
+
+    def _look_at(self, peer: RemotePeer) -> None:
+        queue = self._peers.queue(peer)
+        if queue is None:
+            if peer.state is PeerState.CONNECTED:
+                # py-libp2p reports no end of a connection that it cancelled while it came up.
+                self._peers.connection_closed(peer.id)
+            return
+        taken = peer.backlog.pushed - len(queue)
+        if len(queue) == 0 or taken != peer.taken:
+            peer.taken = taken
+            peer.idle_looks = 0
+            if peer.stalled:
+                self._peers.resume(peer)
+            return
+        peer.idle_looks += 1
+        if not peer.stalled and peer.idle_looks * LOOK_INTERVAL >= self._params.stall_timeout:
+            self._peers.stall(peer)

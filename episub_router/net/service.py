@@ -1,0 +1,278 @@
+"""Episub's side of a node: the parts behind `EpisubRouter`'s hooks, around one Pubsub."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+import trio
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+from multiaddr import Multiaddr
+
+from episub_router.net.address_book import AddressBook
+from episub_router.net.connections.dialer import Dialer
+from episub_router.net.connections.idle import IdleConnections
+from episub_router.net.counters import ORDINARY, Counters, Reason
+from episub_router.net.discovery.bootstrap import Bootstrap
+from episub_router.net.discovery.rendezvous import Rendezvous
+from episub_router.net.discovery.source import Discovery
+from episub_router.net.driver import Driver
+from episub_router.net.fanout import Fanout, Replay
+from episub_router.net.groups import address_prefix
+from episub_router.net.inbound.leave_proof import sign_leave
+from episub_router.net.inbound.receiver import Inbound
+from episub_router.net.mesh import Mesh
+from episub_router.net.outbound.framer import Framer
+from episub_router.net.outbound.outbox import Outbox
+from episub_router.net.params import RouterParams
+from episub_router.net.peer import RemotePeer
+from episub_router.net.peer_table import PeerListener, PeerTable
+from episub_router.net.ping import Pinger
+from episub_router.protocol.events import (
+    ContactsFound,
+    PayloadAccepted,
+    PayloadDropped,
+    Publish,
+)
+from episub_router.protocol.hyparview.join import CONTACTS_ASKED
+from episub_router.protocol.messages import Gossip, Message
+from episub_router.protocol.params import EpisubParams
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.node.overlay import OverlayTrace
+
+_LONGEST_ID = 64
+"""Bytes of a source's id that count; peer ids are shorter, unsigned messages may name anything."""
+
+
+class EpisubService(PeerListener):
+    """Serves the peers that speak Episub. Its methods are called by the router's hooks, and may
+    raise; the router catches."""
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        peers: PeerTable,
+        counters: Counters,
+        params: EpisubParams,
+        router_params: RouterParams,
+        bootstrap: Bootstrap,
+        discovery: Sequence[Discovery],
+        rng: Random,
+    ) -> None:
+        self._pubsub = pubsub
+        self._peers = peers
+        self._params = router_params
+        self._contacts_asked = CONTACTS_ASKED
+        self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap.peers}
+        self.me = pubsub.my_id.to_bytes()
+        self._trace: NodeTrace | None = None
+        self.counters = counters
+        self.mesh = Mesh()
+        self.book = book = AddressBook()
+        self.fanout = Fanout(router_params.fanout_degree, rng)
+        self._replay = Replay()
+        self.framer = Framer(pubsub.host, book, counters)
+        # Listeners are notified in this order: the topics' machines before what waits is sent.
+        peers.listen(self)
+        self.driver = Driver(self.me, params, peers, rng, counters, self)
+        self.outbox = Outbox(peers, router_params, counters)
+        self._dialer = Dialer(pubsub, peers, router_params, counters, self._addresses)
+        self._idle = IdleConnections(pubsub.host, peers, counters, self._is_needed)
+        self._rendezvous = Rendezvous(
+            self.me,
+            [*([bootstrap] if bootstrap.peers else []), *discovery],
+            counters,
+            Random(rng.getrandbits(64)),
+            self._add_contacts,
+        )
+        self._pinger = Pinger(pubsub.host, counters, self.driver.rtt_measured)
+        self.inbound = Inbound(pubsub, counters, book, peers, self.driver, self.framer, self.outbox)
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Trace what happens here."""
+        overlay = OverlayTrace(trace, ORDINARY)
+        self.driver.observer = overlay
+        self.counters.on_add = overlay.counted
+        self._trace = trace
+
+    def counts(self) -> Mapping[str, int]:
+        """Every counter by name."""
+        refused = {fault.value: count for fault, count in self.book.refused.items()}
+        return MappingProxyType({**self.counters.view(), **refused})
+
+    async def run(self) -> None:
+        """Run timers, dials, pings and look-ups until cancelled; the outbox runs by itself."""
+        await self.stop_auto_connector()
+        try:
+            async with trio.open_nursery() as nursery:
+                for part in (
+                    self.driver,
+                    self._dialer,
+                    self._idle,
+                    self._pinger,
+                    self._rendezvous,
+                ):
+                    nursery.start_soon(part.run)
+        finally:
+            # Pubsub may go on calling hooks; with the machines gone, they do nothing.
+            self.driver.stop()
+            self.mesh.neighbors.clear()
+
+    async def stop_auto_connector(self) -> None:
+        """Keep py-libp2p from dialling what the overlay let go; a host that is started later
+        starts it again."""
+        network = self._pubsub.host.get_network()
+        if isinstance(network, Swarm) and not self._params.keep_auto_connector:
+            await network.auto_connector.stop()
+
+    # Transitions of peers
+
+    def peer_writable(self, peer: RemotePeer) -> None:
+        """Learn its record while the peerstore has it."""
+        self.framer.record(peer.key)
+
+    def stream_lost(self, peer: RemotePeer) -> None:
+        """Publish to others."""
+        self.fanout.remove(peer.id)
+
+    # Pubsub's hooks
+
+    def has_peers(self, topic: str) -> bool:
+        """Whether a writable peer in `topic` speaks Episub."""
+        return bool(self._subscribers(topic))
+
+    def peer_subscribed(self, peer: RemotePeer, topic: str) -> None:
+        """`peer` announced that it is in `topic`."""
+        if self.driver.joined(topic) is not None:
+            self.driver.feed(topic, ContactsFound((peer.key,)))
+
+    def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
+        """`message` is valid: our own, or the first copy of somebody else's."""
+        message_id = self._pubsub.get_message_id(message)
+        size = message.ByteSize()
+        peer = forwarder.to_bytes()
+        own = peer == self.me
+        source = message.from_id[:_LONGEST_ID] or None
+        for topic in dict.fromkeys(message.topicIDs):
+            if self.driver.joined(topic) is None:
+                if own:
+                    self._publish_fanout(topic, Gossip(message_id, 1, message, size))
+            elif own:
+                self.counters.add(Reason.PUBLISHED)
+                if not self.mesh.neighbors.get(topic):
+                    self._replay.remember(topic, Gossip(message_id, 1, message, size))
+                self.driver.feed(topic, Publish(message_id, message, size, source))
+            else:
+                self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size, source))
+
+    def join(self, topic: str) -> None:
+        """Enter the overlay of `topic` through connected subscribers, and where they are too few
+        to check one another, through the bootstrap list; discovery may find more."""
+        self.fanout.leave(topic)
+        self.mesh.join(topic)
+        contacts = [peer.to_bytes() for peer in self._subscribers(topic)]
+        if len(contacts) < self._contacts_asked:
+            contacts += self._bootstrap
+        self.driver.join(topic, tuple(contacts))
+        self._rendezvous.join(topic)
+
+    def leave(self, topic: str) -> None:
+        """Say goodbye to the neighbours in `topic`."""
+        proof = sign_leave(self._pubsub.host.get_private_key(), topic, time.time_ns())
+        self.outbox.forget_topic(topic)
+        self.driver.leave(topic, proof)
+        self._rendezvous.leave(topic)
+        self.mesh.leave(topic)
+
+    def replay(self, peer: RemotePeer, topic: str) -> None:
+        """Send `peer`, which has subscribed to `topic`, what was published to nobody."""
+        if self._peers.is_writable(peer):
+            for gossip in self._replay.take(topic, peer.id):
+                self._send(peer, topic, (gossip,))
+
+    # The driver's actions
+
+    def send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
+        self._peers.note_use(peer)
+        self._send(peer, topic, messages)
+
+    def dial(self, peer: RemotePeer, for_others: bool = False) -> None:
+        self._peers.note_use(peer)
+        self._peers.request(peer, for_others)
+
+    def release(self, peer: RemotePeer) -> None:
+        self._peers.release(peer)
+
+    def measure(self, peer: RemotePeer) -> None:
+        self._pinger.request(peer)
+
+    def group_of(self, peer: Any) -> str | None:
+        connections = self._pubsub.host.get_network().get_connections(ID(peer))
+        seen = [address for c in connections for address in c.get_transport_addresses()]
+        # Where it is connected from counts more than where it says that it is.
+        return address_prefix([*seen, *self._addresses(peer)])
+
+    def neighbor_up(self, topic: str, peer: RemotePeer) -> None:
+        self._peers.note_use(peer)
+        self._pubsub.host.get_network().protect(peer.id, _protection(topic))
+        self.mesh.up(topic, peer.id)
+
+    def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
+        self._pubsub.host.get_network().unprotect(peer.id, _protection(topic))
+        self.mesh.down(topic, peer.id)
+        if not self.mesh.neighbors.get(topic):
+            self._rendezvous.look_again(topic)
+
+    # What the parts ask and report
+
+    def _addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
+        discovered = self._rendezvous.addresses(peer)
+        return self.book.addresses(peer) + self._bootstrap.get(peer, ()) + discovered
+
+    def _is_needed(self, peer: RemotePeer) -> bool:
+        return (
+            any(peer.id in neighbors for neighbors in self.mesh.neighbors.values())
+            or peer.request is not None
+            or bool(peer.backlog)
+        )
+
+    def _add_contacts(self, topic: str, contacts: tuple[bytes, ...]) -> None:
+        self.counters.add(Reason.CONTACTS_FOUND, len(contacts))
+        self.driver.feed(topic, ContactsFound(contacts))
+
+    def _send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
+        frame = self.framer.frame(peer, topic, messages)
+        if self.outbox.send(peer, frame) or frame.gossip is None:
+            return
+        gossip = frame.gossip
+        if self._trace is not None:
+            self._trace.payload_dropped(gossip.id, topic, gossip.size, peer.key)
+        self.driver.feed(topic, PayloadDropped(peer.key, gossip.id, gossip.hops))
+
+    def _subscribers(self, topic: str) -> list[ID]:
+        """Writable subscribers that speak Episub, in an order that doesn't depend on hashing."""
+        subscribers = self._pubsub.peer_topics.get(topic, ())
+        return sorted(
+            (p for p in subscribers if self._peers.is_writable(self._peers[p.to_bytes()])),
+            key=ID.to_bytes,
+        )
+
+    def _publish_fanout(self, topic: str, gossip: Gossip) -> None:
+        self.counters.add(Reason.PUBLISHED)
+        chosen = self.fanout.choose(topic, self._subscribers(topic))
+        if not self._pubsub.peer_topics.get(topic):
+            self.counters.add(Reason.FANOUT_EMPTY)
+        if len(chosen) < self._params.fanout_degree:
+            self._replay.remember(topic, gossip, chosen)
+        for peer in chosen:
+            self._send(self._peers[peer.to_bytes()], topic, (gossip,))
+
+
+def _protection(topic: str) -> str:
+    return f"episub/{topic}"
