@@ -5,8 +5,8 @@ ARGS ?=
 
 SCENARIO ?= interop/testbed/scenarios/short.toml
 INTEROP_PART := tests/interop/test_matrix.py tests/interop/test_second_implementation.py
-# Tests run in two processes, those that share a Spark session in one of them.
-SIDE_BY_SIDE := -n 2 --dist loadgroup
+# Tests run in two processes, those that share a Spark session in one of them (tests/conftest.py).
+SIDE_BY_SIDE := -n 2
 FAST := not (hosts or peers or quiet or sim or slow or spark or spark_processes)
 
 VENV := .venv

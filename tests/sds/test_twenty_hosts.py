@@ -15,8 +15,7 @@ import trio
 
 from tests.children import end, open_child
 
-# Not side by side: forty processes on few cores keep each other waiting.
-pytestmark = [pytest.mark.hosts, pytest.mark.xdist_group("twenty-hosts")]
+pytestmark = pytest.mark.hosts
 
 MEMBERS = 20
 MESSAGES = 120

@@ -25,8 +25,6 @@ from tests.trace.samples import good, sample_events
 DATA = Path(__file__).parent / "data"
 MODULE = ROOT / "interop" / "go" / "trace"
 
-pytestmark = pytest.mark.xdist_group("go-trace")
-
 
 def events_of(path: Path) -> list[TraceEvent]:
     with TraceFile(path) as file:

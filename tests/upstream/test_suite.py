@@ -30,7 +30,7 @@ PREFIX = "tests/core/pubsub/"
 GROUPS: list[dict[str, Any]] = SUITE["group"]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "episub-router"
 
-pytestmark = [pytest.mark.hosts, pytest.mark.xdist_group("upstream")]
+pytestmark = pytest.mark.hosts
 
 
 def expected_in(mode: str) -> list[str]:

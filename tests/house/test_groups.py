@@ -1,0 +1,21 @@
+"""Tests that share something costly run in one worker."""
+
+from __future__ import annotations
+
+import re
+
+from tests.conftest import APART, group
+from tests.docs.snippets import ROOT
+
+
+def test_the_spark_session_is_in_one_worker() -> None:
+    files = {path.name: path for path in (ROOT / "tests" / "pipeline").glob("test_*.py")}
+    users = {name for name, path in files.items() if re.search(r"\bspark: ", path.read_text())}
+    assert users
+    assert {group(f"tests/pipeline/{name}::test_x") for name in users} == {"spark"}
+    assert set(APART) <= files.keys()
+
+
+def test_other_tests_are_divided_one_by_one() -> None:
+    assert group("tests/wire/test_fuzz.py::test_a[1]") == "tests/wire/test_fuzz.py::test_a[1]"
+    assert group("tests/upstream/test_suite.py::test_a") == "tests/upstream/"
