@@ -28,7 +28,7 @@ from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
 
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds that a test waits for something that is sure to happen: on a busy machine, not soon."""
 
 Muxer = Literal["YAMUX", "MPLEX"]
