@@ -127,11 +127,11 @@ class ResilientPubsub(Pubsub):
 
     def _trace_to(self, tracer: Tracer) -> None:
         router: Any = self.router
-        tells = hasattr(router, "trace_to")
-        name = "episub" if tells else type(router).__name__.lower()
+        traces_itself = hasattr(router, "trace_to")
+        name = "episub" if traces_itself else type(router).__name__.lower()
         self.trace = NodeTrace(tracer, self.my_id, name, self.get_message_id)
         self._pushes = Pushes(self, self.trace)
-        if tells:
+        if traces_itself:
             router.trace_to(self.trace)
         else:
             self.trace.watch_mesh(lambda: getattr(router, "mesh", {}))
@@ -332,7 +332,7 @@ class ResilientPubsub(Pubsub):
     def _handle_dead_peer(self, peer_id: ID) -> None:
         """As in `Pubsub`, but what a connected peer subscribed to outlives our stream to it.
 
-        The peer told us over its own stream and won't tell us again while that one lives.
+        The peer announced them over its own stream, and doesn't repeat them while that one lives.
         """
         topics = self._topics_of(peer_id)
         super()._handle_dead_peer(peer_id)
@@ -358,10 +358,10 @@ class ResilientPubsub(Pubsub):
         return [topic for topic, peers in self.peer_topics.items() if peer in peers]
 
     def _announce_again(self, peer: ID) -> None:
-        """Tell a peer that reopened its stream to us what we subscribe to.
+        """Announce our subscriptions again to a peer that reopened its stream to us.
 
         Losing the old one, a peer that runs the stock class forgot it, and our own stream,
-        over which we told it, never broke.
+        over which it got them, never broke.
         """
         queue = self.peer_queues.get(peer)
         if queue is None or not self.topic_ids:

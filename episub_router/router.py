@@ -90,6 +90,8 @@ class EpisubRouter(IPubsubRouter, Service):
         self._rng = Random(seed)
         self._counters = Counters()
         self._peers: PeerTable | None = None
+        self._unattached: dict[ID, TProtocol] = {}
+        """Peers that were added before there was a Pubsub: by tests, not by py-libp2p."""
         self._service: EpisubService | None = None
         self._bridge: Bridge | None = None
         self._logged: set[str] = set()
@@ -111,7 +113,7 @@ class EpisubRouter(IPubsubRouter, Service):
     @property
     def peer_protocol(self) -> dict[ID, TProtocol]:  # type: ignore[override]
         """What our stream to each peer negotiated."""
-        return self._peers.protocols() if self._peers is not None else {}
+        return self._unattached if self._peers is None else self._peers.protocols()
 
     def overlay(self, topic: str) -> OverlaySnapshot:
         """A snapshot of `topic`; raises KeyError if this node hasn't joined it."""
@@ -213,9 +215,13 @@ class EpisubRouter(IPubsubRouter, Service):
                 nursery.start_soon(self._bridge.run)
 
     def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
-        if protocol_id is not None and self._peers is not None:
-            with self._guard("add_peer"):
-                self._peers.stream_opened(peer_id, protocol_id)
+        if protocol_id is None:
+            return
+        if self._peers is None:
+            self._unattached[peer_id] = protocol_id
+            return
+        with self._guard("add_peer"):
+            self._peers.stream_opened(peer_id, protocol_id)
 
     def remove_peer(self, peer_id: ID) -> None:
         with self._guard("remove_peer"):
@@ -283,7 +289,7 @@ class EpisubRouter(IPubsubRouter, Service):
 
     def supports_v13_features(self, peer_id: ID) -> bool:
         """Pubsub looks for this name before it lets us announce extensions."""
-        return self._table()[peer_id.to_bytes()].protocol == PROTOCOL_ID_V13
+        return self.peer_protocol.get(peer_id) == PROTOCOL_ID_V13
 
     def _attached(self) -> EpisubService:
         if self._service is None:

@@ -127,7 +127,7 @@ class AddressBook:
 
 
 def _is_readable(address: Multiaddr) -> bool:
-    # Multiaddr takes any bytes, and raises only when somebody looks into it.
+    # Multiaddr takes any bytes, and raises only when it is read.
     try:
         return bool(str(address))
     except Exception:

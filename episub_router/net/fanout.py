@@ -72,7 +72,7 @@ class Fanout:
 
 
 class Replay:
-    """Own messages that may have reached nobody, for subscribers that turn up soon after.
+    """Own messages published without enough subscribers, for those that subscribe soon after.
 
     Bounded by `REPLAY_WINDOW`, `MAX_REPLAYED` per topic and `MAX_TOPICS`.
     """

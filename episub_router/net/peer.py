@@ -78,7 +78,7 @@ class RemotePeer:
     dial_not_before: float = 0.0
     """Seconds on trio's clock: the end of the back-off."""
     close_at: float | None = None
-    """When to close its connection unless somebody needs it; None if it isn't ours to close."""
+    """When to close its connection unless it is needed; None if the router didn't make it."""
     taken: int = 0
     """How much it had taken from its queue when that was last looked at."""
     idle_looks: int = 0

@@ -153,7 +153,7 @@ class EpisubService(PeerListener):
             self.driver.feed(topic, ContactsFound((peer.key,)))
 
     def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
-        """`message` is valid: our own, or the first copy of somebody else's."""
+        """`message` is valid: our own, or the first copy of another node's."""
         message_id = self._pubsub.get_message_id(message)
         size = message.ByteSize()
         peer = forwarder.to_bytes()
@@ -191,7 +191,7 @@ class EpisubService(PeerListener):
         self.mesh.leave(topic)
 
     def replay(self, peer: RemotePeer, topic: str) -> None:
-        """Send `peer`, which has subscribed to `topic`, what was published to nobody."""
+        """Send `peer`, a new subscriber to `topic`, what was published before it subscribed."""
         if self._peers.is_writable(peer):
             for gossip in self._replay.take(topic, peer.id):
                 self._send(peer, topic, (gossip,))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from libp2p.custom_types import TProtocol
-from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12, PROTOCOL_ID_V13, GossipSub
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 
@@ -129,3 +130,11 @@ async def test_hooks_may_come_before_during_and_after_the_service() -> None:
 def test_hooks_before_attach_say_what_is_wrong() -> None:
     with pytest.raises(RuntimeError, match="isn't attached"):
         EpisubRouter().overlay(TOPIC)
+
+
+def test_peers_added_before_attach_are_known() -> None:
+    idle = EpisubRouter()
+    for number, protocol in enumerate([PROTOCOL_ID_V13, PROTOCOL_ID_V12]):
+        idle.add_peer(ID(b"%d" % number), protocol)
+    assert idle.supports_v13_features(ID(b"0"))
+    assert not idle.supports_v13_features(ID(b"1"))

@@ -66,7 +66,7 @@ class IdleConnections:
         if network.is_protected(target):
             return True
         return any(
-            # A stream without a protocol is being negotiated: somebody is about to use it.
+            # A stream without a protocol is being negotiated, and about to be used.
             stream.get_protocol() not in _IGNORED
             for connection in network.get_connections(target)
             for stream in connection.get_streams()

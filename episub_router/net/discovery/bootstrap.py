@@ -10,7 +10,7 @@ from multiaddr import Multiaddr
 
 
 class Bootstrap:
-    """The same nodes for every topic; providing is up to whoever wrote the list."""
+    """The same nodes for every topic; it can't provide this node to others."""
 
     def __init__(self, peers: Sequence[PeerInfo]) -> None:
         self.peers = peers

@@ -37,7 +37,7 @@ class DhtDiscovery:
 
     async def find(self, topic: str) -> Sequence[PeerInfo]:
         """Ask the DHT nodes nearest to the topic's key."""
-        # The DHT's own store answers from what it once heard, and never asks again.
+        # The DHT's own store answers from its first look-up, and never asks again.
         afresh = ProviderStore(self._dht.host, self._dht.peer_routing)
         return await afresh.find_providers(topic_key(topic), _PROVIDERS)
 

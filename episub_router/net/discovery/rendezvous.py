@@ -199,6 +199,6 @@ def _dialable(addresses: Sequence[Multiaddr]) -> tuple[Multiaddr, ...]:
             if str(bare):
                 readable.append(bare)
         except Exception:
-            # Multiaddr takes any bytes, and raises only when somebody looks into it.
+            # Multiaddr takes any bytes, and raises only when it is read.
             continue
     return tuple(readable)
