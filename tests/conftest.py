@@ -15,6 +15,7 @@ APART = ("test_cli.py", "test_cluster.py", "test_reading.py", "test_session.py")
 """Files of tests/pipeline that don't need the Spark session that the others share."""
 
 TOGETHER = (
+    "tests/protocol/hyparview/test_proximity.py",  # look at one overlay
     "tests/sds/test_twenty_hosts.py",  # forty processes side by side wait for each other
     "tests/trace/test_go.py",  # builds a program
     "tests/upstream/",  # runs py-libp2p's tests once

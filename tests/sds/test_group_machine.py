@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -110,4 +111,4 @@ GroupMachine.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestGroup = GroupMachine.TestCase
+TestGroup = pytest.mark.slow(GroupMachine.TestCase)

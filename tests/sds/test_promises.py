@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import MemoryStore
 from tests.sds.harness import Group, Links
 
 
+@pytest.mark.slow
 def test_as_many_writers_as_speak_at_once_nobody_hears_an_answer_first() -> None:
     """With 64 heads named at most and 100 writers, 8.5 % of deliveries came before what their
     sender had seen."""

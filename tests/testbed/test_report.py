@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from interop.testbed.checker.check import check
 from interop.testbed.checker.latency import percentile
 from interop.testbed.faults import Fault, FaultKind
@@ -34,6 +36,7 @@ def test_figures() -> None:
     assert text[-1] == f"{len(violations)} violations"
 
 
+@pytest.mark.slow
 def test_the_page_shows_all_and_needs_nothing_else() -> None:
     made = history(CUT)
     made.name = "</script><b>"
@@ -49,6 +52,7 @@ def test_the_page_shows_all_and_needs_nothing_else() -> None:
     assert "src=" not in text.split("<script")[0]
 
 
+@pytest.mark.slow
 def test_a_page_without_faults() -> None:
     made = history()
     assert "No violation" in page(made, summarise(made, PROMISES, []), [])
