@@ -18,6 +18,9 @@ LOOK_INTERVAL = 1.0
 """Seconds between two looks at which peers take nothing. Looks are counted, and not seconds, since
 an event loop that is behind has few of them."""
 
+_LATE = 0.1
+"""Seconds; an event loop that is so far behind may itself be why a peer took nothing."""
+
 
 class Outbox(PeerListener):
     """Sends to the peers of both sides, each with one backlog of bounded size.
@@ -127,9 +130,11 @@ class Outbox(PeerListener):
 
     async def _watch_queues(self) -> None:
         while True:
-            await trio.sleep(LOOK_INTERVAL)
-            for peer in self._peers:
-                self._look_at(peer)
+            due = trio.current_time() + LOOK_INTERVAL
+            await trio.sleep_until(due)
+            if trio.current_time() - due <= _LATE:
+                for peer in self._peers:
+                    self._look_at(peer)
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self._peers.queue(peer)
