@@ -61,7 +61,7 @@ async def _chat(args: argparse.Namespace, store: Store) -> None:
 
 async def _show(channel: SdsChannel) -> None:
     async for message in channel:
-        print(_line(message), flush=True)
+        print(line_of(message), flush=True)
 
 
 async def _confirm(channel: SdsChannel) -> None:
@@ -83,7 +83,7 @@ async def _read(channel: SdsChannel, name: str) -> None:
             return
         if text == "/log":
             for message in await channel.history(limit=1000):
-                print(f"  {_line(message)}", flush=True)
+                print(f"  {line_of(message)}", flush=True)
         elif text == "/who":
             known = "nothing sent yet" if receipt is None else f"{len(receipt.acked_by)} members"
             print(f"* {known}", flush=True)
@@ -91,11 +91,12 @@ async def _read(channel: SdsChannel, name: str) -> None:
             receipt = await channel.send(json.dumps({"name": name, "text": text}).encode())
 
 
-def _line(message: ChannelMessage) -> str:
+def line_of(message: ChannelMessage) -> str:
+    """What the room shows of a message, whatever it holds."""
     try:
         said = json.loads(message.content)
         name, text = str(said["name"]), str(said["text"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         name, text = "?", repr(message.content)
     # What others send must not drive this terminal.
     line = "".join(c if c.isprintable() else "�" for c in f"{name}: {text}")

@@ -183,7 +183,7 @@ class StoreRequest(_message.Message):
     CHANNEL_ID_FIELD_NUMBER: _builtins.int
     GET_FIELD_NUMBER: _builtins.int
     RANGE_FIELD_NUMBER: _builtins.int
-    HEADS_FIELD_NUMBER: _builtins.int
+    COMPARE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     channel_id: _builtins.str
     @_builtins.property
@@ -191,7 +191,7 @@ class StoreRequest(_message.Message):
     @_builtins.property
     def range(self) -> Global___Range: ...
     @_builtins.property
-    def heads(self) -> Global___Heads: ...
+    def compare(self) -> Global___Compare: ...
     def __init__(
         self,
         *,
@@ -199,13 +199,13 @@ class StoreRequest(_message.Message):
         channel_id: _builtins.str = ...,
         get: Global___Get | None = ...,
         range: Global___Range | None = ...,
-        heads: Global___Heads | None = ...,
+        compare: Global___Compare | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "get", b"get", "heads", b"heads", "range", b"range"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "compare", b"compare", "get", b"get", "range", b"range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "channel_id", b"channel_id", "get", b"get", "heads", b"heads", "range", b"range", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "channel_id", b"channel_id", "compare", b"compare", "get", b"get", "range", b"range", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_ask: _TypeAlias = _typing.Literal["get", "range", "heads"]  # noqa: Y015
+    _WhichOneofReturnType_ask: _TypeAlias = _typing.Literal["get", "range", "compare"]  # noqa: Y015
     _WhichOneofArgType_ask: _TypeAlias = _typing.Literal["ask", b"ask"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_ask) -> _WhichOneofReturnType_ask | None: ...
 
@@ -294,19 +294,70 @@ class Range(_message.Message):
 Global___Range: _TypeAlias = Range  # noqa: Y015
 
 @_typing.final
-class Heads(_message.Message):
+class Compare(_message.Message):
+    """Range-based set reconciliation: the asker's hash over each range of its log."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
+    SALT_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
+    salt: _builtins.bytes
+    """16 random bytes: the key of the hashes"""
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeHash]: ...
     def __init__(
         self,
+        *,
+        salt: _builtins.bytes = ...,
+        ranges: _abc.Iterable[Global___RangeHash] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ranges", b"ranges", "salt", b"salt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Heads: _TypeAlias = Heads  # noqa: Y015
+Global___Compare: _TypeAlias = Compare  # noqa: Y015
+
+@_typing.final
+class RangeHash(_message.Message):
+    """The messages with after < key <= until: how many, and BLAKE2b-128, keyed with the salt, over
+    the BLAKE2b-128 of clock (8 bytes, big-endian) and id of each, in order.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    HASH_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    hash: _builtins.bytes
+    open: _builtins.bool
+    """in an answer: starts at the first message"""
+    @_builtins.property
+    def after(self) -> Global___Key:
+        """absent: in an answer, where the part before it ends"""
+
+    @_builtins.property
+    def until(self) -> Global___Key: ...
+    def __init__(
+        self,
+        *,
+        after: Global___Key | None = ...,
+        until: Global___Key | None = ...,
+        count: _builtins.int = ...,
+        hash: _builtins.bytes = ...,
+        open: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "count", b"count", "hash", b"hash", "open", b"open", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RangeHash: _TypeAlias = RangeHash  # noqa: Y015
 
 @_typing.final
 class StoreResponse(_message.Message):
@@ -339,7 +390,8 @@ class StoreResponse(_message.Message):
     UNKNOWN_IDS_FIELD_NUMBER: _builtins.int
     UNKNOWN_HASHES_FIELD_NUMBER: _builtins.int
     NEXT_FIELD_NUMBER: _builtins.int
-    HEADS_FIELD_NUMBER: _builtins.int
+    COMPARISON_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     status: Global___StoreResponse.Status.ValueType
     reason: _builtins.str
@@ -356,7 +408,11 @@ class StoreResponse(_message.Message):
         """present: there is more after this key"""
 
     @_builtins.property
-    def heads(self) -> Global___HeadsAnswer: ...
+    def comparison(self) -> Global___Comparison: ...
+    @_builtins.property
+    def gone(self) -> Global___Key:
+        """up to here some of what was stored may be stored no more"""
+
     def __init__(
         self,
         *,
@@ -366,12 +422,13 @@ class StoreResponse(_message.Message):
         unknown_ids: _abc.Iterable[_builtins.str] | None = ...,
         unknown_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
         next: Global___Key | None = ...,
-        heads: Global___HeadsAnswer | None = ...,
+        comparison: Global___Comparison | None = ...,
+        gone: Global___Key | None = ...,
         retry_after_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads", "next", b"next"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "next", b"next"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "status", b"status", "unknown_hashes", b"unknown_hashes", "unknown_ids", b"unknown_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "status", b"status", "unknown_hashes", b"unknown_hashes", "unknown_ids", b"unknown_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -381,24 +438,24 @@ Global___StoreResponse: _TypeAlias = StoreResponse  # noqa: Y015
 class Item(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    KEY_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     message: _builtins.bytes
     @_builtins.property
-    def key(self) -> Global___Key: ...
+    def place(self) -> Global___PackedKey: ...
     @_builtins.property
     def origin(self) -> Global___Origin: ...
     def __init__(
         self,
         *,
-        key: Global___Key | None = ...,
+        place: Global___PackedKey | None = ...,
         message: _builtins.bytes = ...,
         origin: Global___Origin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "origin", b"origin"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "message", b"message", "origin", b"origin"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "origin", b"origin", "place", b"place"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -439,60 +496,60 @@ class Origin(_message.Message):
 Global___Origin: _TypeAlias = Origin  # noqa: Y015
 
 @_typing.final
-class HeadsAnswer(_message.Message):
+class Comparison(_message.Message):
+    """What differs, and only that."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
-    HEADS_FIELD_NUMBER: _builtins.int
-    COUNT_FIELD_NUMBER: _builtins.int
-    SEGMENTS_FIELD_NUMBER: _builtins.int
-    count: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    FLOOR_FIELD_NUMBER: _builtins.int
+    OLDER_FIELD_NUMBER: _builtins.int
+    older: _builtins.int
+    """messages up to the floor, which can be had by range"""
     @_builtins.property
-    def heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___Key]: ...
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeHash]: ...
     @_builtins.property
-    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Segment]: ...
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___PackedKey]: ...
+    @_builtins.property
+    def floor(self) -> Global___Key:
+        """where the compared part of the log begins"""
+
     def __init__(
         self,
         *,
-        heads: _abc.Iterable[Global___Key] | None = ...,
-        count: _builtins.int = ...,
-        segments: _abc.Iterable[Global___Segment] | None = ...,
+        parts: _abc.Iterable[Global___RangeHash] | None = ...,
+        keys: _abc.Iterable[Global___PackedKey] | None = ...,
+        floor: Global___Key | None = ...,
+        older: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["floor", b"floor"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["floor", b"floor", "keys", b"keys", "older", b"older", "parts", b"parts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Comparison: _TypeAlias = Comparison  # noqa: Y015
+
+@_typing.final
+class PackedKey(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAMPORT_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    lamport: _builtins.int
+    id: _builtins.bytes
+    """as in more_history"""
+    def __init__(
+        self,
+        *,
+        lamport: _builtins.int = ...,
+        id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "heads", b"heads", "segments", b"segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "lamport", b"lamport"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___HeadsAnswer: _TypeAlias = HeadsAnswer  # noqa: Y015
-
-@_typing.final
-class Segment(_message.Message):
-    """The messages with after < key <= until: how many, and the XOR of their id fingerprints."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    AFTER_FIELD_NUMBER: _builtins.int
-    UNTIL_FIELD_NUMBER: _builtins.int
-    COUNT_FIELD_NUMBER: _builtins.int
-    FINGERPRINT_FIELD_NUMBER: _builtins.int
-    count: _builtins.int
-    fingerprint: _builtins.int
-    @_builtins.property
-    def after(self) -> Global___Key: ...
-    @_builtins.property
-    def until(self) -> Global___Key: ...
-    def __init__(
-        self,
-        *,
-        after: Global___Key | None = ...,
-        until: Global___Key | None = ...,
-        count: _builtins.int = ...,
-        fingerprint: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "until", b"until"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "count", b"count", "fingerprint", b"fingerprint", "until", b"until"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Segment: _TypeAlias = Segment  # noqa: Y015
+Global___PackedKey: _TypeAlias = PackedKey  # noqa: Y015

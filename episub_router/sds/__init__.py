@@ -3,11 +3,12 @@
 `SdsChannel` works over any py-libp2p Pubsub, whatever its router.
 """
 
-from episub_router.sds.net.channel import Receipt, SdsChannel
-from episub_router.sds.net.driver import ChannelEvent
+from episub_router.sds.net.channel import SdsChannel
+from episub_router.sds.net.driver import ChannelEvent, Damaged
 from episub_router.sds.net.intake import Rejected
 from episub_router.sds.net.messages import ChannelMessage, LogItem
 from episub_router.sds.net.node import StoreNode
+from episub_router.sds.net.receipt import NotAcknowledgedError, Receipt
 from episub_router.sds.protocol.clock import ClockAheadError
 from episub_router.sds.protocol.effects import (
     Acknowledged,
@@ -19,11 +20,22 @@ from episub_router.sds.protocol.effects import (
     Missing,
     PossiblyAcknowledged,
     Resent,
+    SetAside,
+    StoreFull,
     SyncHeard,
+    UnreadDropped,
 )
 from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
 from episub_router.sds.protocol.sending.outgoing import AckStatus
-from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
+from episub_router.sds.store import (
+    Durability,
+    MemoryStore,
+    Retention,
+    SqliteStore,
+    Store,
+    StoreError,
+    StoreFullError,
+)
 
 __all__ = [
     "AckStatus",
@@ -33,6 +45,8 @@ __all__ = [
     "ClockAhead",
     "ClockAheadError",
     "Conflict",
+    "Damaged",
+    "Durability",
     "Expired",
     "Found",
     "LogItem",
@@ -40,6 +54,7 @@ __all__ = [
     "LostPolicy",
     "MemoryStore",
     "Missing",
+    "NotAcknowledgedError",
     "PossiblyAcknowledged",
     "Receipt",
     "Rejected",
@@ -47,10 +62,14 @@ __all__ = [
     "Retention",
     "SdsChannel",
     "SdsParams",
+    "SetAside",
     "SqliteStore",
     "Store",
     "StoreError",
+    "StoreFull",
+    "StoreFullError",
     "StoreNode",
     "SyncHeard",
+    "UnreadDropped",
     "WireFormat",
 ]

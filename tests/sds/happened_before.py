@@ -50,9 +50,14 @@ class HappenedBefore:
         self._clocks[message_id] = clock
         seen.add(member, number)
 
+    def author(self, message_id: str) -> str | None:
+        return self._of[message_id][0] if message_id in self._of else None
+
     def delivered(self, member: str, message_id: str) -> None:
         """`member`'s application gets a message of another."""
         seen = self._seen.setdefault(member, Seen())
+        if message_id not in self._of:
+            return  # a liar's, of which nothing is known
         author, number = self._of[message_id]
         if seen.has(author, number):
             self.duplicates.append(f"{member} got {message_id} of {author} again")
@@ -72,6 +77,8 @@ class HappenedBefore:
         wrong: list[str] = []
         before = Seen()
         for _, message_id in log:
+            if message_id not in self._of:
+                continue
             author, number = self._of[message_id]
             upto, _ = self._past[message_id]
             wrong += [

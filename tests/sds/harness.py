@@ -10,17 +10,27 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from episub_router.sds.bloom import js_filter
+from episub_router.sds.net.asking import AskEffect, answered, ask_of, failed
+from episub_router.sds.net.exchange import look_up
+from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.store import MemoryStore, Store
+from episub_router.sds.store import MemoryStore, Store, StoredMessage
 from episub_router.sds.wire import Codec
+from episub_router.sds.wire.exchange import (
+    CompareAsk,
+    Request,
+    Response,
+    encode_request,
+    encode_response,
+)
 from tests.sds.happened_before import HappenedBefore
 
 CHANNEL = "0"
@@ -45,6 +55,7 @@ class Member:
     offset: float
     participant: Participant | None = None
     life: int = 0
+    doomed: bool = False
     delivered: list[MessageId] = field(default_factory=list)
     sent: list[MessageId] = field(default_factory=list)
     notices: list[Effect] = field(default_factory=list)
@@ -76,6 +87,12 @@ class Group:
         self.sent_at: dict[MessageId, float] = {}
         self.delays: list[float] = []
         self.truth = HappenedBefore()
+        self.verify_ids = False
+        self.requests = 0
+        self.kills = 0
+        self.limiter = RequestLimiter()
+        self.slow: dict[str, float] = {}
+        """Seconds that members take to answer one message at a time."""
         self.bytes: Counter[str] = Counter()
         self.published: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
@@ -97,8 +114,9 @@ class Group:
             name,
             CHANNEL,
             self.params,
-            encode=self.codec.encode,
+            encode=Codec(self.params).encode,
             filters=self.filters,
+            verify_ids=self.verify_ids,
             rng=random.Random(self.rng.getrandbits(64)),
             now=self.now,
             wall_offset=member.offset,
@@ -117,12 +135,29 @@ class Group:
         if member.participant is None:
             return None
         message_id, effects = member.participant.send(content, self.now)
+        if member.doomed and self.rng.random() < 0.5:
+            self._die(member)
+            return None
         member.sent.append(message_id)
         self.sent_at[message_id] = self.now
+        for effect in effects:
+            if isinstance(effect, fx.Logged):
+                named = self.codec.decode(effect.raw).history
+                self.history[message_id] = tuple(e.message_id for e in named)
         clock = member.participant.log.key(message_id)[0]
         self.truth.sent(name, message_id, clock)
         self._carry_out(member, effects)
         return message_id
+
+    def doom(self, name: str) -> None:
+        """Kill a member in its next step, before or after its commit; it comes back at once."""
+        self.members[name].doomed = True
+
+    def _die(self, member: Member) -> None:
+        member.doomed = False
+        self.kills += 1
+        self.crash(member.name)
+        self._later(self.rng.uniform(0.01, 2.0), lambda: self.start(member.name))
 
     def part(self, islands: dict[str, int]) -> None:
         """Separate members into islands; None of them hears another island."""
@@ -217,9 +252,20 @@ class Group:
         return self.rng.uniform(*self.links.delay)
 
     def _carry_out(self, member: Member, effects: list[Effect]) -> None:
+        if not effects:
+            return
+        doomed = member.doomed
+        if doomed:
+            self._die(member)
+            sent = any(isinstance(e, fx.Logged) and e.outgoing for e in effects)
+            if not sent and self.rng.random() < 0.5:
+                return
         changes = [e for e in effects if isinstance(e, fx.Change)]
         if changes:
             member.store.commit(CHANNEL, changes)
+        if doomed:
+            # The application reads what was delivered from the store, after the restart.
+            effects = [e for e in effects if isinstance(e, fx.DeliverContent)]
         for effect in effects:
             match effect:
                 case fx.BroadcastBytes(raw=raw, purpose=purpose):
@@ -229,7 +275,7 @@ class Group:
                         self._publish(member.name, stored.raw, "repair")
                 case fx.DeliverContent(message=message):
                     self._delivered(member, message)
-                case fx.AskIds() | fx.AskHeads() | fx.AskRange():
+                case fx.AskIds() | fx.AskCompare() | fx.AskRange():
                     self._ask(member.name, effect)
                 case fx.Discarded(reason=reason):
                     member.drops[reason.value] += 1
@@ -242,12 +288,11 @@ class Group:
     def _delivered(self, member: Member, message: Message) -> None:
         member.delivered.append(message.message_id)
         self.truth.delivered(member.name, message.message_id)
-        self.delays.append(self.now - self.sent_at[message.message_id])
+        if message.message_id in self.sent_at:
+            self.delays.append(self.now - self.sent_at[message.message_id])
 
     def _publish(self, name: str, raw: bytes, purpose: str) -> None:
-        message = self.codec.decode(raw)
-        if purpose == "content":
-            self.history[message.message_id] = tuple(e.message_id for e in message.history)
+        message = self._authored(self.codec.decode(raw), name)
         self.published[purpose] += 1
         for other in self.members:
             if other == name:
@@ -281,67 +326,61 @@ class Group:
 
         return arrive
 
-    def _ask(self, asker: str, ask: fx.AskIds | fx.AskHeads | fx.AskRange) -> None:
-        self.bytes["pull"] += 100 + 70 * (len(ask.ids) if isinstance(ask, fx.AskIds) else 0)
+    def _ask(self, asker: str, ask: AskEffect) -> None:
+        self.requests += 1
+        self.bytes["pull"] += len(encode_request(Request("t", CHANNEL, ask_of(ask))))
         life = self.members[asker].life
 
         def reach() -> None:
             if not self._linked(asker, ask.peer):
                 self._later(self._delay(), lambda: self._fail(asker, life, ask))
                 return
+            wait = self.limiter.wait(f"{asker}-{ask.peer}", "t", CHANNEL, self.now)
+            if wait:
+                self._later(wait, reach)
+                return
             answer = self._answer(ask)
-            self._later(self._delay(), lambda: self._answered(asker, life, ask, answer))
+            slow = self.slow.get(ask.peer)
+            delay = slow if slow is not None else self._delay()
+            self._later(delay, lambda: self._answered(asker, life, ask, answer))
 
         self._later(self._delay(), reach)
 
-    def _fail(self, asker: str, life: int, ask: fx.AskIds | fx.AskHeads | fx.AskRange) -> None:
+    def _fail(self, asker: str, life: int, ask: AskEffect) -> None:
         participant = self.members[asker].participant
-        if participant is None or self.members[asker].life != life:
-            return
-        if isinstance(ask, fx.AskIds):
-            participant.ids_failed(ask.peer, ask.ids, self.now)
-        else:
-            participant.compare_failed(ask.peer, self.now)
+        if participant is not None and self.members[asker].life == life:
+            failed(participant, ask, self.now)
 
-    def _answer(self, ask: fx.AskIds | fx.AskHeads | fx.AskRange) -> object:
-        member = self.members[ask.peer]
+    def _answer(self, effect: AskEffect) -> Response:
+        member = self.members[effect.peer]
         assert member.participant is not None
-        if isinstance(ask, fx.AskIds):
-            return member.store.get(CHANNEL, ask.ids)
-        if isinstance(ask, fx.AskHeads):
-            return member.participant.heads(member.store.count(CHANNEL))
-        return member.store.page(
-            CHANNEL, ask.after, ask.until, self.params.page_items, self.params.page_bytes
-        )
+        ask = ask_of(effect)
+        params = self.params
+        if effect.peer in self.slow:
+            params = replace(params, page_items=1)
+        if isinstance(ask, CompareAsk):
+            stored, gone = member.store.count(CHANNEL), member.store.gone(CHANNEL)
+            comparison = member.participant.compare(ask.salt, ask.ranges, stored, gone)
+            response = Response(comparison=comparison, gone=gone)
+        else:
+            response = look_up(member.store, CHANNEL, params, ask)
+        self.bytes["pull"] += len(encode_response(response))
+        return response
 
-    def _answered(
-        self, asker: str, life: int, ask: fx.AskIds | fx.AskHeads | fx.AskRange, answer: object
-    ) -> None:
+    def _answered(self, asker: str, life: int, ask: AskEffect, response: Response) -> None:
         member = self.members[asker]
-        participant = member.participant
-        if participant is None or member.life != life:
+        if member.participant is None or member.life != life:
             return
-        if isinstance(ask, fx.AskHeads):
-            self.bytes["pull"] += 100 * (len(answer.segments) + len(answer.heads))  # type: ignore[attr-defined]
-            self._carry_out(member, participant.heads_answered(ask.peer, answer, self.now))  # type: ignore[arg-type]
-            return
-        stored, more = (answer, False) if isinstance(ask, fx.AskIds) else answer  # type: ignore[misc]
-        if not (isinstance(ask, fx.AskRange) and ask.ids_only):
-            for item in stored:
-                self.bytes["pull"] += len(item.raw)
-                received = ReceivedMessage(
-                    self.codec.decode(item.raw), item.raw, Way.PULLED, ask.peer
-                )
-                self._carry_out(member, participant.receive(received, self.now))
-        if isinstance(ask, fx.AskIds):
-            had = {item.key[1] for item in stored}
-            unknown = tuple(i for i in ask.ids if i not in had)
-            self._carry_out(member, participant.ids_answered(ask.peer, unknown, self.now))
-            return
-        ids = tuple(item.key for item in stored) if ask.ids_only else ()
-        self.bytes["pull"] += 75 * len(ids)
-        following = stored[-1].key if more else None
-        self._carry_out(member, participant.range_answered(ask.peer, ids, following, self.now))
+        self._carry_out(member, answered(member.participant, ask, response, self._accept, self.now))
+
+    def _accept(self, item: StoredMessage, peer: str) -> ReceivedMessage:
+        message = self._authored(self.codec.decode(item.raw), peer)
+        return ReceivedMessage(message, item.raw, Way.PULLED, peer)
+
+    def _authored(self, message: Message, name: str) -> Message:
+        """The first schema has no sender: the carrier says who it is, as its proof does."""
+        author = self.truth.author(message.message_id) or name
+        return message if message.sender_id else replace(message, sender_id=author)
 
 
 def converge(

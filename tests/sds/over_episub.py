@@ -15,10 +15,12 @@ from typing import Any
 from episub_router.protocol.events import Received as FromPeer
 from episub_router.protocol.messages import Gossip
 from episub_router.protocol.params import EpisubParams
-from episub_router.sds.protocol import effects as fx
+from episub_router.sds.net.asking import AskEffect, ask_of
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import Message
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.wire.exchange import Request as WireRequest
+from episub_router.sds.wire.exchange import Response, encode_request
 from episub_router.sim.hashing import generator
 from episub_router.sim.network.latency import UniformPairs
 from episub_router.sim.network.network import Network
@@ -34,20 +36,18 @@ CONTACTS = 3
 JOINING = 10.0
 """Seconds for the overlay to form before anybody talks."""
 
-Ask = fx.AskIds | fx.AskHeads | fx.AskRange
-
 
 @dataclass(frozen=True)
 class Request:
     asker: int
     number: int
-    ask: Ask
+    ask: AskEffect
 
 
 @dataclass(frozen=True)
 class Answer:
     number: int
-    answer: object
+    answer: Response
 
 
 class MemberNode(EpisubNode):
@@ -109,7 +109,7 @@ class EpisubGroup(Group):
     ) -> None:
         self._loop = EventLoop()
         self._wakes: dict[str, float] = {}
-        self._asks: dict[int, tuple[str, Ask]] = {}
+        self._asks: dict[int, tuple[str, AskEffect]] = {}
         self._asked = 0
         self._contents: list[tuple[str, str, Message, bytes]] = []
         super().__init__(size, seed=seed, params=params, links=links, skew=skew)
@@ -173,8 +173,6 @@ class EpisubGroup(Group):
 
     def _publish(self, name: str, raw: bytes, purpose: str) -> None:
         message = self.codec.decode(raw)
-        if purpose == "content":
-            self.history[message.message_id] = tuple(e.message_id for e in message.history)
         self.published[purpose] += 1
         self._contents.append((name, purpose, message, raw))
         node = self._numbers[name]
@@ -207,8 +205,8 @@ class EpisubGroup(Group):
         tell(self._names[peer], self.now)
         self._arm(name)
 
-    def _ask(self, asker: str, ask: Ask) -> None:
-        size = 100 + 70 * (len(ask.ids) if isinstance(ask, fx.AskIds) else 0)
+    def _ask(self, asker: str, ask: AskEffect) -> None:
+        size = len(encode_request(WireRequest("t", "0", ask_of(ask))))
         self.bytes["pull"] += size
         self._asked += 1
         self._asks[self._asked] = asker, ask

@@ -21,22 +21,26 @@ from episub_router.pb import sds_pb2
 from episub_router.sds import (
     AckStatus,
     ChannelMessage,
+    NotAcknowledgedError,
     Rejected,
     Retention,
     SdsChannel,
     SdsParams,
     SqliteStore,
     StoreError,
+    StoreFullError,
     StoreNode,
 )
 from episub_router.sds.net.exchange import ExchangeError, ask
 from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.message import message_id
+from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.wire import Codec
-from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request
+from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
+from tests.sds.sqlite import sqlite_limit
 
 pytestmark = pytest.mark.hosts
 
@@ -431,11 +435,106 @@ async def test_a_store_node_keeps_what_members_no_longer_can_tell(tmp_path: Path
             )
             assert [i.key[1] for i in response.items] == [sent[0].id, sent[3].id]
             assert (response.unknown_ids, response.unknown_hashes) == (("none",), (b"none",))
+            compare = CompareAsk(bytes(16), (RangeHash(None, None, 0, b""),))
             with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL: no channel 'y'"):
-                await ask(
-                    b.host, keeper.id, Request(TOPIC, "y", HeadsAsk()), within=5, max_size=2**20
-                )
+                await ask(b.host, keeper.id, Request(TOPIC, "y", compare), within=5, max_size=2**20)
         store.close()
+
+
+async def test_a_message_that_ends_the_application_is_set_aside(tmp_path: Path) -> None:
+    params = replace(QUICK, offer_limit=2)
+    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1], params) as (one,):
+        await connect_all([(nodes[0], nodes[1])])
+        for text in (b"poison", b"fine"):
+            await one.send(text)
+        offered: list[bytes] = []
+        for _ in range(4):
+            store = SqliteStore(tmp_path / "two.db")
+            with suppress(RuntimeError):
+                async with SdsChannel(nodes[1].pubsub, TOPIC, params=params, store=store) as two:
+                    offered.append((await next_of(two)).content)
+                    if offered[-1] == b"poison":
+                        raise RuntimeError("this is not what I expected")
+            store.close()
+        assert offered == [b"poison", b"poison", b"fine", b"fine"]
+
+
+async def test_a_full_disk_refuses_to_send_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        store = SqliteStore(tmp_path / "one.db")
+        async with (
+            SdsChannel(nodes[0].pubsub, TOPIC, params=QUICK, store=store) as one,
+            channels(nodes[1:]) as (two,),
+        ):
+            await subscribed(*nodes)
+            await one.send(b"before")
+            with sqlite_limit(store, 20):
+                for _ in range(2):
+                    with pytest.raises(StoreFullError, match="the disk is full"):
+                        await one.send(b"x" * 500_000)
+                big = await two.send(b"y" * 500_000)
+                await eventually(lambda: one.stats["store-full"] > 0)
+            assert len(one.log) == 1
+            await one.send(b"after")
+            heard = [(await next_of(two)).content for _ in range(2)]
+            assert heard == [b"before", b"after"]
+            assert (await next_of(one)).id == big.id
+            await eventually(lambda: one.log == two.log)
+        store.close()
+
+
+async def test_receipts_fail_and_survive_and_are_drained(tmp_path: Path) -> None:
+    params = replace(QUICK, outgoing_limit=4, tracked_limit=8)
+    async with running_nodes(2, router=flood) as nodes:
+        store = SqliteStore(tmp_path / "one.db")
+        async with SdsChannel(nodes[0].pubsub, TOPIC, params=params, store=store) as one:
+            receipts = [await one.send(b"%d" % n) for n in range(20)]
+            with pytest.raises(NotAcknowledgedError, match="tracked no more"):
+                await receipts[0].acknowledged()
+            with trio.fail_after(PATIENCE):
+                await receipts[-1].sent()
+            assert receipts[-1].published
+            assert not await one.drain(timeout=0.05)
+            await connect_all([(nodes[0], nodes[1])])
+            async with channels(nodes[1:], params) as (two,):
+                await subscribed(*nodes)
+                await eventually(lambda: len(two.log) == 20)
+                sent = [await one.send(b"more %d" % n) for n in range(20)]
+                assert await one.drain(timeout=PATIENCE)
+                assert sent[-1].status is AckStatus.ACKNOWLEDGED
+                assert all(r.status is not AckStatus.EXPIRED for r in sent)
+        store.close()
+        store = SqliteStore(tmp_path / "one.db")
+        async with SdsChannel(nodes[0].pubsub, TOPIC, params=params, store=store) as one:
+            again = one.receipt(sent[-1].id)
+            assert again is not None
+            assert again.acked_by == (str(nodes[1].id),)
+            assert one.receipt(receipts[0].id) is None
+        store.close()
+
+
+async def test_expiry_is_told_to_those_who_wait() -> None:
+    params = replace(QUICK, resend_interval=0.1, resend_limit=1, resend_factor=1.0)
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[:1], params) as (one,):
+            await nodes[1].pubsub.subscribe(TOPIC)  # somebody is there, and knows no SDS
+            await subscribed(*nodes)
+            receipt = await one.send(b"nobody answers")
+            with trio.fail_after(PATIENCE), pytest.raises(NotAcknowledgedError, match="resent"):
+                await receipt.acknowledged()
+
+
+async def test_what_is_sent_before_leaving_is_published() -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[1:]) as (two,):
+            async with channels(nodes[:1]) as (one,):
+                await subscribed(*nodes)
+                for n in range(20):  # as many as py-libp2p queues
+                    await one.send(b"%d" % n)
+            await eventually(lambda: len(two.log) == 20)
 
 
 async def test_hostile_streams_hurt_nobody_else(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from episub_router.cli.chat import line_of
+from episub_router.sds import ChannelMessage
 from tests.children import trio_child
 
 pytestmark = pytest.mark.hosts
@@ -85,6 +87,12 @@ async def test_a_room_survives_kill_9(tmp_path: Path) -> None:
             ]
             await second.type("/quit")
             assert await second.process.wait() == 0
+
+
+def test_a_message_of_nested_json_is_shown_and_ends_nothing() -> None:
+    for content in (b"[" * 20_000, b'{"name":' * 5000, b"\xff\xfe", b'{"name": 1}', b"3", b""):
+        message = ChannelMessage("id", "sender", content, 1)
+        assert line_of(message).startswith("?: ")
 
 
 async def test_a_store_node_bridges_members_that_never_meet(tmp_path: Path) -> None:

@@ -27,13 +27,13 @@ def test_fifty_members_at_thirty_percent_loss() -> None:
 
 @pytest.mark.slow
 def test_a_quiet_group_says_little() -> None:
-    """About one sync message per interval and group, however large it is."""
+    """About one sync message per interval and group, however large it is, and intervals grow."""
     for size in (5, 40):
         group, _ = converge(size, 5, 0.0, streams=True, seed=1)
         group.run(60.0)
         before = group.published["sync"]
         group.run(3000.0)
-        assert 60 <= group.published["sync"] - before <= 200
+        assert 5 <= group.published["sync"] - before <= 60
 
 
 def test_members_crash_and_come_back_from_their_files() -> None:

@@ -38,7 +38,6 @@ class GroupMachine(RuleBasedStateMachine):
             causal_history=2 if small else 10,
             heads_named=2 if small else 64,
             bloom_capacity=8 if small else 500,
-            segment_size=2,
             page_items=3,
         )
         self.group = Group(SIZE, seed=seed, params=params, links=Links(streams=streams), skew=skew)

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.causal.log import Segment
 from episub_router.sds.protocol.effects import DiscardReason
 from episub_router.sds.protocol.message import HistoryEntry
+from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import Way
-from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
+from episub_router.sds.protocol.reconciliation.ranges import Comparison
 from tests.sds.one import WALL, One, made, of
 
 
@@ -31,6 +31,40 @@ def test_a_flood_of_orphans_fills_its_senders_share_only() -> None:
     assert len(one.participant.incoming) == 25
     assert len(one.participant.wants) == 50
     still_works(one)
+
+
+def test_four_senders_cannot_fill_the_tables_for_a_fifth() -> None:
+    one = One(incoming_limit=100, wanted_limit=100, repair_limit=40, sender_share=0.25)
+    for n in range(200):
+        one.hear(f"m{n}", sender_id="author")
+    for n in range(400):
+        one.hear(f"o{n}", f"gone{n}", sender_id=f"mallory {n % 4}")
+    assert len(one.participant.incoming) == len(one.participant.wants) == 100
+    for n in range(20):
+        effects = one.hear(f"h{n}", f"late{n}", sender_id="honest")
+        assert {d.by for d in of(effects, fx.Discarded)} <= {f"mallory {i}" for i in range(4)}
+    assert all(f"h{n}" in one.participant.incoming for n in range(20))
+    assert all(f"late{n}" in one.participant.wants for n in range(20))
+    assert len(one.participant.incoming) == len(one.participant.wants) == 100
+    assert len(of(one.seen, fx.Unbuffered)) == 20
+    for n in range(20):
+        one.hear(f"late{n}", sender_id="honest")
+    assert all(f"h{n}" in one.log for n in range(20))
+
+
+def test_those_that_ask_most_do_not_fill_the_repairs() -> None:
+    one = One(repair_limit=40, repair_min=20.0, repair_max=30.0)
+    for n in range(100):
+        one.hear(f"m{n}", sender_id="author")
+    for n in range(0, 96, 16):
+        asked = tuple(HistoryEntry(f"m{i}") for i in range(n, n + 16))
+        one.take(made(f"s{n}", content=None, repair_request=asked, sender_id="mallory"))
+    asked = tuple(HistoryEntry(f"m{i}") for i in range(96, 100))
+    effects = one.take(made("s", content=None, repair_request=asked, sender_id="honest"))
+    assert not one.drops(effects)
+    repaired = {e.message_id for e in of(one.wait(30.0), fx.Rebroadcast)}
+    assert {"m96", "m97", "m98", "m99"} <= repaired
+    assert len(repaired) == 40
 
 
 def test_orphans_are_bounded_in_bytes() -> None:
@@ -76,7 +110,7 @@ def test_a_history_that_names_one_id_twice_is_no_harm() -> None:
 
 
 def test_far_future_clocks_displace_nothing() -> None:
-    one = One(bloom_capacity=20, causal_history=3)
+    one = One(bloom_capacity=20, causal_history=3, compact=False)
     for n in range(50):
         one.hear(f"future{n}", lamport=2**64 - 1 - n, sender_id="mallory")
         one.hear(f"tomorrow{n}", lamport=WALL + 86_000_000 - n, sender_id="mallory")
@@ -130,7 +164,8 @@ def test_outgoing_messages_are_bounded_when_nobody_answers() -> None:
     one = One(outgoing_limit=10, tracked_limit=30)
     sent = [one.send()[0] for _ in range(100)]
     assert len(one.participant.outgoing) == 10
-    assert of(one.seen, fx.Expired)[0] == fx.Expired(sent[0])
+    assert of(one.seen, fx.Settled)[0] == fx.Settled(sent[0])
+    assert not of(one.seen, fx.Expired)  # nobody was there to resend them to
     assert one.participant.outgoing.get(sent[0]) is None
     assert one.participant.outgoing.get(sent[-1]) is not None
     assert len(one.log) == 100
@@ -149,16 +184,34 @@ def test_the_log_is_bounded_and_what_left_it_counts_as_known() -> None:
     ]
 
 
+def test_what_was_written_offline_is_taken_though_the_log_has_gone_on() -> None:
+    one = One(log_limit=10)
+    one.hear("before", sender_id="away", lamport=WALL)
+    for n in range(30):
+        one.hear(f"m{n}", lamport=WALL + 100 + n)
+    effects = one.hear("offline", sender_id="away", lamport=WALL + 50)
+    assert [d.message.message_id for d in of(effects, fx.DeliverContent)] == ["offline"]
+    for _ in range(2):  # it has left the log again, and is not delivered again
+        effects = one.hear("offline", sender_id="away", lamport=WALL + 50)
+        assert one.drops(effects) == [DiscardReason.TOO_OLD]
+    assert one.drops(one.hear("before", sender_id="away")) == [DiscardReason.TOO_OLD]
+
+
+def test_clocks_near_the_end_lock_nobody_out() -> None:
+    one = One(log_limit=10)
+    for n in range(11):
+        one.hear(f"future{n}", lamport=2**64 - 1 - n, sender_id="mallory")
+        one.hear(f"tomorrow{n}", lamport=WALL + 86_400_000 - n, sender_id="mallory")
+    still_works(one)
+
+
 def test_a_peer_that_lies_about_its_log_is_left() -> None:
     one = One()
     one.participant.peer_up("liar", one.now)
-    (ask,) = of(one.wait(2.0), fx.AskHeads)
+    (ask,) = of(one.wait(2.0), fx.AskCompare)
     assert ask.peer == "liar"
-    claim = Segment(None, (WALL, "x"), 1000, 1)
-    (page,) = of(
-        one.participant.heads_answered("liar", HeadsAnswer((), 1000, (claim,)), one.now),
-        fx.AskRange,
-    )
+    claim = Comparison((RangeHash(None, (WALL, "x"), 1000, b"1"),))
+    (page,) = of(one.participant.compared("liar", claim, one.now), fx.AskRange)
     assert page.after is None
     (page,) = of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
     # pages that don't move forward end it
@@ -169,11 +222,24 @@ def test_a_peer_that_lies_about_its_log_is_left() -> None:
     still_works(one)
 
 
+def test_a_peer_whose_log_always_differs_is_asked_a_bounded_number_of_times() -> None:
+    one = One()
+    one.hear("a")
+    one.participant.peer_up("liar", one.now)
+    asks = of(one.wait(2.0), fx.AskCompare)
+    rounds = 0
+    while asks:
+        rounds += 1
+        parts = tuple(RangeHash(r.after, r.until, 1, b"%d" % rounds) for r in asks[0].ranges)
+        asks = of(one.participant.compared("liar", Comparison(parts), one.now), fx.AskCompare)
+    assert rounds == 64
+
+
 def test_a_peer_that_never_answers_is_given_up() -> None:
     one = One()
     one.participant.peer_up("mute", one.now)
     one.participant.peer_up("good", one.now)
-    peers = {a.peer for a in of(one.wait(200.0), fx.AskHeads)}
+    peers = {a.peer for a in of(one.wait(200.0), fx.AskCompare)}
     assert peers == {"mute", "good"}
 
 

@@ -24,7 +24,9 @@ from episub_router.sds.protocol.sending.outgoing import AckStatus
 from episub_router.sds.wire import Codec
 from tests.sds.js_peer import JsPeer, peers
 
-PARAMS = SdsParams(bloom_capacity=10_000, bloom_error_rate=0.001, repair_min=1.0, repair_max=4.0)
+PARAMS = SdsParams(
+    compact=False, bloom_capacity=10_000, bloom_error_rate=0.001, repair_min=1.0, repair_max=4.0
+)
 CODEC = Codec(PARAMS)
 
 

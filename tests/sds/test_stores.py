@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -18,8 +19,17 @@ from hypothesis import strategies as st
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import LogEntry
-from episub_router.sds.store import MemoryStore, Retention, SqliteStore, Store, StoreError
+from episub_router.sds.store import (
+    Durability,
+    MemoryStore,
+    Retention,
+    SqliteStore,
+    Store,
+    StoreError,
+    StoreFullError,
+)
 from tests import children
+from tests.sds.sqlite import pragma, sqlite_limit
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -116,7 +126,7 @@ def test_eviction_and_consumption(store: Store) -> None:
     store.load("c", "alice", 100)
     store.commit("c", [logged("a", 1, position=1), logged("b", 2, position=2)])
     store.set_consumed("c", 1)
-    store.commit("c", [fx.Evicted("a", (1, "a"))])
+    store.commit("c", [fx.Evicted("a", (1, "a"), "alice", 1)])
     assert store.consumed("c") == 1
     assert [d.position for d in store.deliveries("c", 0, 10)] == [2]
     saved = store.load("c", "alice", 100)
@@ -160,13 +170,156 @@ def test_retention_by_age_and_size(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "s.db", Retention(max_age=1000.0, max_bytes=35))
     store.load("c", "node", 100)
     store.commit("c", [logged(f"m{i}", i, raw=b"x" * 10) for i in range(5)])
-    store.commit("c", [fx.Evicted("m0", (0, "m0"))])
+    store.commit("c", [fx.Evicted("m0", (0, "m0"), "alice", 0)])
     assert store.count("c") == 5  # a store node's disk keeps what its memory doesn't
-    assert store.purge() == 2
+    assert store.purge() == {"c": (["m0", "m1"], (1, "m1"))}
+    assert store.gone("c") == (1, "m1")
     assert [s.key[1] for s in store.page("c", None, None, 9, 999)[0]] == ["m2", "m3", "m4"]
     store.retention = Retention(max_age=-1.0, max_bytes=35)
-    assert store.purge() == 3
+    assert store.purge() == {"c": (["m2", "m3", "m4"], (4, "m4"))}
+    assert store.purge() == {}
     store.close()
+
+
+def test_what_leaves_the_log_unread_is_kept_until_it_is_read(store: Store) -> None:
+    store.load("c", "alice", 100)
+    store.commit("c", [logged(f"m{n}", n, position=n) for n in range(1, 6)])
+    store.set_consumed("c", 1)
+    store.commit("c", [fx.Evicted(f"m{n}", (n, f"m{n}"), "alice", n) for n in range(1, 5)])
+    assert store.count("c") == 1
+    assert [s.key[1] for s in store.page("c", None, None, 9, 999)[0]] == ["m5"]
+    assert [d.position for d in store.deliveries("c", 1, 10)] == [2, 3, 4, 5]
+    assert store.trim_unread("c", 2) == 1
+    assert [d.position for d in store.deliveries("c", 1, 10)] == [3, 4, 5]
+    store.set_consumed("c", 4)
+    assert [d.position for d in store.deliveries("c", 0, 10)] == [5]
+    saved = store.load("c", "alice", 100)
+    assert saved is not None
+    assert (saved.departed, saved.position) == ({"alice": 4}, 5)
+
+
+def test_positions_never_come_twice(store: Store) -> None:
+    """The last delivery may be the first to leave: a message that was written long ago."""
+    store.load("c", "alice", 100)
+    store.commit("c", [logged("new", 9, position=1), logged("old", 1, position=2)])
+    store.set_consumed("c", 2)
+    store.commit("c", [fx.Evicted("old", (1, "old"), "alice", 1)])
+    saved = store.load("c", "alice", 100)
+    assert saved is not None
+    assert saved.position == 2
+
+
+def test_offers_are_counted_by_delivery(store: Store) -> None:
+    store.load("c", "alice", 100)
+    assert [store.offer("c", 1), store.offer("c", 1), store.offer("c", 2), store.offer("c", 2)] == [
+        1,
+        2,
+        1,
+        2,
+    ]
+
+
+def test_acknowledgements_come_back(store: Store) -> None:
+    store.load("c", "alice", 100)
+    store.commit("c", [logged("a", 1, own_seen=1), fx.AckStored("a", "z"), fx.AckStored("a", "b")])
+    saved = store.load("c", "alice", 100)
+    assert saved is not None
+    assert saved.acks == {"a": ["z", "b"]}
+
+
+def test_altered_rows_are_never_handed_out_and_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.load("c", "alice", 100)
+    changes: list[fx.Change] = [logged(f"m{n}", n, position=n, raw=b"raw %d" % n) for n in (1, 2)]
+    store.commit("c", [*changes, logged("m3", 3, position=3, raw=b"raw 3"), fx.ClockSet(50)])
+    store.commit("c", [fx.Buffered("w", b"waits", b"proof")])
+    store.set_consumed("c", 2)
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE message SET raw = x'FFFF' WHERE id = 'm2'")
+        db.execute("UPDATE message SET sender = CAST(x'FFFE' AS TEXT) WHERE id = 'm3'")
+        db.execute("UPDATE incoming SET raw = x'00'")
+    db.close()
+    store = SqliteStore(path)
+    assert store.get("c", ["m2", "m3"]) == []
+    with pytest.raises(StoreError, match="delivery 2 is damaged; opened again, it is repaired"):
+        store.deliveries("c", 1, 10)
+    saved = store.load("c", "alice", 100)
+    assert saved is not None
+    assert saved.damaged == {"m2": True, "m3": False, "w": False}
+    assert [i for i, _, _ in saved.log] == ["m1"]
+    assert (saved.clock, saved.position, saved.incoming) == (50, 2, [])
+    store.close()
+
+
+def test_a_damaged_channel_row_costs_nothing_but_deliveries_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.load("c", "alice", 100)
+    store.commit("c", [logged("m1", 70, position=1), fx.ClockSet(70)])
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE channel SET consumed = 9, clock = 0")
+    db.close()
+    store = SqliteStore(path)
+    saved = store.load("c", "alice", 100)
+    assert saved is not None
+    assert saved.clock == 70
+    assert [d.position for d in store.deliveries("c", store.consumed("c"), 9)] == [1]
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
+    tmp_path: Path, seed: int
+) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.load("c", "alice", 100)
+    written = {f"m{n}": b"content %d" % n * 20 for n in range(60)}
+    store.commit(
+        "c", [logged(i, n, position=n + 1, raw=raw) for n, (i, raw) in enumerate(written.items())]
+    )
+    store.close()
+    rng = random.Random(seed)
+    data = bytearray(path.read_bytes())
+    for _ in range(3):
+        data[rng.randrange(100, len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    try:
+        store = SqliteStore(path)
+    except StoreError:
+        return
+    try:
+        store.load("c", "alice", 100)
+        for stored in store.page("c", None, None, 100, 10**9)[0]:
+            assert written[stored.key[1]] == stored.raw
+            assert stored.origin == b"o"
+        for delivery in store.deliveries("c", 0, 100):
+            assert written[f"m{delivery.position - 1}"] == delivery.raw
+    except StoreError:
+        return
+    finally:
+        store.close()
+
+
+def test_a_full_disk_refuses_a_commit_and_the_next_one_works(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    store.load("c", "alice", 100)
+    with sqlite_limit(store, 40), pytest.raises(StoreFullError, match="the disk is full"):
+        store.commit("c", [logged("big", 1, raw=b"x" * 1_000_000)])
+    assert store.count("c") == 0
+    store.commit("c", [logged("big", 1, raw=b"x" * 1_000_000)])
+    assert store.count("c") == 1
+    store.close()
+
+
+def test_commits_may_wait_for_the_disk(tmp_path: Path) -> None:
+    for durability, level in ((Durability.PROCESS, 1), (Durability.POWER, 2)):
+        store = SqliteStore(tmp_path / f"{level}.db", durability=durability)
+        assert pragma(store, "synchronous") == level
+        store.close()
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
@@ -187,7 +340,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with sqlite3.connect(newer) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="schema version 99, this software reads 1"):
+    with pytest.raises(StoreError, match="schema version 99, this software reads 2"):
         SqliteStore(newer)
 
     torn = tmp_path / "torn.db"

@@ -10,6 +10,7 @@ from libp2p.abc import IHost
 from libp2p.peer.id import ID
 
 from episub_router.sds.net import exchange
+from episub_router.sds.net.exchange import ExchangeError
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import MessageId
@@ -17,9 +18,9 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.store import StoredMessage
-from episub_router.sds.wire.exchange import GetAsk, HeadsAsk, RangeAsk, Request, Response
+from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request, Response
 
-AskEffect: TypeAlias = fx.AskIds | fx.AskHeads | fx.AskRange
+AskEffect: TypeAlias = fx.AskIds | fx.AskCompare | fx.AskRange
 Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
 
 _ASKS = 8
@@ -37,15 +38,25 @@ class Asker:
         self._limiter = trio.CapacityLimiter(_ASKS)
 
     async def ask(self, effect: AskEffect) -> Response:
-        """One request and its answer. Raises ExchangeError."""
+        """One request and its answer, asked again where the peer says that it's too early.
+
+        Raises ExchangeError.
+        """
+        deadline = trio.current_time() + self._params.pull_timeout
         async with self._limiter:
-            return await exchange.ask(
-                self._host,
-                ID.from_string(effect.peer),
-                Request(self._topic, self._channel_id, _ask_of(effect)),
-                within=self._params.pull_timeout,
-                max_size=self._params.page_bytes + 2 * self._params.max_message,
-            )
+            while True:
+                try:
+                    return await exchange.ask(
+                        self._host,
+                        ID.from_string(effect.peer),
+                        Request(self._topic, self._channel_id, ask_of(effect)),
+                        within=deadline - trio.current_time(),
+                        max_size=self._params.page_bytes + 2 * self._params.max_message,
+                    )
+                except ExchangeError as error:
+                    if not 0 < error.retry_after < deadline - trio.current_time():
+                        raise
+                    await trio.sleep(error.retry_after)
 
 
 def answered(
@@ -68,11 +79,11 @@ def answered(
         case fx.AskIds(peer=peer, ids=ids):
             had = {r.message.message_id for r in pulled if r.way is not Way.UNPROVEN}
             return effects + _ids_answered(participant, peer, ids, had, response, now)
-        case fx.AskHeads(peer=peer):
-            if response.heads is None:
+        case fx.AskCompare(peer=peer):
+            if response.comparison is None:
                 participant.compare_failed(peer, now)
                 return effects
-            return effects + participant.heads_answered(peer, response.heads, now)
+            return effects + participant.compared(peer, response.comparison, now)
         case fx.AskRange(peer=peer, ids_only=ids_only):
             keys = tuple(i.key for i in response.items) if ids_only else ()
             return effects + participant.range_answered(peer, keys, response.next, now)
@@ -95,7 +106,7 @@ def _ids_answered(
     now: float,
 ) -> list[Effect]:
     unknown = tuple(i for i in ids if i in frozenset(response.unknown_ids))
-    effects = participant.ids_answered(peer, unknown, now)
+    effects = participant.ids_answered(peer, unknown, response.gone, now)
     had = had.union(unknown)
     rest = tuple(i for i in ids if i not in had)
     if rest and had:
@@ -103,11 +114,12 @@ def _ids_answered(
     return effects
 
 
-def _ask_of(effect: AskEffect) -> GetAsk | HeadsAsk | RangeAsk:
+def ask_of(effect: AskEffect) -> GetAsk | CompareAsk | RangeAsk:
+    """The request on the wire."""
     match effect:
         case fx.AskIds(ids=ids):
             return GetAsk(ids)
-        case fx.AskHeads():
-            return HeadsAsk()
+        case fx.AskCompare(salt=salt, ranges=ranges):
+            return CompareAsk(salt, ranges)
         case fx.AskRange(after=after, until=until, ids_only=ids_only):
             return RangeAsk(after, until, ids_only=ids_only)

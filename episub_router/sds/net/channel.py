@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -19,44 +20,16 @@ from episub_router.sds.net.messages import (
     from_ephemeral,
     from_stored,
 )
+from episub_router.sds.net.receipt import Receipt
+from episub_router.sds.protocol.effects import SetAside
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.sending.outgoing import AckStatus, Own
 from episub_router.sds.store import MemoryStore, Store
 
 _PAGE = 100
-
-
-class Receipt:
-    """A sent message: who has it, as far as we know (S10)."""
-
-    def __init__(self, driver: ChannelDriver, own: Own) -> None:
-        self._driver = driver
-        self._own = own
-
-    @property
-    def id(self) -> MessageId:
-        return self._own.message_id
-
-    @property
-    def status(self) -> AckStatus:
-        return self._own.status
-
-    @property
-    def acked_by(self) -> tuple[SenderId, ...]:
-        """Who has it for certain, in the order in which we learnt it."""
-        return tuple(self._own.acked_by)
-
-    async def acknowledged(self, by: int = 1) -> None:
-        """Wait until `by` other participants have it; bound the wait with a cancel scope.
-
-        Raises trio.ClosedResourceError when the channel is closed meanwhile.
-        """
-        while len(self._own.acked_by) < by:
-            if self._driver.nursery.cancel_scope.cancel_called:
-                raise trio.ClosedResourceError("the channel was closed")
-            await self._driver.changed.wait()
+_FLUSH = 2.0
+"""Seconds to publish what is waiting when a channel is closed."""
 
 
 class SdsChannel:
@@ -137,6 +110,9 @@ class SdsChannel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
+        if error is None:
+            await self._driver.flush(within=_FLUSH)
+            await self._withdraw_offer()
         self._driver.nursery.cancel_scope.cancel()
         await self._driver.stop()
         if isinstance(error, Exception):
@@ -148,12 +124,33 @@ class SdsChannel:
     async def send(self, content: bytes) -> Receipt:
         """Send to the group. When this returns the message survives a crash of this process.
 
-        Raises ValueError for content that is empty or too large for one message.
+        Waits while `outgoing_limit` messages are unacknowledged and somebody is there. Raises
+        ValueError for content that is empty or too large for one message, StoreFullError where
+        the disk is full, and ClockAheadError where others would refuse the message's clock.
         """
         message_id = await self._driver.send(content)
-        own = self._driver.participant.outgoing.get(message_id)
-        assert own is not None, "a message is tracked when it is sent"
-        return Receipt(self._driver, own)
+        receipt = self.receipt(message_id)
+        assert receipt is not None, "a message is tracked when it is sent"
+        return receipt
+
+    def receipt(self, message_id: MessageId) -> Receipt | None:
+        """The receipt of a message of ours, also one sent before a restart.
+
+        None where it isn't one of our newest `tracked_limit`.
+        """
+        own = self._driver.own(message_id)
+        return Receipt(self._driver, own) if own is not None else None
+
+    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 -- False, no error
+        """Wait until each of our messages is acknowledged, or expired; at most `timeout` s.
+
+        Returns whether they are. Before leaving without a store on disk, this is what keeps the
+        last messages.
+        """
+        with trio.move_on_after(math.inf if timeout is None else timeout):
+            await self._driver.drain()
+            return True
+        return False
 
     async def send_ephemeral(self, content: bytes) -> None:
         """Send without order, log or repair (S14). Raises ValueError like `send`."""
@@ -166,7 +163,8 @@ class SdsChannel:
         """The next message of others, in causal order; ephemeral ones as they come.
 
         Asking for the next message says that the one before it is done with: after a crash
-        the first message to come is the one that wasn't. `deliveries` leaves that to the
+        the first message to come is the one that wasn't. A message in hand when the application
+        ended by an error, `offer_limit` times, is set aside. `deliveries` leaves all that to the
         application.
         """
         async with self._reading:
@@ -175,22 +173,36 @@ class SdsChannel:
             if self._in_hand is not None:
                 done, self._in_hand = self._in_hand, None
                 await access.run(lambda: store.set_consumed(key, done))
-            after = await access.run(lambda: store.consumed(key))
-            message = await self._next(after)
-            if message.position:
-                self._in_hand = message.position
-            return message
+            while True:
+                after = await access.run(lambda: store.consumed(key))
+                message = await self._next(after)
+                position = message.position
+                if not position:
+                    return message
+                times = await self._offer(position)
+                if times <= self._driver.params.offer_limit:
+                    self._in_hand = position
+                    return message
+                self._driver.counts["set-aside"] += 1
+                self._driver.tell(SetAside(message.id, position))
+                await self.done(position)
 
     async def deliveries(self, after: int = 0) -> AsyncIterator[ChannelMessage]:
         """All deliveries after position `after`, without end.
 
         For exactly-once processing: keep `message.position` together with whatever the
         message changed, and start there again. Iteration over the channel is not affected.
+        Deliveries that have left the log are kept until `done` is called, at most `unread_limit`.
         """
         while True:
             message = await self._next(after, ephemeral=False)
             after = message.position
             yield message
+
+    async def done(self, position: int) -> None:
+        """The application is done with all deliveries up to `position`."""
+        access, key = self._driver.access, self._driver.store_key
+        await access.run(lambda: access.store.set_consumed(key, position))
 
     async def events(self) -> AsyncIterator[ChannelEvent]:
         """Acknowledgements, resends, missing, lost and found messages, syncs, conflicts, and
@@ -223,6 +235,16 @@ class SdsChannel:
     def stats(self) -> Counter[str]:
         """What was dropped, rejected and published so far, by reason."""
         return self._driver.counts.copy()
+
+    async def _withdraw_offer(self) -> None:
+        """The message in hand at a regular end will be offered again, and that doesn't count."""
+        if self._in_hand is not None:
+            with trio.CancelScope(shield=True):
+                await self._offer(0)
+
+    async def _offer(self, position: int) -> int:
+        access, key = self._driver.access, self._driver.store_key
+        return await access.run(lambda: access.store.offer(key, position))
 
     async def _next(self, after: int, *, ephemeral: bool = True) -> ChannelMessage:
         driver = self._driver

@@ -6,6 +6,8 @@ import json
 import random
 import time
 from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import trio
 from libp2p.peer.id import ID
@@ -17,27 +19,41 @@ from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.asking import AskEffect, Asker, answered, failed
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
 from episub_router.sds.net.intake import Intake, Rejected
-from episub_router.sds.net.origin import proof_of, sign
+from episub_router.sds.net.outbox import Outbox
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage
-from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
-from episub_router.sds.store import Store, StoredMessage
+from episub_router.sds.protocol.reconciliation.ranges import Comparison
+from episub_router.sds.protocol.sending.outgoing import Own
+from episub_router.sds.store import Store, StoredMessage, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin
+from episub_router.sds.wire.exchange import CompareAsk
 
 _INBOX = 4096
-_OUTBOX = 1024
 _EPHEMERAL = 256
 _EVENTS = 1024
 _BATCH = 256
 _WATCH_INTERVAL = 1.0
+_FULL_PAUSE = 1.0
+"""Seconds until it is tried again to store something on a full disk."""
+_TRIM_EVERY = 256
+"""Evictions between two looks at what the application hasn't read."""
 
-ChannelEvent = fx.Notice | Rejected
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """These messages couldn't be read from the store; they are fetched again."""
+
+    message_ids: tuple[MessageId, ...]
+
+
+ChannelEvent = fx.Notice | Rejected | Damaged
 
 
 class ChannelDriver(Served):
@@ -76,8 +92,9 @@ class ChannelDriver(Served):
         self._lock = trio.Lock()
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
-        self._signed: dict[bytes, rpc_pb2.Message] = {}
-        self._outbox, self._to_publish = trio.open_memory_channel[tuple[bytes, fx.Purpose]](_OUTBOX)
+        self._outbox = Outbox(pubsub, topic_name, self.counts, self._published)
+        self._peers: dict[ID, None] = {}
+        self._evictions = 0
         self._watchers: dict[trio.MemorySendChannel[ChannelEvent], None] = {}
         self._intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
         self._asker = Asker(pubsub.host, topic_name, channel_id, params)
@@ -87,30 +104,40 @@ class ChannelDriver(Served):
     async def start(self, nursery: trio.Nursery) -> None:
         """Load the state, join the topic, and work in `nursery` until it is cancelled."""
         self.nursery = nursery
-        store, key = self.access.store, self.store_key
-        limit = self.params.log_limit
-        saved = await self.access.run(lambda: store.load(key, self.sender_id, limit))
-        self.participant = Participant(
-            self.sender_id,
-            self.channel_id,
-            self.params,
-            encode=self.codec.encode,
-            prove=self._prove,
-            filters=self._filters,
-            verify_ids=self._bind_sender,
-            rng=random.Random(),
-            now=trio.current_time(),
-            wall_offset=time.time() - trio.current_time(),
-            restored=saved.restore(self.codec.decode) if saved else None,
-        )
+        await self._load()
         # py-libp2p numbers messages from the second of its start: after a quick restart
         # numbers repeat, and others drop the messages as seen.
         self.pubsub.counter = max(self.pubsub.counter, time.time_ns())
         self._topic = await join(self.pubsub, self.topic_name, self)
         ExchangeServer.of(self.pubsub.host).add(self)
         nursery.start_soon(self._work)
-        nursery.start_soon(self._publish)
+        nursery.start_soon(self._outbox.run)
         nursery.start_soon(self._watch_peers)
+
+    async def _load(self) -> None:
+        """The participant as its store has it, which is how the network knows it."""
+        store, key = self.access.store, self.store_key
+        limit = self.params.log_limit
+        saved = await self.access.run(lambda: store.load(key, self.sender_id, limit))
+        now = trio.current_time()
+        self.participant = Participant(
+            self.sender_id,
+            self.channel_id,
+            self.params,
+            encode=self.codec.encode,
+            prove=self._outbox.prove if self._bind_sender else lambda raw: b"",
+            filters=self._filters,
+            verify_ids=self._bind_sender,
+            rng=random.Random(),
+            now=now,
+            wall_offset=time.time() - now,
+            restored=saved.restore(self.codec.decode) if saved else None,
+        )
+        if saved is not None and saved.damaged:
+            self.counts["damaged"] += len(saved.damaged)
+            self.tell(Damaged(tuple(saved.damaged)))
+        for peer in self._peers:
+            self.participant.peer_up(peer.to_base58(), now)
 
     @property
     def running(self) -> bool:
@@ -130,12 +157,39 @@ class ChannelDriver(Served):
 
     # Sending
 
+    @property
+    def closed(self) -> bool:
+        return self.nursery.cancel_scope.cancel_called
+
+    def own(self, message_id: MessageId) -> Own | None:
+        return self.participant.outgoing.get(message_id)
+
     async def send(self, content: bytes) -> MessageId:
-        """On disk when this returns; published soon after."""
+        """On disk when this returns; published soon after.
+
+        Waits while `outgoing_limit` messages are unacknowledged and somebody is there.
+        """
+        while self.participant.must_wait(self._now()):
+            if self.closed:
+                raise trio.ClosedResourceError("the channel was closed")
+            await self.changed.wait()
         async with self._lock:
             message_id, effects = self.participant.send(content, self._now())
             await self._carry_out(effects)
         return message_id
+
+    async def drain(self) -> None:
+        """Wait until all is published, and every message of ours acknowledged or expired."""
+        await self._outbox.flush()
+        while len(self.participant.outgoing):
+            if self.closed:
+                raise trio.ClosedResourceError("the channel was closed")
+            await self.changed.wait()
+
+    async def flush(self, within: float) -> None:
+        """Wait until all is published, for at most `within` seconds."""
+        with trio.move_on_after(within):
+            await self._outbox.flush()
 
     async def send_ephemeral(self, content: bytes) -> None:
         async with self._lock:
@@ -151,8 +205,13 @@ class ChannelDriver(Served):
         self._inbox.append(message)
         self._wake.set()
 
-    def heads(self, count: int) -> HeadsAnswer:
-        return self.participant.heads(count)
+    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> Comparison:
+        return self.participant.compare(ask.salt, ask.ranges, stored, gone)
+
+    def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
+        """The store has removed these messages."""
+        if self.running:
+            self.participant.purged(ids, floor)
 
     def watch(self) -> trio.MemoryReceiveChannel[ChannelEvent]:
         """All events from now on; who doesn't read in time misses some, which is counted."""
@@ -166,14 +225,22 @@ class ChannelDriver(Served):
                 with trio.move_on_at(self.participant.deadline()):
                     await self._wake.wait()
             self._wake = trio.Event()
-            async with self._lock:
-                now = self._now()
-                effects: list[Effect] = []
-                for _ in range(min(len(self._inbox), _BATCH)):
-                    effects += self._receive(self._inbox.popleft(), now)
-                effects += self.participant.poll(now)
-                await self._carry_out(effects)
+            try:
+                await self._step()
+            except StoreFullError as error:
+                self.counts["store-full"] += 1
+                self.tell(fx.StoreFull(str(error)))
+                await trio.sleep(_FULL_PAUSE)
             await trio.lowlevel.checkpoint()
+
+    async def _step(self) -> None:
+        async with self._lock:
+            now = self._now()
+            effects: list[Effect] = []
+            for _ in range(min(len(self._inbox), _BATCH)):
+                effects += self._receive(self._inbox.popleft(), now)
+            effects += self.participant.poll(now)
+            await self._carry_out(effects)
 
     def _receive(self, carrier: rpc_pb2.Message, now: float) -> list[Effect]:
         received = self._accepted(self._intake.broadcast(carrier))
@@ -182,7 +249,7 @@ class ChannelDriver(Served):
     def _accepted(self, received: ReceivedMessage | Rejected) -> ReceivedMessage | None:
         if isinstance(received, Rejected):
             self.counts[received.reason] += 1
-            self._tell(received)
+            self.tell(received)
             return None
         return received
 
@@ -198,6 +265,11 @@ class ChannelDriver(Served):
                 store, key = self.access.store, self.store_key
                 try:
                     await self.access.run(lambda: store.commit(key, changes))
+                except StoreFullError:
+                    # The participant is ahead of its store: back to what is there.
+                    self._outbox.forget()
+                    await self._load()
+                    raise
                 except BaseException:
                     # The participant is ahead of its store: it must not go on.
                     self.nursery.cancel_scope.cancel()
@@ -207,11 +279,11 @@ class ChannelDriver(Served):
             if self._trace is not None:
                 self._trace.noticed(effect)
             match effect:
-                case fx.BroadcastBytes(raw=raw, purpose=purpose):
-                    self._post(raw, purpose)
+                case fx.BroadcastBytes(message_id=message_id, raw=raw, purpose=purpose):
+                    self._post(message_id, raw, purpose)
                 case fx.Rebroadcast(message_id=message_id):
                     self.nursery.start_soon(self._republish, message_id)
-                case fx.AskIds() | fx.AskHeads() | fx.AskRange():
+                case fx.AskIds() | fx.AskCompare() | fx.AskRange():
                     self.nursery.start_soon(self._ask, effect)
                 case fx.DeliverContent():
                     delivered = True
@@ -220,18 +292,34 @@ class ChannelDriver(Served):
                     delivered = True
                 case fx.Discarded(reason=reason):
                     self.counts[reason.value] += 1
-                case fx.Acknowledged():
+                case fx.Acknowledged() | fx.Expired():
                     delivered = True
-                    self._tell(effect)
+                    self.tell(effect)
+                case fx.Evicted():
+                    self._evictions += 1
                 case _:
                     if not isinstance(effect, fx.Change):
-                        self._tell(effect)
+                        self.tell(effect)
         if delivered:
-            self.changed.set()
-            self.changed = trio.Event()
+            self._changed()
         self._wake.set()
+        if self._evictions >= _TRIM_EVERY:
+            self._evictions = 0
+            await self._trim_unread()
 
-    def _tell(self, event: ChannelEvent) -> None:
+    async def _trim_unread(self) -> None:
+        store, key = self.access.store, self.store_key
+        limit = self.params.unread_limit
+        gone = await self.access.run(lambda: store.trim_unread(key, limit))
+        if gone:
+            self.counts["unread-dropped"] += gone
+            self.tell(fx.UnreadDropped(gone))
+
+    def _changed(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+    def tell(self, event: ChannelEvent) -> None:
         for watcher in list(self._watchers):
             try:
                 watcher.send_nowait(event)
@@ -242,58 +330,38 @@ class ChannelDriver(Served):
 
     # The topic
 
-    def _prove(self, raw: bytes) -> bytes:
-        if not self._bind_sender:
-            return b""
-        message = self._signed[raw] = sign(self.pubsub, self.topic_name, raw)
-        return proof_of(message)
-
-    def _post(self, raw: bytes, purpose: fx.Purpose) -> None:
-        try:
-            self._outbox.send_nowait((raw, purpose))
-        except trio.WouldBlock:
-            self._signed.pop(raw, None)
-            self.counts["outbox-full"] += 1  # resending repairs it
-            return
-        if self._trace is not None:
+    def _post(self, message_id: MessageId, raw: bytes, purpose: fx.Purpose) -> None:
+        if self._outbox.post(message_id, raw, purpose) and self._trace is not None:
             self._trace.sent(self.codec.decode(raw), purpose, len(raw))
 
-    async def _publish(self) -> None:
-        async for raw, purpose in self._to_publish:
-            self.counts[f"published-{purpose.value}"] += 1
-            signed = self._signed.pop(raw, None)
-            try:
-                if signed is not None:
-                    await self.pubsub.push_msg(self.pubsub.my_id, signed)
-                else:
-                    await self.pubsub.publish(self.topic_name, raw)
-            except Exception:  # whatever the router raises: resending repairs it
-                self.counts["publish-failed"] += 1
+    def _published(self, message_id: MessageId) -> None:
+        own = self.own(message_id)
+        if own is not None and not own.published:
+            own.published = True
+            self._changed()
 
     async def _republish(self, message_id: MessageId) -> None:
         store, key = self.access.store, self.store_key
         for stored in await self.access.run(lambda: store.get(key, [message_id])):
             own = stored.sender_id == self.sender_id
-            self._post(
-                stored.raw if own else attach_origin(stored.raw, stored.origin), fx.Purpose.REPAIR
-            )
+            raw = stored.raw if own else attach_origin(stored.raw, stored.origin)
+            self._post(message_id, raw, fx.Purpose.REPAIR)
 
     # Direct streams
 
     async def _watch_peers(self) -> None:
-        known: dict[ID, None] = {}
         while True:
             listed = self.pubsub.peer_topics.get(self.topic_name, ())
             present = {p: None for p in listed if p in self.pubsub.peers}
             now = self._now()
-            for peer in known:
+            for peer in self._peers:
                 if peer not in present:
                     self.participant.peer_down(peer.to_base58(), now)
             for peer in present:
-                if peer not in known:
+                if peer not in self._peers:
                     self.participant.peer_up(peer.to_base58(), now)
                     self._wake.set()
-            known = present
+            self._peers = present
             await trio.sleep(_WATCH_INTERVAL)  # py-libp2p has no event for this
 
     async def _ask(self, effect: AskEffect) -> None:
@@ -305,10 +373,13 @@ class ChannelDriver(Served):
                 failed(self.participant, effect, self._now())
             self._wake.set()
             return
-        async with self._lock:
-            await self._carry_out(
-                answered(self.participant, effect, response, self._served, self._now())
-            )
+        try:
+            async with self._lock:
+                await self._carry_out(
+                    answered(self.participant, effect, response, self._served, self._now())
+                )
+        except StoreFullError:
+            self.counts["store-full"] += 1  # it is asked for again
 
     def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
         return self._accepted(self._intake.served(item, peer))

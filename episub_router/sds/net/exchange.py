@@ -15,16 +15,17 @@ from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_byt
 
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.limiter import RequestLimiter
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
-from episub_router.sds.store import StoredMessage
+from episub_router.sds.protocol.reconciliation.ranges import Comparison
+from episub_router.sds.store import Store, StoredMessage
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
     PROTOCOL,
     Ask,
+    CompareAsk,
     GetAsk,
-    HeadsAsk,
     RangeAsk,
     Request,
     Response,
@@ -61,8 +62,8 @@ class Served(ABC):
     params: SdsParams
 
     @abstractmethod
-    def heads(self, count: int) -> HeadsAnswer:
-        """The frontier and the segments, with `count` messages in the store."""
+    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> Comparison:
+        """What differs; `stored` messages are in the store, and some up to `gone` no more."""
 
 
 class ExchangeServer:
@@ -128,36 +129,37 @@ class ExchangeServer:
 
 async def _look_up(channel: Served, ask: Ask) -> Response:
     store, key = channel.access.store, channel.store_key
-    params = channel.params
-    match ask:
-        case HeadsAsk():
-            count = await channel.access.run(lambda: store.count(key))
-            return Response(heads=channel.heads(count))
-        case RangeAsk(after=after, until=until, limit=limit, ids_only=ids_only):
-            items = min(limit, params.page_items)
-            found, more = await channel.access.run(
-                lambda: store.page(key, after, until, items, params.page_bytes)
-            )
-            last = found[-1].key if more else None
-            if ids_only:
-                found = [StoredMessage(s.key, b"", b"") for s in found]
-            return Response(items=tuple(found), next=last)
-        case GetAsk(ids=ids, hashes=hashes):
-            by_id = await channel.access.run(lambda: store.get(key, ids))
-            by_hash = await channel.access.run(lambda: store.get_hashes(key, hashes))
-            had = {s.key[1] for s in by_id}
-            fitting: list[StoredMessage] = []
-            size = 0
-            for stored in [*by_id, *by_hash.values()]:
-                size += len(stored.raw) + len(stored.origin)
-                if size > params.page_bytes and fitting:
-                    break  # neither sent nor unknown: to be asked for again
-                fitting.append(stored)
-            return Response(
-                items=tuple(fitting),
-                unknown_ids=tuple(i for i in ids if i not in had),
-                unknown_hashes=tuple(h for h in hashes if h not in by_hash),
-            )
+    if isinstance(ask, CompareAsk):
+        count, gone = await channel.access.run(lambda: (store.count(key), store.gone(key)))
+        return Response(comparison=channel.compare(ask, count, gone), gone=gone)
+    return await channel.access.run(lambda: look_up(store, key, channel.params, ask))
+
+
+def look_up(store: Store, key: str, params: SdsParams, ask: GetAsk | RangeAsk) -> Response:
+    """Answer from a store, with no more than `page_items` and `page_bytes`."""
+    if isinstance(ask, RangeAsk):
+        items = min(ask.limit, params.page_items)
+        found, more = store.page(key, ask.after, ask.until, items, params.page_bytes)
+        last = found[-1].key if more else None
+        if ask.ids_only:
+            found = [StoredMessage(s.key, b"", b"") for s in found]
+        return Response(items=tuple(found), next=last)
+    by_id = store.get(key, ask.ids)
+    by_hash = store.get_hashes(key, ask.hashes)
+    had = {s.key[1] for s in by_id}
+    fitting: list[StoredMessage] = []
+    size = 0
+    for stored in [*by_id, *by_hash.values()]:
+        size += len(stored.raw) + len(stored.origin)
+        if size > params.page_bytes and fitting:
+            break  # neither sent nor unknown: to be asked for again
+        fitting.append(stored)
+    return Response(
+        items=tuple(fitting),
+        unknown_ids=tuple(i for i in ask.ids if i not in had),
+        unknown_hashes=tuple(h for h in ask.hashes if h not in by_hash),
+        gone=store.gone(key),
+    )
 
 
 async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_size: int) -> Response:

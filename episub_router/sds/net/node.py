@@ -136,7 +136,12 @@ class StoreNode:
     async def _purge(self) -> None:
         access = StoreAccess.of(self._store)
         while True:
-            self.counts["purged"] += await access.run(self._store.purge)
+            for key, (ids, floor) in (await access.run(self._store.purge)).items():
+                self.counts["purged"] += len(ids)
+                topic, channel_id = json.loads(key)
+                driver = self._drivers.get((topic, channel_id))
+                if driver is not None:
+                    driver.purged(ids, floor)
             await trio.sleep(_PURGE_INTERVAL)
 
 

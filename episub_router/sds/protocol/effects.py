@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.range_hash import RangeHash
 
 PeerRef: TypeAlias = str
 """A peer that can be asked over a direct stream; on libp2p its peer id in base58."""
@@ -103,13 +104,36 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """`message_id` has left the log, whose floor is now `floor`."""
+    """`message_id`, of this sender and clock, has left the log, whose floor is now `floor`.
+
+    It stays where the application hasn't had it yet. The sender is empty where there are too
+    many to keep in mind.
+    """
 
     message_id: MessageId
     floor: Key
+    sender_id: SenderId
+    lamport: int
 
 
-Change: TypeAlias = Logged | Buffered | Settled | ClockSet | Tombstone | Evicted
+@dataclass(frozen=True, slots=True)
+class Unbuffered:
+    """`message_id` has left the incoming buffer undelivered, for a sender with less in it."""
+
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class AckStored:
+    """`by` has our message."""
+
+    message_id: MessageId
+    by: SenderId
+
+
+Change: TypeAlias = (
+    Logged | Buffered | Settled | ClockSet | Tombstone | Evicted | Unbuffered | AckStored
+)
 
 
 # The network.
@@ -140,10 +164,12 @@ class AskIds:
 
 
 @dataclass(frozen=True, slots=True)
-class AskHeads:
-    """Get the heads of `peer`; answer with `heads_answered`."""
+class AskCompare:
+    """Let `peer` compare these ranges of our log with its own; answer with `compared`."""
 
     peer: PeerRef
+    salt: bytes
+    ranges: tuple[RangeHash, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +272,28 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadDropped:
+    """So many deliveries went before the application had them: it has `unread_limit`."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A delivery that was offered `offer_limit` times and never done with is skipped."""
+
+    message_id: MessageId
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFull:
+    """There is no room to store what came: it is taken when there is."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClockAhead:
     """A message of `by` was refused: its clock is `seconds` ahead of our time of day.
 
@@ -275,13 +323,16 @@ Notice: TypeAlias = (
     | SyncHeard
     | Conflict
     | ClockAhead
+    | UnreadDropped
+    | SetAside
+    | StoreFull
 )
 Effect: TypeAlias = (
     Change
     | BroadcastBytes
     | Rebroadcast
     | AskIds
-    | AskHeads
+    | AskCompare
     | AskRange
     | DeliverContent
     | DeliverEphemeral

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -50,6 +50,8 @@ class Message:
     gaps: tuple[MessageId, ...] = ()
     """Ids of the sender's past that it hasn't delivered; `gaps_more`: there are others."""
     gaps_more: bool = False
+    seed: bool = field(default=False, compare=False)
+    """Whether it came in the first schema, whose clock is the low 32 bits."""
 
     @property
     def history(self) -> list[HistoryEntry]:

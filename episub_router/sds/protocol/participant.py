@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from zlib import crc32
 
 from episub_router.protocol.types import Time
@@ -22,12 +22,14 @@ from episub_router.sds.protocol.message import (
     MessageId,
     SenderId,
 )
-from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.params import SdsParams, WireFormat
 from episub_router.sds.protocol.presence import Presence
+from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reception import Reception
-from episub_router.sds.protocol.reconciliation.catchup import Catchup, HeadsAnswer
+from episub_router.sds.protocol.reconciliation.catchup import Catchup
 from episub_router.sds.protocol.reconciliation.peers import StreamPeers
+from episub_router.sds.protocol.reconciliation.ranges import Comparison, compare
 from episub_router.sds.protocol.repair.responses import Responses
 from episub_router.sds.protocol.repair.wants import Wants
 from episub_router.sds.protocol.restored import Restored
@@ -37,6 +39,8 @@ from episub_router.sds.protocol.sending.sync import SyncTimer
 
 PRESENT_FOR = 3.0
 """Sync intervals for which a member counts as there after it was heard (ours)."""
+QUIET_FOR = 2.0
+"""Sync intervals without anything missing until messages say less (ours)."""
 
 
 class Participant:
@@ -74,7 +78,7 @@ class Participant:
         self.wants = Wants(me, params, rng, self.peers, self.presence)
         self.members = Members(params)
         self._responses = Responses(me, params)
-        self._sync = SyncTimer(params, rng)
+        self._sync = SyncTimer(me, params, rng)
         self._frontier = Frontier(self.log, filters, params, rng)
         self._delivery = CausalDelivery(
             params, self.clock, self.log, self._frontier, self.wants, self.presence
@@ -122,9 +126,10 @@ class Participant:
                 f"refuse more than {self.params.max_clock_lead:.0f} s"
             )
         lamport = self.clock.tick(wall)
-        history = self._frontier.history()
+        short = self._short(now)
+        history = self._frontier.history(short=short)
         requests = self.wants.take_requests(now)
-        new_id, raw = self._composer.content(content, lamport, history, requests)
+        new_id, raw = self._composer.content(content, lamport, history, requests, short=short)
         entry = LogEntry(lamport, self.me, crc32(content), self.outgoing.sequence + 1)
         covered = self.log.add(new_id, entry, [e.message_id for e in history], head=True)
         self._frontier.received(new_id)
@@ -147,8 +152,13 @@ class Participant:
         ]
         effects += self.outgoing.add(new_id, raw, now)
         effects += self._delivery.evict()
-        self._sync.sent(self.members.count(now), now)
+        self._sync.sent(self.members.count(now), now, content=True)
         return new_id, effects
+
+    def must_wait(self, now: Time) -> bool:
+        """Whether so many messages are unacknowledged, and somebody is there, that another one
+        should wait."""
+        return self.outgoing.full and self.presence.anybody(now)
 
     def send_ephemeral(self, content: bytes) -> list[Effect]:
         """A message without any guarantee. Raises ValueError like `send`."""
@@ -165,17 +175,22 @@ class Participant:
 
     # Direct streams
 
-    def heads(self, count: int) -> HeadsAnswer:
-        """What to tell a peer that wants to compare logs; `count` messages are stored."""
-        return HeadsAnswer(
-            heads=tuple(self.log.key(i) for i in self.log.heads),
-            count=count,
-            segments=self.log.segments(self.params.segment_size, self.params.segment_span),
-        )
+    def compare(
+        self, salt: bytes, ranges: Sequence[RangeHash], stored: int, gone: Key | None
+    ) -> Comparison:
+        """Answer a peer that compares logs. Our store has `stored` messages, and what it had up to
+        `gone` it may have no more."""
+        return compare(self.log, salt, ranges, stored, gone)
+
+    def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
+        """The store has removed these, and what it has not up to `floor` needn't come again."""
+        self.log.purge(ids, floor)
 
     def peer_up(self, peer: PeerRef, now: Time) -> None:
         """`peer` can be asked."""
         if self.peers.up(peer):
+            if not self.presence.anybody(now):
+                self.outgoing.postpone(now)
             self.presence.peers(len(self.peers), now)
             self._catchup.peer_up(peer, now)
             self.wants.peer_appeared(now)
@@ -186,37 +201,35 @@ class Participant:
         self._catchup.peer_down(peer, now)
 
     def ids_answered(
-        self, peer: PeerRef, unknown: tuple[MessageId, ...], now: Time
+        self, peer: PeerRef, unknown: tuple[MessageId, ...], gone: Key | None, now: Time
     ) -> list[Effect]:
-        """`peer` has answered `AskIds`; it doesn't have these."""
+        """`peer` has answered `AskIds`: it doesn't have these, and up to `gone` it may have had
+        them once."""
         self.peers.answered(peer)
-        self.wants.not_had(unknown, now)
+        self.wants.not_had(peer, unknown, now, gone=gone is not None)
         return self.poll(now)
 
     def ids_failed(self, peer: PeerRef, asked: tuple[MessageId, ...], now: Time) -> None:
         """`AskIds` got no usable answer."""
         self.peers.failed(peer, now)
-        self.wants.not_had(asked, now)
+        self.wants.failed(asked, now)
 
-    def heads_answered(self, peer: PeerRef, answer: HeadsAnswer, now: Time) -> list[Effect]:
-        return self._catchup.heads_answered(peer, answer, now)
+    def compared(self, peer: PeerRef, answer: Comparison, now: Time) -> list[Effect]:
+        """`peer` has answered `AskCompare`."""
+        effects = self._look_for(answer.keys, peer, now)
+        effects += self._catchup.compared(peer, answer, now)
+        return effects + self.poll(now)
 
     def range_answered(
         self, peer: PeerRef, ids: tuple[Key, ...], more: Key | None, now: Time
     ) -> list[Effect]:
         """`peer` has answered `AskRange`; `ids` where only ids were asked for."""
-        effects: list[Effect] = []
-        for key in ids:
-            if not self._delivery.known(key[1]) and not self.log.below_floor(key):
-                entry = HistoryEntry(key[1])
-                blamed = f"peer:{peer}"
-                if not self.wants.add(entry, blamed, peer, now, pull_after=0.0):
-                    effects.append(fx.Discarded(peer, DiscardReason.WANTED_FULL))
+        effects = self._look_for(ids, peer, now)
         effects += self._catchup.range_answered(peer, more, now)
         return effects + self.poll(now)
 
     def compare_failed(self, peer: PeerRef, now: Time) -> None:
-        """`AskHeads` or `AskRange` got no usable answer."""
+        """`AskCompare` or `AskRange` got no usable answer."""
         self.peers.failed(peer, now)
         self._catchup.failed(peer, now)
 
@@ -235,7 +248,7 @@ class Participant:
 
     def poll(self, now: Time) -> list[Effect]:
         """The periodic sweeps, as far as they are due (S11-S13)."""
-        effects = self.outgoing.poll(now)
+        effects = self.outgoing.poll(now, alone=not self.presence.anybody(now))
         effects += self.wants.poll(now)
         given_up = self.wants.ended(now) + self.incoming.overdue(now)
         self._delivery.give_up(given_up, effects)
@@ -249,6 +262,26 @@ class Participant:
 
     # Steps
 
+    def _short(self, now: Time) -> bool:
+        """Whether nothing has been missing for a while, here or where a request came from."""
+        return (
+            self.params.compact
+            and self.params.wire is WireFormat.CURRENT
+            and not len(self.incoming)
+            and not len(self.wants)
+            and now - self.wants.troubled_at > QUIET_FOR * self.params.sync_interval
+        )
+
+    def _look_for(self, keys: Iterable[Key], peer: PeerRef, now: Time) -> list[Effect]:
+        """What `peer` has and we don't."""
+        effects: list[Effect] = []
+        for key in keys:
+            if not self._delivery.known(key[1]) and not self.log.below_floor(key):
+                entry = HistoryEntry(key[1])
+                if not self.wants.add(entry, f"peer:{peer}", peer, now, pull_after=0.0):
+                    effects.append(fx.Discarded(peer, DiscardReason.WANTED_FULL))
+        return effects
+
     def _send_sync(self, now: Time) -> list[Effect]:
         requests = self.wants.take_requests(now)
         members = self.members.count(now)
@@ -261,7 +294,7 @@ class Participant:
         # Beyond what is taken for itself a message must follow the clock of one that was taken.
         ahead = self.clock.ahead(self.clock.value + 1, wall)
         lamport = self.clock.value if ahead else self.clock.tick(wall)
-        new_id, raw = self._composer.sync(lamport, requests)
+        new_id, raw = self._composer.sync(lamport, requests, short=self._short(now))
         return [fx.ClockSet(lamport), fx.BroadcastBytes(new_id, raw, Purpose.SYNC)]
 
     @property
@@ -277,16 +310,24 @@ class Participant:
         self.clock.value = max(self.clock.value, restored.clock)
         self._delivery.position = restored.position
         self.log.floor = restored.floor
+        self.log.departed = dict(restored.departed)
+        self._delivery.repairing = dict(restored.damaged)
+        raws = dict(restored.outgoing)
+        ours = []
         for old_id, entry, head in restored.log:
             self.log.add(old_id, entry, (), head=head)
-            if entry.sender_id == self.me and entry.own_seen > self.outgoing.sequence:
-                self.outgoing.sequence = entry.own_seen
-                self._frontier.last_own = old_id
+            if entry.sender_id == self.me:
+                ours.append((entry.own_seen, old_id))
+        ours.sort()
+        if ours:
+            self.outgoing.sequence, self._frontier.last_own = ours[-1]
+        for sequence, old_id in ours[-self.params.tracked_limit :]:
+            acked_by = restored.acks.get(old_id, ())
+            if old_id in raws:
+                self.outgoing.restore(old_id, sequence, raws[old_id], now)
+            else:
+                self.outgoing.remember(old_id, sequence, acked_by)
         self._delivery.tombstones.restore(restored.tombstones)
-        for old_id, raw in restored.outgoing:
-            own = self.log.get(old_id)
-            if own is not None:
-                self.outgoing.restore(old_id, own.own_seen, raw, now)
         self._frontier.restore(
             self.log.newest(self.params.causal_history),
             [received.message.message_id for received in restored.incoming],
@@ -298,5 +339,7 @@ class Participant:
             self.incoming.add(message, received.raw, received.origin, unmet, now)
         for received in restored.incoming:
             self._reception.want_unknown(received.message, None, now, [])
+        for damaged in restored.damaged:
+            self.wants.add(HistoryEntry(damaged), self.me, None, now, pull_after=0.0)
         if len(self.log):
             self._sync.start(now)

@@ -32,6 +32,10 @@ class Presence:
         self.elapsed(now)
         self._peers = count
 
+    def anybody(self, now: Time) -> bool:
+        """Whether somebody is there."""
+        return self._peers > 0 or now < self._heard_until
+
     def elapsed(self, now: Time) -> float:
         """Seconds in company since the start."""
         until = now if self._peers else min(now, self._heard_until)

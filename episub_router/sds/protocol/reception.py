@@ -14,7 +14,14 @@ from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import LamportClock
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef
 from episub_router.sds.protocol.members import Members
-from episub_router.sds.protocol.message import Kind, Message, MessageId, SenderId, message_id
+from episub_router.sds.protocol.message import (
+    HistoryEntry,
+    Kind,
+    Message,
+    MessageId,
+    SenderId,
+    message_id,
+)
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.presence import Presence
 from episub_router.sds.protocol.received import ReceivedMessage, Way
@@ -81,6 +88,8 @@ class Reception:
         current = received.way is Way.BROADCAST and sender != self._me
         if current:
             self._members.heard(sender, now)
+            if not self._presence.anybody(now):
+                self._outgoing.postpone(now)
             self._presence.heard(now)
             self._hear_requests(message, now, effects)
         if sender != self._me:
@@ -126,12 +135,12 @@ class Reception:
             effects.append(fx.Discarded(sender, DiscardReason.CLOCK_AHEAD))
             effects.append(fx.ClockAhead(sender, (lamport - wall) / 1000))
             return
-        if self._log.below_floor((lamport, new_id)):
+        if self._log.is_old((lamport, new_id), sender):
             effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
             self._delivery.go_on_without(new_id, effects, lost=False)
             return
         unmet = {i: None for i in history if not self._delivery.met(i)}
-        if unmet and not self._delivery.incoming.room(sender, len(received.raw)):
+        if unmet and not self._make_room(sender, len(received.raw), now, effects):
             effects.append(fx.Discarded(sender, DiscardReason.INCOMING_FULL))
             return
         self._frontier.received(new_id)
@@ -149,6 +158,17 @@ class Reception:
         effects.append(fx.Buffered(new_id, received.raw, received.origin))
         effects.append(fx.Missing(new_id, tuple(unmet)))
         self.want_unknown(message, received.source, now, effects)
+
+    def _make_room(self, sender: SenderId, size: int, now: Time, effects: list[Effect]) -> bool:
+        left = self._delivery.incoming.make_room(sender, size)
+        for waiting in left or ():
+            left_id, author = waiting.message.message_id, waiting.message.sender_id
+            effects.append(fx.Unbuffered(left_id))
+            effects.append(fx.Discarded(author, DiscardReason.INCOMING_FULL))
+            if self._delivery.incoming.needs(left_id):
+                entry = HistoryEntry(left_id, None, author)
+                self._wants.add(entry, author, None, now, pull_after=self._params.pull_delay)
+        return left is not None
 
     def _receive_again(self, message: Message, now: Time, effects: list[Effect]) -> None:
         self._responses.seen(message.message_id, now)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from episub_router.sds.protocol.entry import Key, LogEntry
-from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.received import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """`log` in total order, each with whether it is a head; `outgoing` oldest first."""
+    """`log` in total order, each with whether it is a head; `outgoing` oldest first.
+
+    `departed`: by sender, the highest clock of its messages that have left the log. `acks`: who
+    has our messages. `damaged`: messages to be fetched again, each with whether it is one that
+    the application was done with.
+    """
 
     clock: int
     position: int
@@ -21,3 +26,6 @@ class Restored:
     incoming: Sequence[ReceivedMessage]
     outgoing: Sequence[tuple[MessageId, bytes]]
     tombstones: Sequence[MessageId]
+    departed: Mapping[SenderId, int] = field(default_factory=dict)
+    acks: Mapping[MessageId, Sequence[SenderId]] = field(default_factory=dict)
+    damaged: Mapping[MessageId, bool] = field(default_factory=dict)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from episub_router.sds.protocol.effects import Change
 from episub_router.sds.protocol.entry import Key, LogEntry
@@ -15,6 +15,10 @@ from episub_router.sds.protocol.restored import Restored
 
 class StoreError(Exception):
     """The store can't be used: damaged, of an unknown version, or somebody else's."""
+
+
+class StoreFullError(StoreError):
+    """There is no room for a commit. Nothing of it was kept; it can be tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,11 @@ class StoredDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A channel as it was when we stopped. `log` is its newest part, in total order."""
+    """A channel as it was when we stopped. `log` is its newest part, in total order.
+
+    `departed` and `acks` are as in `Restored`. `damaged` are messages that couldn't be read and
+    were removed, each with whether the application was done with it.
+    """
 
     clock: int
     position: int
@@ -48,6 +56,9 @@ class Saved:
     incoming: Sequence[tuple[bytes, bytes]]
     outgoing: Sequence[tuple[MessageId, bytes]]
     tombstones: Sequence[MessageId]
+    departed: Mapping[SenderId, int] = field(default_factory=dict)
+    acks: Mapping[MessageId, Sequence[SenderId]] = field(default_factory=dict)
+    damaged: Mapping[MessageId, bool] = field(default_factory=dict)
 
     def restore(self, decode: Callable[[bytes], Message]) -> Restored:
         """The participant's state, with its buffered messages decoded."""
@@ -62,6 +73,9 @@ class Saved:
             ],
             outgoing=self.outgoing,
             tombstones=self.tombstones,
+            departed=self.departed,
+            acks=self.acks,
+            damaged=self.damaged,
         )
 
 
@@ -106,6 +120,10 @@ class Store(ABC):
         """How many messages are logged."""
 
     @abstractmethod
+    def gone(self, channel_id: str) -> Key | None:
+        """Up to where messages may have been removed; None if none was."""
+
+    @abstractmethod
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         """The next deliveries after position `after`, in order."""
 
@@ -115,7 +133,18 @@ class Store(ABC):
 
     @abstractmethod
     def set_consumed(self, channel_id: str, position: int) -> None:
-        """The application is done with all deliveries up to `position`."""
+        """The application is done with all deliveries up to `position`.
+
+        Those that have left the log meanwhile are removed.
+        """
+
+    @abstractmethod
+    def offer(self, channel_id: str, position: int) -> int:
+        """The delivery at `position` is handed to the application, for the how-many-th time."""
+
+    @abstractmethod
+    def trim_unread(self, channel_id: str, limit: int) -> int:
+        """Keep at most `limit` deliveries that left the log unread; returns how many went."""
 
     @abstractmethod
     def close(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import Saved, Store, StoredDelivery, StoredMessage, StoreError
 
 
@@ -28,6 +29,12 @@ class _Channel:
     incoming: dict[MessageId, fx.Buffered] = field(default_factory=dict)
     outgoing: dict[MessageId, None] = field(default_factory=dict)
     tombstones: dict[MessageId, None] = field(default_factory=dict)
+    departed: dict[SenderId, int] = field(default_factory=dict)
+    acks: dict[MessageId, dict[SenderId, None]] = field(default_factory=dict)
+    unread: deque[tuple[int, fx.Logged]] = field(default_factory=deque)
+    """Deliveries that left the log before the application had them."""
+    offered: int = 0
+    offers: int = 0
 
 
 class MemoryStore(Store):
@@ -55,6 +62,8 @@ class MemoryStore(Store):
             incoming=[(b.raw, b.origin) for b in channel.incoming.values()],
             outgoing=[(i, channel.rows[i].raw) for i in channel.outgoing],
             tombstones=list(channel.tombstones),
+            departed=dict(channel.departed),
+            acks={i: list(by) for i, by in channel.acks.items()},
         )
 
     def channels(self) -> list[str]:
@@ -91,20 +100,37 @@ class MemoryStore(Store):
     def count(self, channel_id: str) -> int:
         return len(self._channels[channel_id].rows)
 
+    def gone(self, channel_id: str) -> Key | None:
+        return self._channels[channel_id].floor
+
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         channel = self._channels[channel_id]
-        start = bisect_right(channel.positions, (after, "\U0010ffff"))
-        return [
-            StoredDelivery(position, row.raw, row.missing, row.entry.sender_id)
-            for position, i in channel.positions[start : start + limit]
-            for row in [channel.rows[i]]
-        ]
+        rows = [row for position, row in channel.unread if position > after][:limit]
+        start = bisect_right(channel.positions, after, key=lambda p: p[0])
+        rows += [channel.rows[i] for _, i in channel.positions[start : start + limit - len(rows)]]
+        return [StoredDelivery(r.position, r.raw, r.missing, r.entry.sender_id) for r in rows]
 
     def consumed(self, channel_id: str) -> int:
         return self._channels[channel_id].consumed
 
     def set_consumed(self, channel_id: str, position: int) -> None:
-        self._channels[channel_id].consumed = position
+        channel = self._channels[channel_id]
+        channel.consumed = position
+        while channel.unread and channel.unread[0][0] <= position:
+            channel.unread.popleft()
+
+    def offer(self, channel_id: str, position: int) -> int:
+        channel = self._channels[channel_id]
+        channel.offers = channel.offers + 1 if channel.offered == position else 1
+        channel.offered = position
+        return channel.offers
+
+    def trim_unread(self, channel_id: str, limit: int) -> int:
+        unread = self._channels[channel_id].unread
+        gone = max(0, len(unread) - limit)
+        for _ in range(gone):
+            unread.popleft()
+        return gone
 
     def close(self) -> None:
         self._channels.clear()
@@ -136,15 +162,32 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
             channel.clock = max(channel.clock, value)
         case fx.Tombstone(message_id=message_id):
             channel.tombstones[message_id] = None
-        case fx.Evicted(message_id=message_id, floor=floor):
-            row = channel.rows.pop(message_id)
-            channel.keys.remove((row.entry.lamport, message_id))
-            del channel.hashes[hashlib.sha256(row.raw).digest()]
-            channel.heads.pop(message_id, None)
-            channel.outgoing.pop(message_id, None)
-            if row.position:
-                channel.positions.remove((row.position, message_id))
-            channel.floor = floor
+        case fx.Evicted():
+            _evict(channel, change)
+        case fx.Unbuffered(message_id=message_id):
+            channel.incoming.pop(message_id, None)
+        case fx.AckStored(message_id=message_id, by=by):
+            channel.acks.setdefault(message_id, {})[by] = None
+
+
+def _evict(channel: _Channel, change: fx.Evicted) -> None:
+    message_id = change.message_id
+    row = channel.rows.pop(message_id)
+    # Nearly always the first of all: what is removed elsewhere has to be looked for.
+    key = (row.entry.lamport, message_id)
+    del channel.keys[bisect_left(channel.keys, key)]
+    del channel.hashes[hashlib.sha256(row.raw).digest()]
+    channel.heads.pop(message_id, None)
+    channel.outgoing.pop(message_id, None)
+    channel.acks.pop(message_id, None)
+    if row.position:
+        del channel.positions[bisect_left(channel.positions, (row.position, message_id))]
+        if row.position > channel.consumed:
+            channel.unread.append((row.position, row))
+    channel.floor = change.floor
+    if change.sender_id:
+        clock = channel.departed.get(change.sender_id, 0)
+        channel.departed[change.sender_id] = max(change.lamport, clock)
 
 
 def _stored(row: fx.Logged) -> StoredMessage:

@@ -92,6 +92,7 @@ class Codec:
             more_history=tuple(self._packed(i, sender) for i in pb.more_history),
             gaps=tuple(self._packed(i, sender) for i in pb.gaps[: params.gaps_named]),
             gaps_more=pb.gaps_more or len(pb.gaps) > params.gaps_named,
+            seed=_is_seed(pb),
         )
         if message.kind is None:
             raise SdsWireError("empty", "neither lamport_timestamp nor content", sender)
@@ -132,6 +133,12 @@ class Codec:
             raise SdsWireError(
                 "bad-id", f"{field} must have 1 to {self._params.max_id} bytes", sender
             )
+
+
+def _is_seed(pb: sds_pb2.SdsMessage) -> bool:
+    """Whether a message is in the first schema: no sender, and a clock that is an int32."""
+    clock = pb.lamport_timestamp
+    return not pb.sender_id and (clock < 2**31 or clock >= 2**64 - 2**31)
 
 
 def peek_channel(data: bytes) -> str | None:

@@ -10,18 +10,26 @@ from typing import TypeAlias
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.causal.log import Segment
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.protocol.reconciliation.catchup import HeadsAnswer
+from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.protocol.reconciliation.ranges import (
+    FANOUT,
+    LEAF,
+    MAX_RANGES,
+    SALT_SIZE,
+    Comparison,
+)
 from episub_router.sds.store.base import StoredMessage
 from episub_router.sds.wire.codec import SdsWireError
+from episub_router.sds.wire.ids import pack_id, unpack_id
 
 PROTOCOL = "/sds/store/1.0.0"
 MAX_REQUEST = 65_536
 MAX_GET = 100
-_MAX_SEGMENTS = 64
-_MAX_HEADS = 10_000
+MAX_PAGE = 1000
+_MAX_PARTS = MAX_RANGES * FANOUT
+_MAX_KEYS = MAX_RANGES * LEAF
 
 
 class ResponseStatus(IntEnum):
@@ -49,16 +57,19 @@ class RangeAsk:
 
     after: Key | None = None
     until: Key | None = None
-    limit: int = MAX_GET
+    limit: int = MAX_PAGE
     ids_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class HeadsAsk:
-    """The frontier, and the log in segments."""
+class CompareAsk:
+    """What differs from these ranges, hashed with this salt."""
+
+    salt: bytes
+    ranges: tuple[RangeHash, ...]
 
 
-Ask: TypeAlias = GetAsk | RangeAsk | HeadsAsk
+Ask: TypeAlias = GetAsk | RangeAsk | CompareAsk
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,8 @@ class Response:
     unknown_ids: tuple[MessageId, ...] = ()
     unknown_hashes: tuple[bytes, ...] = ()
     next: Key | None = None
-    heads: HeadsAnswer | None = None
+    comparison: Comparison | None = None
+    gone: Key | None = None
     retry_after: float = 0.0
     """Seconds after which to ask again, where the status says that it is too early."""
 
@@ -97,8 +109,10 @@ def encode_request(request: Request) -> bytes:
                 pb.range.after.CopyFrom(_key_to_pb(after))
             if until is not None:
                 pb.range.until.CopyFrom(_key_to_pb(until))
-        case HeadsAsk():
-            pb.heads.SetInParent()
+        case CompareAsk(salt=salt, ranges=ranges):
+            pb.compare.salt = salt
+            for part in ranges:
+                pb.compare.ranges.append(_hash_to_pb(part))
     return pb.SerializeToString()
 
 
@@ -121,13 +135,13 @@ def decode_request(data: bytes) -> Request:
         ask = RangeAsk(
             after=_key_from_pb(pb.range.after) if pb.range.HasField("after") else None,
             until=_key_from_pb(pb.range.until) if pb.range.HasField("until") else None,
-            limit=min(pb.range.limit or MAX_GET, MAX_GET),
+            limit=min(pb.range.limit or MAX_PAGE, MAX_PAGE),
             ids_only=pb.range.ids_only,
         )
-    elif kind == "heads":
-        ask = HeadsAsk()
+    elif kind == "compare":
+        ask = _compare_from_pb(pb.compare)
     else:
-        raise SdsWireError("bad-request", "neither get, range nor heads")
+        raise SdsWireError("bad-request", "neither get, range nor compare")
     return Request(pb.topic, pb.channel_id, ask)
 
 
@@ -140,21 +154,15 @@ def encode_response(response: Response) -> bytes:
         retry_after_ms=math.ceil(response.retry_after * 1000),
     )
     for item in response.items:
-        part = pb.items.add(key=_key_to_pb(item.key), message=item.raw)
+        part = pb.items.add(place=_place_to_pb(item.key), message=item.raw)
         if item.origin:
             part.origin.MergeFromString(item.origin)
     if response.next is not None:
         pb.next.CopyFrom(_key_to_pb(response.next))
-    if response.heads is not None:
-        pb.heads.count = response.heads.count
-        pb.heads.heads.extend(_key_to_pb(k) for k in response.heads.heads[:_MAX_HEADS])
-        for segment in response.heads.segments[:_MAX_SEGMENTS]:
-            pb.heads.segments.add(
-                after=None if segment.after is None else _key_to_pb(segment.after),
-                until=_key_to_pb(segment.until),
-                count=segment.count,
-                fingerprint=segment.fingerprint,
-            )
+    if response.gone is not None:
+        pb.gone.CopyFrom(_key_to_pb(response.gone))
+    if response.comparison is not None:
+        _comparison_to_pb(response.comparison, pb.comparison)
     return pb.SerializeToString()
 
 
@@ -164,29 +172,15 @@ def decode_response(data: bytes) -> Response:
         pb = sds_pb2.StoreResponse.FromString(data)
     except DecodeError as error:
         raise SdsWireError("malformed", str(error)) from error
-    if len(pb.items) > MAX_GET or len(pb.heads.segments) > _MAX_SEGMENTS:
-        raise SdsWireError("oversized", f"{len(pb.items)} items, {len(pb.heads.segments)} segments")
-    heads = None
-    if pb.HasField("heads"):
-        heads = HeadsAnswer(
-            heads=tuple(_key_from_pb(k) for k in pb.heads.heads[:_MAX_HEADS]),
-            count=pb.heads.count,
-            segments=tuple(
-                Segment(
-                    after=_key_from_pb(s.after) if s.HasField("after") else None,
-                    until=_key_from_pb(s.until),
-                    count=s.count,
-                    fingerprint=s.fingerprint,
-                )
-                for s in pb.heads.segments
-            ),
-        )
+    if len(pb.items) > MAX_PAGE:
+        raise SdsWireError("oversized", f"{len(pb.items)} items")
+    gone = _key_from_pb(pb.gone) if pb.HasField("gone") else None
     return Response(
         status=_status(pb.status),
         reason=pb.reason,
         items=tuple(
             StoredMessage(
-                _key_from_pb(i.key),
+                _place_from_pb(i.place),
                 i.message,
                 i.origin.SerializeToString() if i.HasField("origin") else b"",
             )
@@ -195,7 +189,8 @@ def decode_response(data: bytes) -> Response:
         unknown_ids=tuple(pb.unknown_ids),
         unknown_hashes=tuple(pb.unknown_hashes),
         next=_key_from_pb(pb.next) if pb.HasField("next") else None,
-        heads=heads,
+        comparison=_comparison_from_pb(pb.comparison, gone) if pb.HasField("comparison") else None,
+        gone=gone,
         retry_after=pb.retry_after_ms / 1000,
     )
 
@@ -206,6 +201,61 @@ def _key_to_pb(key: Key) -> sds_pb2.Key:
 
 def _key_from_pb(pb: sds_pb2.Key) -> Key:
     return (pb.lamport, pb.message_id)
+
+
+def _hash_to_pb(part: RangeHash, before: Key | None = None) -> sds_pb2.RangeHash:
+    """`before`: where the part before it ends, which needn't be said."""
+    pb = sds_pb2.RangeHash(count=part.count, hash=part.hash, open=part.after is None)
+    if part.after is not None and part.after != before:
+        pb.after.CopyFrom(_key_to_pb(part.after))
+    if part.until is not None:
+        pb.until.CopyFrom(_key_to_pb(part.until))
+    return pb
+
+
+def _hash_from_pb(pb: sds_pb2.RangeHash, before: Key | None = None) -> RangeHash:
+    after = None if pb.open else _key_from_pb(pb.after) if pb.HasField("after") else before
+    until = _key_from_pb(pb.until) if pb.HasField("until") else None
+    return RangeHash(after, until, pb.count, pb.hash)
+
+
+def _compare_from_pb(pb: sds_pb2.Compare) -> CompareAsk:
+    if len(pb.salt) != SALT_SIZE or not 0 < len(pb.ranges) <= MAX_RANGES:
+        raise SdsWireError("bad-request", f"a salt of {len(pb.salt)}, {len(pb.ranges)} ranges")
+    return CompareAsk(pb.salt, tuple(_hash_from_pb(r) for r in pb.ranges))
+
+
+def _comparison_to_pb(comparison: Comparison, pb: sds_pb2.Comparison) -> None:
+    before: Key | None = None
+    for part in comparison.parts:
+        pb.parts.append(_hash_to_pb(part, before))
+        before = part.until
+    pb.keys.extend(map(_place_to_pb, comparison.keys))
+    if comparison.floor is not None:
+        pb.floor.CopyFrom(_key_to_pb(comparison.floor))
+    pb.older = comparison.older
+
+
+def _comparison_from_pb(pb: sds_pb2.Comparison, gone: Key | None) -> Comparison:
+    if len(pb.parts) > _MAX_PARTS or len(pb.keys) > _MAX_KEYS:
+        raise SdsWireError("oversized", f"{len(pb.parts)} parts, {len(pb.keys)} keys")
+    parts: list[RangeHash] = []
+    for part in pb.parts:
+        parts.append(_hash_from_pb(part, parts[-1].until if parts else None))
+    keys = [_place_from_pb(key) for key in pb.keys]
+    floor = _key_from_pb(pb.floor) if pb.HasField("floor") else None
+    return Comparison(tuple(parts), tuple(keys), floor, pb.older, gone)
+
+
+def _place_to_pb(key: Key) -> sds_pb2.PackedKey:
+    return sds_pb2.PackedKey(lamport=key[0], id=pack_id(key[1]))
+
+
+def _place_from_pb(pb: sds_pb2.PackedKey) -> Key:
+    message_id = unpack_id(pb.id)
+    if message_id is None:
+        raise SdsWireError("malformed", "an id is neither a digest nor text")
+    return (pb.lamport, message_id)
 
 
 def _status(number: int) -> ResponseStatus:

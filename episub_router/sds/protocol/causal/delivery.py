@@ -39,6 +39,8 @@ class CausalDelivery:
         self.incoming = Incoming(params, presence)
         self.tombstones = Tombstones(params)
         self.position = 0
+        self.repairing: dict[MessageId, bool] = {}
+        """Messages that were damaged in the store, each with whether the application had it."""
 
     def met(self, dependency: MessageId) -> bool:
         """Delivered or declared lost. Waiting in the buffer is not enough."""
@@ -49,8 +51,9 @@ class CausalDelivery:
         return message_id in self._log or message_id in self.incoming
 
     def lamport(self, message: Message) -> int:
+        """The message's clock; of the first schema the one nearest to ours that it can mean."""
         lamport = message.lamport or 0
-        if self._params.wire is WireFormat.SEED:
+        if message.seed or self._params.wire is WireFormat.SEED:
             return unwrap_int32(lamport, self._clock.value)
         return lamport
 
@@ -101,9 +104,10 @@ class CausalDelivery:
         """Keep the log within its limit."""
         effects: list[Effect] = []
         while len(self._log) > self._params.log_limit:
-            oldest = self._log.evict_oldest()
-            if self._log.floor is not None:
-                effects.append(fx.Evicted(oldest, self._log.floor))
+            oldest, entry = self._log.evict_oldest()
+            floor = self._log.floor or (entry.lamport, oldest)
+            sender = entry.sender_id if entry.sender_id in self._log.departed else ""
+            effects.append(fx.Evicted(oldest, floor, sender, entry.lamport))
         return effects
 
     def _deliver_one(self, waiting: Waiting, effects: list[Effect]) -> None:
@@ -119,7 +123,10 @@ class CausalDelivery:
         head = not self.tombstones.came(message_id)
         covered = tuple(self._log.add(message_id, entry, history, head=head))
         self._frontier.delivered(message_id)
-        self.position += 1
+        again = self.repairing.pop(message_id, False)
+        if not again:
+            self.position += 1
+        position = 0 if again else self.position
         missing = tuple(waiting.lost)
         effects.append(
             fx.Logged(
@@ -127,11 +134,12 @@ class CausalDelivery:
                 entry,
                 waiting.raw,
                 waiting.origin,
-                self.position,
+                position,
                 missing,
                 covered,
                 head,
                 outgoing=False,
             )
         )
-        effects.append(fx.DeliverContent(message, self.position, missing))
+        if not again:
+            effects.append(fx.DeliverContent(message, position, missing))

@@ -45,19 +45,23 @@ class Frontier:
     def filter_bytes(self) -> bytes:
         return self._filter.dump()
 
-    def history(self) -> list[HistoryEntry]:
+    def history(self, *, short: bool = False) -> list[HistoryEntry]:
         """Heads first, then our last message, at most `heads_named`; then the newest, up to
         `causal_history`.
 
         A head that isn't named leaves a hole in the causal order. Where there are more than that
         it's a random choice, so that over time all are named. Our last message always has a
         place: so ours form a chain, and who has one has those before it.
+
+        `short`: only the heads, where all have room: everything else is among their ancestors.
         """
         own = self.last_own
         if own is not None and own not in self._log:
             own = None
         heads = [h for h in self._log.heads if h != own]
         room = self._params.heads_named - (own is not None)
+        if short and len(heads) <= room:
+            return [HistoryEntry(h) for h in self._log.heads]
         if len(heads) > room:
             heads = self._rng.sample(heads, room)
         chosen = dict.fromkeys(heads)

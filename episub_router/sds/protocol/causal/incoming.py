@@ -8,6 +8,7 @@ from episub_router.protocol.types import Time
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.presence import ROUNDING, Presence
+from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.protocol.timers import Timers
 
 
@@ -30,8 +31,9 @@ class Incoming:
         self._presence = presence
         self._waiting: dict[MessageId, Waiting] = {}
         self._children: dict[MessageId, dict[MessageId, None]] = {}
-        self._held: dict[SenderId, tuple[int, int]] = {}
-        self._bytes = 0
+        self._count: Shares[SenderId] = Shares()
+        self._bytes: Shares[SenderId] = Shares()
+        self._size = 0
         self._overdue: Timers[MessageId] = Timers()
 
     def __len__(self) -> int:
@@ -50,16 +52,29 @@ class Incoming:
         """Whether a buffered message waits for this id."""
         return dependency in self._children
 
-    def room(self, sender: SenderId, size: int) -> bool:
-        """Whether a message of `size` bytes from `sender` may still be buffered."""
+    def make_room(self, sender: SenderId, size: int) -> list[Waiting] | None:
+        """Room for a message of `size` bytes from `sender`: what left the buffer for it.
+
+        None where the sender has its share, or nobody has more than it would have.
+        """
         params = self._params
-        count, held = self._held.get(sender, (0, 0))
-        return (
-            len(self._waiting) < params.incoming_limit
-            and self._bytes + size <= params.incoming_bytes
-            and count < params.incoming_limit * params.sender_share
-            and held + size <= params.incoming_bytes * params.sender_share
-        )
+        share = params.sender_share
+        if (
+            self._count.of(sender) >= params.incoming_limit * share
+            or self._bytes.of(sender) + size > params.incoming_bytes * share
+        ):
+            return None
+        left: list[Waiting] = []
+        while True:
+            if len(self._waiting) >= params.incoming_limit:
+                most = self._count.yields_to(sender)
+            elif self._size + size > params.incoming_bytes:
+                most = self._bytes.yields_to(sender, size)
+            else:
+                return left
+            if most is None:
+                return None
+            left.append(self._leave(most))
 
     def add(
         self, message: Message, raw: bytes, origin: bytes, unmet: dict[MessageId, None], now: Time
@@ -68,9 +83,9 @@ class Incoming:
         self._waiting[message_id] = Waiting(message, raw, origin, unmet, [])
         for dependency in unmet:
             self._children.setdefault(dependency, {})[message_id] = None
-        count, held = self._held.get(message.sender_id, (0, 0))
-        self._held[message.sender_id] = (count + 1, held + len(raw))
-        self._bytes += len(raw)
+        self._count.add(message.sender_id)
+        self._bytes.add(message.sender_id, len(raw))
+        self._size += len(raw)
         # Twice as long as a missing id: this only catches messages that wait for each other.
         patience = 2 * self._params.lost_after
         self._overdue.set(message_id, self._presence.elapsed(now) + patience)
@@ -100,12 +115,20 @@ class Incoming:
         message = waiting.message
         del self._waiting[message.message_id]
         self._overdue.cancel(message.message_id)
-        self._bytes -= len(waiting.raw)
-        count, held = self._held[message.sender_id]
-        if count == 1:
-            del self._held[message.sender_id]
-        else:
-            self._held[message.sender_id] = (count - 1, held - len(waiting.raw))
+        self._count.remove(message.sender_id)
+        self._bytes.remove(message.sender_id, len(waiting.raw))
+        self._size -= len(waiting.raw)
+
+    def _leave(self, sender: SenderId) -> Waiting:
+        """The last message of `sender` leaves the buffer."""
+        waiting = next(w for w in reversed(self._waiting.values()) if w.message.sender_id == sender)
+        for dependency in waiting.unmet:
+            children = self._children[dependency]
+            del children[waiting.message.message_id]
+            if not children:
+                del self._children[dependency]
+        self._remove(waiting)
+        return waiting
 
 
 def _order(waiting: Waiting) -> tuple[int, MessageId]:

@@ -1,46 +1,59 @@
 """Comparing logs with a peer, and fetching what it has and we don't.
 
-On joining, and now and then: the peer tells its log in segments with a fingerprint each. Where
-a segment differs from ours we fetch its ids, or, where most of it is new to us, its messages
-in order. So a newcomer or a healed partition needs no traffic to catch up, and nothing that
-equals is sent.
+On joining, and now and then, we compare ranges (see `ranges`) until we know what we lack. Where
+most of a range is new to us we fetch its messages in pages, else by id. So a newcomer or a healed
+partition needs no traffic to catch up, and nothing that equals is sent.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from episub_router.protocol.types import NEVER, Time
-from episub_router.sds.protocol.causal.log import Log, Segment
-from episub_router.sds.protocol.effects import AskHeads, AskRange, Effect, PeerRef
+from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.effects import AskCompare, AskRange, Effect, PeerRef
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.reconciliation.peers import StreamPeers
+from episub_router.sds.protocol.reconciliation.ranges import (
+    LEAF,
+    MAX_RANGES,
+    SALT_SIZE,
+    Comparison,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class HeadsAnswer:
-    """A peer's frontier, the length of its log, and its newest part in segments."""
-
-    heads: tuple[Key, ...]
-    count: int
-    segments: tuple[Segment, ...]
+_ROUNDS = 64
+"""Comparisons of one job: more than any log needs."""
+_SLOWEST = 10.0
+"""Messages per second that a peer must bring for its turn to go on, if others are there."""
+_IDLE_FACTOR = 8
+"""How much rarer comparisons get while logs turn out equal."""
 
 
 @dataclass(slots=True)
 class _Job:
-    """One comparison under way. `ranges` are still to fetch, oldest last."""
+    """One comparison under way, with the ranges that are still to compare, and those to fetch,
+    oldest last. `had` is how much we had taken in when the turn began."""
 
     peer: PeerRef
     deadline: Time
-    ranges: list[AskRange]
-    asked: AskRange | None = None
-    pages: int = 0
+    turn_ends: Time
+    had: int
+    compare: list[RangeHash] = field(default_factory=list)
+    fetch: list[AskRange] = field(default_factory=list)
+    asked: AskRange | AskCompare | None = None
+    rounds: int = 0
+    found: bool = False
 
 
 class Catchup:
-    """At most one comparison at a time, so that two peers don't send us the same."""
+    """At most one comparison at a time, so that two peers don't send us the same.
+
+    A peer has its turn as long as it brings something: one that answers slowly is left for
+    another, which goes on where it was, since what has come is no difference any more.
+    """
 
     def __init__(self, params: SdsParams, rng: random.Random, peers: StreamPeers, log: Log) -> None:
         self._params = params
@@ -50,6 +63,8 @@ class Catchup:
         self._queue: dict[PeerRef, None] = {}
         self._queue_at: Time = NEVER
         self._periodic_at: Time = NEVER
+        self._pause = 1.0
+        self._seen = 0
         self._job: _Job | None = None
 
     def next(self) -> Time:
@@ -68,20 +83,19 @@ class Catchup:
 
     def peer_down(self, peer: PeerRef, now: Time) -> None:
         self._queue.pop(peer, None)
-        if self._job is not None and self._job.peer == peer:
-            self._end(now)
+        self.failed(peer, now)
 
     def failed(self, peer: PeerRef, now: Time) -> None:
         """The peer didn't answer, or with an error."""
         if self._job is not None and self._job.peer == peer:
-            self._end(now)
+            self._end(now, again=bool(self._job.fetch or self._job.compare or self._job.found))
 
     def poll(self, now: Time) -> list[Effect]:
         if self._job is not None:
             if now < self._job.deadline:
                 return []
             self._peers.failed(self._job.peer, now)
-            self._end(now)
+            self.failed(self._job.peer, now)
         if self._queue and now >= self._queue_at:
             peer = next(iter(self._queue))
             del self._queue[peer]
@@ -93,63 +107,108 @@ class Catchup:
             peer = chosen
         else:
             return []
-        self._job = _Job(peer, now + self._params.pull_timeout, [])
-        return [AskHeads(peer)]
+        return self._start(peer, now)
 
-    def heads_answered(self, peer: PeerRef, answer: HeadsAnswer, now: Time) -> list[Effect]:
-        """Compare the peer's segments with our log, and fetch what differs, oldest first."""
+    def compared(self, peer: PeerRef, answer: Comparison, now: Time) -> list[Effect]:
+        """The peer's parts of what we asked: to compare further, or to fetch."""
         job = self._job
-        if job is None or job.peer != peer or job.asked is not None:
+        if job is None or job.peer != peer or not isinstance(job.asked, AskCompare):
             return []
-        floor = self._log.floor
-        for segment in answer.segments:
-            if floor is not None and (segment.after is None or segment.after < floor):
-                break  # reaches below what we keep, so it always differs
-            count, fingerprint = self._log.summary(segment.after, segment.until)
-            if (count, fingerprint) != (segment.count, segment.fingerprint):
-                mostly_new = count * 2 <= segment.count
-                job.ranges.append(
-                    AskRange(peer, segment.after, segment.until, ids_only=not mostly_new)
-                )
-        if answer.segments:
-            oldest = answer.segments[-1].after
-            told = sum(s.count for s in answer.segments)
-            behind = oldest is not None and floor is None
-            if behind and self._log.summary(None, oldest)[0] < answer.count - told:
-                job.ranges.append(AskRange(peer, None, oldest, ids_only=len(self._log) > 0))
-        return self._next_page(now)
+        first, salt = job.rounds == 1, job.asked.salt
+        fetch: list[AskRange] = []
+        for part in answer.parts:
+            ours = self._log.summary(salt, part.after, part.until)
+            if ours == (part.count, part.hash) or part.count == 0 or self._below(part.until):
+                continue
+            job.found = True
+            if part.count > LEAF and ours[0] * 2 <= part.count:
+                if fetch and fetch[-1].until == part.after:
+                    fetch[-1] = AskRange(peer, fetch[-1].after, part.until, ids_only=False)
+                else:
+                    fetch.append(AskRange(peer, part.after, part.until, ids_only=False))
+            elif len(job.compare) < MAX_RANGES:
+                job.compare.append(RangeHash(part.after, part.until, *ours))
+        job.found |= bool(answer.keys)
+        if first and answer.older and self._log.floor is None and answer.floor is not None:
+            have = self._log.summary(salt, None, answer.floor)[0]
+            if have < answer.older:
+                job.found = True
+                fetch.insert(0, AskRange(peer, None, answer.floor, ids_only=have > 0))
+        job.fetch = [*reversed(fetch), *job.fetch]
+        return self._go_on(now)
 
     def range_answered(self, peer: PeerRef, more: Key | None, now: Time) -> list[Effect]:
         """A page has arrived; `more` is where the next one starts, None after the last."""
         job = self._job
-        if job is None or job.peer != peer or job.asked is None:
+        if job is None or job.peer != peer or not isinstance(job.asked, AskRange):
             return []
-        asked, job.asked = job.asked, None
-        job.pages += 1
+        asked = job.asked
         stuck = more is not None and asked.after is not None and more <= asked.after
-        if stuck or job.pages > self._params.log_limit:
+        if stuck:
             self._peers.failed(peer, now)
-            self._end(now)
+            self._end(now, again=True)
             return []
         if more is not None:
-            job.ranges.append(AskRange(peer, more, asked.until, asked.ids_only))
-        return self._next_page(now)
+            job.fetch.append(AskRange(peer, more, asked.until, asked.ids_only))
+        return self._go_on(now)
 
-    def _next_page(self, now: Time) -> list[Effect]:
+    def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
+        job = _Job(peer, now, now + self._params.catchup_turn, self._log.added)
+        job.compare = [RangeHash(self._log.floor, None, 0, b"")]
+        self._job = job
+        return self._ask(job, now)
+
+    def _go_on(self, now: Time) -> list[Effect]:
         job = self._job
         if job is None:
             return []
         self._peers.answered(job.peer)
-        if not job.ranges:
-            self._end(now)
+        if now >= job.turn_ends:
+            enough = _SLOWEST * self._params.catchup_turn
+            if self._log.added - job.had < enough and self._peers.others(job.peer, now):
+                self._peers.failed(job.peer, now)
+                self._end(now, again=True)
+                return []
+            job.turn_ends, job.had = now + self._params.catchup_turn, self._log.added
+        if not job.compare and not job.fetch:
+            self._equal_now(job, now)
             return []
-        job.asked = job.ranges.pop()
+        return self._ask(job, now)
+
+    def _ask(self, job: _Job, now: Time) -> list[Effect]:
         job.deadline = now + self._params.pull_timeout
+        job.rounds += 1
+        if job.compare and job.rounds <= _ROUNDS:
+            salt = self._rng.randbytes(SALT_SIZE)
+            ranges = tuple(
+                RangeHash(r.after, r.until, *self._log.summary(salt, r.after, r.until))
+                for r in job.compare[:MAX_RANGES]
+            )
+            job.compare = []
+            job.asked = AskCompare(job.peer, salt, ranges)
+        elif job.fetch:
+            job.asked = job.fetch.pop()
+        else:
+            self._end(now, again=False)
+            return []
         return [job.asked]
 
-    def _end(self, now: Time) -> None:
+    def _equal_now(self, job: _Job, now: Time) -> None:
+        """The comparison is done. While nothing is new, the next ones get rarer."""
+        quiet = not job.found and self._log.added == self._seen
+        self._pause = min(_IDLE_FACTOR, self._pause * 2) if quiet else 1.0
+        self._seen = self._log.added
+        self._end(now, again=False)
+
+    def _end(self, now: Time, *, again: bool) -> None:
         self._job = None
         self._queue_at = now
+        if again:
+            self._pause = 1.0
+            self._periodic_at = min(self._periodic_at, now)
+
+    def _below(self, until: Key | None) -> bool:
+        return until is not None and self._log.below_floor(until)
 
     def _interval(self) -> float:
-        return self._params.heads_interval * self._rng.uniform(0.75, 1.25)
+        return self._params.heads_interval * self._pause * self._rng.uniform(0.75, 1.25)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from episub_router.protocol.types import Time
@@ -54,16 +54,28 @@ class StreamPeers:
             pause = self._params.pull_retry * 2 ** min(known.failures, 6)
             known.not_before = now + min(pause, self._params.heads_interval)
 
+    def all_in(self, peers: Collection[PeerRef]) -> bool:
+        """Whether these are all that there are."""
+        return all(p in peers for p in self._peers)
+
+    def others(self, peer: PeerRef, now: Time) -> bool:
+        """Whether there is somebody else to ask."""
+        return any(p != peer and k.not_before <= now for p, k in self._peers.items())
+
     def choose(
         self,
         rng: random.Random,
         preferred: Sequence[PeerRef] = (),
         *,
         avoid: PeerRef | None = None,
+        without: Collection[PeerRef] = (),
         now: Time,
     ) -> PeerRef | None:
-        """A peer to ask: a preferred one, else any, and `avoid` only if there is no other."""
-        ready = [p for p, known in self._peers.items() if known.not_before <= now]
+        """A peer to ask, none of `without`: a preferred one, else any, and `avoid` only if there
+        is no other."""
+        ready = [
+            p for p, known in self._peers.items() if known.not_before <= now and p not in without
+        ]
         for peer in preferred:
             if peer in ready and peer != avoid:
                 return peer

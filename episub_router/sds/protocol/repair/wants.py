@@ -13,14 +13,21 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.presence import ROUNDING, Presence
 from episub_router.sds.protocol.reconciliation.peers import StreamPeers
 from episub_router.sds.protocol.repair.repair_times import request_delay
+from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.protocol.timers import Timers
 
 _MAX_SOURCES = 3
+_REARM = 6
+"""How much longer than `repair_max` to wait at most between two requests for the same id (ours)."""
 
 
 @dataclass(slots=True)
 class Want:
-    """A missing message. `blamed` is who referred to it first, `sources` who should have it."""
+    """A missing message. `blamed` is who referred to it first, `sources` who should have it.
+
+    `lacking` are peers that don't have it, at most `gone_after`; `gone`: one of them has purged
+    messages.
+    """
 
     entry: HistoryEntry
     since: Time
@@ -29,6 +36,8 @@ class Want:
     pulls: int = 0
     asks: int = 0
     last_asked: PeerRef | None = None
+    lacking: dict[PeerRef, None] = field(default_factory=dict)
+    gone: bool = False
 
 
 class Wants:
@@ -48,11 +57,13 @@ class Wants:
         self._peers = peers
         self._presence = presence
         self._wants: dict[MessageId, Want] = {}
-        self._held: dict[SenderId, int] = {}
+        self._held: Shares[SenderId] = Shares()
         self._pulls: Timers[MessageId] = Timers()
         self._repairs: Timers[MessageId] = Timers()
         self._ends: Timers[MessageId] = Timers()
         self._overdue: dict[MessageId, None] = {}
+        self.troubled_at: Time = -1e18
+        """When something was last missing, here or where a request came from."""
 
     def __len__(self) -> int:
         return len(self._wants)
@@ -80,14 +91,16 @@ class Wants:
     ) -> bool:
         """Start looking for a message, or note one more source. False where there is no room."""
         message_id = entry.message_id
+        self.troubled_at = now
         want = self._wants.get(message_id)
         if want is None:
-            held = self._held.get(blamed, 0)
             limit = self._params.wanted_limit
-            if len(self._wants) >= limit or held >= limit * self._params.sender_share:
+            if self._held.of(blamed) >= limit * self._params.sender_share:
+                return False
+            if len(self._wants) >= limit and not self._yield_to(blamed):
                 return False
             want = self._wants[message_id] = Want(entry, now, blamed)
-            self._held[blamed] = held + 1
+            self._held.add(blamed)
             self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
             self._repairs.set(message_id, now + self._request_delay(message_id))
             elapsed = self._presence.elapsed(now)
@@ -107,13 +120,36 @@ class Wants:
             self._repairs.cancel(message_id)
             self._ends.cancel(message_id)
             self._overdue.pop(message_id, None)
-            self._held[want.blamed] -= 1
-            if not self._held[want.blamed]:
-                del self._held[want.blamed]
+            self._held.remove(want.blamed)
         return want
 
-    def not_had(self, ids: Iterable[MessageId], now: Time) -> None:
-        """A peer was asked for these and doesn't have them, or didn't answer."""
+    def not_had(
+        self, peer: PeerRef, ids: Iterable[MessageId], now: Time, *, gone: bool = False
+    ) -> None:
+        """`peer` was asked for these and doesn't have them; another is asked at once.
+
+        `gone`: it has purged messages. Where all peers lack one, or `gone_after` of them, and
+        any has purged some, there is nothing to wait for.
+        """
+        for message_id in ids:
+            want = self._wants.get(message_id)
+            if want is None:
+                continue
+            if peer in want.sources:
+                want.sources.remove(peer)
+            want.lacking[peer] = None
+            want.gone |= gone
+            enough = len(want.lacking) >= self._params.gone_after
+            if not enough and not self._peers.all_in(want.lacking):
+                self._pulls.set(message_id, now)
+                continue
+            if want.gone:
+                self._ends.set(message_id, self._presence.elapsed(now))
+            want.lacking.clear()
+            self._pulls.set(message_id, now + self._pull_retry(want))
+
+    def failed(self, ids: Iterable[MessageId], now: Time) -> None:
+        """A peer was asked for these and gave no usable answer."""
         for message_id in ids:
             want = self._wants.get(message_id)
             if want is not None:
@@ -123,6 +159,7 @@ class Wants:
 
     def asked_by_other(self, message_id: MessageId, now: Time) -> None:
         """Another member asks the group for it: wait for that answer before asking again."""
+        self.troubled_at = now
         want = self._wants.get(message_id)
         if want is not None:
             self._overdue.pop(message_id, None)
@@ -153,10 +190,14 @@ class Wants:
         by_peer: dict[PeerRef, list[MessageId]] = {}
         for message_id in self._pulls.pop_due(now):
             want = self._wants[message_id]
-            peer = self._peers.choose(self._rng, want.sources, avoid=want.last_asked, now=now)
+            peer = self._peers.choose(
+                self._rng, want.sources, avoid=want.last_asked, without=want.lacking, now=now
+            )
             want.pulls += 1
             want.last_asked = peer
             if peer is None:
+                if self._peers.all_in(want.lacking):
+                    want.lacking.clear()
                 self._pulls.set(message_id, now + self._pull_retry(want))
             else:
                 self._pulls.set(message_id, now + self._params.pull_timeout)
@@ -172,6 +213,14 @@ class Wants:
         """Ids whose time is over. They stay wanted until `found`."""
         return self._ends.pop_due(self._presence.elapsed(now) + ROUNDING)
 
+    def _yield_to(self, blamed: SenderId) -> bool:
+        """Forget the last want of the sender with most of them, if that is more than `blamed`'s."""
+        most = self._held.yields_to(blamed)
+        if most is None:
+            return False
+        self.found(next(i for i in reversed(self._wants) if self._wants[i].blamed == most))
+        return True
+
     def _pull_retry(self, want: Want) -> float:
         base = self._params.pull_retry * 2 ** min(want.pulls, 10)
         return float(min(base, self._params.pull_timeout) * self._rng.uniform(0.5, 1.0))
@@ -183,4 +232,5 @@ class Wants:
     def _rearm(self, want: Want) -> float:
         """An answer takes up to repair_max; one that was lost must be asked for again."""
         base = self._params.repair_min * 2 ** min(want.asks, 10)
-        return float(min(base, self._params.repair_max) * self._rng.uniform(1.0, 1.5))
+        most = _REARM * self._params.repair_max
+        return float(min(base, most) * self._rng.uniform(1.0, 1.5))

@@ -17,6 +17,9 @@ from episub_router.sds.protocol.message import (
 )
 from episub_router.sds.protocol.params import SdsParams
 
+_SYNC_ID = 16
+"""Characters of a sync message's id."""
+
 
 class Composer:
     """Gives each message its id, its history and filter, and its bytes."""
@@ -45,8 +48,13 @@ class Composer:
         lamport: int,
         history: list[HistoryEntry],
         requests: tuple[HistoryEntry, ...],
+        *,
+        short: bool,
     ) -> tuple[MessageId, bytes]:
-        """Id and bytes of a content message. Raises ValueError where it's too large."""
+        """Id and bytes of a content message. Raises ValueError where it's too large.
+
+        `short`: without what says nothing while nothing is missing.
+        """
         new_id = message_id(self._channel_id, self._me, lamport, content)
         raw = self._encode(
             Message(
@@ -56,7 +64,7 @@ class Composer:
                 lamport=lamport,
                 repair_request=requests,
                 content=content,
-                **self._state(history),
+                **self._state(history, short),
             )
         )
         if len(raw) > self._params.max_message:
@@ -66,27 +74,31 @@ class Composer:
             )
         return new_id, raw
 
-    def sync(self, lamport: int, requests: tuple[HistoryEntry, ...]) -> tuple[MessageId, bytes]:
-        """Id and bytes of a sync message."""
+    def sync(
+        self, lamport: int, requests: tuple[HistoryEntry, ...], *, short: bool
+    ) -> tuple[MessageId, bytes]:
+        """Id and bytes of a sync message. Nobody asks for it, so its id may be short."""
         new_id = message_id(self._channel_id, self._me, lamport, b"")
+        if short:
+            new_id = new_id[:_SYNC_ID]
         message = Message(
             sender_id=self._me,
             message_id=new_id,
             channel_id=self._channel_id,
             lamport=lamport,
             repair_request=requests,
-            **self._state(self._frontier.history()),
+            **self._state(self._frontier.history(short=short), short),
         )
         return new_id, self._encode(message)
 
-    def _state(self, history: list[HistoryEntry]) -> dict[str, Any]:
+    def _state(self, history: list[HistoryEntry], short: bool) -> dict[str, Any]:
         """The fields that tell of our log."""
         named = self._params.causal_history
         gaps = self._tombstones.newest(self._params.gaps_named)
         return {
             "causal_history": tuple(history[:named]),
             "more_history": tuple(e.message_id for e in history[named:]),
-            "bloom_filter": self._frontier.filter_bytes(),
+            "bloom_filter": None if short else self._frontier.filter_bytes(),
             "gaps": gaps,
             "gaps_more": len(gaps) < len(self._tombstones) or self._tombstones.forgotten,
         }

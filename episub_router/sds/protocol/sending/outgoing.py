@@ -11,6 +11,7 @@ from episub_router.protocol.types import Time
 from episub_router.sds.bloom import SATURATED, BaseHash, ReceivedFilter
 from episub_router.sds.protocol.effects import (
     Acknowledged,
+    AckStored,
     BroadcastBytes,
     Discarded,
     DiscardReason,
@@ -45,6 +46,8 @@ class Own:
     base: BaseHash
     attempts: int = 0
     status: AckStatus = AckStatus.UNACKNOWLEDGED
+    published: bool = False
+    """Whether it was handed to the network since we started."""
     acked_by: dict[SenderId, None] = field(default_factory=dict)
     possibly_by: dict[SenderId, float] = field(default_factory=dict)
 
@@ -76,6 +79,11 @@ class Outgoing:
     def __len__(self) -> int:
         return len(self._buffer)
 
+    @property
+    def full(self) -> bool:
+        """Whether another message would push the oldest out of the buffer."""
+        return len(self._buffer) >= self._params.outgoing_limit
+
     def __contains__(self, message_id: MessageId) -> bool:
         return message_id in self._buffer
 
@@ -96,6 +104,14 @@ class Outgoing:
         self.sequence = max(self.sequence, sequence)
         soon = now + self._rng.random() * self._params.resend_interval
         return self._track(message_id, sequence, raw, soon)
+
+    def remember(self, message_id: MessageId, sequence: int, acked_by: Iterable[SenderId]) -> None:
+        """A message that was out of the buffer when we stopped."""
+        own = Own(message_id, sequence, b"", self._base_hash(message_id), published=True)
+        own.acked_by = dict.fromkeys(acked_by)
+        if len(own.acked_by) >= self._params.ack_quorum:
+            own.status = AckStatus.ACKNOWLEDGED
+        self._tracked[sequence] = self._by_id[message_id] = own
 
     def review_history(
         self, sender: SenderId, own_seen: int, lacks: int = 0, named: Iterable[MessageId] = ()
@@ -153,11 +169,19 @@ class Outgoing:
                     )
         return effects
 
-    def poll(self, now: Time) -> list[Effect]:
-        """The outgoing sweep: resend what is due (S12)."""
+    def postpone(self, now: Time) -> None:
+        """Somebody came after nobody was there: comparing logs may spare us the resending."""
+        for own in self._buffer.values():
+            self._timers.set(own.message_id, now + self._period(1, possibly=False))
+
+    def poll(self, now: Time, *, alone: bool = False) -> list[Effect]:
+        """The outgoing sweep: resend what is due (S12). To nobody nothing is resent."""
         effects: list[Effect] = []
         for message_id in self._timers.pop_due(now):
             own = self._buffer[message_id]
+            if alone:
+                self._timers.set(message_id, now + self._period(0, possibly=False))
+                continue
             if own.attempts >= self._params.resend_limit:
                 self._expire(own, effects)
                 continue
@@ -178,7 +202,9 @@ class Outgoing:
         self._timers.set(message_id, resend_at)
         effects: list[Effect] = []
         if len(self._buffer) > self._params.outgoing_limit:
-            self._expire(next(iter(self._buffer.values())), effects)
+            # It stays in the log, where others find it when they compare.
+            oldest = next(iter(self._buffer.values()))
+            self._leave(oldest, effects)
         if len(self._tracked) > self._params.tracked_limit:
             for old in self._tracked.values():
                 if old.message_id not in self._buffer:
@@ -191,6 +217,7 @@ class Outgoing:
             return
         own.acked_by[sender] = None
         own.possibly_by.pop(sender, None)
+        effects.append(AckStored(own.message_id, sender))
         effects.append(Acknowledged(own.message_id, sender))
         if len(own.acked_by) >= self._params.ack_quorum:
             own.status = AckStatus.ACKNOWLEDGED
@@ -200,12 +227,15 @@ class Outgoing:
                 effects.append(Settled(own.message_id))
 
     def _expire(self, own: Own, effects: list[Effect]) -> None:
+        self._leave(own, effects)
+        own.status = AckStatus.EXPIRED
+        effects.append(Expired(own.message_id))
+
+    def _leave(self, own: Own, effects: list[Effect]) -> None:
         del self._buffer[own.message_id]
         self._timers.cancel(own.message_id)
-        own.status = AckStatus.EXPIRED
         own.raw = b""
         effects.append(Settled(own.message_id))
-        effects.append(Expired(own.message_id))
 
     def _period(self, attempts: int, *, possibly: bool) -> float:
         params = self._params

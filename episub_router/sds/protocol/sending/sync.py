@@ -8,8 +8,12 @@ from collections.abc import Iterable
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.repair.repair_times import in_confirming_group
+from episub_router.sds.protocol.timers import Timers
 
 _MAX_NAMED = 1024
+_IDLE = 8
+"""By how much intervals get longer at most while nothing new is said (ours)."""
 
 
 class SyncTimer:
@@ -22,20 +26,24 @@ class SyncTimer:
     the first to speak silences the others.
     """
 
-    def __init__(self, params: SdsParams, rng: random.Random) -> None:
+    def __init__(self, me: SenderId, params: SdsParams, rng: random.Random) -> None:
+        self._me = me
         self._params = params
         self._rng = rng
         self._last: Time = -1e18
+        self._idle = 1
+        """By how much intervals are longer, since nothing new is said."""
         self._named: dict[MessageId, None] = {}
         # Why we would speak, each with when: the interval is over, someone lacks a head of
         # ours, a repair request is due, an author waits.
         self._interval_at: Time = NEVER
         self._lacking_at: Time = NEVER
         self._request_at: Time = NEVER
-        self._unconfirmed: dict[MessageId, tuple[SenderId, Time]] = {}
+        self._unconfirmed: dict[MessageId, SenderId] = {}
+        self._confirms: Timers[MessageId] = Timers()
 
     def next(self) -> Time:
-        confirm_at = next(iter(self._unconfirmed.values()))[1] if self._unconfirmed else NEVER
+        confirm_at = self._confirms.next()
         return min(self._interval_at, self._lacking_at, self._request_at, confirm_at)
 
     def start(self, now: Time) -> None:
@@ -45,10 +53,16 @@ class SyncTimer:
 
     def received(self, message_id: MessageId, author: SenderId, members: int, now: Time) -> None:
         """A message of another member, who may want to see it confirmed."""
-        at = self._spread(self._params.confirm_delay, members, now)
-        self._unconfirmed[message_id] = (author, at)
+        self._idle = 1
+        delay = self._params.confirm_delay
+        if in_confirming_group(self._me, message_id, members):
+            at = now + delay + self._rng.random() * delay
+        else:
+            at = self._spread(2 * delay, members, now)
+        self._unconfirmed[message_id] = author
+        self._confirms.set(message_id, at)
         if len(self._unconfirmed) > _MAX_NAMED:
-            del self._unconfirmed[next(iter(self._unconfirmed))]
+            self._confirmed(next(iter(self._unconfirmed)))
 
     def heard(
         self,
@@ -61,8 +75,8 @@ class SyncTimer:
         """`by` named these ids, as history or as the message itself."""
         for message_id in named:
             self._named[message_id] = None
-            if message_id in self._unconfirmed and self._unconfirmed[message_id][0] != by:
-                del self._unconfirmed[message_id]
+            if self._unconfirmed.get(message_id, by) != by:
+                self._confirmed(message_id)
         if len(self._named) > _MAX_NAMED + len(heads):
             self._named = {i: None for i in self._named if i in heads}
         if all(head in self._named for head in heads):
@@ -76,17 +90,25 @@ class SyncTimer:
             soon = max(now, self._last + self._params.sync_gap)
             self._request_at = soon + self._rng.random() * self._params.sync_gap
 
-    def sent(self, members: int, now: Time) -> None:
+    def sent(self, members: int, now: Time, *, content: bool = False) -> None:
         """We have just named our frontier, in a message of whichever kind."""
+        if content:
+            self._idle = 1
         self._last = now
         self._request_at = NEVER
         self._unconfirmed.clear()
+        self._confirms = Timers()
         self._restart(members, now)
+
+    def _confirmed(self, message_id: MessageId) -> None:
+        del self._unconfirmed[message_id]
+        self._confirms.cancel(message_id)
 
     def _restart(self, members: int, now: Time) -> None:
         self._named.clear()
         self._lacking_at = NEVER
-        interval = self._params.sync_interval
+        interval = self._params.sync_interval * self._idle
+        self._idle = min(_IDLE, 2 * self._idle)
         spread = max(interval / 2, members * self._params.sync_spread)
         self._interval_at = now + interval + self._rng.random() * spread
 

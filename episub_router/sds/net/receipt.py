@@ -1,0 +1,84 @@
+"""A sent message: who has it, as far as we know (S10)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from episub_router.sds.protocol.message import MessageId, SenderId
+from episub_router.sds.protocol.sending.outgoing import AckStatus, Own
+
+
+class NotAcknowledgedError(Exception):
+    """Nobody will be waited for any more; the message says why. It stays in the log, and may
+    still be fetched from there."""
+
+
+class Tracker(Protocol):
+    """What follows our messages."""
+
+    @property
+    def changed(self) -> trio.Event: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def own(self, message_id: MessageId) -> Own | None: ...
+
+
+class Receipt:
+    """A message of ours, as long as the channel is open."""
+
+    def __init__(self, tracker: Tracker, own: Own) -> None:
+        self._tracker = tracker
+        self._last = own
+
+    @property
+    def id(self) -> MessageId:
+        return self._last.message_id
+
+    @property
+    def status(self) -> AckStatus:
+        return self._own.status
+
+    @property
+    def published(self) -> bool:
+        """Whether it was handed to the network."""
+        return self._own.published
+
+    @property
+    def acked_by(self) -> tuple[SenderId, ...]:
+        """Who has it for certain, in the order in which we learnt it."""
+        return tuple(self._own.acked_by)
+
+    async def sent(self) -> None:
+        """Wait until it was handed to the network.
+
+        Raises trio.ClosedResourceError when the channel is closed meanwhile.
+        """
+        while not self.published:
+            await self._wait()
+
+    async def acknowledged(self, by: int = 1) -> None:
+        """Wait until `by` other participants have it; bound the wait with a cancel scope.
+
+        Raises NotAcknowledgedError when it isn't resent any more, or isn't tracked any more, and
+        trio.ClosedResourceError when the channel is closed meanwhile.
+        """
+        while len(self.acked_by) < by:
+            if self.status is AckStatus.EXPIRED:
+                raise NotAcknowledgedError(f"{self.id} was resent as often as it may be")
+            if self._tracker.own(self.id) is None:
+                raise NotAcknowledgedError(f"{self.id} is tracked no more: see tracked_limit")
+            await self._wait()
+
+    @property
+    def _own(self) -> Own:
+        self._last = self._tracker.own(self.id) or self._last
+        return self._last
+
+    async def _wait(self) -> None:
+        if self._tracker.closed:
+            raise trio.ClosedResourceError("the channel was closed")
+        await self._tracker.changed.wait()

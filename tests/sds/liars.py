@@ -1,0 +1,117 @@
+"""A group in which some members lie, with proofs as signatures give them.
+
+A liar's words count as its own. It speaks under many names, names ids that nobody has, sends two
+versions of a message, drives clocks to their limit, says that logs are equal and that it purged
+what it is asked for, or answers one message at a time as late as it may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from episub_router.sds.net.asking import AskEffect, ask_of
+from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.reconciliation.ranges import Comparison
+from episub_router.sds.wire.exchange import CompareAsk, GetAsk, Response
+from tests.sds.harness import CHANNEL, Group, Links
+
+DAY = 86_400_000
+ALL = (2**64 - 1, "z")
+
+
+class LiarsGroup(Group):
+    """The first `liars` members of the group lie; nothing of theirs is counted."""
+
+    def __init__(
+        self, size: int, liars: int, *, seed: int, links: Links, skew: float, params: SdsParams
+    ) -> None:
+        super().__init__(size, seed=seed, links=links, skew=skew, params=params)
+        self.verify_ids = True
+        names = sorted(self.members)
+        self.liars = names[:liars]
+        self.honest = names[liars:]
+        self._lies = 0
+        for name in names:
+            self.crash(name)
+            self.start(name)
+        for name in self.liars[::2]:
+            self.slow[name] = 9.0
+
+    def lie(self) -> None:
+        """Each liar says something."""
+        for name in self.liars:
+            self._lies += 1
+            alias = f"{name} as {self._lies % 7}"
+            wall = int((self.now + self.members[name].offset) * 1000)
+            content = b"lie %d" % self._lies
+            lamport = wall + DAY - 1 if self._lies % 3 == 0 else wall
+            first = Message(
+                sender_id=alias,
+                message_id=message_id(CHANNEL, alias, lamport, content),
+                channel_id=CHANNEL,
+                lamport=lamport,
+                causal_history=(HistoryEntry(f"{self._lies:064x}"),),
+                content=content,
+                gaps=(self.rng.choice(list(self.sent_at)),) if self.sent_at else (),
+            )
+            # The id is the hash of the content: only the history can be told in two versions.
+            second = replace(first, causal_history=())
+            for other in self.members:
+                version = first if self.rng.random() < 0.5 else second
+                raw = self.codec.encode(version)
+                if other != name and self.rng.random() >= self.links.loss:
+                    self._later(self._delay(), self._arrival(name, other, version, raw))
+
+    def _answer(self, effect: AskEffect) -> Response:
+        if effect.peer not in self.liars or effect.peer in self.slow:
+            return super()._answer(effect)
+        ask = ask_of(effect)
+        if isinstance(ask, CompareAsk):
+            return Response(comparison=Comparison(floor=ALL, gone=ALL), gone=ALL)
+        if isinstance(ask, GetAsk):
+            return Response(unknown_ids=ask.ids, gone=ALL)
+        return Response()
+
+    def complete(self) -> bool:
+        """Whether all honest members have all that honest members sent."""
+        return all(
+            all(i in member.participant.log for i in self.sent_at)
+            for name in self.honest
+            if (member := self.members[name]).participant is not None
+        )
+
+
+def honest_run(
+    size: int, messages: int, *, seed: int, loss: float = 0.1, kills: bool = True
+) -> LiarsGroup:
+    """Honest members talk among one liar in five, with clocks 5 s apart, and are killed.
+
+    Raises AssertionError where an honest message is not delivered, is delivered twice or before
+    what its author had seen, or the total order contradicts that.
+    """
+    params = SdsParams(lost_after=120.0)
+    group = LiarsGroup(size, size // 5, seed=seed, links=Links(loss=loss), skew=5.0, params=params)
+    group.run(3.0)
+    for n in range(messages):
+        group.send(group.rng.choice(group.honest), b"%d" % n)
+        if n % 5 == 0:
+            group.lie()
+        group.run(group.rng.expovariate(size / 10))
+        if kills and n % 7 == 3:
+            victim = group.rng.choice(group.honest)
+            group.crash(victim)
+            group.start(victim)
+    for _ in range(1200):
+        if group.complete():
+            break
+        group.run(1.0)
+    assert group.complete(), "honest messages are missing after 20 minutes"
+    assert not group.truth.violations, group.truth.violations[:3]
+    assert not group.truth.duplicates, group.truth.duplicates[:3]
+    for name in group.honest:
+        participant = group.members[name].participant
+        assert participant is not None
+        wrong = group.truth.order(participant.log.places())
+        assert not wrong, wrong[:3]
+    return group

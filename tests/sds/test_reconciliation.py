@@ -1,0 +1,171 @@
+"""Catching up: few round trips for a hole, all of a long log, whoever serves it (S15)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from episub_router.sds.net.asking import ask_of
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.entry import LogEntry
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.protocol.reconciliation.ranges import LEAF, compare
+from episub_router.sds.wire.exchange import (
+    Request,
+    Response,
+    encode_request,
+    encode_response,
+)
+from tests.sds.harness import Group, Links
+from tests.sds.one import WALL, One, of
+
+SALT = bytes(16)
+
+
+def log_of(places: list[tuple[int, str]]) -> Log:
+    log = Log()
+    for lamport, message_id in places:
+        log.add(message_id, LogEntry(lamport, "s", 0, 0), (), head=False)
+    return log
+
+
+def test_parts_cover_the_range_and_agree_between_equal_logs() -> None:
+    places = [(n // 3, f"{n % 3}" * 5 + f"{n}") for n in range(1000)]
+    one, other = log_of(places), log_of(list(reversed(places)))
+    parts = one.split(SALT, None, None, 16)
+    assert sum(count for _, count, _ in parts) == 1000
+    after = None
+    for until, count, value in parts:
+        assert other.summary(SALT, after, until) == (count, value)
+        after = until
+
+
+def test_a_bound_lies_between_two_ids_of_which_one_begins_the_other() -> None:
+    log = log_of([(5, "a"), (5, "ab"), (5, "abc"), (5, "b")])
+    parts = log.split(SALT, None, None, 4)
+    assert [count for _, count, _ in parts] == [1, 1, 1, 1]
+    after = None
+    for until, count, value in parts:
+        assert log.summary(SALT, after, until) == (count, value)
+        after = until
+
+
+def test_no_choice_of_messages_makes_another_salt_agree() -> None:
+    one, other = log_of([(n, f"a{n}") for n in range(9)]), log_of([(n, f"b{n}") for n in range(9)])
+    for salt in (SALT, bytes(15) + b"1"):
+        assert one.summary(salt, None, None) != other.summary(salt, None, None)
+    assert one.summary(SALT, None, None) != one.summary(bytes(15) + b"1", None, None)
+
+
+def test_eviction_moves_the_range_that_is_compared() -> None:
+    places = [(n, f"m{n}") for n in range(5000)]
+    one, other = log_of(places), log_of(places)
+    for _ in range(3000):
+        other.evict_oldest()
+    assert other.newest(2) == ["m4998", "m4999"]
+    assert other.places((3000, ""), (3002, "")) == [(3000, "m3000"), (3001, "m3001")]
+    count, value = one.summary(SALT, None, None)
+    answer = compare(other, SALT, [RangeHash(None, None, count, value)], 2000, other.floor)
+    (part,) = answer.parts
+    assert (part.after, part.count) == ((2999, "m2999"), 2000)
+    assert one.summary(SALT, part.after, part.until) == (part.count, part.hash)
+
+
+def filled(count: int, **options: object) -> Group:
+    group = Group(2, seed=1, **options)  # type: ignore[arg-type]
+    group.run(5.0)
+    names = sorted(group.members)
+    group.part({names[0]: 0, names[1]: 1})
+    for n in range(count):
+        group.send(names[0], b"%d" % n)
+    return group
+
+
+def test_one_hole_in_fifty_thousand_costs_few_round_trips_and_bytes() -> None:
+    ids = [hashlib.sha256(b"%d" % n).hexdigest() for n in range(50_000)]
+    server = log_of([(WALL + n // 2, i) for n, i in enumerate(ids)])
+    one = One()
+    for n, message_id in enumerate(ids):
+        if n != 31_415:
+            entry = LogEntry(WALL + n // 2, "s", 0, 0)
+            one.participant.log.add(message_id, entry, (), head=n == 49_999)
+    one.participant.peer_up("p", one.now)
+    effects = one.wait(2.0)
+    requests = size = 0
+    while not of(effects, fx.AskIds):
+        (asked,) = of(effects, fx.AskCompare)
+        answer = compare(server, asked.salt, asked.ranges, 50_000, None)
+        requests += 1
+        size += len(encode_request(Request("t", "0", ask_of(asked))))
+        size += len(encode_response(Response(comparison=answer)))
+        effects = one.participant.compared("p", answer, one.now)
+    (ask,) = of(effects, fx.AskIds)
+    assert ask.ids == (ids[31_415],)
+    assert requests + 1 <= 6
+    assert size < 4000
+
+
+def test_a_newcomer_on_a_fast_link_gets_everything_in_spite_of_the_request_limit() -> None:
+    group = filled(900, links=Links(delay=(0.0005, 0.001)), params=SdsParams(page_items=5))
+    group.heal()
+    took = group.settle(60.0)
+    assert took is not None
+    assert took < 900 / 5 / 20 + 10
+
+
+def test_a_slow_server_does_not_hold_the_others_up() -> None:
+    group = Group(4, seed=1)
+    group.run(5.0)
+    names = sorted(group.members)
+    group.part({name: name == names[3] for name in names})
+    for n in range(500):
+        group.send(names[0], b"%d" % n)
+        if n % 50 == 0:
+            group.run(0.5)
+    assert group.settle(60.0) is None  # the fourth has nothing
+    group.slow = {names[0]: 9.0, names[1]: 9.0}
+    group.heal()
+    took = group.settle(600.0)
+    assert took is not None
+    assert took < 200
+
+
+def test_a_newcomer_to_a_cut_log_waits_for_nothing_that_is_gone() -> None:
+    group = Group(3, seed=1, params=SdsParams(log_limit=100))
+    group.run(5.0)
+    names = sorted(group.members)
+    group.part({name: name == names[2] for name in names})
+    for n in range(300):
+        group.send(names[n % 2], b"%d" % n)
+        group.run(0.2)
+    group.run(30.0)
+    group.heal()
+    group.run(30.0)
+    newcomer = group.members[names[2]]
+    other = group.members[names[0]].participant
+    assert newcomer.participant is not None
+    assert other is not None
+    assert newcomer.participant.log.places() == other.log.places()
+
+
+def test_one_peer_that_says_it_purged_a_message_hides_it_from_nobody() -> None:
+    one = One()
+    for peer in ("liar", "honest"):
+        one.participant.peer_up(peer, one.now)
+    one.hear("child", "gone")
+    asks = of(one.wait(5.0), fx.AskIds)
+    effects = one.participant.ids_answered("liar", ("gone",), (WALL, "zzz"), one.now)
+    assert not of([*effects, *one.wait(1.0)], fx.Lost)
+    assert asks
+    effects = one.participant.ids_answered("honest", ("gone",), None, one.now)
+    assert of([*effects, *one.wait(0.1)], fx.Lost) == [fx.Lost("gone")]
+
+
+@pytest.mark.parametrize("count", [0, 1, LEAF, LEAF + 1, 300])
+def test_logs_of_any_length_compare(count: int) -> None:
+    log = log_of([(n, f"m{n}") for n in range(count)])
+    answer = compare(log, SALT, [RangeHash(None, None, 0, b"")], count, None)
+    assert sum(p.count for p in answer.parts) + len(answer.keys) == count
