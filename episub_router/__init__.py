@@ -19,12 +19,20 @@ if TYPE_CHECKING:
         EpisubParams,
         MembershipParams,
     )
+    from episub_router.publishing import (
+        BacklogFull,
+        MessageTooLarge,
+        PublishError,
+        PublishTimeout,
+        RouterNotRunning,
+    )
     from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
     from episub_router.router import EpisubRouter
     from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
 
 _HOMES = {
     "PROTOCOL_ID": "net.peer",
+    "BacklogFull": "publishing",
     "BroadcastParams": "protocol.params",
     "DhtDiscovery": "net.discovery.dht",
     "Discovery": "net.discovery.source",
@@ -33,16 +41,21 @@ _HOMES = {
     "EpisubRouter": "router",
     "FallbackParams": "fallback.params",
     "MembershipParams": "protocol.params",
+    "MessageTooLarge": "publishing",
     "NeighborSnapshot": "snapshot",
     "OverlaySnapshot": "snapshot",
+    "PublishError": "publishing",
+    "PublishTimeout": "publishing",
     "PubsubDrop": "pubsub",
     "PubsubParams": "pubsub",
     "ResilientPubsub": "pubsub",
+    "RouterNotRunning": "publishing",
     "RouterParams": "net.params",
 }
 
 __all__ = [
     "PROTOCOL_ID",
+    "BacklogFull",
     "BroadcastParams",
     "DhtDiscovery",
     "Discovery",
@@ -51,11 +64,15 @@ __all__ = [
     "EpisubRouter",
     "FallbackParams",
     "MembershipParams",
+    "MessageTooLarge",
     "NeighborSnapshot",
     "OverlaySnapshot",
+    "PublishError",
+    "PublishTimeout",
     "PubsubDrop",
     "PubsubParams",
     "ResilientPubsub",
+    "RouterNotRunning",
     "RouterParams",
 ]
 

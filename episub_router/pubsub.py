@@ -1,7 +1,6 @@
 """A Pubsub for py-libp2p that bad input, bad luck and slow readers don't bring down.
 
-What py-libp2p 0.8.1's own class does in each case, and what this one does, stands in
-docs/pubsub.md.
+docs/pubsub.md has what py-libp2p 0.8.1's own class does in each case, and what this one does.
 """
 
 from __future__ import annotations
@@ -25,15 +24,17 @@ from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
-from libp2p.pubsub.pubsub import GossipsubEvent, Pubsub
+from libp2p.pubsub.pubsub import GossipsubEvent
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
 from libp2p.pubsub.utils import maybe_consume_signed_record
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
+from episub_router.publishing import BackpressurePubsub
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
 from episub_router.trace.tracer import Tracer
+from episub_router.util.checks import check_type
 from episub_router.util.params import param
 
 logger = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class _AcceptedMeanwhile(Exception):
     """Another copy of the message passed validation while this one was in it."""
 
 
-class ResilientPubsub(Pubsub):
+class ResilientPubsub(BackpressurePubsub):
     """py-libp2p's `Pubsub` for any router, less the ways in which a peer can take it down.
 
     `options` are the keyword arguments of `Pubsub`. `drops` counts what was dropped, by
@@ -108,6 +109,8 @@ class ResilientPubsub(Pubsub):
         tracer: Tracer | None = None,
         **options: Any,
     ) -> None:
+        check_type("params", params, PubsubParams, optional=True)
+        check_type("tracer", tracer, Tracer, optional=True)
         self.params = params or PubsubParams()
         self.trace: NodeTrace | None = None
         self._pushes: Pushes | None = None

@@ -7,8 +7,8 @@ host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,7 @@ from libp2p.pubsub.gossipsub import PROTOCOL_ID_V13
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service
+from libp2p.tools.anyio_service.exceptions import LifecycleError
 from multiaddr import Multiaddr
 
 from episub_router.fallback import Bridge, FallbackParams
@@ -28,17 +29,23 @@ from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.net.arrivals import ConnectionNotifee
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
-from episub_router.net.discovery.source import Discovery
+from episub_router.net.discovery.source import Discovery, check_sources
 from episub_router.net.params import RouterParams
 from episub_router.net.peer import PROTOCOL_ID, PeerSide
 from episub_router.net.peer_table import PeerTable
 from episub_router.net.service import EpisubService
 from episub_router.protocol.params import EpisubParams
+from episub_router.publishing import (
+    RouterNotRunning,
+    check_message_size,
+    check_one_pubsub,
+)
 from episub_router.pubsub import ResilientPubsub
 from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
-from episub_router.wire import check_params
+from episub_router.util.checks import check_type
+from episub_router.wire import check_params, check_topics
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +68,8 @@ class EpisubRouter(IPubsubRouter, Service):
     look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
     the topic are known without either. `seed` makes the overlay's random choices repeatable.
     `tracer` gets what happens here and in the Pubsub, which has to be a `ResilientPubsub` then.
-    Raises ValueError for a bad bootstrap address, for params that the wire format can't carry,
-    and if nothing is left to offer.
+    Raises TypeError for arguments of a wrong type, ValueError for a bad bootstrap address, for
+    params that the wire format can't carry, and if nothing is left to offer.
     """
 
     def __init__(
@@ -77,6 +84,11 @@ class EpisubRouter(IPubsubRouter, Service):
         seed: int | None = None,
         tracer: Tracer | None = None,
     ) -> None:
+        check_type("params", params, EpisubParams, optional=True)
+        check_type("router_params", router_params, RouterParams, optional=True)
+        check_type("fallback", fallback, FallbackParams, optional=True)
+        check_type("seed", seed, int, optional=True)
+        check_type("tracer", tracer, Tracer, optional=True)
         self.tracer = tracer
         self._params = params or EpisubParams()
         check_params(self._params)
@@ -86,9 +98,10 @@ class EpisubRouter(IPubsubRouter, Service):
         if fallback is None and not offer_episub:
             raise ValueError("without a fallback, Episub has to be offered")
         self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
-        self._discovery = tuple(discovery)
+        self._discovery = check_sources(discovery)
         self._rng = Random(seed)
         self._counters = Counters()
+        self._pubsub: Pubsub | None = None
         self._peers: PeerTable | None = None
         self._unattached: dict[ID, TProtocol] = {}
         """Peers that were added before there was a Pubsub: by tests, not by py-libp2p."""
@@ -164,6 +177,21 @@ class EpisubRouter(IPubsubRouter, Service):
         """
         await self._attached().outbox.wait_for_room(most)
 
+    @asynccontextmanager
+    async def room_to_publish(
+        self,
+        topics: Sequence[str],
+        size: int,
+        timeout: float | None = None,  # noqa: ASYNC109 (it raises an error of its own)
+    ) -> AsyncIterator[None]:
+        """Wait for room for a message of `size` bytes, and keep it until the context ends;
+        `ResilientPubsub.publish` does (`PublishGate`)."""
+        self._check_running()
+        if self._offers_episub:
+            check_topics(topics)
+        async with self._attached().room.reserve(topics, size, timeout):
+            yield
+
     # Pubsub's hooks
 
     def get_protocols(self) -> list[TProtocol]:
@@ -171,8 +199,14 @@ class EpisubRouter(IPubsubRouter, Service):
         return own + list(self._fallback.protocols if self._fallback else ())
 
     def attach(self, pubsub: Pubsub) -> None:
+        if self._pubsub is not None:
+            raise RuntimeError(
+                "the router is in another Pubsub already: make an EpisubRouter for each"
+            )
+        check_one_pubsub(pubsub.host, self.get_protocols())
         if self.tracer is not None and not isinstance(pubsub, ResilientPubsub):
             raise ValueError("a tracer needs a ResilientPubsub")
+        self._pubsub = pubsub
         self._peers = peers = PeerTable(
             pubsub, self._router_params, self._counters, offers_episub=self._offers_episub
         )
@@ -264,6 +298,10 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._counters.add(Reason.NOT_EPISUB)
 
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
+        if self._pubsub is not None and msg_forwarder == self._pubsub.my_id:
+            # The stock class asks for nothing before it delivers a message here.
+            self._check_running()
+            check_message_size(pubsub_msg, self._pubsub.max_inbound_rpc_size)
         if self._offers_episub:
             with self._guard("publish"):
                 self._attached().publish(msg_forwarder, pubsub_msg)
@@ -290,6 +328,12 @@ class EpisubRouter(IPubsubRouter, Service):
     def supports_v13_features(self, peer_id: ID) -> bool:
         """Pubsub looks for this name before it lets us announce extensions."""
         return self.peer_protocol.get(peer_id) == PROTOCOL_ID_V13
+
+    def _check_running(self) -> None:
+        with suppress(LifecycleError):
+            if self.get_manager().is_running:
+                return
+        raise RouterNotRunning
 
     def _attached(self) -> EpisubService:
         if self._service is None:

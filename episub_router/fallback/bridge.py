@@ -56,6 +56,8 @@ class Bridge(PeerListener):
         view: Any = GossipView(pubsub, self.serves, peers, episub.outbox)
         self._gossip.attach(view)
         peers.listen(self)
+        self._peers = peers
+        episub.room.add_receivers(self._pushed_to)
 
     def serves(self, peer: ID) -> bool:
         """Whether `peer` is on this side."""
@@ -70,6 +72,11 @@ class Bridge(PeerListener):
     def fanout(self) -> dict[str, set[ID]]:
         """Topics published to without joining, and the peers of this side chosen for each."""
         return self._gossip.fanout
+
+    def _pushed_to(self, topic: str) -> list[RemotePeer]:
+        """Those that a message of ours in `topic` goes to at once."""
+        chosen = self.mesh.get(topic) or self.fanout.get(topic) or set()
+        return [self._peers[peer.to_bytes()] for peer in chosen]
 
     async def run(self) -> None:
         """Heartbeats, and dials to peers that a PRUNE named, until cancelled."""

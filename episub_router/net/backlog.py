@@ -46,13 +46,21 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._control) + len(self._payloads)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the payloads that wait."""
+        return self._size
+
     def send(self, item: Sendable, queue: RpcQueue | None) -> bool:
         """Put `item` into `queue`, or keep it for later; False if there is no room here either."""
         lane = self._control if item.is_control else self._payloads
         if queue is not None and not lane and item.push_to(queue):
             self.pushed += 1
             return True
-        if len(lane) >= self._max_messages or self._size + item.size > self._max_bytes:
+        if len(lane) >= self._max_messages:
+            return False
+        # A message that is larger than the bound is taken when it is the only one.
+        if self._size and self._size + item.size > self._max_bytes:
             return False
         lane.append(item)
         self._size += item.size

@@ -47,6 +47,10 @@ class RouterParams:
     )
     """How long a peer may take nothing from its queue before its backlog is dropped and it counts
     as lost, and how long a publisher waits for room at most."""
+    publish_timeout: float = param(
+        60.0, "s", "ours: long enough for a neighbour that is behind, and for one that stalls to go"
+    )
+    """How long `ResilientPubsub.publish` waits for room before it raises `PublishTimeout`."""
     fanout_degree: int = param(4, "peers", "spec: C_rand = 4, which is what a joining node gets")
     """Subscribers that get what is published to a topic without joining it."""
 

@@ -30,6 +30,7 @@ from episub_router.net.inbound.receiver import Inbound
 from episub_router.net.mesh import Mesh
 from episub_router.net.outbound.framer import Framer
 from episub_router.net.outbound.outbox import Outbox
+from episub_router.net.outbound.publish_room import PublishRoom
 from episub_router.net.params import RouterParams
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerListener, PeerTable
@@ -82,6 +83,8 @@ class EpisubService(PeerListener):
         peers.listen(self)
         self.driver = Driver(self.me, params, peers, rng, counters, self)
         self.outbox = Outbox(peers, router_params, counters)
+        self.room = PublishRoom(router_params)
+        self.room.add_receivers(self._pushed_to)
         self._dialer = Dialer(pubsub, peers, router_params, counters, self._addresses)
         self._idle = IdleConnections(pubsub.host, peers, counters, self._is_needed)
         self._rendezvous = Rendezvous(
@@ -234,6 +237,14 @@ class EpisubService(PeerListener):
     def _addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
         discovered = self._rendezvous.addresses(peer)
         return self.book.addresses(peer) + self._bootstrap.get(peer, ()) + discovered
+
+    def _pushed_to(self, topic: str) -> list[RemotePeer]:
+        """Those that a message of ours in `topic` goes to at once."""
+        machine = self.driver.joined(topic)
+        if machine is None:
+            return [self._peers[peer.to_bytes()] for peer in self.fanout.peers.get(topic, ())]
+        eager: Any = machine.broadcast.push_peers.eager
+        return [self._peers[key] for key in eager]
 
     def _is_needed(self, peer: RemotePeer) -> bool:
         return (

@@ -3,7 +3,7 @@
 from episub_router.wire.decode import decode_frame
 from episub_router.wire.encode import check_size, encode_frame
 from episub_router.wire.frame import Decoded, Frame, WireError, WireFault
-from episub_router.wire.limits import WireLimits, check_params
+from episub_router.wire.limits import WireLimits, check_params, check_topics
 
 __all__ = [
     "Decoded",
@@ -13,6 +13,7 @@ __all__ = [
     "WireLimits",
     "check_params",
     "check_size",
+    "check_topics",
     "decode_frame",
     "encode_frame",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize
@@ -51,6 +52,16 @@ class WireLimits:
 
 
 DEFAULT_LIMITS = WireLimits()
+
+
+def check_topics(topics: Iterable[str], limits: WireLimits = DEFAULT_LIMITS) -> None:
+    """Raises ValueError for a topic that no frame can carry."""
+    for topic in topics:
+        size = len(topic.encode())
+        if not 1 <= size <= limits.max_topic_bytes:
+            raise ValueError(
+                f"a topic must take 1 to {limits.max_topic_bytes} bytes of UTF-8, not {size}"
+            )
 
 
 def check_params(params: EpisubParams, limits: WireLimits = DEFAULT_LIMITS) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from episub_router import EpisubRouter
+from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.net.counters import Reason
 from tests.hosts import connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import (
@@ -78,7 +78,10 @@ async def test_the_tree_is_repaired_when_hosts_die() -> None:
 
 async def test_a_burst_arrives_completely() -> None:
     messages = texts(500)
-    async with overlay_of(4) as (nodes, subscriptions), reading(subscriptions[1:]) as readers:
+    async with (
+        overlay_of(4, pubsub_class=ResilientPubsub) as (nodes, subscriptions),
+        reading(subscriptions[1:]) as readers,
+    ):
         for message in messages:
             await nodes[0].pubsub.publish(TOPIC, message)
         await readers.all_have(messages)

@@ -28,8 +28,14 @@ class Bootstrap:
 def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:
     """Peers from multiaddrs that end in /p2p/<peer id>; addresses of one peer are gathered.
 
-    Raises ValueError for an address without a peer id.
+    Raises ValueError for an address without a peer id, TypeError for what is no list of addresses.
     """
+    if isinstance(addresses, str | bytes | Multiaddr):
+        raise TypeError(
+            f"bootstrap must be a list of multiaddrs, and is one alone; write [{str(addresses)!r}]"
+        )
+    if not isinstance(addresses, Iterable):
+        raise TypeError(f"bootstrap must be a list of multiaddrs: {addresses!r}")
     peers: dict[ID, PeerInfo] = {}
     for address in addresses:
         try:

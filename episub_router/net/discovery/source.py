@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from libp2p.peer.peerinfo import PeerInfo
+
+from episub_router.util.checks import check_methods
 
 
 class Discovery(Protocol):
@@ -23,3 +25,13 @@ class Discovery(Protocol):
 
     async def withdraw(self, topic: str) -> None:
         """This node has left `topic`."""
+
+
+def check_sources(sources: Iterable[Discovery]) -> tuple[Discovery, ...]:
+    """The sources; raises TypeError for what is no list, and for what is no Discovery in it."""
+    if not isinstance(sources, Iterable):
+        raise TypeError(f"discovery must be a list, like [DhtDiscovery(dht)]: {sources!r}")
+    found = tuple(sources)
+    for source in found:
+        check_methods("each of discovery", source, "find", "provide", "withdraw")
+    return found

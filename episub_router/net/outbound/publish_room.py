@@ -1,0 +1,98 @@
+"""Backpressure towards the publisher: room for this node's own messages.
+
+What is forwarded for others never waits; it has the rest of each backlog to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from episub_router.net.outbound.outbox import FLUSH_INTERVAL
+from episub_router.net.params import RouterParams
+from episub_router.net.peer import RemotePeer
+from episub_router.publishing import BacklogFull, PublishTimeout
+
+PUBLISH_WINDOW = 64
+"""Messages in the backlog of one peer, behind Pubsub's queue of 32, up to which more are
+published; ours: what a peer takes in the 10 ms between two flushes, twice over."""
+
+_SHARE = 0.5
+"""Of the bytes that a backlog holds; the other half is for what is forwarded."""
+
+
+class PublishRoom:
+    """Admits messages of this node, in the order in which it was asked.
+
+    A message is admitted when none of those that it will be pushed to has too much waiting. A
+    peer that takes nothing for `RouterParams.stall_timeout` doesn't count any more.
+    """
+
+    def __init__(self, params: RouterParams) -> None:
+        self._params = params
+        self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
+        self._turn = trio.Lock()
+        self._messages = 0
+        self._bytes = 0
+        """Admitted, and not in the backlogs yet."""
+
+    def add_receivers(self, receivers: Callable[[str], Iterable[RemotePeer]]) -> None:
+        """`receivers` has those that a message of a topic is pushed to."""
+        self._sources.append(receivers)
+
+    @asynccontextmanager
+    async def reserve(
+        self, topics: Sequence[str], size: int, patience: float | None
+    ) -> AsyncIterator[None]:
+        """Wait for room for a message of `size` bytes, and keep it while the context lasts.
+
+        `patience` is in seconds, None for `publish_timeout`, and 0 to raise BacklogFull at once.
+        Raises PublishTimeout.
+        """
+        if patience is None:
+            patience = self._params.publish_timeout
+        if self._turn.locked() or not self._has_room(topics, size):
+            if patience <= 0:
+                raise BacklogFull(f"no room to publish: {self._fullest(topics)}")
+            await self._wait(topics, size, patience)
+        self._messages += 1
+        self._bytes += size
+        try:
+            yield
+        finally:
+            self._messages -= 1
+            self._bytes -= size
+
+    async def _wait(self, topics: Sequence[str], size: int, patience: float) -> None:
+        with trio.move_on_after(patience) as scope:
+            async with self._turn:
+                # Pubsub's queues can't be awaited.
+                while not self._has_room(topics, size):  # noqa: ASYNC110
+                    await trio.sleep(FLUSH_INTERVAL)
+        if scope.cancelled_caught:
+            raise PublishTimeout(
+                f"no room to publish within {patience:g} s: {self._fullest(topics)}"
+            )
+
+    def _receivers(self, topics: Sequence[str]) -> list[RemotePeer]:
+        found = (peer for topic in topics for source in self._sources for peer in source(topic))
+        return [peer for peer in found if not peer.stalled]
+
+    def _has_room(self, topics: Sequence[str], size: int) -> bool:
+        if not self._messages and size > _SHARE * self._params.backlog_bytes:
+            return not any(peer.backlog for peer in self._receivers(topics))
+        most_bytes = _SHARE * self._params.backlog_bytes - self._bytes - size
+        most = min(PUBLISH_WINDOW, self._params.backlog_frames) - self._messages
+        return all(
+            len(peer.backlog) < most and peer.backlog.size <= most_bytes
+            for peer in self._receivers(topics)
+        )
+
+    def _fullest(self, topics: Sequence[str]) -> str:
+        peers = self._receivers(topics)
+        if not peers:
+            return "others are waiting to publish"
+        peer = max(peers, key=lambda peer: len(peer.backlog))
+        return f"{len(peer.backlog)} messages wait for {peer.id}"

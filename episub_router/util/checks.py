@@ -1,0 +1,27 @@
+"""Errors that say what was passed in place of what was wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def check_type(name: str, value: Any, wanted: type, *, optional: bool = False) -> None:
+    """Raises TypeError that names the argument, the type that it must have, and the one it has."""
+    if isinstance(value, wanted) or (optional and value is None):
+        return
+    got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    raise TypeError(
+        f"{name} must be {_article(wanted.__name__)}{' or None' if optional else ''}, not {got}"
+    )
+
+
+def check_methods(name: str, value: Any, *methods: str) -> None:
+    """Raises TypeError that names the methods that `value` hasn't got."""
+    missing = [method for method in methods if not callable(getattr(value, method, None))]
+    if missing or isinstance(value, type):
+        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"{name} must have the methods {', '.join(methods)}; {got} hasn't")
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
