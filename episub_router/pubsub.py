@@ -76,9 +76,10 @@ class PubsubParams:
         1024, "messages", "ours: more than 10 validators at once can do in validation_timeout"
     )
     warn_every: int = param(1000, "drops", "ours: a flood of bad input is no flood of log lines")
+    seen_ttl: int = param(300, "s", "ours: the router's, so that nothing is delivered twice")
 
     def __post_init__(self) -> None:
-        for name in ("subscription_buffer", "max_validating", "warn_every"):
+        for name in ("subscription_buffer", "max_validating", "warn_every", "seen_ttl"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more: {getattr(self, name)}")
 
@@ -120,7 +121,7 @@ class ResilientPubsub(BackpressurePubsub):
         self._validation_turns: dict[bytes, trio.Lock] = {}
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
-        super().__init__(host, router, **options)
+        super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
         self.counter = time.time_ns()

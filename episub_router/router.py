@@ -229,7 +229,8 @@ class EpisubRouter(IPubsubRouter, Service):
                 peers,
                 service,
             )
-        pubsub.host.get_network().register_notifee(ConnectionNotifee(peers, self._guard))
+        silence = self._router_params.silence_timeout
+        pubsub.host.get_network().register_notifee(ConnectionNotifee(peers, self._guard, silence))
 
     def trace_to(self, trace: NodeTrace) -> None:
         """Trace neighbours, links, round trips and drops; Pubsub calls it."""

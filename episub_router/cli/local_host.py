@@ -17,6 +17,7 @@ from multiaddr import Multiaddr
 
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.cli.addresses import dialable, is_wildcard
+from episub_router.net.connections.sockets import socket_below
 
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
 
@@ -85,18 +86,11 @@ class LocalHost:
     def crash(self) -> None:
         """Be gone at once, for the peers as well: no goodbye of any layer gets out."""
         for connection in self.host.get_network().get_connections():
-            socket = _socket(connection.muxed_conn)
+            # Cancelling a host leaves its sockets open.
+            socket = socket_below(connection.muxed_conn)
             if socket is not None:
                 socket.close()
         self._scope.cancel()
-
-
-def _socket(layer: Any) -> trio.socket.SocketType | None:
-    """The socket below a connection. Cancelling a host leaves its sockets open."""
-    while layer is not None and not isinstance(layer, trio.SocketStream):
-        names = ("secured_conn", "conn", "read_writer", "stream")
-        layer = next((getattr(layer, name) for name in names if hasattr(layer, name)), None)
-    return layer and layer.socket
 
 
 def quiet_libp2p() -> None:

@@ -9,6 +9,7 @@ import trio
 from libp2p.abc import INetConn, INetStream, INetwork, INotifee
 from multiaddr import Multiaddr
 
+from episub_router.net.connections.sockets import notice_silence
 from episub_router.net.peer_table import PeerTable
 
 
@@ -16,14 +17,20 @@ class ConnectionNotifee(INotifee):
     """Pubsub reports departures only of peers that it has a stream to; the host reports all."""
 
     def __init__(
-        self, peers: PeerTable, guard: Callable[[str], AbstractContextManager[None]]
+        self,
+        peers: PeerTable,
+        guard: Callable[[str], AbstractContextManager[None]],
+        silence_timeout: float,
     ) -> None:
-        """`guard` catches what a notification raises, under its name."""
+        """`guard` catches what a notification raises, under its name. Connections break when the
+        other end has been silent for `silence_timeout` seconds."""
         self._peers = peers
         self._guard = guard
+        self._silence_timeout = silence_timeout
 
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("connected"):
+            notice_silence(conn.muxed_conn, self._silence_timeout)
             self._peers.connection_opened(conn.muxed_conn.peer_id)
         await trio.lowlevel.checkpoint()
 

@@ -15,6 +15,11 @@ class RouterParams:
         False, "switch", "ours: py-libp2p's auto-connector dials again what the overlay let go"
     )
     """Whether py-libp2p goes on connecting to every peer whose address it learns."""
+    silence_timeout: float = param(
+        7.0, "s", "ours: a message a second shows within 10 s that its receiver is cut off"
+    )
+    """How long a peer's TCP may acknowledge nothing of what was sent before its connection counts
+    as lost, where the system can tell (Linux: TCP_USER_TIMEOUT)."""
     dial_timeout: float = param(
         5.0,
         "s",

@@ -75,7 +75,13 @@ class Topic:
         effects: list[Effect] = []
         if self.membership.next_deadline() <= now:
             effects = self._pass_link_changes(self.membership.handle_timer(now), now)
-        effects += self.broadcast.handle_timer(now)
+        repairs = self.broadcast.handle_timer(now)
+        asked = [e.peer for e in repairs if isinstance(e, Send) and isinstance(e.message, Graft)]
+        effects += repairs
+        if asked:
+            # Those that should have pushed what is missing, and those that were asked before.
+            suspects = dict.fromkeys([*self.broadcast.push_peers.parents, *asked])
+            effects += self.membership.suspect(suspects, now)
         return effects
 
     def _on_broadcast_message(

@@ -38,8 +38,10 @@ class Promises:
     heal: float = 20.0
     """After the end of a fault, within which everything is as if it hadn't been."""
     notice: float = 0.0
-    """After the begin of a fault, within which nobody counts a silent peer as a neighbour;
-    0: not checked."""
+    """After the begin of a cut or a kill, within which nobody counts a silent peer as a
+    neighbour; 0: not checked."""
+    notice_stop: float = 0.0
+    """The same of a stop, in which the peer's kernel goes on answering."""
     wait: float = 5.0
     """That publishing waits at most."""
     late: float = 30.0

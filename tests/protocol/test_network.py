@@ -221,6 +221,54 @@ def test_a_healed_partition_merges(seed: int) -> None:
     assert network.one_sided() == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_published_at_the_end_of_a_partition_crosses_it(seed: int) -> None:
+    """E39: halves that meet again announce what is cached, and nothing is delivered twice."""
+    network = joined(20, seed)
+    left = set(Random(seed).sample(network.live, 10))
+    network.partition(left, set(network.live) - left)
+    sources = [min(left), min(set(network.live) - left)]
+    for second in range(60):
+        network.publish(sources[second % 2], second)
+        network.run(1)
+    network.heal()
+    network.run(20)
+    for second in range(30, 60):
+        assert network.missed(second) == set(), second
+    network.run(300)
+    assert all(times == 1 for counts in network.delivered.values() for times in counts.values())
+
+
+def test_a_parent_that_falls_silent_is_replaced_within_seconds() -> None:
+    """E15, E40: its process has stopped, so its connections stand; others bring what it had."""
+    network = joined(20, 6)
+    for number in range(10):
+        network.publish(0, number)
+        network.run(1)
+    stopped = max(
+        set(network.live) - {0},
+        key=lambda node: sum(
+            node in network.topics[other].broadcast.push_peers.parents for other in network.live
+        ),
+    )
+    children = [
+        node
+        for node in network.live
+        if stopped in network.topics[node].broadcast.push_peers.parents
+    ]
+    assert len(children) > 1
+    network.cut = lambda a, b: stopped in (a, b)
+    for number in range(10, 20):
+        network.publish(0, number)
+        network.run(1)
+    assert all(stopped not in network.neighbors(node) for node in children)
+    # Once it is gone, the tree has no detour any more.
+    network.run(5)
+    network.publish(0, "last")
+    network.run(0.4)
+    assert network.missed("last") == {stopped}
+
+
 def test_a_lost_neighbour_is_taken_back_by_a_full_view() -> None:
     """E02: both ends are full when they find each other again; the link stands all the same."""
     network = joined(60, 2)

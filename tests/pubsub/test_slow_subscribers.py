@@ -58,7 +58,9 @@ async def test_subscribing_twice_gives_the_same_subscription() -> None:
         assert await node.pubsub.subscribe(TOPIC) is first
 
 
-@pytest.mark.parametrize("name", ["subscription_buffer", "max_validating", "warn_every"])
+@pytest.mark.parametrize(
+    "name", ["subscription_buffer", "max_validating", "warn_every", "seen_ttl"]
+)
 def test_a_parameter_that_is_not_positive_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be 1 or more: 0"):
         PubsubParams(**{name: 0})

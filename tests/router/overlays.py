@@ -12,6 +12,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubParams, EpisubRouter, MembershipParams, RouterParams
+from episub_router.net.connections.sockets import socket_below
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerTable
 from episub_router.net.service import EpisubService
@@ -107,17 +108,11 @@ async def overlay_of(
 async def crash(node: Node) -> None:
     """Kill `node`, and close its sockets as the operating system would."""
     connections = node.host.get_network().get_connections()
-    sockets = [_socket(connection.muxed_conn) for connection in connections]
+    sockets = [socket_below(connection.muxed_conn) for connection in connections]
     await node.kill()
     for socket in sockets:
-        socket.socket.close()
-
-
-def _socket(layer: Any) -> trio.SocketStream:
-    while not isinstance(layer, trio.SocketStream):
-        names = ("secured_conn", "conn", "read_writer", "stream")
-        layer = next(getattr(layer, name) for name in names if hasattr(layer, name))
-    return layer
+        assert socket is not None
+        socket.close()
 
 
 class Readers:

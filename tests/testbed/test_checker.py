@@ -21,7 +21,7 @@ from interop.testbed.history.records import (
 from interop.testbed.scenario import Promises
 from tests.testbed.histories import DURATION, HOSTS, add, drop, history, is_delivery
 
-PROMISES = Promises(deadline=5.0, heal=10.0, notice=5.0, slowdown=3.0)
+PROMISES = Promises(deadline=5.0, heal=10.0, notice=5.0, notice_stop=8.0, slowdown=3.0)
 CUT = Fault(kind=FaultKind.CUT, at=30.0, lasts=25.0, hosts=(3,))
 KILL = Fault(kind=FaultKind.KILL, at=30.0, lasts=5.0, hosts=(3,))
 
@@ -155,6 +155,7 @@ def test_a_peer_that_falls_silent_and_stays_a_neighbour() -> None:
         # Host 3 counts the others, and each of them counts host 3; one that is stopped does
         # nothing.
         assert len(found(made)) == (4 if fault is CUT else 3)
+        assert {v.time for v in found(made)} == {fault.at + (5.0 if fault is CUT else 8.0)}
 
 
 def test_one_way_the_side_that_hears_nothing_has_to_notice() -> None:

@@ -1,8 +1,8 @@
 """Link check: active links are two-sided and live (E11, E12, E15).
 
-TCP reports most failures. It reports neither a link that only one side knows of nor a
-connection whose stream failed on one side. Both are silent, so a neighbour that has sent
-nothing for a while is queried (NEIGHBOR as a list query), and dropped if it stays silent.
+TCP reports neither a link that only one side knows of nor a process that has stopped. Both are
+silent: a neighbour that has sent nothing for a while is queried (NEIGHBOR as a list query), at
+once if it should have sent something, and dropped if it stays silent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ from episub_router.protocol.types import NEVER, PeerId, Time
 _SILENT_CHECKS = 3
 """Check intervals of silence after which a link counts as failed."""
 
+_SUSPICIOUS_SILENCE = 1.5
+"""Seconds of silence from which on a neighbour can be suspected. Ours: longer than it takes until
+GRAFT asks for what it should have pushed."""
+
+_ANSWER_TIMEOUT = 4.0
+"""Seconds that a suspected neighbour has to send anything. Ours: longer than an event loop is
+blocked on a busy machine; a link that fails wrongly costs two frames and a new link."""
+
 _NOTIFY_AGAIN = 1.0
 """Seconds after which a peer that isn't a neighbour is sent DISCONNECT again."""
 
@@ -28,7 +36,7 @@ _MAX_NOTIFIED = 64
 class LinkCheck(Procedure):
     """Queries silent neighbours, and notifies peers that wrongly behave as neighbours."""
 
-    __slots__ = ("_notified", "_replace_failed")
+    __slots__ = ("_next_check", "_notified", "_replace_failed", "_suspects")
 
     def __init__(
         self, state: OverlayState, replace_failed: Callable[[list[PeerId], Time], None]
@@ -37,15 +45,54 @@ class LinkCheck(Procedure):
         super().__init__(state)
         self._replace_failed = replace_failed
         self._notified: dict[PeerId, Time] = {}
+        self._next_check: Time = NEVER
+        self._suspects: dict[PeerId, Time] = {}
+        """Neighbours that were queried out of turn, and when. Bound: the active view's."""
 
     def start(self, now: Time) -> None:
-        self.deadline = now + self._state.jittered(self._state.params.link_check_interval)
+        self._next_check = now + self._state.jittered(self._state.params.link_check_interval)
+        self._set_deadline()
+
+    def suspect(self, peer: PeerId, now: Time) -> None:
+        """`peer` should have sent something: query it now, unless it has lately."""
+        link = self._state.active.get(peer)
+        if (
+            link is not None
+            and peer not in self._suspects
+            and now - link.last_activity >= _SUSPICIOUS_SILENCE
+        ):
+            self._suspects[peer] = now
+            self._state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
+            self._set_deadline()
 
     def fire(self, now: Time) -> None:
         """Query silent neighbours, and drop those that have been silent for too long."""
+        failed = self._unanswering(now)
+        if self._next_check <= now:
+            self.start(now)
+            failed += [peer for peer in self._check_all(now) if peer not in failed]
+        self._set_deadline()
+        for peer in failed:
+            self._state.drop_link(peer, DownReason.FAILED, notify=True, remember=False)
+        if failed:
+            self._replace_failed(failed, now)
+
+    def _unanswering(self, now: Time) -> list[PeerId]:
+        """The suspected neighbours whose time is over; those that sent something are cleared."""
+        active, failed = self._state.active, []
+        for peer, since in list(self._suspects.items()):
+            link = active.get(peer)
+            if link is None or link.last_activity >= since:
+                del self._suspects[peer]
+            elif now >= since + _ANSWER_TIMEOUT:
+                del self._suspects[peer]
+                failed.append(peer)
+        return failed
+
+    def _check_all(self, now: Time) -> list[PeerId]:
+        """Query neighbours that have been silent; returns those that were for too long."""
         state = self._state
         interval = state.params.link_check_interval
-        self.start(now)
         failed = []
         for peer, link in state.active.items():
             silence = now - link.last_activity
@@ -53,10 +100,11 @@ class LinkCheck(Procedure):
                 failed.append(peer)
             elif silence >= interval / 2:
                 state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
-        for peer in failed:
-            state.drop_link(peer, DownReason.FAILED, notify=True, remember=False)
-        if failed:
-            self._replace_failed(failed, now)
+        return failed
+
+    def _set_deadline(self) -> None:
+        first = next(iter(self._suspects.values()), NEVER)
+        self.deadline = min(self._next_check, first + _ANSWER_TIMEOUT)
 
     def on_query(self, sender: PeerId, query: Neighbor, now: Time) -> None:
         """NEIGHBOR as a query: answer a neighbour with our list (E11).
@@ -101,4 +149,6 @@ class LinkCheck(Procedure):
 
     def stop(self) -> None:
         super().stop()
+        self._next_check = NEVER
         self._notified.clear()
+        self._suspects.clear()

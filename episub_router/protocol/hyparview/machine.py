@@ -6,6 +6,7 @@ NeighborUp and NeighborDown effects carry the changes of the active view to broa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 from episub_router.protocol import events as ev
@@ -117,6 +118,13 @@ class HyParView:
             return False
         link.last_activity = now
         return True
+
+    def suspect(self, peers: Iterable[PeerId], now: Time) -> list[Effect]:
+        """Others have announced what these neighbours should have sent: are they there (E15)?"""
+        if self.joined:
+            for peer in peers:
+                self._link_check.suspect(peer, now)
+        return self._finish()
 
     def on_non_neighbor(self, peer: PeerId, now: Time) -> list[Effect]:
         """A broadcast message came from `peer`, which isn't a neighbour: notify it (E12)."""

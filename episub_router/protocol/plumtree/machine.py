@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Effect, NeighborDown, NeighborUp, Send
+from episub_router.protocol.effects import DownReason, Effect, NeighborDown, NeighborUp, Send
 from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.eager_push import EagerPush
@@ -82,7 +82,7 @@ class Plumtree:
         elif isinstance(event, NeighborUp):
             self._on_neighbor_up(event, now)
         elif isinstance(event, NeighborDown):
-            self._on_neighbor_down(event.peer)
+            self._on_neighbor_down(event, now)
         return self._state.take_effects()
 
     def _on_neighbor_up(self, event: NeighborUp, now: Time) -> None:
@@ -92,9 +92,12 @@ class Plumtree:
         state.push_peers.add(event.peer)
         state.announce_recent(event.peer, now)
 
-    def _on_neighbor_down(self, peer: PeerId) -> None:
-        self._state.lazy_push.remove_peer(peer)
-        self._state.parent_selection.remove_neighbor(peer)
+    def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
+        state, peer = self._state, event.peer
+        if event.reason is DownReason.FAILED:
+            state.note_failed(peer, now)
+        state.lazy_push.remove_peer(peer)
+        state.parent_selection.remove_neighbor(peer)
         self._tree_repair.on_neighbor_down(peer)
 
     def on_reconnected(self, peer: PeerId, now: Time) -> list[Effect]:

@@ -20,6 +20,16 @@ from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
 ANNOUNCE_WINDOW = 3.0
 """Seconds of messages that are announced to a new neighbour. gossipsub: three heartbeats."""
 
+_UNNOTICED = 30.0
+"""Seconds that a link may have been silent before it counted as failed: three link checks."""
+
+_MAX_ANNOUNCED = 1_000
+"""Ids that are announced to a neighbour whose link had failed; go-libp2p-pubsub: a peer may
+announce 5,000 in a heartbeat."""
+
+_MAX_FAILED = 64
+"""Neighbours remembered whose links have failed. Ours: several times the active view."""
+
 _PRUNE = Prune()
 _GRAFT = Graft()
 
@@ -29,6 +39,7 @@ class PlumtreeState:
 
     __slots__ = (
         "effects",
+        "failed_at",
         "first_neighbor_at",
         "lazy_push",
         "leading_source",
@@ -50,6 +61,8 @@ class PlumtreeState:
         self.lazy_push = LazyPushQueue(params, rng)
         self.leading_source = LeadingSource(params.leading_window)
         self.first_neighbor_at = NEVER
+        self.failed_at: dict[PeerId, Time] = {}
+        """Neighbours whose links have failed, and when."""
         self.effects: list[Effect] = []
 
     def take_effects(self) -> list[Effect]:
@@ -95,10 +108,22 @@ class PlumtreeState:
         self.graft(by)
         self.effects.append(Send(parent, _PRUNE))
 
+    def note_failed(self, peer: PeerId, now: Time) -> None:
+        """The link to `peer` has failed; it may be on the other side of a partition."""
+        self.failed_at.pop(peer, None)
+        self.failed_at[peer] = now
+        if len(self.failed_at) > _MAX_FAILED:
+            del self.failed_at[next(iter(self.failed_at))]
+
     def announce_recent(self, peer: PeerId, now: Time) -> None:
-        """Announce the newest messages to `peer`, which may have missed them."""
-        since = now - ANNOUNCE_WINDOW
-        recent = islice(self.store.recent(since), MAX_IDS)
+        """Announce the newest messages to `peer`, which may have missed them; all that are cached
+        since its link failed, if it did."""
+        failed_at = self.failed_at.pop(peer, None)
+        if failed_at is None:
+            since, most = now - ANNOUNCE_WINDOW, MAX_IDS
+        else:
+            since, most = failed_at - _UNNOTICED, _MAX_ANNOUNCED
+        recent = islice(self.store.recent(since), most)
         newest = [MessageSummary(stored.id, self.next_hops(stored.hops)) for stored in recent]
         self.lazy_push.add_for(peer, reversed(newest), now)
 
@@ -109,6 +134,7 @@ class PlumtreeState:
         self.push_peers.clear()
         self.parent_selection.clear()
         self.first_neighbor_at = NEVER
+        self.failed_at.clear()
         self.missing.clear()
         self.pending.clear()
         self.lazy_push.clear()

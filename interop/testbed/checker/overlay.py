@@ -43,8 +43,10 @@ def check(history: History, promises: Promises, calm: Calm) -> Iterator[Violatio
     for fault in history.faults:
         if fault.kind not in _AFFECTING:
             continue
-        if promises.notice and fault.kind != FaultKind.FLAP:
-            yield from _notice(history, promises.notice, calm, views, fault)
+        stopped = fault.kind == FaultKind.STOP
+        notice = promises.notice_stop if stopped else promises.notice
+        if notice and fault.kind != FaultKind.FLAP:
+            yield from _notice(history, notice, calm, views, fault)
         yield from _healed(history, promises.heal, calm, views, fault)
 
 

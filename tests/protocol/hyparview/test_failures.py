@@ -16,9 +16,10 @@ def test_links_that_end_together_are_not_grafted() -> None:
     member.receive("a", Gossip("m", 1, "payload"))
     for peer in "bcd":
         member.receive(peer, Prune())
-    member.wait(80)
+    check = member.params.link_check_interval
+    member.wait(2.7 * check)
     member.receive("d", Prune())
-    effects = member.wait(40)
+    effects = member.wait(1.3 * check)
     ended = {effect.peer for effect in effects if isinstance(effect, NeighborDown)}
     assert ended == {"a", "b", "c"}
     assert sent(effects, Graft) == [("d", Graft())]

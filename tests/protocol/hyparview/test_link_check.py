@@ -17,7 +17,8 @@ from episub_router.protocol.messages import (
     NeighborRole,
     Prune,
 )
-from tests.protocol.helpers import Member, drops, sent
+from episub_router.protocol.params import EpisubParams
+from tests.protocol.helpers import Member, drops, ihave, sent
 
 QUERY = Neighbor(NeighborRole.QUERY, 5, LinkKind.RANDOM, random_links=5)
 
@@ -82,9 +83,11 @@ def test_silent_neighbours_are_queried_and_then_given_up() -> None:
 def test_whatever_only_a_neighbour_sends_keeps_the_link(message: object) -> None:
     """E12, E15: a link that is used is neither queried nor ended."""
     member = Member("a")
-    for _ in range(40):
+    member.receive("a", Gossip("m", 1, "payload"))
+    for _ in range(20):
         member.receive("a", message)  # type: ignore[arg-type]
-        assert ("a", NeighborRole.QUERY) not in roles(member.wait(5))
+        pause = member.params.link_check_interval / 6
+        assert ("a", NeighborRole.QUERY) not in roles(member.wait(pause))
     assert member.active == {"a"}
 
 
@@ -93,7 +96,7 @@ def test_payloads_in_validation_keep_the_link() -> None:
     member = Member("a")
     for n in range(40):
         member.handle(ev.PayloadArrived("a", n, 1))
-        assert roles(member.wait(5)) == []
+        assert roles(member.wait(member.params.link_check_interval / 6)) == []
     assert member.active == {"a"}
 
 
@@ -137,3 +140,62 @@ def test_control_messages_of_strangers_change_nothing(message: object) -> None:
     assert sent(member.receive("x", message)) == [("x", Disconnect())]  # type: ignore[arg-type]
     assert set(member.machine.broadcast.push_peers.eager) == {"a"}
     assert member.machine.broadcast.missing == 0
+
+
+def suspicious(member: Member, announcer: str, id: str = "m") -> list:  # type: ignore[type-arg]
+    """`id` is announced to `member` and doesn't come; the effects of asking for it."""
+    member.receive(announcer, ihave(id))
+    tick = EpisubParams().broadcast.missing_tick
+    member.wait(tick)
+    return member.wait(tick)
+
+
+def test_a_parent_is_queried_when_others_announce_what_it_should_have_pushed() -> None:
+    """E15: with traffic, a silent neighbour fails within seconds."""
+    member = Member("parent", "other")
+    member.receive("parent", Gossip("first", 1, "payload"))
+    member.receive("other", Prune())
+    member.wait(3)
+    effects = suspicious(member, "other")
+    assert [peer for peer, _ in sent(effects, Graft)] == ["other"]
+    assert ("parent", NeighborRole.QUERY) in roles(effects)
+    # The announcer has just sent something.
+    assert ("other", NeighborRole.QUERY) not in roles(effects)
+    since = member.now
+    while "parent" in member.active:
+        member.receive("other", QUERY)
+        effects = member.wait(0.5)
+    assert NeighborDown("parent", DownReason.FAILED) in effects
+    assert member.now - since <= 5
+    assert member.active == {"other"}
+
+
+def test_a_suspected_neighbour_that_answers_stays() -> None:
+    """E15: any sign of life is enough, and it can be suspected again."""
+    member = Member("parent", "other")
+    for number in range(3):
+        member.receive("parent", Gossip(f"first {number}", 1, "payload"))
+        member.receive("other", Prune())
+        member.wait(3)
+        effects = suspicious(member, "other", f"second {number}")
+        assert ("parent", NeighborRole.QUERY) in roles(effects)
+        member.receive("parent", Neighbor(NeighborRole.LIST, 1))
+        member.receive("parent", Gossip(f"second {number}", 1, "payload"))
+        member.receive("other", QUERY)
+        member.wait(6)
+    assert member.active == {"parent", "other"}
+
+
+def test_an_announcer_that_does_not_answer_its_graft_is_queried() -> None:
+    """E15: whoever announces a message and then falls silent is asked first, and suspected."""
+    member = Member("liar", "other")
+    effects = suspicious(member, "liar")
+    assert ("liar", NeighborRole.QUERY) not in roles(effects)
+    member.receive("other", QUERY)
+    effects = member.wait(0.5)
+    assert ("liar", NeighborRole.QUERY) in roles(effects)
+    member.receive("other", QUERY)
+    for _ in range(10):
+        member.wait(0.5)
+        member.receive("other", QUERY)
+    assert member.active == {"other"}

@@ -78,7 +78,7 @@ def test_payloads_expire_though_nothing_comes() -> None:
     """E41: the cache is looked at with every timer."""
     branch = Branch("a")
     branch.publish("m", 10)
-    branch.now += 31
+    branch.now += BroadcastParams().cache_ttl + 1
     branch.machine.handle_timer(branch.now)
     assert branch.machine.store.cached_bytes == 0
     assert drops(branch.receive("a", Graft(("m",)))) == [DropReason.GRAFT_NOT_CACHED]

@@ -1,0 +1,53 @@
+"""What the kernel can notice of a connection: that nothing comes back.
+
+A machine that is cut off says no goodbye, and TCP alone goes on trying for a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+_LAYERS = ("secured_conn", "conn", "read_writer", "stream")
+"""Names by which py-libp2p's layers know the one below."""
+
+_PROBE_AFTER = 10
+"""Seconds that a connection carries nothing before the kernel probes it. Ours: with the probes
+unanswered, noticed within 30 s."""
+
+_PROBE_INTERVAL = 5
+"""Seconds between two probes."""
+
+
+def socket_below(layer: Any) -> trio.socket.SocketType | None:
+    """The socket at the bottom of `layer`, a part of py-libp2p's connection; None if it stands on
+    no TCP socket."""
+    while layer is not None and not isinstance(layer, trio.SocketStream):
+        layer = next((getattr(layer, name) for name in _LAYERS if hasattr(layer, name)), None)
+    return None if layer is None else layer.socket
+
+
+def notice_silence(layer: Any, seconds: float) -> None:
+    """Have the kernel break the connection when its other end acknowledges nothing of what was
+    sent for `seconds`, or answers no probe. Does what the system can of that."""
+    found = socket_below(layer)
+    if found is None:
+        return
+    # TCP_USER_TIMEOUT bounds the probes, too. Where there is none, their number does.
+    probes = max(1, round(seconds / _PROBE_INTERVAL))
+    options = (
+        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", round(seconds * 1000)),
+        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _PROBE_AFTER),
+        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _PROBE_INTERVAL),
+        (socket.IPPROTO_TCP, "TCP_KEEPCNT", probes),
+        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    )
+    for level, name, value in options:
+        option = getattr(socket, name, None)
+        if option is not None:
+            # A socket that has closed meanwhile takes none.
+            with suppress(OSError):
+                found.setsockopt(level, option, value)

@@ -1,0 +1,44 @@
+"""What the kernel is asked to notice of a connection."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from episub_router import RouterParams
+from episub_router.net.connections.sockets import notice_silence, socket_below
+from tests.hosts import connect_all
+from tests.router.overlays import overlay_of
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is Linux's")
+
+
+async def test_what_stands_on_no_socket_is_left_alone() -> None:
+    for layer in (None, object(), SimpleNamespace(conn=SimpleNamespace(stream=None))):
+        assert socket_below(layer) is None
+        notice_silence(layer, 7.0)
+
+
+async def test_a_socket_that_has_closed_is_left_alone() -> None:
+    one, other = trio.socket.socketpair()
+    one.close()
+    other.close()
+    notice_silence(SimpleNamespace(secured_conn=trio.SocketStream(one)), 7.0)
+
+
+@LINUX
+@pytest.mark.hosts
+async def test_each_connection_of_a_router_is_watched() -> None:
+    async with overlay_of(2) as (nodes, _):
+        await connect_all([(nodes[0], nodes[1])])
+        for node in nodes:
+            [connection] = node.host.get_network().get_connections()
+            found = socket_below(connection.muxed_conn)
+            assert found is not None
+            timeout = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert timeout == RouterParams().silence_timeout * 1000
+            assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
