@@ -72,9 +72,7 @@ class PubsubParams:
     subscription_buffer: int = param(
         1024, "messages", "ours: 5 s of stalled reader at 200 messages/s; py-libp2p has 32"
     )
-    max_validating: int = param(
-        1024, "messages", "ours: more than 10 validators at once can do in validation_timeout"
-    )
+    max_validating: int = param(1024, "messages", "ours: more than 10 validators do at once")
     warn_every: int = param(1000, "drops", "ours: a flood of bad input is no flood of log lines")
     seen_ttl: int = param(300, "s", "ours: the router's, so that nothing is delivered twice")
 

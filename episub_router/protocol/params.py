@@ -174,7 +174,7 @@ class BroadcastParams:
     )
     """What is done when an eager link is lost (E40)."""
     cache_ttl: float = param(
-        60.0, "s", "ours: what was published 30 s before the end of a partition crosses after it"
+        45.0, "s", "ours: what was published 30 s before the end of a partition crosses after it"
     )
     """How long a payload is kept to answer GRAFTs."""
     cache_messages: int = param(4096, "messages", "ours: 30 s at over 100 messages/s")
@@ -184,7 +184,7 @@ class BroadcastParams:
     seen_ttl: float = param(
         300.0,
         "s",
-        "ours: five times cache_ttl; a message that comes late is announced for as long again",
+        "ours: over six times cache_ttl; a message that comes late is announced for as long again",
     )
     """How long an id is known, so that its message isn't delivered again."""
     validation_timeout: float = param(

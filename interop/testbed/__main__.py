@@ -16,6 +16,7 @@ from interop.testbed.faults import NETWORK
 from interop.testbed.history import files
 from interop.testbed.history.records import History
 from interop.testbed.lab import sandbox
+from interop.testbed.lab.network import NetworkError
 from interop.testbed.lab.software import problem
 from interop.testbed.report.summary import lines, summarise
 from interop.testbed.run import NotJoined, Run
@@ -26,8 +27,8 @@ _BROKEN_PROMISE, _NOT_RUN, _SKIPPED = 1, 2, 77
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 0 if all promises held, 1 if not, 2 if it couldn't be run, 77 with
-    `--need-network` where that can't be had."""
+    """The exit status: 0 if all promises held, 1 if not, 2 if it couldn't be run, 77 if something
+    that it needs isn't there: with `--need-network` the network."""
     parser = argparse.ArgumentParser(prog="python -m interop.testbed", description=__doc__)
     parser.add_argument("scenario", type=Path, help="a TOML file, or with --check a directory")
     parser.add_argument("--out", type=Path, help="directory for what comes out of it")
@@ -69,12 +70,17 @@ def main(arguments: list[str]) -> int:
 def _run(scenario: Scenario, out: Path, *, isolated: bool, page: bool) -> int:
     status = 128
     history: History | None = None
+    try:
+        made = Run(scenario, out, isolated=isolated, say=_say)
+    except (NetworkError, FileNotFoundError) as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return _SKIPPED
 
     async def run() -> None:
         nonlocal history, status
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_heed_signals, nursery.cancel_scope)
-            history = await Run(scenario, out, isolated=isolated, say=_say).run()
+            history = await made.run()
             nursery.cancel_scope.cancel()
 
     async def _heed_signals(scope: trio.CancelScope) -> None:

@@ -38,11 +38,12 @@ def _reach(
         if until > history.duration or not calm.host(event.host, since, since + promises.grace):
             continue
         for host in range(history.hosts):
+            # The arrival first: there are many messages, and nearly all of them came.
             if (
                 host != event.host
+                and arrivals.get((event.message, host), until + 1) > until
                 and calm.host(host, since, until)
                 and calm.pair(event.host, host, since, until)
-                and arrivals.get((event.message, host), until + 1) > until
             ):
                 yield _missed("reach", event, host, arrivals, until)
 
@@ -62,10 +63,10 @@ def _cross(
                 continue
             for host in range(history.hosts):
                 if (
-                    calm.separates(fault, event.host, host)
+                    arrivals.get((event.message, host), until + 1) > until
+                    and calm.separates(fault, event.host, host)
                     and calm.host(host, event.time, until)
                     and calm.pair(event.host, host, event.time, until, but=fault)
-                    and arrivals.get((event.message, host), until + 1) > until
                 ):
                     yield _missed("cross", event, host, arrivals, until)
 

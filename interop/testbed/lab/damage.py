@@ -107,8 +107,10 @@ class Damage:
             self._restart(host)
 
     async def _flap(self, fault: Fault) -> None:
-        pairs, half = self._pairs(fault), fault.amount / 2
-        for _ in range(max(1, round(fault.lasts / fault.amount))):
+        pairs = self._pairs(fault)
+        periods = max(1, int(fault.lasts / fault.amount))
+        half = min(fault.amount, fault.lasts) / 2
+        for _ in range(periods):
             self._lab().block(pairs)
             await trio.sleep(half)
             self._lab().unblock(pairs)
