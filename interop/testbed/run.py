@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
+from random import Random
 
 import trio
 
@@ -24,12 +25,14 @@ from interop.testbed.lab.damage import DISK, Damage, faketime
 from interop.testbed.lab.host import Host
 from interop.testbed.lab.linux import mount_tmpfs
 from interop.testbed.lab.network import Network, address
-from interop.testbed.lab.software import Messages, Place, Said, peer_id, software
+from interop.testbed.lab.software import Messages, Place, Said, finds_others, peer_id, software
 from interop.testbed.scenario import Scenario
 
 _PORT = 4001
 _CONTACTS = 3
 """Hosts that a host is given to join through: any of them may be down."""
+_LINKS = 8
+"""Connections that a host of gossipsub makes; gossipsub: its mesh has 4 to 12."""
 _JOINING = 180.0
 """Seconds that all hosts may take to start and to be one overlay; a busy machine needs them."""
 _SAMPLE = 1.0
@@ -116,11 +119,10 @@ class Run:
             mount_tmpfs(str(home), DISK)
         if FaultKind.CLOCK in kinds:
             extra = faketime(home)
-        contacts = [host for host in range(_CONTACTS + 1) if host != number and host < number]
         place = Place(
             host=number,
             listen=self._address(number),
-            peers=[f"{self._address(host)}/p2p/{peer_id(host)}" for host in contacts[:_CONTACTS]],
+            peers=[f"{self._address(host)}/p2p/{peer_id(host)}" for host in self._contacts(number)],
             home=home,
             trace=scenario.traces or FaultKind.DISK in kinds,
         )
@@ -134,6 +136,15 @@ class Run:
             lambda session, said: self._heard(number, session, said),
             extra,
         )
+
+    def _contacts(self, host: int) -> Sequence[int]:
+        """Whom a host is given to join through, or, where nobody finds others by itself, to be
+        connected to."""
+        earlier = range(host)
+        if finds_others(self._scenario.kinds[host]):
+            return earlier[:_CONTACTS]
+        chosen = Random(f"{self._scenario.seed}/{host}").sample(earlier, min(_LINKS, host))
+        return sorted(chosen)
 
     def _address(self, host: int) -> str:
         ip = address(host) if self._network is not None else f"127.77.0.{host + 1}"
@@ -310,7 +321,7 @@ class Run:
         while True:
             await trio.sleep(_REDIAL)
             for host in self._hosts:
-                for other in range(min(host.number, _CONTACTS)):
+                for other in self._contacts(host.number):
                     if other not in self._views[host.number]:
                         host.dial(f"{self._address(other)}/p2p/{peer_id(other)}")
 

@@ -192,6 +192,11 @@ def software(kind: str) -> Software:
     return InteropPeer("episub" if kind == "episub-peer" else kind)
 
 
+def finds_others(kind: str) -> bool:
+    """Whether nodes of `kind` find each other through a few contacts."""
+    return kind in ("episub", "sds", "episub-peer")
+
+
 def problem(kind: str) -> str | None:
     """Why `kind` can't run here; None if it can."""
     return PEERS[kind].problem() if kind in PEERS else None
