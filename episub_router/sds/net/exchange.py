@@ -112,13 +112,14 @@ class ExchangeServer:
             request = decode_request(data)
         except SdsWireError as error:
             return Response(ResponseStatus.BAD_REQUEST, str(error))
+        name = (request.topic, request.channel_id)
+        channel = self._channels.get(name)
         now = trio.current_time()
-        wait = self._limiter.wait(peer.to_base58(), request.topic, request.channel_id, now)
+        wait = self._limiter.wait(peer.to_base58(), name if channel else None, now)
         if wait > 0:
             return Response(
                 ResponseStatus.TOO_MANY_REQUESTS, f"ask again in {wait:.3f} s", retry_after=wait
             )
-        channel = self._channels.get((request.topic, request.channel_id))
         if channel is None:
             return Response(
                 ResponseStatus.UNKNOWN_CHANNEL,

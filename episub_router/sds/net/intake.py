@@ -32,22 +32,23 @@ class Intake:
     def broadcast(self, carrier: rpc_pb2.Message) -> ReceivedMessage | Rejected:
         """A message that came over the topic, from its author or from a member that repairs it."""
         by = publisher(carrier) if carrier.from_id else ""
-        data, origin, way = carrier.data, b"", Way.BROADCAST
         try:
-            message = self._codec.decode(data)
-            if self._bind_sender and by == (message.sender_id or by):
-                origin = proof_of(carrier)
-            else:
-                data, origin = detach_origin(data)
+            message = self._codec.decode(carrier.data)
+            raw, origin = detach_origin(carrier.data)
         except SdsWireError as error:
             return Rejected(by or error.sender_id, error.reason, str(error))
-        sender = message.sender_id or by
-        if self._bind_sender and by != sender:
-            proven = proven_sender(data, origin, self._topic) == sender
-            way = Way.REPAIRED if proven else Way.UNPROVEN
+        proven = proven_sender(raw, origin, self._topic) if self._bind_sender and origin else None
+        sender = message.sender_id or proven or by
         if not message.sender_id:
             message = replace(message, sender_id=sender)
-        return ReceivedMessage(message, data, way, by or None, origin)
+        if not self._bind_sender:
+            return ReceivedMessage(message, raw, Way.BROADCAST, by or None, origin)
+        if by == sender:
+            return ReceivedMessage(
+                message, carrier.data, Way.BROADCAST, by or None, proof_of(carrier)
+            )
+        way = Way.REPAIRED if proven == sender else Way.UNPROVEN
+        return ReceivedMessage(message, raw, way, by or None, origin)
 
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""

@@ -36,11 +36,15 @@ class RequestLimiter:
         )
         self._by_peer: Buckets[str] = Buckets(PEER_RATE, PEER_BURST, _PEER_BUCKETS)
 
-    def wait(self, peer: str, topic: str, channel_id: str, now: float) -> float:
-        """0 where a request is allowed; else the seconds after which to ask again."""
-        return self._by_peer.wait(peer, now) or self._by_channel.wait(
-            (peer, topic, channel_id), now
-        )
+    def wait(self, peer: str, channel: tuple[str, str] | None, now: float) -> float:
+        """0 where a request is allowed; else the seconds after which to ask again.
+
+        `channel`: topic and id of one that there is, None for any other.
+        """
+        wait = self._by_peer.wait(peer, now)
+        if wait or channel is None:
+            return wait
+        return self._by_channel.wait((peer, *channel), now)
 
 
 CHANNEL_RATE = 20.0

@@ -131,8 +131,23 @@ class AckStored:
     by: SenderId
 
 
+@dataclass(frozen=True, slots=True)
+class Untracked:
+    """Who has our message is of no interest any more."""
+
+    message_id: MessageId
+
+
 Change: TypeAlias = (
-    Logged | Buffered | Settled | ClockSet | Tombstone | Evicted | Unbuffered | AckStored
+    Logged
+    | Buffered
+    | Settled
+    | ClockSet
+    | Tombstone
+    | Evicted
+    | Unbuffered
+    | AckStored
+    | Untracked
 )
 
 

@@ -324,7 +324,7 @@ class Participant:
         for sequence, old_id in ours[-self.params.tracked_limit :]:
             acked_by = restored.acks.get(old_id, ())
             if old_id in raws:
-                self.outgoing.restore(old_id, sequence, raws[old_id], now)
+                self.outgoing.restore(old_id, sequence, raws[old_id], now, acked_by)
             else:
                 self.outgoing.remember(old_id, sequence, acked_by)
         self._delivery.tombstones.restore(restored.tombstones)

@@ -160,15 +160,15 @@ class Reception:
         self.want_unknown(message, received.source, now, effects)
 
     def _make_room(self, sender: SenderId, size: int, now: Time, effects: list[Effect]) -> bool:
-        left = self._delivery.incoming.make_room(sender, size)
-        for waiting in left or ():
+        room, left = self._delivery.incoming.make_room(sender, size)
+        for waiting in left:
             left_id, author = waiting.message.message_id, waiting.message.sender_id
             effects.append(fx.Unbuffered(left_id))
             effects.append(fx.Discarded(author, DiscardReason.INCOMING_FULL))
             if self._delivery.incoming.needs(left_id):
                 entry = HistoryEntry(left_id, None, author)
                 self._wants.add(entry, author, None, now, pull_after=self._params.pull_delay)
-        return left is not None
+        return room
 
     def _receive_again(self, message: Message, now: Time, effects: list[Effect]) -> None:
         self._responses.seen(message.message_id, now)

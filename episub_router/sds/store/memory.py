@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,10 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import Saved, Store, StoredDelivery, StoredMessage, StoreError
+from episub_router.sds.store.front_list import FrontList
+
+LAST = "\U0010ffff"
+"""After every id."""
 
 
 @dataclass(slots=True)
@@ -21,11 +24,11 @@ class _Channel:
     position: int = 0
     consumed: int = 0
     floor: Key | None = None
-    keys: list[Key] = field(default_factory=list)
+    keys: FrontList[Key] = field(default_factory=FrontList)
     rows: dict[MessageId, fx.Logged] = field(default_factory=dict)
     heads: dict[MessageId, None] = field(default_factory=dict)
     hashes: dict[bytes, MessageId] = field(default_factory=dict)
-    positions: list[tuple[int, MessageId]] = field(default_factory=list)
+    positions: FrontList[tuple[int, MessageId]] = field(default_factory=FrontList)
     incoming: dict[MessageId, fx.Buffered] = field(default_factory=dict)
     outgoing: dict[MessageId, None] = field(default_factory=dict)
     tombstones: dict[MessageId, None] = field(default_factory=dict)
@@ -52,8 +55,8 @@ class MemoryStore(Store):
             raise StoreError(
                 f"channel {channel_id!r} belongs to {channel.owner!r}, not to {owner!r}"
             )
-        keys = channel.keys[-limit:]
-        floor = channel.keys[-limit - 1] if len(channel.keys) > limit else channel.floor
+        keys = channel.keys.last(limit + 1)
+        floor = keys.pop(0) if len(keys) > limit else channel.floor
         return Saved(
             clock=channel.clock,
             position=channel.position,
@@ -86,16 +89,15 @@ class MemoryStore(Store):
         self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
     ) -> tuple[list[StoredMessage], bool]:
         channel = self._channels[channel_id]
-        start = bisect_right(channel.keys, after) if after is not None else 0
-        end = bisect_right(channel.keys, until) if until is not None else len(channel.keys)
+        keys = channel.keys.between(after, until, items + 1)
         result: list[StoredMessage] = []
-        for key in channel.keys[start : min(end, start + items)]:
+        for key in keys[:items]:
             row = channel.rows[key[1]]
             size -= len(row.raw)
             if size < 0 and result:
                 break
             result.append(_stored(row))
-        return result, start + len(result) < end
+        return result, len(result) < len(keys)
 
     def count(self, channel_id: str) -> int:
         return len(self._channels[channel_id].rows)
@@ -106,8 +108,8 @@ class MemoryStore(Store):
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         channel = self._channels[channel_id]
         rows = [row for position, row in channel.unread if position > after][:limit]
-        start = bisect_right(channel.positions, after, key=lambda p: p[0])
-        rows += [channel.rows[i] for _, i in channel.positions[start : start + limit - len(rows)]]
+        read = channel.positions.between((after, LAST), None, limit - len(rows))
+        rows += [channel.rows[i] for _, i in read]
         return [StoredDelivery(r.position, r.raw, r.missing, r.entry.sender_id) for r in rows]
 
     def consumed(self, channel_id: str) -> int:
@@ -141,7 +143,7 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
         case fx.Logged():
             message_id = change.message_id
             channel.rows[message_id] = change
-            insort(channel.keys, (change.entry.lamport, message_id))
+            channel.keys.add((change.entry.lamport, message_id))
             channel.hashes[hashlib.sha256(change.raw).digest()] = message_id
             channel.incoming.pop(message_id, None)
             channel.tombstones.pop(message_id, None)
@@ -153,7 +155,7 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
                 channel.outgoing[message_id] = None
             if change.position:
                 channel.position = change.position
-                channel.positions.append((change.position, message_id))
+                channel.positions.add((change.position, message_id))
         case fx.Buffered(message_id=message_id):
             channel.incoming[message_id] = change
         case fx.Settled(message_id=message_id):
@@ -166,6 +168,8 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
             _evict(channel, change)
         case fx.Unbuffered(message_id=message_id):
             channel.incoming.pop(message_id, None)
+        case fx.Untracked(message_id=message_id):
+            channel.acks.pop(message_id, None)
         case fx.AckStored(message_id=message_id, by=by):
             channel.acks.setdefault(message_id, {})[by] = None
 
@@ -173,15 +177,14 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
 def _evict(channel: _Channel, change: fx.Evicted) -> None:
     message_id = change.message_id
     row = channel.rows.pop(message_id)
-    # Nearly always the first of all: what is removed elsewhere has to be looked for.
     key = (row.entry.lamport, message_id)
-    del channel.keys[bisect_left(channel.keys, key)]
+    channel.keys.remove(key)
     del channel.hashes[hashlib.sha256(row.raw).digest()]
     channel.heads.pop(message_id, None)
     channel.outgoing.pop(message_id, None)
     channel.acks.pop(message_id, None)
     if row.position:
-        del channel.positions[bisect_left(channel.positions, (row.position, message_id))]
+        channel.positions.remove((row.position, message_id))
         if row.position > channel.consumed:
             channel.unread.append((row.position, row))
     channel.floor = change.floor

@@ -288,6 +288,8 @@ class SqliteStore(Store):
                 db.execute(
                     "DELETE FROM incoming WHERE channel = ? AND id = ?", (channel, message_id)
                 )
+            case fx.Untracked(message_id=message_id):
+                db.execute("DELETE FROM ack WHERE channel = ? AND id = ?", (channel, message_id))
             case fx.AckStored(message_id=message_id, by=by):
                 db.execute("INSERT OR IGNORE INTO ack VALUES (?, ?, ?)", (channel, message_id, by))
             case fx.Evicted():

@@ -51,7 +51,7 @@ def load_channel(
     if not intact:
         db.execute("UPDATE channel SET consumed = 0 WHERE id = ?", (channel_id,))
         seal_channel(db, channel_id)
-    damaged, highest = _remove_damaged(db, channel_id, consumed)
+    damaged, highest = _remove_damaged(db, channel_id, consumed, limit)
     newest = db.execute(
         "SELECT lamport, id, sender, digest, own_seen, head FROM message "
         "WHERE channel = ? AND evicted = 0 ORDER BY lamport DESC, id DESC LIMIT ?",
@@ -99,15 +99,21 @@ CHANNEL_COLUMNS = f"{_CHANNEL}, seal"
 
 
 def _remove_damaged(
-    db: sqlite3.Connection, channel_id: str, consumed: int
+    db: sqlite3.Connection, channel_id: str, consumed: int, limit: int
 ) -> tuple[dict[MessageId, bool], int]:
     """The messages whose rows were altered, each with whether the application had it; and the
-    highest position among them."""
+    highest position among them.
+
+    Of the newest `limit`, and of what is unread. Older ones are checked when they are asked for.
+    """
     damaged: dict[MessageId, bool] = {}
     highest = 0
     bad = []
     for n, *row in db.execute(
-        f"SELECT rowid, {SEALED}, seal FROM message WHERE channel = ?", (channel_id,)
+        f"SELECT rowid, {SEALED}, seal FROM message WHERE rowid IN (SELECT rowid FROM "
+        "(SELECT rowid FROM message WHERE channel = ? ORDER BY lamport DESC LIMIT ?) UNION "
+        "SELECT rowid FROM message WHERE channel = ? AND position > ?)",
+        (channel_id, limit, channel_id, consumed),
     ):
         if not whole(tuple(row)):
             bad.append((n,))

@@ -52,10 +52,11 @@ class Incoming:
         """Whether a buffered message waits for this id."""
         return dependency in self._children
 
-    def make_room(self, sender: SenderId, size: int) -> list[Waiting] | None:
-        """Room for a message of `size` bytes from `sender`: what left the buffer for it.
+    def make_room(self, sender: SenderId, size: int) -> tuple[bool, list[Waiting]]:
+        """Room for a message of `size` bytes from `sender`: whether there is, and what left the
+        buffer for it.
 
-        None where the sender has its share, or nobody has more than it would have.
+        There is none where the sender has its share, or nobody has more than it would have.
         """
         params = self._params
         share = params.sender_share
@@ -63,7 +64,7 @@ class Incoming:
             self._count.of(sender) >= params.incoming_limit * share
             or self._bytes.of(sender) + size > params.incoming_bytes * share
         ):
-            return None
+            return False, []
         left: list[Waiting] = []
         while True:
             if len(self._waiting) >= params.incoming_limit:
@@ -71,9 +72,9 @@ class Incoming:
             elif self._size + size > params.incoming_bytes:
                 most = self._bytes.yields_to(sender, size)
             else:
-                return left
+                return True, left
             if most is None:
-                return None
+                return False, left
             left.append(self._leave(most))
 
     def add(

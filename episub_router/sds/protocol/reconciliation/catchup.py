@@ -28,6 +28,8 @@ _ROUNDS = 64
 """Comparisons of one job: more than any log needs."""
 _SLOWEST = 10.0
 """Messages per second that a peer must bring for its turn to go on, if others are there."""
+_TURNS = 4
+"""Turns after which a peer is left for another whatever it brings: it may bring its own."""
 _IDLE_FACTOR = 8
 """How much rarer comparisons get while logs turn out equal."""
 
@@ -45,6 +47,7 @@ class _Job:
     fetch: list[AskRange] = field(default_factory=list)
     asked: AskRange | AskCompare | None = None
     rounds: int = 0
+    turns: int = 0
     found: bool = False
 
 
@@ -103,6 +106,7 @@ class Catchup:
             self._periodic_at = now + self._interval()
             chosen = self._peers.choose(self._rng, now=now)
             if chosen is None:
+                self._periodic_at = now + min(self._interval(), self._params.pull_timeout)
                 return []
             peer = chosen
         else:
@@ -165,7 +169,9 @@ class Catchup:
         self._peers.answered(job.peer)
         if now >= job.turn_ends:
             enough = _SLOWEST * self._params.catchup_turn
-            if self._log.added - job.had < enough and self._peers.others(job.peer, now):
+            job.turns += 1
+            over = self._log.added - job.had < enough or job.turns >= _TURNS
+            if over and self._peers.others(job.peer, now):
                 self._peers.failed(job.peer, now)
                 self._end(now, again=True)
                 return []

@@ -21,6 +21,7 @@ from episub_router.sds.protocol.effects import (
     Purpose,
     Resent,
     Settled,
+    Untracked,
 )
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
@@ -99,11 +100,19 @@ class Outgoing:
         self.sequence += 1
         return self._track(message_id, self.sequence, raw, now + self._period(0, possibly=False))
 
-    def restore(self, message_id: MessageId, sequence: int, raw: bytes, now: Time) -> list[Effect]:
-        """A message that was unacknowledged when we stopped: resend it soon."""
+    def restore(
+        self,
+        message_id: MessageId,
+        sequence: int,
+        raw: bytes,
+        now: Time,
+        acked_by: Iterable[SenderId] = (),
+    ) -> None:
+        """A message that was in the buffer when we stopped: resend it soon."""
         self.sequence = max(self.sequence, sequence)
         soon = now + self._rng.random() * self._params.resend_interval
-        return self._track(message_id, sequence, raw, soon)
+        self._track(message_id, sequence, raw, soon)
+        self._by_id[message_id].acked_by = dict.fromkeys(acked_by)
 
     def remember(self, message_id: MessageId, sequence: int, acked_by: Iterable[SenderId]) -> None:
         """A message that was out of the buffer when we stopped."""
@@ -209,6 +218,7 @@ class Outgoing:
             for old in self._tracked.values():
                 if old.message_id not in self._buffer:
                     del self._tracked[old.sequence], self._by_id[old.message_id]
+                    effects.append(Untracked(old.message_id))
                     break
         return effects
 
