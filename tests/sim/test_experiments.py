@@ -153,7 +153,10 @@ def test_trouble_is_survived_and_accounted_for(name: str) -> None:
     summary = one(name, network__nodes=150)
     assert summary["phases"][-1]["reliability"] == pytest.approx(1.0, abs=0.01)
     if name == "partition-heal":
-        assert phase(summary, "cut")["reliability"] < 0.7
+        # What was published meanwhile crosses once it is over, and not before.
+        assert phase(summary, "cut")["reliability"] == 1.0
+        assert phase(summary, "cut")["latency"]["max"] > 30
+        assert phase(summary, "healed")["latency"]["max"] < 5
         assert phase(summary, "a minute later")["overlay"]["components"] == 1
 
 
