@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from episub_router.net.discovery.source import Discovery
     from episub_router.net.params import RouterParams
     from episub_router.net.peer import PROTOCOL_ID
+    from episub_router.net.sight.events import (
+        Alone,
+        BootstrapFailed,
+        EventsMissed,
+        Joined,
+        MessageLost,
+        NeighborDown,
+        NeighborUp,
+        NotJoined,
+    )
     from episub_router.protocol.params import (
         BroadcastParams,
         EagerRepair,
@@ -32,17 +42,25 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "PROTOCOL_ID": "net.peer",
+    "Alone": "net.sight.events",
     "BacklogFull": "publishing",
+    "BootstrapFailed": "net.sight.events",
     "BroadcastParams": "protocol.params",
     "DhtDiscovery": "net.discovery.dht",
     "Discovery": "net.discovery.source",
     "EagerRepair": "protocol.params",
     "EpisubParams": "protocol.params",
     "EpisubRouter": "router",
+    "EventsMissed": "net.sight.events",
     "FallbackParams": "fallback.params",
+    "Joined": "net.sight.events",
     "MembershipParams": "protocol.params",
+    "MessageLost": "net.sight.events",
     "MessageTooLarge": "publishing",
+    "NeighborDown": "net.sight.events",
     "NeighborSnapshot": "snapshot",
+    "NeighborUp": "net.sight.events",
+    "NotJoined": "net.sight.events",
     "OverlaySnapshot": "snapshot",
     "PublishError": "publishing",
     "PublishTimeout": "publishing",
@@ -55,17 +73,25 @@ _HOMES = {
 
 __all__ = [
     "PROTOCOL_ID",
+    "Alone",
     "BacklogFull",
+    "BootstrapFailed",
     "BroadcastParams",
     "DhtDiscovery",
     "Discovery",
     "EagerRepair",
     "EpisubParams",
     "EpisubRouter",
+    "EventsMissed",
     "FallbackParams",
+    "Joined",
     "MembershipParams",
+    "MessageLost",
     "MessageTooLarge",
+    "NeighborDown",
     "NeighborSnapshot",
+    "NeighborUp",
+    "NotJoined",
     "OverlaySnapshot",
     "PublishError",
     "PublishTimeout",

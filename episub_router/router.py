@@ -34,6 +34,7 @@ from episub_router.net.params import RouterParams
 from episub_router.net.peer import PROTOCOL_ID, PeerSide
 from episub_router.net.peer_table import PeerTable
 from episub_router.net.service import EpisubService
+from episub_router.net.sight.events import EventStream, NotJoined
 from episub_router.protocol.params import EpisubParams
 from episub_router.publishing import (
     RouterNotRunning,
@@ -152,6 +153,31 @@ class EpisubRouter(IPubsubRouter, Service):
             hops=MappingProxyType(dict(service.driver.hops(topic))),
             counters=service.counts(),
         )
+
+    def events(self, topic: str) -> EventStream:
+        """What happens in `topic` from now on, for `async for`; the topic may be joined later.
+
+        At most 256 events wait for the reader; `EventsMissed` stands for those before them.
+        """
+        return self._attached().events.read(topic)
+
+    async def joined(
+        self,
+        topic: str,
+        timeout: float = 30.0,  # noqa: ASYNC109 (it raises an error of its own)
+    ) -> None:
+        """Wait until there is a neighbour in `topic`, of Episub's or of gossipsub's.
+
+        Raises `NotJoined` after `timeout` seconds, which says what was tried, and KeyError if
+        nobody here subscribed to `topic`.
+        """
+        if topic not in self.mesh:
+            raise KeyError(topic)
+        with trio.move_on_after(timeout):
+            while not self.mesh.get(topic):
+                await self.mesh_changed()
+            return
+        raise NotJoined(topic, timeout, self._attached().why_alone(topic))
 
     async def wait_for_mesh(
         self,

@@ -57,6 +57,9 @@ class Actions(Protocol):
     def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
         """`peer` left it."""
 
+    def dropped(self, topic: str, reason: ef.DropReason) -> None:
+        """The machine of `topic` dropped or lost something."""
+
 
 class Observer(Protocol):
     """Sees what the driver does. May not change anything, nor raise."""
@@ -104,7 +107,7 @@ class Driver(PeerListener):
             ef.Deliver: self._on_deliver,
             ef.NeighborUp: lambda topic, e: actions.neighbor_up(topic, peers[e.peer]),
             ef.NeighborDown: lambda topic, e: actions.neighbor_down(topic, peers[e.peer]),
-            ef.Dropped: lambda topic, e: counters.add(e.reason),
+            ef.Dropped: self._on_dropped,
         }
         peers.listen(self)
 
@@ -277,6 +280,10 @@ class Driver(PeerListener):
         peer = self._peers[key]
         peer.topics_measuring[topic] = None
         self._actions.measure(peer)
+
+    def _on_dropped(self, topic: str, effect: ef.Dropped) -> None:
+        self._counters.add(effect.reason)
+        self._actions.dropped(topic, effect.reason)
 
     def _on_deliver(self, topic: str, effect: ef.Deliver) -> None:
         self._counters.add(Reason.DELIVERED)

@@ -75,6 +75,8 @@ class RemotePeer:
     """Topics that wait for an answer to `MeasureRtt`."""
     failed_dials: int = 0
     """In a row."""
+    dial_error: str = ""
+    """Why the last request to make it writable failed."""
     dial_not_before: float = 0.0
     """Seconds on trio's clock: the end of the back-off."""
     close_at: float | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +36,17 @@ from episub_router.net.params import RouterParams
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerListener, PeerTable
 from episub_router.net.ping import Pinger
+from episub_router.net.sight.bootstrap import BootstrapWatch
+from episub_router.net.sight.events import (
+    Alone,
+    Joined,
+    MessageLost,
+    NeighborDown,
+    NeighborUp,
+    TopicEvents,
+)
+from episub_router.net.sight.warnings import CapacityWarnings
+from episub_router.protocol.effects import DropReason
 from episub_router.protocol.events import (
     ContactsFound,
     PayloadAccepted,
@@ -70,11 +82,18 @@ class EpisubService(PeerListener):
         self._peers = peers
         self._params = router_params
         self._contacts_asked = CONTACTS_ASKED
+        self._has_sources = bool(bootstrap.peers or discovery)
         self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap.peers}
         self.me = pubsub.my_id.to_bytes()
         self._trace: NodeTrace | None = None
         self.counters = counters
+        self._warnings = CapacityWarnings()
+        counters.on_add = self._warnings.counted
         self.mesh = Mesh()
+        self.events = TopicEvents()
+        self.bootstrap_watch = BootstrapWatch(
+            self.me, self._bootstrap, lambda: self.mesh.neighbors, self.events
+        )
         self.book = book = AddressBook()
         self.fanout = Fanout(router_params.fanout_degree, rng)
         self._replay = Replay()
@@ -82,6 +101,7 @@ class EpisubService(PeerListener):
         # Listeners are notified in this order: the topics' machines before what waits is sent.
         peers.listen(self)
         self.driver = Driver(self.me, params, peers, rng, counters, self)
+        peers.listen(self.bootstrap_watch)
         self.outbox = Outbox(peers, router_params, counters)
         self.room = PublishRoom(router_params)
         self.room.add_receivers(self._pushed_to)
@@ -101,7 +121,12 @@ class EpisubService(PeerListener):
         """Trace what happens here."""
         overlay = OverlayTrace(trace, ORDINARY)
         self.driver.observer = overlay
-        self.counters.on_add = overlay.counted
+
+        def counted(reason: Enum, count: int) -> None:
+            self._warnings.counted(reason, count)
+            overlay.counted(reason, count)
+
+        self.counters.on_add = counted
         self._trace = trace
 
     def counts(self) -> Mapping[str, int]:
@@ -146,6 +171,20 @@ class EpisubService(PeerListener):
 
     # Pubsub's hooks
 
+    def why_alone(self, topic: str) -> list[str]:
+        """What speaks against neighbours in `topic`, one line each."""
+        failures = self.bootstrap_watch.failures
+        reasons = [f"{address}: {reason}" for address, reason in failures.items()]
+        speakers = self._peers.writable()
+        there = self._subscribers(topic)
+        if there:
+            reasons.append(f"{len(there)} connected peers are in the topic; links are being made")
+        elif speakers:
+            reasons.append(f"{len(speakers)} connected peers speak Episub; none is in {topic!r}")
+        elif not self._has_sources:
+            reasons.append("no bootstrap address, no discovery, and no connected peer")
+        return reasons or ["no peer has been found yet"]
+
     def has_peers(self, topic: str) -> bool:
         """Whether a writable peer in `topic` speaks Episub."""
         return bool(self._subscribers(topic))
@@ -182,6 +221,7 @@ class EpisubService(PeerListener):
         contacts = [peer.to_bytes() for peer in self._subscribers(topic)]
         if len(contacts) < self._contacts_asked:
             contacts += self._bootstrap
+        self.bootstrap_watch.joined(topic)
         self.driver.join(topic, tuple(contacts))
         self._rendezvous.join(topic)
 
@@ -221,15 +261,26 @@ class EpisubService(PeerListener):
         # Where it is connected from counts more than where it says that it is.
         return address_prefix([*seen, *self._addresses(peer)])
 
+    def dropped(self, topic: str, reason: DropReason) -> None:
+        if reason is DropReason.MESSAGE_LOST:
+            self.events.emit(MessageLost(topic))
+
     def neighbor_up(self, topic: str, peer: RemotePeer) -> None:
         self._peers.note_use(peer)
         self._pubsub.host.get_network().protect(peer.id, _protection(topic))
         self.mesh.up(topic, peer.id)
+        count = len(self.mesh.neighbors[topic])
+        self.events.emit(NeighborUp(topic, peer.id, count))
+        if count == 1:
+            self.events.emit(Joined(topic))
 
     def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
         self._pubsub.host.get_network().unprotect(peer.id, _protection(topic))
         self.mesh.down(topic, peer.id)
-        if not self.mesh.neighbors.get(topic):
+        left = len(self.mesh.neighbors.get(topic, ()))
+        self.events.emit(NeighborDown(topic, peer.id, left))
+        if not left:
+            self.events.emit(Alone(topic))
             self._rendezvous.look_again(topic)
 
     # What the parts ask and report

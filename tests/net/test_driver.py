@@ -48,6 +48,9 @@ class Recorder:
     def neighbor_up(self, topic: str, peer: RemotePeer) -> None:
         self.log.append(("up", topic, peer.key))
 
+    def dropped(self, topic: str, reason: ef.DropReason) -> None:
+        pass
+
     def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
         self.log.append(("down", topic, peer.key))
 

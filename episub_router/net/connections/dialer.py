@@ -26,6 +26,7 @@ from episub_router.net.params import RouterParams
 from episub_router.net.patience import Pace, patient
 from episub_router.net.peer import PROTOCOL_ID, RemotePeer
 from episub_router.net.peer_table import PeerListener, PeerTable
+from episub_router.net.sight.bootstrap import root_cause
 
 _MAX_REQUESTS = 256
 """Peers that are being made writable; ours: four topics' worth of requests under way."""
@@ -41,6 +42,14 @@ _FEWEST = 2
 
 _ADDRESS_TTL = 120
 """Seconds that py-libp2p keeps the addresses of a peer that it connects to."""
+
+
+_EXPLAINED = {
+    Reason.DIAL_NO_ADDRESS: "no address of it is known",
+    Reason.DIALS_FULL: "too many dials are under way",
+    Reason.NO_EPISUB_STREAM: "connected, but it opened no Episub stream: does it run Episub?",
+}
+"""What the reasons mean that come without an error."""
 
 
 class Dialer(PeerListener):
@@ -97,6 +106,7 @@ class Dialer(PeerListener):
         if writable.is_set():
             return
         self._counters.add(reason)
+        peer.dial_error = _EXPLAINED.get(reason) or peer.dial_error
         self._peers.dial_failed(peer)
 
     async def _make_writable(
@@ -165,13 +175,16 @@ class Dialer(PeerListener):
             peerstore.clear_addrs(target)
             if isinstance(network, Swarm):
                 network.unblock_peer(target)
-            # Whatever goes wrong here, there is the next address.
-            with suppress(Exception):
+            peer.dial_error = f"no answer in {share:g} s"
+            try:
                 async with patient(share) as seen:
                     try:
                         await self._host.connect(PeerInfo(target, [address]))
                     finally:
                         self._pace(seen)
+            except Exception as error:
+                # Whatever goes wrong here, there is the next address.
+                peer.dial_error = root_cause(error)
             if self._is_connected(target):
                 # The other side may have dialled at the same time, and been faster.
                 if any(

@@ -1,0 +1,137 @@
+"""What an application sees of a topic: events, the first neighbour, and why there is none."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import trio
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.id import ID
+from trio.testing import MockClock
+
+from episub_router import (
+    Alone,
+    BootstrapFailed,
+    EpisubRouter,
+    EventsMissed,
+    Joined,
+    NeighborDown,
+    NeighborUp,
+    NotJoined,
+    ResilientPubsub,
+)
+from episub_router.net.counters import Reason
+from episub_router.net.sight.events import MAX_WAITING, TopicEvents
+from episub_router.net.sight.warnings import CapacityWarnings
+from tests.hosts import PATIENCE, Node, connect, running_nodes
+from tests.router.overlays import TOPIC, router
+
+SOMEBODY = ID.from_pubkey(create_new_key_pair(bytes(32)).public_key)
+
+
+async def next_of(events: Any, kind: type) -> Any:
+    """The next event of `kind`."""
+    with trio.fail_after(PATIENCE):
+        async for event in events:
+            if isinstance(event, kind):
+                return event
+    raise AssertionError("the events ended")
+
+
+@pytest.mark.hosts
+async def test_neighbours_come_and_go() -> None:
+    async with running_nodes(2, router=EpisubRouter, pubsub_class=ResilientPubsub) as (one, two):
+        events = router(one).events(TOPIC)
+        await connect(one, two)
+        for node in (one, two):
+            await node.pubsub.subscribe(TOPIC)
+        await router(one).joined(TOPIC, timeout=PATIENCE)
+        assert await next_of(events, NeighborUp) == NeighborUp(TOPIC, two.id, 1)
+        assert await next_of(events, Joined) == Joined(TOPIC)
+        await two.pubsub.unsubscribe(TOPIC)
+        assert await next_of(events, NeighborDown) == NeighborDown(TOPIC, two.id, 0)
+        assert await next_of(events, Alone) == Alone(TOPIC)
+
+
+async def why_alone(node: Node) -> str:
+    with pytest.raises(NotJoined) as waited:
+        await router(node).joined(TOPIC, timeout=0.1)
+    return str(waited.value)
+
+
+@pytest.mark.hosts
+async def test_reasons_when_there_is_no_neighbour() -> None:
+    async with running_nodes(2, router=EpisubRouter, pubsub_class=ResilientPubsub) as (one, two):
+        with pytest.raises(KeyError):
+            await router(one).joined(TOPIC)
+        await one.pubsub.subscribe(TOPIC)
+        assert "no bootstrap address, no discovery, and no connected peer" in await why_alone(one)
+        await two.pubsub.subscribe("other")
+        await connect(one, two)
+        assert "1 connected peers speak Episub; none is in 'news'" in await why_alone(one)
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize(
+    ("port", "reason"),
+    [(1, "nothing listens there"), (None, "does the peer there have another id")],
+)
+async def test_a_bootstrap_node_that_can_not_be_reached(port: int | None, reason: str) -> None:
+    """A closed port; and a node with another peer id at that address."""
+    async with running_nodes(1, router=EpisubRouter, pubsub_class=ResilientPubsub, seed=1) as [
+        other
+    ]:
+        address = f"{other.info.addrs[0]}" if port is None else f"/ip4/127.0.0.1/tcp/{port}"
+        address = f"{address}/p2p/{SOMEBODY}"
+        async with running_nodes(
+            1,
+            router=lambda: EpisubRouter(bootstrap=[address]),
+            pubsub_class=ResilientPubsub,
+            seed=2,
+        ) as [node]:
+            events = router(node).events(TOPIC)
+            await node.pubsub.subscribe(TOPIC)
+            failed = await next_of(events, BootstrapFailed)
+            assert f"{failed.address}/p2p/{SOMEBODY}" == address
+            assert reason in failed.reason
+            assert failed.reason in await why_alone(node)
+
+
+@pytest.mark.hosts
+async def test_the_same_key_twice() -> None:
+    key = create_new_key_pair(bytes(32))  # that of the first of `running_nodes`
+    address = f"/ip4/127.0.0.1/tcp/4001/p2p/{ID.from_pubkey(key.public_key)}"
+    async with running_nodes(
+        1, router=lambda: EpisubRouter(bootstrap=[address]), pubsub_class=ResilientPubsub
+    ) as [node]:
+        await node.pubsub.subscribe(TOPIC)
+        assert "this node's own peer id: two nodes can't share a key" in await why_alone(node)
+
+
+async def test_a_reader_that_is_behind_is_told_how_many_it_missed() -> None:
+    events = TopicEvents()
+    stream = events.read(TOPIC)
+    for number in range(MAX_WAITING + 3):
+        events.emit(NeighborUp(TOPIC, SOMEBODY, number))
+    events.emit(NeighborUp("another", SOMEBODY, 0))
+    assert await anext(stream) == EventsMissed(TOPIC, 3)
+    got = [await anext(stream) for _ in range(MAX_WAITING)]
+    assert got == [NeighborUp(TOPIC, SOMEBODY, number) for number in range(3, MAX_WAITING + 3)]
+
+
+async def test_one_line_for_each_kind_of_drop_and_minute(
+    caplog: pytest.LogCaptureFixture, mock_clock: MockClock
+) -> None:
+    warnings = CapacityWarnings()
+    for _ in range(3):
+        for _ in range(100):
+            warnings.counted(Reason.BACKLOG_FULL, 1)
+        warnings.counted(Reason.FRAMES_SENT, 1)
+        mock_clock.jump(61)
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["backlog-full", f"{count} since the last line"] for count in (1, 100, 100)
+    ]
+    assert "raise RouterParams.backlog_bytes" in lines[0]
