@@ -16,10 +16,10 @@ class RouterParams:
     )
     """Whether py-libp2p goes on connecting to every peer whose address it learns."""
     silence_timeout: float = param(
-        7.0, "s", "ours: a message a second shows within 10 s that its receiver is cut off"
+        7.0, "s", "ours: within 10 s it shows that a neighbour is cut off"
     )
     """How long a peer's TCP may acknowledge nothing of what was sent before its connection counts
-    as lost, where the system can tell (Linux: TCP_USER_TIMEOUT)."""
+    as lost, where the system can tell (Linux: TCP_USER_TIMEOUT); of all connections of the host."""
     dial_timeout: float = param(
         5.0,
         "s",

@@ -65,7 +65,6 @@ class Run:
         self._views: dict[int, set[int]] = {}
         self._asked: dict[str, tuple[float, int]] = {}
         self._begin = time.monotonic()
-        self._joined = trio.Event()
         self._news = trio.Event()
         homes = [out / f"host-{host}" for host in range(scenario.hosts)]
         self._hosts = [self._host(host, home) for host, home in enumerate(homes)]

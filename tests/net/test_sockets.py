@@ -41,4 +41,7 @@ async def test_each_connection_of_a_router_is_watched() -> None:
             assert found is not None
             timeout = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
             assert timeout == RouterParams().silence_timeout * 1000
+            # A link that is quiet is noticed within 10 s as well.
             assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            quiet = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+            assert quiet + RouterParams().silence_timeout < 10
