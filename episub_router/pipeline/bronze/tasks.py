@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from episub_router.pipeline.bronze.content import digest_of, run_of
+from episub_router.pipeline.bronze.content import digest_of
 from episub_router.pipeline.bronze.transfer import HadoopShell
 from episub_router.pipeline.bronze.writer import RecordWriter
 from episub_router.pipeline.jobs import in_tasks
 from episub_router.pipeline.lake import Entry, Staging
-from episub_router.pipeline.reading.files import read_file
+from episub_router.pipeline.reading.files import read_encoded, run_of
 from episub_router.pipeline.uris import is_local
 
 TASK_BYTES = 32 << 20
@@ -82,7 +82,7 @@ def write(spark: SparkSession, files: Sequence[TraceFileInfo], batch: Batch) -> 
 def write_records(
     batches: Iterator[pa.RecordBatch], run: str, part: str, batch: Batch
 ) -> tuple[list[Entry], int]:
-    """Write records of one run, as `read_file` gives them of some files, from within a task; an
+    """Write records of one run, as `read_encoded` gives them of some files, from within a task; an
     entry for each file, and how many rows the Parquet files have."""
     counting = _Counting(run, batch)
     directory = batch.staging.of_run(run)
@@ -211,7 +211,7 @@ def _written(number: int, files: Sequence[TraceFileInfo], batch: Batch) -> list[
         records = (
             record
             for file, copy in zip(chosen, _copies(chosen, batch.shell), strict=True)
-            for record in read_file(copy, file.name, run, _notes(file))
+            for record in read_encoded(copy, file.name, run, _notes(file))
         )
         made, rows = write_records(records, run, f"part-{number:05d}", batch)
         counted = sum(entry.events + entry.quarantined + 1 for entry in made)

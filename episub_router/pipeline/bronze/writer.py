@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from episub_router.pipeline.record import RECORD
+from episub_router.pipeline.reading.encoding import ENCODED, encoded
 
 ROW_GROUP = 120_000
-"""Rows that are held before they are written: some 30 MB."""
+"""Rows of one kind that are held before they are written: some 30 MB, for five frequent kinds."""
 
 _PARTITIONS = ("run", "status")
-_SCHEMA = pa.schema([field for field in RECORD if field.name not in _PARTITIONS])
+_SCHEMA = pa.schema([field for field in ENCODED if field.name not in _PARTITIONS])
 
 
 class RecordWriter:
-    """Writes batches of `RECORD`, all of one run, to `status=S/NAME.parquet` in a directory; to be
+    """Writes batches of records, all of one run, to `status=S/NAME.parquet` in a directory; to be
     used as a context manager.
 
     Files are called `.NAME.ATTEMPT` until they are complete: what a killed task leaves, nobody
@@ -33,31 +33,38 @@ class RecordWriter:
     ) -> None:
         self._directory, self._name, self._attempt = directory, name, attempt
         self._finished = finished
-        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._held: dict[tuple[str, str | None], list[pa.RecordBatch]] = {}
         self._writers: dict[str, tuple[str, Any]] = {}
         self.rows = 0
         """Rows in the files that are complete, as these say themselves."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take `batch`."""
+        batch = encoded(batch)
         statuses = batch.column("status")
         kinds = pc.unique(statuses).to_pylist()
         for kind in kinds:
             rows = batch if len(kinds) == 1 else batch.filter(pc.equal(statuses, kind))
-            held = self._held.setdefault(kind, [])
+            # Who asks for one kind of event passes over row groups of others.
+            events = pc.unique(rows.column("event")).to_pylist()
+            group = kind, events[0] if len(events) == 1 else ""
+            held = self._held.setdefault(group, [])
             held.append(rows.select(_SCHEMA.names))
             if sum(map(len, held)) >= ROW_GROUP:
-                self._write(kind)
+                self._write(*group)
 
-    def _write(self, kind: str) -> None:
-        held, self._held[kind] = self._held[kind], []
+    def _write(self, kind: str, event: str | None) -> None:
+        held, self._held[kind, event] = self._held[kind, event], []
         if kind not in self._writers:
             directory = os.path.join(self._directory, f"status={kind}")
             os.makedirs(directory, exist_ok=True)
             path = os.path.join(directory, f".{self._name}.{self._attempt}")
             writer = pq.ParquetWriter(path, _SCHEMA, compression="zstd", compression_level=1)
             self._writers[kind] = path, writer
-        self._writers[kind][1].write_table(pa.Table.from_batches(held, _SCHEMA))
+        self._writers[kind][1].write_table(
+            # Of one dictionary a group of rows is written as it is.
+            pa.Table.from_batches(held, _SCHEMA).unify_dictionaries()
+        )
 
     def __enter__(self) -> RecordWriter:
         return self
@@ -69,8 +76,8 @@ class RecordWriter:
         traceback: TracebackType | None,
     ) -> None:
         if error is None:
-            for status in [status for status, held in self._held.items() if held]:
-                self._write(status)
+            for group in [group for group, held in self._held.items() if held]:
+                self._write(*group)
         for path, writer in self._writers.values():
             writer.close()
             if error is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from episub_router.pipeline.reading import hermes, simulator
 from episub_router.pipeline.reading.columns import BATCH, Columns, as_text
+from episub_router.pipeline.reading.encoding import plain
+from episub_router.pipeline.reading.fast import read_fast
+from episub_router.pipeline.reading.lanes import LATEST, Origin
 from episub_router.pipeline.reading.protobuf import EventDecoder
-from episub_router.trace.reading import TraceFile, Unreadable
-
-LATEST = 1 << 62
-"""ns since 1970: the year 2116. Differences of times before it can't overflow."""
+from episub_router.trace.reading import Record, TraceFile, Unreadable
 
 _PARQUET = b"PAR1"
 
@@ -32,7 +32,14 @@ UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
 def read_file(
     path: str, file: str, run: str | None, notes: Mapping[str, str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the file at `path`, which is called `file` in them.
+    """What `read_encoded` gives, as `RECORD`."""
+    return map(plain, read_encoded(path, file, run, notes))
+
+
+def read_encoded(
+    path: str, file: str, run: str | None, notes: Mapping[str, str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records (`RECORD` or `ENCODED`) of the file at `path`, which is called `file` in them.
 
     `notes` go into the last row, beside what was counted. Without `run`, the run is the one that
     the trace's header names, or else the directory that `file` is in. Memory is bounded by a few
@@ -55,26 +62,37 @@ def directory_of(file: str) -> str:
     return os.path.basename(os.path.dirname(file)) or "run"
 
 
+def run_of(path: str) -> str | None:
+    """The run that the header of the file at `path` names; None where the first event that can be
+    read is no header, or none can be. Raises OSError where the file can't be opened."""
+    if is_parquet(path):
+        try:
+            header = simulator.header(pq.read_schema(path).metadata)
+        except UNREADABLE:
+            return None
+        return str(header["run"]) if header.get("run") else None
+    with TraceFile(path) as trace:
+        for number, (_, event) in enumerate(trace):
+            if not isinstance(event, Unreadable):
+                return as_text(event.header.run) or None
+            if number >= BATCH:
+                break
+    return None
+
+
 def _events(
     path: str, file: str, run: str | None, notes: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
+    run = run or run_of(path) or directory_of(file)
+    columns = Columns(run, file)
+    decoder = EventDecoder(columns)
     with TraceFile(path) as trace:
-        columns: Columns | None = None
         records = 0
-        # Up to the first event, which may name the run.
-        waiting: list[tuple[int, Unreadable]] = []
-        for offset, event in trace:
+
+        def add(record: Record) -> None:
+            nonlocal records
             records += 1
-            if columns is None:
-                named = run
-                if isinstance(event, Unreadable):
-                    if named is None and len(waiting) < BATCH:
-                        waiting.append((offset, event))
-                        continue
-                elif named is None:
-                    named = as_text(event.header.run)
-                columns = _begun(named or directory_of(file), file, waiting)
-                decoder = EventDecoder(columns)
+            offset, event = record
             if isinstance(event, Unreadable):
                 columns.quarantine(offset, event.size, event.reason)
             elif not event.HasField("timestamp"):
@@ -84,20 +102,29 @@ def _events(
                 columns.quarantine(offset, event.ByteSize(), reason)
             else:
                 decoder.add(offset, event)
+
+        for batch in _batches(trace, decoder.origin(run, file), add):
+            if batch is not None:
+                records += len(batch)
+                yield batch
             if len(columns) >= BATCH:
                 yield columns.take()
-        if columns is None:
-            columns = _begun(run or directory_of(file), file, waiting)
         name = trace.format + ("+gz" if trace.gzipped else "")
         columns.end(_books(name, records, trace.size, notes))
         yield columns.take()
 
 
-def _begun(run: str, file: str, waiting: list[tuple[int, Unreadable]]) -> Columns:
-    columns = Columns(run, file)
-    for offset, found in waiting:
-        columns.quarantine(offset, found.size, found.reason)
-    return columns
+def _batches(
+    trace: TraceFile, origin: Origin, add: Callable[[Record], None]
+) -> Iterator[pa.RecordBatch | None]:
+    """Batches of the records of `trace`; `add` is called with those that aren't in one, and a None
+    follows."""
+    if trace.format == "pb":
+        yield from read_fast(trace.pieces, origin, add)
+    else:
+        for record in trace:
+            add(record)
+            yield None
 
 
 def _parquet(

@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.pipeline.reading.columns import Columns, as_text
+from episub_router.pipeline.reading.lanes import Origin
 from episub_router.pipeline.reading.names import Names, message_name, peer_name
 from episub_router.trace.kinds import TYPED, kind_of
 
@@ -18,6 +19,11 @@ _SHOWN = {"ihave", "iwant", "graft", "prune", "idontwant"}
 """Control messages that RPCMeta has; of Episub's, only the others are taken from their names."""
 
 _PEERS = Names(peer_name)
+
+
+def _topic_name(topic: bytes) -> str:
+    return str(as_text(topic))
+
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
@@ -53,6 +59,10 @@ class EventDecoder:
             "sds": self._sds,
         }
         self._by_type = [(name, self._handlers[name]) for name in TYPED]
+
+    def origin(self, run: str, file: str) -> Origin:
+        """What else decodes the same file shares the names with."""
+        return Origin(run, file, self._peers, self._ids, Names(_topic_name))
 
     def add(self, offset: int, event: TraceEvent) -> None:
         """Add `event`, which began at `offset`. Its kind is told by the submessage that it has."""

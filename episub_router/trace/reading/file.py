@@ -58,6 +58,11 @@ class TraceFile:
         """How many bytes of the file have been read; for showing progress."""
         return self._file.tell()
 
+    @property
+    def pieces(self) -> Iterable[bytes | Hole]:
+        """The decompressed bytes, to be read in place of the events."""
+        return self._pieces
+
     def __iter__(self) -> Iterator[Record]:
         read = read_lines if self.format == "json" else read_frames
         return read(self._pieces)
