@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.schemas import RECORD
 from episub_router.pipeline.storage import HadoopStorage, LocalStorage, Storage
 from episub_router.pipeline.uris import is_local
@@ -81,7 +82,7 @@ class Lake:
     """The tables under `root`."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        self._spark = spark
+        self.session = spark
         self.root = root.rstrip("/")
         self._storage: Storage = HadoopStorage(spark)
         if is_local(root):
@@ -146,9 +147,20 @@ class Lake:
                 if runs is None or entry.run in runs
             }
         )
-        reader = self._spark.read.schema(RECORD).option("basePath", f"{self.root}/{BRONZE}")
+        reader = self.session.read.schema(RECORD).option("basePath", f"{self.root}/{BRONZE}")
         table = reader.parquet(*paths).select(*RECORD.names)
         return table if runs is None else table.where(F.col("run").isin(list(runs)))
+
+    def faults(self, runs: Sequence[str]) -> list[tuple[str, int, str, int]]:
+        """What went wrong in those of `runs` that were simulated here, as the simulator says: (run,
+        time in ns, kind, nodes)."""
+        told = [(entry.run, json.loads(entry.result)) for entry in self.manifest() if entry.result]
+        return [
+            (run, round(fault["at"] * SECOND), fault["kind"], fault["nodes"])
+            for run, summary in told
+            for fault in summary.get("faults", ())
+            if run in runs
+        ]
 
     def events(self, runs: Sequence[str] | None = None) -> DataFrame:
         """The events among `records`, but for late ones of a stream."""
@@ -178,7 +190,7 @@ class Lake:
         if schema is None:
             raise LakeError(f"no table {name} in {self.root}/{layer}")
         typed = StructType.fromJson(json.loads(schema))
-        table = self._spark.read.schema(typed).parquet(path).select(*typed.names)
+        table = self.session.read.schema(typed).parquet(path).select(*typed.names)
         return table if runs is None else table.where(F.col("run").isin(list(runs)))
 
     def tables(self, layer: str) -> list[str]:
@@ -193,7 +205,7 @@ class Lake:
         where = f"{path}/{self._partition('run', run)}/batch={batch_name(number)}"
         table.drop("run").write.mode("overwrite").parquet(where)
         self._storage.put(f"{path}/{_SCHEMA}", table.schema.json())
-        return self._spark.read.schema(table.schema).option("basePath", path).parquet(where)
+        return self.session.read.schema(table.schema).option("basePath", path).parquet(where)
 
     def read_batches(self, name: str, runs: Sequence[str]) -> DataFrame | None:
         """All batches of a stream's table, with `batch`; None if there is none."""
@@ -202,7 +214,7 @@ class Lake:
         if schema is None:
             return None
         typed = StructType.fromJson(json.loads(schema)).add("batch", "string")
-        table = self._spark.read.schema(typed).parquet(path)
+        table = self.session.read.schema(typed).parquet(path)
         return table.where(F.col("run").isin(list(runs)))
 
     def checkpoint(self, run: str) -> str:
@@ -213,6 +225,6 @@ class Lake:
         return f"{key}={self._escaped(value)}"
 
     def _escaped(self, name: str) -> str:
-        jvm: Any = self._spark._jvm
+        jvm: Any = self.session._jvm
         catalog = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
         return str(catalog.escapePathName(name))

@@ -54,7 +54,9 @@ def test_who_lives_gets_everything_when_others_crash(capsys: pytest.CaptureFixtu
     assert len(result["killed"]) == 2
     assert len(result["sources"]) == 2
     assert not set(result["killed"]) & set(result["sources"])
-    assert (result["delivered"], result["expected"]) == (12 * 5, 12 * 5)
+    # What the victims got before is counted, too.
+    assert result["delivered"] == result["expected"]
+    assert 12 * 5 < result["delivered"] <= 12 * 5 + 6 * 2
     assert not {int(host) for host in result["last_path"]["parents"]} & set(result["killed"])
 
 
@@ -81,7 +83,7 @@ def test_a_message_that_a_live_host_misses_fails_the_run(
     assert not result["complete"]
     assert (result["delivered"], result["expected"]) == (0, 2)
     assert len(result["missing"]["1"]) == 2
-    assert result["latency_ms"] == {"p50": None, "p99": None}
+    assert result["application_latency_ms"] == {"p50": None, "p99": None}
 
     assert main(["demo", *arguments]) == 1
     assert "1 message missed a live host" in capsys.readouterr().out

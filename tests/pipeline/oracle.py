@@ -161,6 +161,15 @@ def links(events: Sequence[Event]) -> list[dict[str, Any]]:
     return made
 
 
+def settled(events: Sequence[Event]) -> int:
+    """When the outcome is looked at: at the end, or at the last delivery where nodes went after."""
+    delivered = max(event["time"] for event in by_kind(events, "deliver"))
+    gone = [event["time"] for event in by_kind(events, "leave")]
+    gone += [event["time"] for event in by_kind(events, "node") if event["state"] != "start"]
+    late = bool(gone) and max(gone) > delivered
+    return delivered if late else max(event["time"] for event in events)
+
+
 def nearest_rank(values: Sequence[float], share: float, count: int | None = None) -> float | None:
     """The least value that at least this share of `count` doesn't exceed."""
     ordered = sorted(values)
@@ -234,6 +243,7 @@ def messages(events: Sequence[Event], patience: int) -> dict[str, dict[str, Any]
             "t99": nearest_rank(times, 0.99, live),
             "t100": nearest_rank(times, 1.00, live),
             "negative_latencies": sum(latency < 0 for latency in latencies),
+            "unknown_latencies": 0,
             "fan_out_max": max(children.values(), default=0),
             "leaves": max(0.0, (len(served) + 1 - len(children)) / (len(served) + 1))
             if served
@@ -247,7 +257,8 @@ def messages(events: Sequence[Event], patience: int) -> dict[str, dict[str, Any]
     return made
 
 
-_SUMS = ("live", "delivered", "newcomers", "duplicates", "negative_latencies")
+_SUMS = ("live", "delivered", "newcomers", "duplicates", "negative_latencies",
+         "unknown_latencies")  # fmt: skip
 _MEANS = ("reliability", "rmr", "ldh", "mean_hops", "leaves", "stability",
           "t50", "t90", "t99", "t100")  # fmt: skip
 

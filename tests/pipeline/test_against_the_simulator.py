@@ -116,6 +116,20 @@ def test_all_figures(compared: Compared, router: str, fault: str) -> None:
     assert +missing == +Counter(gone)
 
 
+@pytest.mark.parametrize("fault", ["churn", "crash"])
+@pytest.mark.parametrize("router", ROUTERS)
+def test_faults_are_those_of_the_simulator(compared: Compared, router: str, fault: str) -> None:
+    """One fault for every router, however many nodes crash within what time of each other."""
+    summary, table = compared[f"{router}-{fault}"]
+    (wanted,) = summary["faults"]
+    (found,) = table("recovery")
+    assert (found.ending, found.nodes) == (wanted["kind"], wanted["nodes"])
+    assert found.time / 1e9 == wanted["at"]
+    assert found.repaired_after == wanted["repaired_after"]
+    if found.restored_after is not None:
+        assert found.restored_after == max(found.repaired_after, found.latency_restored_after)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("router", ROUTERS)
 def test_traffic_and_the_overlay(compared: Compared, router: str, fault: str) -> None:
@@ -129,6 +143,8 @@ def test_traffic_and_the_overlay(compared: Compared, router: str, fault: str) ->
     traffic = {kind.lower(): entry["sends"] for kind, entry in summary["traffic"].items()}
     not_control = ("gossip", "payload", "publish", "connect")
     assert sends == {kind: n for kind, n in traffic.items() if kind not in not_control}
+    sent = sum(row.sent_bytes or 0 for row in table("load"))
+    assert sent == sum(entry["bytes"] for entry in summary["traffic"].values())
     (phase,) = summary["phases"]
     kind = {"episub": "active", "gossipsub": "eager", "floodsub": "stream"}[router]
     last = max((row for row in table("overlay") if row.kind == kind), key=lambda row: row.time)

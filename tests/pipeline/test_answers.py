@@ -165,7 +165,7 @@ def _check_overlay(answers: Answers, run: str, events: list[Event]) -> None:
     for event in oracle.by_kind(events, "rtt"):
         rtts[event["peer"], event["remote"]].append(event["rtt"])
     means = {pair: sum(values) / len(values) for pair, values in rtts.items()}
-    end = max(event["time"] for event in events)
+    end = oracle.settled(events)
     looks = answers.of("overlay", run)
     assert {row.time for row in looks} <= {*range(0, end + 1, WINDOW * SECOND), end}
     overlay = "active" if oracle.by_kind(events, "neighbor") else "eager"
@@ -204,6 +204,7 @@ def _check_sds(answers: Answers, run: str, events: list[Event]) -> None:
 
 def test_latencies_before_correction_know_the_publisher_s_clock(spark: SparkSession) -> None:
     """Also where the publisher's own delivery isn't traced."""
+    from episub_router.pipeline.facts.clocks import CLOCKS
     from episub_router.pipeline.facts.spread import deliveries, publishes
 
     columns = "run string, event string, peer string, remote string, time long, correction long, " \
@@ -213,13 +214,35 @@ def test_latencies_before_correction_know_the_publisher_s_clock(spark: SparkSess
         ("r", "deliver", "b", "a", 130, 7, 0, "t", "m", 1, 1),
     ]
     events = spark.createDataFrame(rows, columns)
-    (found,) = deliveries(events, publishes(events)).collect()
+    none = spark.createDataFrame([], CLOCKS)
+    (found,) = deliveries(events, publishes(events), none).collect()
     assert (found.latency, found.raw_latency) == (30, (130 + 7) - (100 + 50))
 
 
-def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
-    from episub_router.pipeline.answers.spread import window_of
+def test_the_outcome_is_looked_at_before_the_nodes_are_stopped(spark: SparkSession) -> None:
+    """Of a run whose nodes are stopped one by one, that is at the last delivery; of one whose nodes
+    go while there is traffic, at the end."""
+    from episub_router.pipeline.facts.spans import spans
     from episub_router.pipeline.params import AnswerParams
+
+    columns = "run string, event string, state string, time long"
+    rows = [
+        ("stopped", "join", None, 0), ("stopped", "node", "crash", 5 * SECOND),
+        ("stopped", "deliver", None, 9 * SECOND), ("stopped", "node", "leave", 10 * SECOND),
+        ("stopped", "neighbor", "down", 12 * SECOND),
+        ("left", "join", None, 0), ("left", "node", "leave", 5 * SECOND),
+        ("left", "deliver", None, 9 * SECOND), ("left", "recv", None, 12 * SECOND),
+    ]  # fmt: skip
+    found = spans(spark.createDataFrame(rows, columns), AnswerParams()).collect()
+    settled = {row.run: (row.end, row.settled) for row in found}
+    assert settled == {
+        "stopped": (12 * SECOND, 9 * SECOND), "left": (12 * SECOND, 12 * SECOND)
+    }  # fmt: skip
+
+
+def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.windows import window_of
 
     size = 7 * SECOND
     times = [(1_700_000_000 * SECOND // size + window) * size + add
@@ -264,7 +287,8 @@ def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     events = spark.createDataFrame([*rows, wrong], CHANGE)
     params = AnswerParams(window=10.0, looks=4)
     there = spans(events, params).localCheckpoint()
-    assert there.collect() == [("r", start, start + 100 * SECOND, 1)]
+    end = start + 100 * SECOND
+    assert there.collect() == [("r", start, end, 1, end)]
     links = lives.links(events).localCheckpoint()
     joined = lives.subscriptions(events, links, there, params).localCheckpoint()
     assert [row.ending for row in joined.collect()] == [None, None]

@@ -122,6 +122,49 @@ def test_latencies_are_those_of_one_clock(spark: SparkSession) -> None:
         assert row.raw_latency == delay + skew[row.peer] - skew[source]
 
 
+def test_latencies_by_a_clock_that_was_set_are_left_out(spark: SparkSession) -> None:
+    """A clock that jumps by five seconds in the middle of a run makes no latency of five seconds,
+    and costs the other peers nothing."""
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.run import Tables
+    from episub_router.pipeline.schemas import RECORD
+
+    peers, delay = ["a", "b", "c", "d", "e"], 30 * MILLISECOND
+    rows: list[tuple[Any, ...]] = []
+
+    def add(event: str, peer: str, time: int, message: str, remote: str | None = None) -> None:
+        parts = [{"kind": "message", "topic": "t", "messages": [message], "peers": None}]
+        jump = 5 * SECOND if peer == "d" and time > 7 * SECOND else 0
+        shown = {
+            "event": event, "peer": peer, "time": START + time + jump, "message": message,
+            "topic": "t", "remote": remote, "parts": parts if event in ("send", "recv") else None,
+            "run": "r", "status": "event", "file": "f", "offset": len(rows), "late": False,
+        }  # fmt: skip
+        rows.append(tuple(shown.get(name) for name in RECORD.names))
+
+    for number, source in enumerate(peers * 3):
+        at, message = number * SECOND, f"m{number}"
+        add("publish", source, at, message)
+        for peer in peers:
+            if peer != source:
+                add("send", source, at, message, peer)
+                add("recv", peer, at + delay, message, source)
+                add("deliver", peer, at + delay, message, source)
+    tables = Tables({"records": spark.createDataFrame(rows, RECORD)}, AnswerParams())
+    with tables.kept("clocks", "spans", "publishes", "deliveries", "links", "subscriptions"):
+        found = tables("deliveries").collect()
+        (spread,) = tables("spread").where("window IS NULL").collect()
+        (quality,) = tables("quality").collect()
+    for row in found:
+        source = peers[int(row.message[1:]) % 5]
+        assert row.latency == (None if "d" in (row.peer, source) else delay)
+    unknown = sum(row.latency is None for row in found)
+    assert (spread.deliveries, spread.unknown_latencies) == (60, unknown)
+    assert unknown == quality.unknown_latencies == 3 * 4 + 12 * 1
+    assert quality.clocks_set == 1
+    assert (spread.latency_p50, spread.latency_max) == (delay, delay)
+
+
 def test_one_sided_and_contradictory_exchanges_are_named() -> None:
     one_way = solve(delays({"a": 0, "b": 0}, [("a", "b")], 1)).set_index("peer")
     assert one_way["note"].tolist().count("bounded from one side only") == 1

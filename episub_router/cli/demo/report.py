@@ -57,7 +57,7 @@ def as_json(outcome: DemoOutcome, summary: Summary) -> dict[str, Any]:
             "last_ten": round(summary.duplicates_last, 3),
         },
         "hops": _spread(summary.hops),
-        "latency_ms": {
+        "application_latency_ms": {
             "p50": _milliseconds(summary.latency_p50),
             "p99": _milliseconds(summary.latency_p99),
         },
@@ -144,7 +144,8 @@ def _figures(outcome: DemoOutcome, summary: Summary) -> Table:
     table.add_row(
         "Delivered",
         f"[{style}]{summary.delivered} of {summary.expected}[/] ({_percent(share)}): each message "
-        f"at each {'live ' if outcome.killed else ''}host but its source",
+        f"at each host but its source"
+            + (", and at the crashed ones those that they got before" if outcome.killed else ""),
     )
     if outcome.killed:
         victims = ", ".join(map(str, outcome.killed))
@@ -159,7 +160,8 @@ def _figures(outcome: DemoOutcome, summary: Summary) -> Table:
         f"{summary.duplicates_last:.2f} in the last {window} messages",
     )
     table.add_row("Hops", f"{summary.hops.mean:.1f} on average, at most {summary.hops.max:g}")
-    table.add_row("Latency", f"{_ms(summary.latency_p50)} (p50), {_ms(summary.latency_p99)} (p99)")
+    latency = f"{_ms(summary.latency_p50)} (p50), {_ms(summary.latency_p99)} (p99)"
+    table.add_row("Latency to the application", latency)
     table.add_row("Active view", _range(summary.active))
     table.add_row("Passive view", _range(summary.passive))
     table.add_row(

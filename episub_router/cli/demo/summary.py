@@ -30,7 +30,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What `episub demo` reports. A delivery is a message at a live host, not its source."""
+    """What `episub demo` reports. A delivery is a message at a host that lived or got it before it
+    was killed, not its source."""
 
     delivered: int
     expected: int
@@ -55,14 +56,23 @@ class Summary:
 
 def summarize(outcome: DemoOutcome) -> Summary:
     """Work out the figures."""
-    live = outcome.live
+    # Of the victims, nobody can tell whether the others missed a message or were gone: those that
+    # have it count, as in the pipeline's figures.
+    counted = [
+        [host for host in (*outcome.live, *outcome.killed)
+         if host != trace.source and (host in outcome.live or host in trace.arrivals)]
+        for trace in outcome.traces
+    ]  # fmt: skip
     deliveries = [
-        (trace, host) for trace in outcome.traces for host in live if host in trace.arrivals
+        (trace, host)
+        for trace, hosts in zip(outcome.traces, counted, strict=True)
+        for host in hosts
+        if host in trace.arrivals
     ]
     latencies = sorted(trace.arrivals[host] - trace.published for trace, host in deliveries)
     return Summary(
         delivered=len(deliveries),
-        expected=sum(host != trace.source for trace in outcome.traces for host in live),
+        expected=sum(map(len, counted)),
         repeated=sum(trace.repeated for trace in outcome.traces),
         duplicates_first=duplicates(outcome.traces[:WINDOW]),
         duplicates_last=duplicates(outcome.traces[-WINDOW:]),

@@ -29,7 +29,7 @@ def messages(
     counts = ("live", "delivered", "deliveries", "payloads", "duplicates")
     # Whom nobody got it from has it.
     table = table.fillna(1, ["receivers"]).fillna(
-        0, [*counts, "negative_latencies", "fan_out_max", "ldh"]
+        0, [*counts, "negative_latencies", "unknown_latencies", "fan_out_max", "ldh"]
     )
     receivers = F.col("receivers")
     table = table.select(
@@ -49,6 +49,7 @@ def _reach(arrivals: DataFrame) -> DataFrame:
         F.count_if("delivered").alias("delivered"),
         F.count_if(served).alias("deliveries"),
         F.count_if(served & (F.col("latency") < 0)).alias("negative_latencies"),
+        F.count_if(served & F.col("latency").isNull()).alias("unknown_latencies"),
         F.sort_array(F.collect_list(F.when(served, F.col("latency")))).alias("latencies"),
         F.sort_array(F.collect_list(F.when(F.col("delivered"), F.col("latency")))).alias("times"),
         F.coalesce(F.max(F.when(served, F.col("hops"))), F.lit(0)).alias("ldh"),
@@ -61,7 +62,8 @@ def _reach(arrivals: DataFrame) -> DataFrame:
         for name, share in QUANTILES.items()
     }
     until = {
-        name: nearest_rank(times, F.lit(share) * F.col("live")) for name, share in SHARES.items()
+        name: nearest_rank(times, F.lit(share) * (F.col("live") - F.col("unknown_latencies")))
+        for name, share in SHARES.items()
     }
     return got.select(
         *(name for name in got.columns if name not in ("latencies", "times")),

@@ -51,8 +51,8 @@ def overlay(
     spans: DataFrame,
     params: AnswerParams,
 ) -> DataFrame:
-    """The table `overlay`. `spans` has run, begin, end (ns): the looks are at the ends of windows
-    within, or of some windows each where there are more than `looks`, and at `end`."""
+    """The table `overlay`. `spans` has run, begin, end, settled (ns): the looks are at the ends of
+    windows up to `settled`, or of some windows each where there are more than `looks`, and then."""
     looks = _looks(spans, params)
     at = (F.col("since") <= F.col("time")) & (
         F.col("until").isNull() | (F.col("until") > F.col("time"))
@@ -87,7 +87,7 @@ def overlay(
 
 
 def _looks(spans: DataFrame, params: AnswerParams) -> DataFrame:
-    begin, end, size = F.col("begin"), F.col("end"), int(params.window * SECOND)
+    begin, end, size = F.col("begin"), F.col("settled"), int(params.window * SECOND)
     windows = F.ceil((end - begin) / (size * params.looks))
     step = F.greatest(windows, F.lit(1).cast("long")) * size
     first = begin - F.pmod(begin, step) + step

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.facts.clocks import SET
+
 _BOOKS = "dropped bigint, failed bigint"
 
 
@@ -42,7 +44,9 @@ def quality(
     )
     spread = deliveries.groupBy("run").agg(
         F.count("*").alias("deliveries"),
+        F.count_if(~F.col("origin")).alias("served"),
         F.count_if(F.col("latency") < 0).alias("negative_latencies"),
+        F.count_if(F.col("latency").isNull()).alias("unknown_latencies"),
         F.min("latency").alias("least_latency"),
         F.count_if(F.col("raw_latency") < 0).alias("negative_before_correction"),
         F.sum("repeats").alias("repeated_deliveries"),
@@ -55,6 +59,7 @@ def quality(
         F.count("*").alias("clocks"),
         F.count_if(F.col("correction") != 0).alias("clocks_corrected"),
         F.count_if(F.col("offset").isNull()).alias("clocks_unknown"),
+        F.count_if(F.col("note") == SET).alias("clocks_set"),
         F.max(F.abs("offset")).alias("largest_offset"),
         F.max("uncertainty").alias("largest_uncertainty"),
     )
@@ -67,7 +72,8 @@ def quality(
         table = table.join(other, "run", "left")
     zero = [
         "outliers", "untraced_peers", "dropped_by_tracer", "failed_by_tracer", "messages",
-        "inferred_publishes", "deliveries", "negative_latencies", "negative_before_correction",
+        "inferred_publishes", "deliveries", "served", "negative_latencies", "unknown_latencies",
+        "clocks_set", "negative_before_correction",
         "repeated_deliveries", "without_depth", "clocks", "clocks_corrected", "clocks_unknown",
         "silent_peers",
     ]  # fmt: skip

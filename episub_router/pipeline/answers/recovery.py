@@ -1,9 +1,10 @@
-"""How long the network took to mend after nodes were gone."""
+"""How long the network took to mend after a fault: deliveries, and their latency."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from statistics import median
 
 import pandas as pd
 from pyspark.sql import DataFrame
@@ -18,29 +19,57 @@ RECOVERY = StructType(
         StructField("run", StringType(), False),
         StructField("topic", StringType(), True),
         StructField("time", LongType(), False),  # ns
-        StructField("nodes", LongType(), False),  # gone at that time
-        StructField("ending", StringType(), False),
+        StructField("nodes", LongType(), False),  # gone at that time, or that the fault took
+        StructField("ending", StringType(), False),  # or what kind of fault it was
         StructField("reliability_before", DoubleType(), True),
         StructField("reliability_worst", DoubleType(), True),
         StructField("repaired_after", DoubleType(), True),  # s
         StructField("rmr_before", DoubleType(), True),
         StructField("rmr_restored_after", DoubleType(), True),  # s
+        StructField("latency_before", DoubleType(), True),  # ns
+        StructField("latency_worst", LongType(), True),  # ns
+        StructField("latency_restored_after", DoubleType(), True),  # s
+        StructField("restored_after", DoubleType(), True),  # s
     ]
 )
+
+FAULTS = StructType(
+    [
+        StructField("run", StringType(), False),
+        StructField("time", LongType(), False),  # ns
+        StructField("ending", StringType(), False),
+        StructField("nodes", LongType(), False),
+    ]
+)
+"""The faults of a run by its own record."""
 
 TOGETHER = SECOND
 """Nodes that are gone within this time of each other are gone together."""
 
 _ENOUGH = 0.999
 _CLOSE = 0.05
+_AS_FAST = 1.5
+"""A message is as fast as those before a fault if its p99 is at most this many times their median.
+Ours: twice what p99 varies by between messages of a calm run."""
 
 
-def recovery(messages: DataFrame, subscriptions: DataFrame) -> DataFrame:
-    """The table `recovery`: one row per time at which nodes crashed or fell silent."""
-    gone = subscriptions.where(F.col("ending").isin("crash", "silent")).select(
-        "run", "topic", F.col("until").alias("time"), "ending"
+def recovery(messages: DataFrame, subscriptions: DataFrame, faults: DataFrame) -> DataFrame:
+    """The table `recovery`: one row per fault and topic. `faults` (`FAULTS`) has those that a run's
+    own record tells of; in runs without, a fault is a time at which nodes crashed or fell silent.
+    """
+    crashed = subscriptions.where(F.col("ending").isin("crash", "silent")).select(
+        "run",
+        "topic",
+        F.col("until").alias("time"),
+        "ending",
+        F.lit(None).cast("long").alias("nodes"),
     )
-    spread = messages.select("run", "topic", F.col("published").alias("time"), "reliability", "rmr")
+    topics = messages.select("run", "topic").distinct()
+    recorded = faults.join(topics, "run").select("run", "topic", "time", "ending", "nodes")
+    gone = crashed.join(faults.select("run").distinct(), "run", "anti").unionByName(recorded)
+    spread = messages.select(
+        "run", "topic", F.col("published").alias("time"), "reliability", "rmr", "latency_p99"
+    )
     keys = ["run", "topic"]
     # New columns, since both may come from the same table.
     gone, spread = gone.toDF(*gone.columns), spread.toDF(*spread.columns)
@@ -55,40 +84,51 @@ def mend(gone: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
     spread = spread.sort_values("time")
     published = [time / SECOND for time in spread["time"]]
     reliability, rmr = spread["reliability"].tolist(), spread["rmr"].tolist()
+    latency = [None if pd.isna(value) else int(value) for value in spread["latency_p99"]]
     faults = _faults(gone)
     rows = []
     for number, (time, nodes, ending) in enumerate(faults):
         at = time / SECOND
         until = faults[number + 1][0] / SECOND if number + 1 < len(faults) else float("inf")
         seen = bisect_left(published, until)
-        times, reached, redundant = published[:seen], reliability[:seen], rmr[:seen]
+        times = published[:seen]
         earlier = bisect_left(times, at)
-        before = _mean(reached[:earlier])
-        rmr_before = _mean(redundant[:earlier])
+        before = _mean(reliability[:earlier])
         target = _ENOUGH if before is None else min(_ENOUGH, before)
-        restored = None
-        if rmr_before is not None:
-            calm = [1.0 if value <= rmr_before + _CLOSE else 0.0 for value in redundant]
-            restored = time_to_repair(at, times, calm, 1.0)
+        repaired = time_to_repair(at, times, reliability[:seen], target)
+        rmr_before = _mean(rmr[:earlier])
+        calm = [rmr_before is not None and value <= rmr_before + _CLOSE for value in rmr[:seen]]
+        known = [value for value in latency[:earlier] if value is not None]
+        usual = median(known) if known else None
+        fast = [usual is not None and value is not None and value <= _AS_FAST * usual
+                for value in latency[:seen]]  # fmt: skip
+        as_fast = time_to_repair(at, times, fast, 1.0)
+        both = repaired is not None and as_fast is not None
         rows.append(
             (
                 gone["run"].iloc[0], gone["topic"].iloc[0], time, nodes, ending, before,
-                min(reached[earlier:], default=None),
-                time_to_repair(at, times, reached, target), rmr_before, restored,
+                min(reliability[earlier:seen], default=None), repaired, rmr_before,
+                time_to_repair(at, times, calm, 1.0), usual,
+                max((value for value in latency[earlier:seen] if value is not None), default=None),
+                as_fast, max(repaired or 0.0, as_fast or 0.0) if both else None,
             )
         )  # fmt: skip
-    return pd.DataFrame(rows, columns=RECOVERY.names)
+    return pd.DataFrame(rows, columns=RECOVERY.names).astype({"latency_worst": "Int64"})
 
 
 def _faults(gone: pd.DataFrame) -> list[tuple[int, int, str]]:
-    """(time, nodes, ending) of each time at which nodes were gone."""
+    """(time, nodes, ending) of each fault: those that say how many nodes they took as they are, the
+    others together where they are close."""
     faults: list[tuple[int, int, str]] = []
     latest = 0
-    for time, ending in sorted(zip(gone["time"], gone["ending"], strict=True)):
-        if faults and time - latest <= TOGETHER:
+    for row in gone.sort_values(["time", "ending"]).to_dict("records"):
+        time, nodes, ending = int(row["time"]), row["nodes"], str(row["ending"])
+        if not pd.isna(nodes):
+            faults.append((time, int(nodes), ending))
+        elif faults and time - latest <= TOGETHER:
             faults[-1] = (faults[-1][0], faults[-1][1] + 1, faults[-1][2])
         else:
-            faults.append((int(time), 1, ending))
+            faults.append((time, 1, ending))
         latest = time
     return faults
 

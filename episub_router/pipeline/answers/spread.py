@@ -6,18 +6,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers.messages import QUANTILES
-from episub_router.pipeline.params import SECOND, AnswerParams
+from episub_router.pipeline.params import AnswerParams
+from episub_router.pipeline.windows import window_of
 
 MILLISECOND = 1_000_000
 
 _KEY = ["run", "topic", "window"]
-
-
-def window_of(time: str | Column, params: AnswerParams) -> Column:
-    """The begin of the window that `time` is in, in ns."""
-    at = F.col(time) if isinstance(time, str) else time
-    # A division would be one of doubles, which haven't all the digits of times since 1970.
-    return at - F.pmod(at, F.lit(int(params.window * SECOND)))
 
 
 def by_window(table: DataFrame, time: str, params: AnswerParams) -> DataFrame:
@@ -43,6 +37,7 @@ def spread(messages: DataFrame, arrivals: DataFrame, params: AnswerParams) -> Da
         payloads.alias("payloads"),
         F.sum("duplicates").alias("duplicates"),
         F.sum("negative_latencies").alias("negative_latencies"),
+        F.sum("unknown_latencies").alias("unknown_latencies"),
         F.when(deliveries > 0, (payloads - deliveries) / deliveries)
         .otherwise(0.0)
         .alias("duplicates_per_delivery"),
@@ -70,9 +65,9 @@ def _null_safe(left: DataFrame, right: DataFrame) -> Column:
 
 
 def _served(arrivals: DataFrame) -> DataFrame:
-    return arrivals.where(F.col("delivered") & ~F.col("origin")).select(
-        "run", "topic", "published", "latency"
-    )
+    """Deliveries whose latency is known."""
+    served = F.col("delivered") & ~F.col("origin") & F.col("latency").isNotNull()
+    return arrivals.where(served).select("run", "topic", "published", "latency")
 
 
 def latency_quantiles(served: DataFrame, params: AnswerParams) -> DataFrame:

@@ -40,7 +40,9 @@ CLOCKS = StructType(
 """One row per peer that exchanged anything that both ends traced. `offset` is null where the
 exchanges don't bound it from both sides, and where they contradict each other."""
 
-_SET = "contradictory: a clock was set during the run"
+SET = "contradictory: a clock was set during the run"
+"""The note of a clock that has no offset because it has several."""
+
 _ALONE = "none of those that it exchanged anything with has a sound clock"
 
 ENOUGH = 2_000_000
@@ -77,6 +79,13 @@ def exchanges(events: DataFrame) -> DataFrame:
     )
     framed = F.array(F.concat_ws(" ", F.lit("frame"), "topic", F.col("seq").cast("string")))
     sizes = rpcs.groupBy("run").agg(F.ceil(F.count("*") / ENOUGH).alias("one_in"))
+    # By what is the same at both ends, and costs less than all that an RPC names.
+    first = F.coalesce(F.col("seq").cast("string"), F.get(F.get("parts", F.lit(0))["messages"], 0))
+    rpcs = (
+        rpcs.join(F.broadcast(sizes), "run")
+        .where((F.col("one_in") == 1) | (F.pmod(F.xxhash64(first), "one_in") == 0))
+        .drop("one_in")
+    )
     keyed = rpcs.select(
         "run",
         "sender",
@@ -87,9 +96,8 @@ def exchanges(events: DataFrame) -> DataFrame:
     )
     # The text would be held for each of millions of RPCs; its hash does.
     keyed = keyed.withColumn("what", F.xxhash64("what"))
-    sampled = keyed.join(F.broadcast(sizes), "run").where(F.expr("pmod(what, one_in) = 0"))
     return (
-        sampled.groupBy("run", "sender", "receiver", "what")
+        keyed.groupBy("run", "sender", "receiver", "what")
         .agg(
             F.count("sent").alias("sends"),
             F.count("received").alias("receipts"),
@@ -127,7 +135,7 @@ def solve(delays: pd.DataFrame) -> pd.DataFrame:
     sound = ~(was_set[sender] | was_set[receiver])
     edges = (weights[sound], (sender[sound], receiver[sound]))
     graph = coo_array(edges, shape=(size, size)).tocsr()
-    rows = [(int(peer), peer, None, None, 0, _SET) for peer in np.flatnonzero(was_set)]
+    rows = [(int(peer), peer, None, None, 0, SET) for peer in np.flatnonzero(was_set)]
     count, label = connected_components(graph, directed=False)
     for component in range(count):
         members = np.flatnonzero((label == component) & ~was_set)
@@ -171,7 +179,7 @@ def _component(graph: Any, members: Any, reference: int) -> list[tuple[Any, ...]
         ahead = bellman_ford(graph, indices=reference)
         behind = bellman_ford(graph.T.tocsr(), indices=reference)
     except NegativeCycleError:
-        return [(int(peer), reference, None, None, 0, _SET) for peer in members]
+        return [(int(peer), reference, None, None, 0, SET) for peer in members]
     rows: list[tuple[Any, ...]] = []
     for peer in members:
         low, high = -behind[peer], ahead[peer]

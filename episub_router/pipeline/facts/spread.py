@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from episub_router.pipeline.facts.clocks import SET
+
 MAX_HOPS = 2**31 - 1
 
 
@@ -37,9 +39,10 @@ def publishes(events: DataFrame) -> DataFrame:
     )
 
 
-def deliveries(events: DataFrame, publishes: DataFrame) -> DataFrame:
+def deliveries(events: DataFrame, publishes: DataFrame, clocks: DataFrame) -> DataFrame:
     """One row per message and peer that got it: run, topic, message, peer, parent, time, latency
-    (ns, negative where clocks disagree), raw_latency (before clocks were corrected), hops,
+    (ns, negative where clocks disagree; null where the peer's clock or the publisher's was set
+    during the run, since nobody knows when), raw_latency (before clocks were corrected), hops,
     origin (the publisher itself), size, repeats.
 
     It is the first receipt that counts; `repeats` are further deliveries to the application. Hops
@@ -63,7 +66,13 @@ def deliveries(events: DataFrame, publishes: DataFrame) -> DataFrame:
     origin = (F.col("peer") == F.col("source")) & (
         F.col("remote").isNull() | (F.col("remote") == F.col("peer"))
     )
-    latency = F.col("time") - F.col("published")
+    was_set = clocks.where(F.col("note") == SET).select("run", "peer", F.lit(True).alias("was_set"))
+    sources = sources.join(
+        F.broadcast(was_set.toDF("run", "source", "source_was_set")), ["run", "source"], "left"
+    )
+    receipts = receipts.join(F.broadcast(was_set), ["run", "peer"], "left")
+    known = F.col("was_set").isNull() & F.col("source_was_set").isNull()
+    latency = F.when(known | origin, F.col("time") - F.col("published"))
     table = receipts.join(sources, ["run", "message"]).select(
         "run",
         "topic",
@@ -78,6 +87,9 @@ def deliveries(events: DataFrame, publishes: DataFrame) -> DataFrame:
         "size",
         "repeats",
     )
+    # Most traces have all hops or none, and Python is slow.
+    if table.where("hops IS NULL").isEmpty():
+        return table
     return table.groupBy("run", "message").applyInPandas(with_depths, _with_hops(table.schema))
 
 
