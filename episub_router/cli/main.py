@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import chat, pipeline, report, sim, store, trace
+from episub_router.cli import chat, pipeline, report, sim, store, trace, why
 from episub_router.cli.arguments import CommandError, Parser
 from episub_router.cli.demo import command as demo
 from episub_router.cli.node import command as node
@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     trace.add_parser(commands)
     pipeline.add_parser(commands)
     report.add_parser(commands)
+    why.add_parser(commands)
     arguments = parser.parse_args(argv)
     try:
         status: int = arguments.run(arguments)

@@ -241,15 +241,19 @@ def _tell(progress: Progress) -> None:
 
 def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
     from episub_router.pipeline.lake import GOLD, SILVER
+    from episub_router.pipeline.run import ON_DEMAND, on_demand
 
     there = {name: layer for layer in (SILVER, GOLD) for name in lake.tables(layer)}
     if arguments.table is None:
         for name, layer in there.items():
             print(f"{layer}/{name}")
         return 0
-    if arguments.table not in there:
+    if arguments.table in dict(ON_DEMAND):
+        table = on_demand(lake, arguments.table, arguments.runs)
+    elif arguments.table in there:
+        table = lake.read(there[arguments.table], arguments.table, arguments.runs)
+    else:
         raise CommandError(f"no table {arguments.table!r}; there are {', '.join(there) or 'none'}")
-    table = lake.read(there[arguments.table], arguments.table, arguments.runs)
     if arguments.json:
         for line in table.limit(arguments.rows).toJSON().collect():
             print(line)

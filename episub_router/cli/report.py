@@ -1,6 +1,6 @@
 """`episub report`: the answers about some runs as a page.
 
-Exit status: 0 done, 1 it can't be done, 2 wrong arguments.
+Exit status: 0 done, 1 it can't be done or a budget is broken, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ def add_parser(subparsers: Any) -> None:
     """Add the command `report` to the subparsers of the main one."""
     parser = subparsers.add_parser("report", help="the answers about some runs as a page")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run in the lake, with answers")
-    parser.add_argument("--baseline", metavar="RUN", help="the run to hold the others against")
-    parser.add_argument("--out", type=Path, action="append", required=True, metavar="FILE",
+    parser.add_argument("--baseline", metavar="RUN", action="append", default=[],
+                        help="the run to hold the others against (again: more seeds)")  # fmt: skip
+    parser.add_argument("--require", action="append", default=[], metavar="BUDGET",
+                        help="what a figure must be, as in p99<1s or lost=0 (again for more); "
+                        "printed as Markdown, and exit status 1 if one is broken")  # fmt: skip
+    parser.add_argument("--out", type=Path, action="append", default=[], metavar="FILE",
                         help="what to write, by its name: .html, .md or .json "
                         "(again for more)")  # fmt: skip
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
@@ -36,16 +40,23 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.report.budgets import as_markdown, check, parse_budget
     from episub_router.pipeline.report.gathering import gather
     from episub_router.pipeline.report.params import ReportParams
 
+    if not (arguments.out or arguments.require):
+        raise CommandError("nothing to do: name a file with --out, or a budget with --require")
+    budgets = [parse_budget(text) for text in arguments.require]
     writers = [_writer(path) for path in arguments.out]
     given = {} if arguments.deadline is None else {"deadline": arguments.deadline}
     made = gather(lake, arguments.runs, arguments.baseline, ReportParams(**given))
     for path, writer in zip(arguments.out, writers, strict=True):
         path.write_text(writer(made), encoding="utf-8")
         print(path)
-    return 0
+    checked = check(made, budgets)
+    if checked:
+        print(as_markdown(checked))
+    return 0 if all(one.kept for one in checked) else 1
 
 
 def _writer(path: Path) -> Callable[[Report], str]:

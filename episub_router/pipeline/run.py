@@ -11,8 +11,17 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.answers import load, messages, overlay, quality, recovery, sds, spread
-from episub_router.pipeline.facts import arrivals, clocks, lives, logs, spans, traffic
+from episub_router.pipeline.answers import (
+    cuts,
+    load,
+    messages,
+    overlay,
+    quality,
+    recovery,
+    sds,
+    spread,
+)
+from episub_router.pipeline.facts import arrivals, clocks, contacts, lives, logs, spans, traffic
 from episub_router.pipeline.facts import spread as spreading
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
@@ -27,10 +36,9 @@ FACTS: tuple[Table, ...] = (
     ("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events")))),
     ("spans", lambda t, p: spans.spans(t("timed"), p)),
     ("publishes", lambda t, p: spreading.publishes(t("timed"))),
-    ("deliveries", lambda t, p: spreading.deliveries(t("timed"), t("publishes"))),
+    ("deliveries", lambda t, p: spreading.deliveries(
+        t("timed"), t("publishes"), t("clocks"))),
     ("duplicates", lambda t, p: spreading.duplicates(t("timed"), t("deliveries"))),
-    ("rpcs", lambda t, p: traffic.rpcs(t("timed"))),
-    ("transmissions", lambda t, p: traffic.transmissions(t("timed"))),
     ("control", lambda t, p: traffic.control(t("timed"))),
     ("losses", lambda t, p: traffic.losses(t("timed"))),
     ("rtts", lambda t, p: traffic.rtts(t("timed"))),
@@ -40,6 +48,7 @@ FACTS: tuple[Table, ...] = (
     ("arrivals", lambda t, p: arrivals.arrivals(
         t("publishes"), t("deliveries"), t("subscriptions"), p)),
     ("sds", lambda t, p: logs.sds(t("timed"))),
+    ("contacts", lambda t, p: contacts.contacts(t("timed"), p)),
 )  # fmt: skip
 
 ANSWERS: tuple[Table, ...] = (
@@ -58,13 +67,27 @@ ANSWERS: tuple[Table, ...] = (
         t("spans"))),
     ("overlay", lambda t, p: overlay.overlay(
         t("links"), t("subscriptions"), t("rtts"), t("spans"), p)),
-    ("recovery", lambda t, p: recovery.recovery(t("messages"), t("subscriptions"))),
+    ("explained", lambda t, p: cuts.explained(
+        t("contacts"), t("arrivals"), t("publishes"), p)),
+    ("cuts", lambda t, p: cuts.cuts(
+        t("contacts"), t("explained"), t("arrivals"), t("publishes"), p)),
+    ("rest", lambda t, p: cuts.rest(t("arrivals"), t("explained"), p)),
+    ("recovery", lambda t, p: recovery.recovery(
+        t("messages"), t("subscriptions"), t("faults"))),
     ("sds_entries", lambda t, p: sds.entries(t("sds"))),
     ("sds_violations", lambda t, p: sds.violations(t("sds_entries"))),
     ("sds_messages", lambda t, p: sds.messages(t("sds"), t("sds_entries"))),
     ("sds_channels", lambda t, p: sds.channels(
         t("sds"), t("sds_entries"), t("sds_messages"), t("sds_violations"))),
 )  # fmt: skip
+
+
+ON_DEMAND: tuple[Table, ...] = (
+    ("rpcs", lambda t, p: traffic.rpcs(t("timed"))),
+    ("transmissions", lambda t, p: traffic.transmissions(t("timed"))),
+)
+"""Facts as large as the traces themselves, that answers need sums of alone: made where they are
+asked for, and not written."""
 
 
 class Tables:
@@ -74,11 +97,11 @@ class Tables:
         self._made = dict(made)
         self._expected: dict[str, Future[Written]] = {}
         self._params = params
-        self._makers = dict((*FACTS, *ANSWERS))
+        self._makers = dict((*FACTS, *ON_DEMAND, *ANSWERS))
 
     def __call__(self, name: str) -> DataFrame:
-        """The table `name`: `records`, `events`, `timed`, or one of FACTS and ANSWERS. Waits for
-        one that is expected."""
+        """The table `name`: `records`, `events`, `timed`, `faults`, or one of FACTS, ON_DEMAND and
+        ANSWERS. Waits for one that is expected."""
         if name in self._expected:
             return self._expected[name].result()[0]
         if name not in self._made:
@@ -86,6 +109,9 @@ class Tables:
                 records = self("records")
                 is_event = F.col("status") == "event"
                 self._made[name] = records.where(is_event).drop("status", "detail", "late")
+            elif name == "faults":
+                spark = self("publishes").sparkSession
+                self._made[name] = spark.createDataFrame([], recovery.FAULTS)
             elif name == "timed":
                 self._made[name] = clocks.corrected(self("events"), self("clocks"))
             else:
@@ -93,7 +119,7 @@ class Tables:
         return self._made[name]
 
     def make(self, name: str) -> DataFrame:
-        """The table `name`, one of FACTS and ANSWERS, made of those before it."""
+        """The table `name`, one of FACTS, ON_DEMAND and ANSWERS, made of those before it."""
         return self._makers[name](self, self._params)
 
     def expect(self, name: str, written: Future[Written]) -> None:
@@ -124,6 +150,13 @@ class Tables:
                 jvm_table.queryExecution().logical().rdd().unpersist(False)
 
 
+def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:
+    """The table `name`, one of ON_DEMAND, of `runs`, by default of all. Raises LakeError where a
+    run isn't there, or has no facts yet."""
+    made = {"records": lake.records(runs), "clocks": lake.read(SILVER, "clocks", runs)}
+    return Tables(made, AnswerParams())(name)
+
+
 def answer(
     lake: Lake, params: AnswerParams, runs: Sequence[str] | None = None
 ) -> Iterator[tuple[str, float]]:
@@ -131,7 +164,8 @@ def answer(
     the seconds that it took once those were there that it is made of. Raises LakeError where a
     run isn't there."""
     chosen = runs or sorted({entry.run for entry in lake.manifest()})
-    tables = Tables({"records": lake.records(chosen)}, params)
+    faults = lake.session.createDataFrame(lake.faults(chosen), recovery.FAULTS)
+    tables = Tables({"records": lake.records(chosen), "faults": faults}, params)
 
     def write(layer: str, name: str) -> Written:
         table = tables.make(name)

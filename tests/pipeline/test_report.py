@@ -39,44 +39,44 @@ def of_headline(swept: Swept) -> Report:
     from episub_router.pipeline.report.params import ReportParams
 
     episub, gossipsub = swept.headline
-    return gather(swept.lake, [episub], gossipsub, ReportParams(deadline=0.1))
+    return gather(swept.lake, [episub], [gossipsub], ReportParams(deadline=0.1))
 
 
 @pytest.mark.spark
 def test_looks_are_thinned_to_the_last(spark: SparkSession) -> None:
-    from episub_router.pipeline.report.gathering import _looks
+    from episub_router.pipeline.report.queries import looks
 
     rows = [
         ("r", kind, None, time) for kind, count in (("a", 950), ("b", 3)) for time in range(count)
     ]
     overlay = spark.createDataFrame(rows, "run string, kind string, topic string, time long")
-    found = sorted((row.kind, row.time) for row in _looks(overlay, 400).collect())
+    found = sorted((row.kind, row.time) for row in looks(overlay, 400).collect())
     assert found == [*(("a", time) for time in range(1, 950, 3)), *(("b", t) for t in range(3))]
 
 
 @pytest.mark.spark
 def test_losses_are_summed_before_the_most_frequent_are_chosen(spark: SparkSession) -> None:
-    from episub_router.pipeline.report.gathering import _most_frequent
+    from episub_router.pipeline.report.queries import most_frequent
 
     rows = [("r", None, "a", "reject", f"reason {number}", 11) for number in range(20)]
     rows += [("r", None, f"t{number}", "drop", "queue full", 10) for number in range(100)]
     rows.append(("r", 5, "a", "reject", "of a window", 9999))
     schema = "run string, window long, topic string, kind string, reason string, count long"
-    found = {row.reason: row[3] for row in _most_frequent(spark.createDataFrame(rows, schema), 3)
+    found = {row.reason: row[3] for row in most_frequent(spark.createDataFrame(rows, schema), 3)
              .collect()}  # fmt: skip
     assert found == {"queue full": 1000, "reason 0": 11, "reason 1": 11}
 
 
 @pytest.mark.spark
 def test_one_repair_of_many(spark: SparkSession) -> None:
-    from episub_router.pipeline.report.gathering import _largest, _mended
+    from episub_router.pipeline.report.queries import largest, mended
 
     rows = [("r", "t", time, 1 + time % 7, None if time == 3 else time / 10) for time in range(50)]
     schema = "run string, topic string, time long, nodes long, repaired_after double"
     faults = spark.createDataFrame(rows, schema)
-    assert sorted(row.time for row in _largest(faults, 4).collect()) == [6, 13, 20, 27]
-    (mended,) = _mended(faults).collect()
-    assert (mended.repaired_after, mended.unrepaired) == (4.9, 1)
+    assert sorted(row.time for row in largest(faults, 4).collect()) == [6, 13, 20, 27]
+    (row,) = mended(faults).collect()
+    assert (row.repaired_after, row.unrepaired) == (4.9, 1)
 
 
 def test_a_topic_without_a_name_has_one_here() -> None:
@@ -146,7 +146,7 @@ def test_long_curves_are_thinned(swept: Swept) -> None:
 
     name = next(run for run in swept.summaries if run.startswith("churn"))
     few = ReportParams(points=5, drawn=4, reasons=1)
-    (run,) = gather(swept.lake, [name], None, few).runs
+    (run,) = gather(swept.lake, [name], [], few).runs
     (topic,) = run.topics
     messages = swept.table("messages", name, "index")
     assert [row["index"] for row in topic.messages] == [0, 5, 10, 15, 20]
@@ -168,7 +168,7 @@ def test_runs_without_answers_are_named(swept: Swept) -> None:
     from episub_router.pipeline.report.params import ReportParams
 
     with pytest.raises(LakeError, match="no answers for run nobody"):
-        gather(swept.lake, swept.headline, "nobody", ReportParams())
+        gather(swept.lake, swept.headline, ["nobody"], ReportParams())
 
 
 # As text.
@@ -189,7 +189,8 @@ def test_all_formats_have_the_same_figures() -> None:
         assert f"<dt>{figure.label}</dt>" in html
         if value is not None:
             assert f"<td>{figure.shown(value)}</td>" in html
-    assert "+100.0 % worse" in markdown
+    assert "+100.0 %" in markdown
+    assert "worse; too few runs to tell from chance" in markdown
     for note in report.notes:
         assert note in html
 
@@ -239,6 +240,53 @@ def test_changes(
     (figure,) = (figure for figure in FIGURES if figure.name == name)
     assert shown_change(value, before) == shown
     assert direction(figure, value, before) == tone
+
+
+def test_what_is_within_chance_has_no_colour() -> None:
+    """Three runs a side say whether a difference is more than chance, fewer don't."""
+    from episub_router.pipeline.report.comparison import compare
+
+    (rmr,) = (figure for figure in FIGURES if figure.name == "rmr")
+    clear = compare(rmr, [1.0, 1.1, 1.2], [2.0, 2.1, 2.2])
+    assert (clear.tone, clear.words) == ("better", "better")
+    assert clear.low is not None
+    assert clear.high is not None
+    assert -1.2 <= clear.low < -1.0 < clear.high <= -0.8
+    noisy = compare(rmr, [1.0, 3.0, 2.0], [2.1, 1.1, 3.1])
+    assert (noisy.tone, noisy.words) == ("", "within chance")
+    few = compare(rmr, [1.0, 1.0], [9.0, 9.0, 9.0])
+    assert (few.tone, few.low) == ("", None)
+    assert few.words == "better; too few runs to tell from chance"
+    missing = compare(rmr, [None, None, None], [1.0, 2.0, 3.0])
+    assert (missing.value, missing.tone, missing.words) == (None, "", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("p99<1s", True), ("p99 <= 10ms", True), ("p99<10ms", False), ("lost=0", False),
+        ("lost=1", True), ("reliability>=99.9%", True), ("reliability>=1", False),
+        ("rmr<=0.5", True), ("proximity_ratio<1", False),
+    ],
+)  # fmt: skip
+def test_budgets(text: str, kept: bool) -> None:
+    """A figure that isn't known keeps to none; the baseline isn't judged."""
+    from episub_router.pipeline.report.budgets import as_markdown as told
+    from episub_router.pipeline.report.budgets import check, parse_budget
+
+    (checked,) = check(small_report(slower=2.0), [parse_budget(text)])
+    assert (checked.label, checked.kept) == ("after", kept)
+    assert ("all kept" if kept else "1 of 1 broken") in told([checked])
+
+
+@pytest.mark.parametrize(
+    "text", ["p99", "p99<", "speed<1", "p99<1 parsec", "lost=0s", "p99<1.2.3s"]
+)
+def test_budgets_that_say_nothing(text: str) -> None:
+    from episub_router.pipeline.report.budgets import parse_budget
+
+    with pytest.raises(ValueError, match=r"budget|figure|limit|float"):
+        parse_budget(text)
 
 
 def test_what_is_nearly_everything_is_not_everything() -> None:
@@ -318,7 +366,8 @@ def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) ->
     assert page.title() == "Broadcast report"
     charts = page.evaluate(_CHARTS)
     assert set(charts) == {
-        "latency", "rmr", "ldh", "duplicates", "degrees", "proximity", "recovery", "load",
+        "latency", "latencies", "rmr", "ldh", "duplicates", "degrees", "proximity", "recovery",
+        "load",
         "tree-0", "tree-1",
     }  # fmt: skip
     for name, chart in charts.items():

@@ -24,6 +24,7 @@ def charts(report: Report) -> dict[str, Spec]:
     """Vega-Lite specifications by the chart's id. Those with nothing to show are left out."""
     makers: dict[str, Callable[[Report], Any]] = {
         "latency": _latency,
+        "latencies": _latencies,
         # The first message costs many times what the others do.
         "rmr": lambda report: _by_message(report, "rmr", "RMR", "symlog"),
         "ldh": lambda report: _by_message(report, "ldh", "LDH (hops)", "linear"),
@@ -87,7 +88,7 @@ def _latency(report: Report) -> Any:
     line = _over([{"ms": deadline, "text": f"deadline {report.deadline:g} s"}])
     return alt.layer(
         lines.encode(
-            x=alt.X("ms:Q", title="latency (ms)").scale(type="log"),
+            x=alt.X("ms:Q", title="latency (ms, logarithmic)").scale(type="log"),
             y=alt.Y("share:Q", title="share of the deliveries")
             .axis(format="%")
             .scale(domain=[0, 1]),
@@ -99,6 +100,35 @@ def _latency(report: Report) -> Any:
             x="ms:Q", y=alt.datum(0.06), text="text:N"
         ),
     ).properties(height=_HEIGHT)
+
+
+def _latencies(report: Report) -> Any:
+    rows = _rows(
+        report,
+        lambda topic: [
+            {"after": row["after"], "ms": max(row["latency_p99"] / 1e6, 1)}
+            for row in topic.messages
+            if row["latency_p99"] is not None
+        ],
+    )
+    if not rows:
+        return None
+    lines = (
+        _over(rows)
+        .mark_line(point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=alt.X("after:Q", title="since the run began (s)"),
+            y=alt.Y("ms:Q", title="p99 of a message (ms, logarithmic)").scale(type="log"),
+            color=_colour(report),
+            tooltip=["run:N", "after:Q", "ms:Q"],
+        )
+    )
+    faults = _rows(report, lambda topic: [{"after": fault["after"]} for fault in topic.faults])
+    layers = [lines]
+    if faults:
+        rule = _over(faults).mark_rule(color="#b00020", strokeDash=[2, 3])
+        layers.append(rule.encode(x="after:Q"))
+    return alt.layer(*layers).properties(height=_HEIGHT)
 
 
 def _by_message(report: Report, name: str, title: str, scale: Literal["linear", "symlog"]) -> Any:
@@ -113,7 +143,9 @@ def _by_message(report: Report, name: str, title: str, scale: Literal["linear", 
         .mark_line(point=alt.OverlayMarkDef(size=14))
         .encode(
             x=alt.X("index:Q", title="message").axis(format="d", tickMinStep=1),
-            y=alt.Y("value:Q", title=title).scale(type=scale),
+            y=alt.Y("value:Q", title=title + (", logarithmic" if scale == "symlog" else "")).scale(
+                type=scale
+            ),
             color=_colour(report),
             tooltip=["run:N", "index:Q", alt.Tooltip("value:Q", title=title)],
         )

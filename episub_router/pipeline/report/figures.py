@@ -25,6 +25,12 @@ class Figure:
 
 
 FIGURES = (
+    Figure("bytes_per_delivery", "Bytes per delivery", "bytes", "less",
+           "all bytes that were sent in the run, messages and control / deliveries of the run"),
+    Figure("deliveries", "Deliveries", "count", None,
+           "first receipts at peers that were to get the message, but the publishers"),
+    Figure("late", "Deadline misses", "count", "less",
+           "pairs of a message and a live peer that had it too late, or never"),
     Figure("messages", "Messages", "count", None, "published in the topic"),
     Figure("reliability", "Reliability", "share", "more",
            "delivered / live peers, mean over the messages; live is who was subscribed and linked "
@@ -71,6 +77,28 @@ FIGURES = (
            "deliveries before what they depend on"),
 )  # fmt: skip
 """In the order of the page. The formulas with their sources are in docs/metrics.md."""
+
+GROUPS = {
+    "At a glance": ("bytes_per_delivery", "deliveries", "missing", "late", "latency_p50",
+                    "latency_p99"),
+    "Delivery": ("messages", "reliability", "worst_reliability", "atomicity", "on_time"),
+    "Latency": ("latency_max", "t99"),
+    "Redundancy and control": ("rmr", "rmr_last", "duplicates_per_delivery", "control_sends",
+                               "control_ids", "control_bytes"),
+    "Trees": ("ldh", "mean_hops", "fan_out_max", "stability", "load_gini"),
+    "Overlay and repair": ("degree_mean", "proximity_ratio", "components", "repaired_after",
+                           "unrepaired"),
+    "Causal order": ("causal_violations",),
+}  # fmt: skip
+"""The figures by what they are about; the first group is the verdict."""
+
+
+def figure(name: str) -> Figure:
+    """The figure of this name. Raises KeyError."""
+    for one in FIGURES:
+        if one.name == name:
+            return one
+    raise KeyError(name)
 
 
 def change(value: float | None, before: float | None) -> float | None:

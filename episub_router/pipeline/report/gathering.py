@@ -3,53 +3,90 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.answers.load import is_traced
 from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.model import Drawing, Report, Row, Run, Topic
 from episub_router.pipeline.report.notes import notes
 from episub_router.pipeline.report.params import ReportParams
+from episub_router.pipeline.report.queries import (
+    ABOUT,
+    MESSAGE,
+    abouts,
+    averaged,
+    first,
+    largest,
+    looks,
+    mended,
+    most_frequent,
+    on_time,
+    ranked,
+    thinned,
+)
 
 _OVERLAYS = ("active", "eager", "stream")
 """Kinds of links that an overlay can be made of, the best known first."""
 
-_MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates")
-
-_ABOUT = ("router", "scenario", "seed", "software")
-
 _NO_TOPIC = "(no topic)"
 
 
-def gather(lake: Lake, runs: Sequence[str], baseline: str | None, params: ReportParams) -> Report:
-    """The report on `runs`, against `baseline`. Raises LakeError where a run has no answers."""
-    wanted = list(dict.fromkeys((*runs, *([baseline] if baseline else []))))
-    tables = _Tables(lake, wanted, baseline, params)
+def gather(
+    lake: Lake, runs: Sequence[str], baselines: Sequence[str], params: ReportParams
+) -> Report:
+    """The report on `runs`, against `baselines`, which are one side of runs that differ by their
+    seed; so are those of `runs` whose names differ by a number at the end alone. Raises LakeError
+    where a run has no answers."""
+    wanted = list(dict.fromkeys((*runs, *baselines)))
+    tables = _Tables(lake, wanted, baselines, params)
     made = {name: tables.run(name) for name in wanted}
-    if all(len(run.topics) == 1 for run in made.values()):
-        made = {
-            name: replace(run, topics=[replace(run.topics[0], label=name)])
-            for name, run in made.items()
-        }
-    against = made[baseline] if baseline else None
-    chosen = [made[name] for name in dict.fromkeys(runs) if name != baseline]
-    report = Report(chosen, against, params.deadline)
+    alone = all(len(run.topics) == 1 for run in made.values())
+    sides = _sides([name for name in dict.fromkeys(runs) if name not in baselines])
+    if baselines:
+        sides.append(list(dict.fromkeys(baselines)))
+    shown = [_side([made[name] for name in side], alone) for side in sides]
+    against = shown.pop() if baselines else None
+    report = Report(shown, against, params.deadline)
     return replace(report, notes=notes(report.all_runs))
+
+
+def _sides(runs: Sequence[str]) -> list[list[str]]:
+    """`runs` by what they are called without a seed at the end."""
+    sides: dict[str, list[str]] = {}
+    for run in runs:
+        sides.setdefault(_stem(run), []).append(run)
+    return list(sides.values())
+
+
+def _stem(run: str) -> str:
+    return re.sub(r"-\d+$", "", run)
+
+
+def _side(runs: Sequence[Run], alone: bool) -> Run:
+    """The first of `runs`, with the figures of all."""
+    (chosen, *others) = runs
+    name = f"{_stem(chosen.name)} ({len(runs)} runs)" if others else chosen.name
+    topics = []
+    for topic in chosen.topics:
+        same = [other for run in runs for other in run.topics if other.topic == topic.topic]
+        label = name if alone else f"{name} · {topic.topic}"
+        topics.append(replace(topic, label=label, of_runs=[other.figures for other in same]))
+    return replace(chosen, topics=topics, replicas=[run.name for run in others])
 
 
 class _Tables:
     """Rows of all tables, by run."""
 
     def __init__(
-        self, lake: Lake, runs: Sequence[str], baseline: str | None, params: ReportParams
+        self, lake: Lake, runs: Sequence[str], baselines: Sequence[str], params: ReportParams
     ) -> None:
         self._lake, self._runs, self._params = lake, runs, params
         self._rows: dict[str, dict[str, list[Row]]] = {}
@@ -60,26 +97,26 @@ class _Tables:
                 f"no answers for run {', '.join(missing)}: `episub pipeline answers` makes them, "
                 "if the run has any messages"
             )
-        self._chosen = self._choose(baseline)
-        for name in ("quality", "balance", "sds_channels"):
+        self._chosen = self._choose(baselines)
+        for name in ("quality", "balance", "sds_channels", "cuts", "rest"):
             self._keep(name, self._gold(name))
         faults = self._of_topics("recovery")
-        self._keep("recovery", _largest(faults, params.points))
-        self._keep("mended", _mended(faults))
-        self._keep("overlay", _looks(self._of_topics("overlay", or_none=True), params.points))
+        self._keep("recovery", largest(faults, params.points))
+        self._keep("mended", mended(faults))
+        self._keep("overlay", looks(self._of_topics("overlay", or_none=True), params.points))
         for name in ("missing", "duplicate_causes"):
             self._keep(name, self._of_topics(name).where("window IS NULL"))
         self._keep("control_traffic", self._gold("control_traffic").where("window IS NULL"))
-        self._keep("losses", _most_frequent(self._gold("loss_reasons"), params.reasons))
-        self._keep("latency_cdf", _thinned(self._of_topics("latency_cdf"), params.points))
-        self._keep("on_time", _on_time(self._of_topics("latency_cdf"), params.deadline))
-        self._keep("messages", _averaged(self._of_topics("messages"), params.points))
-        self._keep("load", _ranked(self._gold("load"), params.points))
+        self._keep("losses", most_frequent(self._gold("loss_reasons"), params.reasons))
+        self._keep("latency_cdf", thinned(self._of_topics("latency_cdf"), params.points))
+        self._keep("on_time", on_time(self._of_topics("latency_cdf"), params.deadline))
+        self._keep("messages", averaged(self._of_topics("messages"), params.points))
+        self._keep("load", ranked(self._gold("load"), params.points))
         clocks = lake.read(SILVER, "clocks", runs).where("offset IS NOT NULL")
-        self._keep("clocks", _first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
+        self._keep("clocks", first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
-        self._keep("headers", _abouts(headers, params.reasons))
-        best = _first(
+        self._keep("headers", abouts(headers, params.reasons))
+        best = first(
             self._of_topics("messages"),
             [F.struct("reliability", "published", "message").desc()],
             1,
@@ -92,17 +129,19 @@ class _Tables:
     def _gold(self, name: str) -> DataFrame:
         return self._lake.read(GOLD, name, self._runs)
 
-    def _choose(self, baseline: str | None) -> dict[str, list[str | None]]:
+    def _choose(self, baselines: Sequence[str]) -> dict[str, list[str | None]]:
         """The topics of each run that are shown: those with the most messages, and of the baseline
         those that others are held against."""
         chosen = {
             run: [row["topic"] for row in self._spreads(run)[: self._params.topics]]
             for run in self._runs
         }
-        if baseline is not None:
-            there = {row["topic"] for row in self._spreads(baseline)}
-            shown = (topic for run in self._runs for topic in chosen[run] if topic in there)
-            chosen[baseline] = list(dict.fromkeys((*chosen[baseline], *shown)))
+        for run in self._runs:
+            # Also what others are held against, and what is the same in other seeds.
+            there = {row["topic"] for row in self._spreads(run)}
+            of_all = (topic for other in self._runs for topic in chosen[other] if topic in there)
+            if run in baselines or len(self._runs) > 1 + len(baselines):
+                chosen[run] = list(dict.fromkeys((*chosen[run], *of_all)))
         return chosen
 
     def _spreads(self, run: str) -> list[Row]:
@@ -130,7 +169,7 @@ class _Tables:
         chosen = F.broadcast(best.select("run", "message"))
         got = self._lake.read(SILVER, "deliveries", self._runs).join(chosen, ["run", "message"])
         nearest = [F.col("hops").asc_nulls_last(), F.col("peer")]
-        near = _first(got, nearest, 10 * self._params.drawn, "topic")
+        near = first(got, nearest, 10 * self._params.drawn, "topic")
         return near.select("run", "topic", "peer", "parent")
 
     def _links(self, best: DataFrame) -> DataFrame:
@@ -149,7 +188,7 @@ class _Tables:
             F.least("peer", "remote").alias("a"), F.greatest("peer", "remote").alias("b"),
         )  # fmt: skip
         in_order = [F.col("a"), F.col("b")]
-        drawn = _first(pairs.distinct(), in_order, 100 * self._params.drawn, "of", "kind")
+        drawn = first(pairs.distinct(), in_order, 100 * self._params.drawn, "of", "kind")
         return drawn.select("run", F.col("of").alias("topic"), "kind", "a", "b")
 
     def rows(self, name: str, run: str, **wanted: Any) -> list[Row]:
@@ -181,12 +220,20 @@ class _Tables:
             channels=_sorted(self.rows("sds_channels", name), "channel"),
             topics=[self._topic(name, row, quality) for row in chosen],
             topics_left_out=len(spreads) - len(chosen),
+            cuts=[
+                {
+                    **cut,
+                    "after": (cut["begin"] - quality["begin"]) / SECOND,
+                    "until": (cut["end"] - quality["begin"]) / SECOND,
+                }
+                for cut in _sorted(self.rows("cuts", name), "begin", "peers")
+            ],
         )
 
     def _topic(self, run: str, spread: Row, quality: Row) -> Topic:
         topic = spread["topic"]
         begin = quality["begin"]
-        looks = [
+        seen = [
             {**look, "after": (look["time"] - begin) / SECOND}
             for look in _sorted(self.rows("overlay", run), "kind", "time")
             if look["topic"] in (topic, None)
@@ -197,7 +244,7 @@ class _Tables:
             label=f"{run} · {shown}",
             run=run,
             topic=shown,
-            figures=self._figures(run, spread, looks),
+            figures=self._figures(run, spread, seen),
             latencies=[
                 (row["millisecond"] + 1, row["share"])
                 for row in _sorted(self.rows("latency_cdf", run, topic=topic), "millisecond")
@@ -206,17 +253,18 @@ class _Tables:
                 {
                     "index": row["index"],
                     "after": (row["published"] - begin) / SECOND,
-                    **{name: row[name] for name in _MESSAGE[2:]},
+                    **{name: row[name] for name in MESSAGE[2:]},
                 }
                 for row in _sorted(self.rows("messages", run, topic=topic), "index")
             ],
-            degrees={look["kind"]: look["degrees"] for look in looks},
+            degrees={look["kind"]: look["degrees"] for look in seen},
             overlay=[
                 {name: look[name] for name in ("kind", "after", "proximity_ratio", "degree_mean",
                                                "components", "symmetry")}
-                for look in looks
+                for look in seen
             ],
             faults=[{**fault, "after": (fault["time"] - begin) / SECOND} for fault in faults],
+            rest=next(iter(self.rows("rest", run, topic=topic)), {}),
             missing={r["reason"]: r["count"] for r in self.rows("missing", run, topic=topic)},
             duplicates={
                 r["cause"]: r["count"] for r in self.rows("duplicate_causes", run, topic=topic)
@@ -228,16 +276,21 @@ class _Tables:
         figures = {
             name: spread[name]
             for name in (
-                "messages", "reliability", "worst_reliability", "atomicity", "latency_p50",
-                "latency_p99", "latency_max", "t99", "rmr", "rmr_last", "duplicates_per_delivery",
+                "messages", "deliveries", "reliability", "worst_reliability", "atomicity",
+                "latency_p50", "latency_p99", "latency_max", "t99", "rmr", "rmr_last",
+                "duplicates_per_delivery",
                 "ldh", "mean_hops", "fan_out_max", "stability",
             )
         }  # fmt: skip
         topic = spread["topic"]
         figures["missing"] = spread["live"] - spread["delivered"]
         expected = spread["live"] - (spread["delivered"] - spread["deliveries"])
-        on_time = sum(row["deliveries"] for row in self.rows("on_time", run, topic=topic))
-        figures["on_time"] = on_time / expected if expected else None
+        # Whether those came in time that have no latency, nobody knows.
+        expected -= spread["unknown_latencies"]
+        in_time = sum(row["deliveries"] for row in self.rows("on_time", run, topic=topic))
+        figures["on_time"] = in_time / expected if expected else None
+        figures["late"] = expected - in_time
+        figures["bytes_per_delivery"] = self._bytes_per_delivery(run)
         control = self.rows("control_traffic", run)
         for name in ("sends", "ids", "bytes"):
             shares = [row[f"{name}_per_delivery"] for row in control]
@@ -256,6 +309,15 @@ class _Tables:
             sum(row["violations"] for row in channels) if channels else None
         )
         return figures
+
+    def _bytes_per_delivery(self, run: str) -> float | None:
+        """All bytes sent in the run for each of its deliveries; None where a trace lacks sizes."""
+        (quality,) = self.rows("quality", run)
+        figures = {row["figure"]: row for row in self.rows("balance", run)}
+        sent, sized = figures.get("sent_rpcs"), figures.get("sent_bytes")
+        if not (sent and sized and quality["served"]) or sized["peers"] != sent["peers"]:
+            return None
+        return float(sized["mean"] * sized["peers"] / quality["served"])
 
     def _drawing(self, run: str, topic: str | None) -> Drawing | None:
         tree = self.rows("tree", run, topic=topic)
@@ -276,47 +338,16 @@ class _Tables:
         )
 
 
-def _abouts(headers: DataFrame, most: int) -> DataFrame:
-    """What the headers of each run say, each combination once, and `most` of them at most."""
-    fields = ", ".join(f"{name} string" for name in _ABOUT)
-    told = headers.select("run", F.from_json("detail", f"{fields}, simulated boolean").alias("it"))
-    distinct = told.select("run", "it.*").distinct()
-    return _first(distinct, [F.struct(*_ABOUT)], most)
-
-
 def _about(headers: Sequence[Row]) -> Row:
     """What headers say, in one: where they differ, everything."""
     if not headers:
         return {}
     told = {
         name: ", ".join(sorted({row[name] for row in headers if row[name] is not None}))
-        for name in _ABOUT
+        for name in ABOUT
     }
     simulated = any(row["simulated"] for row in headers)
     return {name: value for name, value in told.items() if value} | {"simulated": simulated}
-
-
-def _most_frequent(losses: DataFrame, most: int) -> DataFrame:
-    """Over all topics, the `most` frequent reasons."""
-    summed = (
-        losses.where("window IS NULL")
-        .groupBy("run", "kind", "reason")
-        .agg(F.sum("count").alias("count"))
-    )
-    return _first(summed, [F.col("count").desc(), F.col("kind"), F.col("reason")], most)
-
-
-def _largest(faults: DataFrame, most: int) -> DataFrame:
-    """Those that took the most nodes."""
-    return _first(faults, [F.col("nodes").desc(), F.col("time")], most, "topic")
-
-
-def _mended(faults: DataFrame) -> DataFrame:
-    """The longest repair, and how many faults weren't repaired."""
-    return faults.groupBy("run", "topic").agg(
-        F.max("repaired_after").alias("repaired_after"),
-        F.count_if(F.col("repaired_after").isNull()).alias("unrepaired"),
-    )
 
 
 def _last_look(looks: Sequence[Row]) -> Row | None:
@@ -332,63 +363,3 @@ def _sorted(rows: Sequence[Row], *keys: str) -> list[Row]:
         return [(row[key] is None, row[key]) for key in keys]
 
     return sorted(rows, key=order)
-
-
-def _first(table: DataFrame, order: Sequence[Column], count: int, *key: str) -> DataFrame:
-    """The first `count` rows of each run and `key` in `order`."""
-    place = F.row_number().over(Window.partitionBy("run", *key).orderBy(*order))
-    return table.withColumn("place", place).where(F.col("place") <= count).drop("place")
-
-
-def _thinned(cdf: DataFrame, points: int) -> DataFrame:
-    """The last row of each of `points` equal steps of the distribution."""
-    step = F.ceil(F.col("share") * points)
-    following = Window.partitionBy("run", "topic").orderBy("millisecond")
-    table = cdf.select("run", "topic", "millisecond", "share", step.alias("step"))
-    after = F.lead("step").over(following)
-    is_last = F.col("after").isNull() | (F.col("after") > F.col("step"))
-    return table.withColumn("after", after).where(is_last).drop("after", "step")
-
-
-def _looks(overlay: DataFrame, points: int) -> DataFrame:
-    """At most `points` looks at each overlay at equal distances, the last one among them."""
-    of_one = Window.partitionBy("run", "topic", "kind")
-    step = F.ceil(F.count("*").over(of_one) / points)
-    back = F.row_number().over(of_one.orderBy(F.col("time").desc())) - 1
-    table = overlay.withColumn("step", step).withColumn("back", back)
-    return table.where(F.col("back") % F.col("step") == 0).drop("step", "back")
-
-
-def _on_time(cdf: DataFrame, deadline: float) -> DataFrame:
-    within = cdf.where(F.col("millisecond") < math.ceil(deadline * 1000))
-    return within.groupBy("run", "topic").agg(F.sum("deliveries").alias("deliveries"))
-
-
-def _averaged(messages: DataFrame, points: int) -> DataFrame:
-    """At most `points` rows per topic, each a message or some consecutive ones."""
-    count = F.count("*").over(Window.partitionBy("run", "topic"))
-    bucket = F.floor(F.col("index") * F.least(count, F.lit(points)) / count)
-    return (
-        messages.select("run", "topic", *_MESSAGE, bucket.alias("bucket"))
-        .groupBy("run", "topic", "bucket")
-        .agg(
-            *(F.min(name).alias(name) for name in ("index", "published", "reliability")),
-            *(F.avg(name).alias(name) for name in ("rmr", "ldh", "duplicates")),
-        )
-        .drop("bucket")
-    )
-
-
-def _ranked(load: DataFrame, points: int) -> DataFrame:
-    """At most some `points` peers that have a trace, from the one that sends most down."""
-    of_run = Window.partitionBy("run")
-    rank = F.row_number().over(of_run.orderBy(F.col("sent_messages").desc(), "peer")) - 1
-    count = F.count("*").over(of_run)
-    table = load.where(is_traced()).select(
-        "run", "sent_messages", "sent_bytes", rank.alias("rank"), count.alias("count")
-    )
-    step = F.ceil(F.col("count") / points)
-    chosen = table.where((F.col("rank") % step == 0) | (F.col("rank") == F.col("count") - 1))
-    return chosen.select(
-        "run", "sent_messages", "sent_bytes", (F.col("rank") / F.col("count")).alias("share")
-    )

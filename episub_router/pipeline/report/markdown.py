@@ -16,7 +16,9 @@ def as_markdown(report: Report) -> str:
     parts = ["# Broadcast report", "", _escaped(tables.headline(report)), ""]
     named = {
         "": tables.about(report),
-        "Verdict": tables.verdict(report),
+        **tables.verdicts(report),
+        "Cuts": tables.cuts(report),
+        "Without the cuts": tables.rests(report),
         "What is missing": tables.missing(report),
         "Duplicates": tables.duplicates(report),
         "Rejected, dropped, discarded": tables.losses(report),

@@ -41,8 +41,8 @@ class Topic:
     latencies: list[tuple[int, float]]
     """(ms, share of the deliveries that took less), the latencies' distribution."""
     messages: list[Row]
-    """index, after (s since the run began), reliability, rmr, ldh, duplicates; means of several
-    where there are very many, of reliability the worst."""
+    """index, after (s since the run began), reliability, rmr, ldh, duplicates, latency_p99 (ns, or
+    None); means of several where there are very many, of reliability and latency the worst."""
     degrees: dict[str, list[int]]
     """Kind of link to peers by degree, from 0, at the end."""
     overlay: list[Row]
@@ -53,6 +53,15 @@ class Topic:
     duplicates: dict[str, int]
     """By cause."""
     drawing: Drawing | None
+    rest: Row = field(default_factory=dict)
+    """What is left without what cuts explain: explained, live, delivered, deliveries, late,
+    latency_p50, latency_p99."""
+    of_runs: list[dict[str, float | None]] = field(default_factory=list)
+    """The figures in each run of the side, this one's first."""
+
+    def values(self, figure: str) -> list[float | None]:
+        """The figure in each run of the side."""
+        return [figures[figure] for figures in self.of_runs or [self.figures]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,10 @@ class Run:
     """SDS channels."""
     topics: list[Topic]
     topics_left_out: int
+    cuts: list[Row] = field(default_factory=list)
+    """Times at which some peers were apart: the columns of `cuts`, after and until (s)."""
+    replicas: list[str] = field(default_factory=list)
+    """Other runs of the same side, of which figures alone are in the report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; margin: 0 auto;
   max-width: 60rem; padding: 1rem; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .3rem; }
+h3 { font-size: 1rem; margin: 1rem 0 .2rem; }
 p { margin: .3rem 0; max-width: 46rem; overflow-wrap: anywhere; }
 .verdict { font-size: 1.1rem; }
 .scroll { overflow-x: auto; margin: .6rem 0; }
@@ -58,6 +59,8 @@ _BUNDLED = "window.vegaEmbed = vegaEmbed;"
 _CHARTS = {
     "latency": ("Latency", "The share of the deliveries that took at most so long. The axis is "
                 "logarithmic; what took less than 1 ms is drawn there."),
+    "latencies": ("Latency over time", "The p99 of each message's deliveries by the time of its "
+                  "publishing. A dotted line is a fault."),
     "rmr": ("RMR by message", "The first messages build the tree: redundancy falls as it settles."),
     "ldh": ("LDH by message", "Hops of the last delivery: the depth of the tree."),
     "duplicates": ("Duplicates by message", "Copies that reached a peer which had the message."),
@@ -79,9 +82,20 @@ def as_html(report: Report) -> str:
         _table(tables.about(report), "words"),
         "<h2>Verdict</h2>",
         f"<p>The deadline is {report.deadline:g} s; the words are defined "
-        '<a href="#definitions">below</a>.</p>',
-        _table(tables.verdict(report)),
+        '<a href="#definitions">below</a>. Coloured is what differs by more than chance (95 %, '
+        "bootstrap over the runs of each side).</p>",
     ]
+    for group, table in tables.verdicts(report).items():
+        parts += [f"<h3>{group}</h3>", _table(table)]
+    if tables.cuts(report).rows:
+        parts += [
+            "<h2>Cuts</h2>",
+            "<p>Nothing came over the border between these peers and the others, though messages "
+            "were published on the far side.</p>",
+            _table(tables.cuts(report), "words"),
+            "<p>What is left without what they explain:</p>",
+            _table(tables.rests(report), "words"),
+        ]
     below: dict[str, list[Table]] = {
         "latency": [tables.missing(report)],
         "duplicates": [tables.duplicates(report), tables.losses(report), tables.control(report)],

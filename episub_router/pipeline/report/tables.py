@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from episub_router.pipeline.report.figures import FIGURES, direction, shown_change
+from episub_router.pipeline.report.comparison import compare, mean_of
+from episub_router.pipeline.report.figures import GROUPS, Figure, figure
 from episub_router.pipeline.report.model import Report, Topic
 
 
@@ -29,42 +30,107 @@ def headline(report: Report) -> str:
     """The verdict in a sentence."""
     told = []
     for topic in report.topics:
-        missing = topic.figures["missing"] or 0
+        missing = mean_of(topic.values("missing")) or 0
         lost = "nothing was lost" if not missing else f"{missing:,.0f} deliveries are missing"
-        late = topic.figures["latency_p99"]
+        late = mean_of(topic.values("latency_p99"))
+        sent = mean_of(topic.values("bytes_per_delivery"))
         told.append(
-            f"{topic.label}: {lost}" + (f", p99 {_shown('latency_p99', late)}" if late else "")
+            f"{topic.label}: {lost}"
+            + (f", p99 {_shown('latency_p99', late)}" if late else "")
+            + (f", {_shown('bytes_per_delivery', sent)} per delivery" if sent else "")
+            + _of_cuts(topic)
         )
     return "; ".join(told) + "."
 
 
+def _of_cuts(topic: Topic) -> str:
+    rest = topic.rest
+    if not rest.get("explained"):
+        return ""
+    p99 = _shown("latency_p99", rest["latency_p99"])
+    return f" (cuts explain {rest['explained']:,} late or lost deliveries; without them p99 {p99})"
+
+
 def _shown(name: str, value: float | None) -> str:
-    (figure,) = (figure for figure in FIGURES if figure.name == name)
-    return figure.shown(value)
+    return figure(name).shown(value)
 
 
-def verdict(report: Report) -> Table:
-    """All figures of all topics; beside those that have a baseline, the change."""
+def verdicts(report: Report) -> dict[str, Table]:
+    """All figures of all topics by group, as means over a side's runs; of those that have a
+    baseline, the change, and which side is better by more than chance."""
     heads = [""]
     for topic in report.topics:
         of_baseline = report.baseline is not None and topic.run == report.baseline.name
         heads.append(topic.label + (" (baseline)" if of_baseline else ""))
         if report.baseline_of(topic):
             heads.append("change")
-    rows = []
-    for figure in FIGURES:
-        if all(topic.figures[figure.name] is None for topic in report.topics):
-            continue
-        row = [Cell(figure.label)]
-        for topic in report.topics:
-            value = topic.figures[figure.name]
-            row.append(Cell(figure.shown(value)))
-            other = report.baseline_of(topic)
-            if other:
-                before = other.figures[figure.name]
-                row.append(Cell(shown_change(value, before), direction(figure, value, before)))
-        rows.append(row)
-    return Table(heads, rows)
+    tables = {}
+    for group, names in GROUPS.items():
+        rows = [_verdict(report, figure(name)) for name in names]
+        if any(rows):
+            tables[group] = Table(heads, [row for row in rows if row])
+    return tables
+
+
+def _verdict(report: Report, one: Figure) -> list[Cell]:
+    if all(mean_of(topic.values(one.name)) is None for topic in report.topics):
+        return []
+    row = [Cell(one.label)]
+    for topic in report.topics:
+        values = topic.values(one.name)
+        row.append(Cell(one.shown(mean_of(values))))
+        other = report.baseline_of(topic)
+        if other:
+            found = compare(one, values, other.values(one.name))
+            words = f" ({found.words})" if found.words and not found.tone else ""
+            row.append(Cell(found.shown + words, found.tone))
+    return row
+
+
+def cuts(report: Report) -> Table:
+    """Who was apart from the others, and what was late or lost for that reason."""
+    return Table(
+        ("run", "what", "from", "until", "peers", "silent links", "late", "lost"),
+        [
+            [
+                Cell(run.name), Cell(_KINDS[cut["kind"]].format(cut["count"], cut["others"])),
+                Cell(f"{cut['after']:,.0f} s"), Cell(f"{cut['until']:,.0f} s"),
+                Cell(_few(cut["peers"])), Cell(_few(cut["silent_links"])),
+                Cell(f"{cut['late']:,}"), Cell(f"{cut['lost']:,}"),
+            ]
+            for run in report.all_runs for cut in run.cuts
+        ],
+    )  # fmt: skip
+
+
+_KINDS = {
+    "cut": "{:,} peers were apart from {:,} others",
+    "stopped": "a peer was stopped",
+}
+
+_NAMED = 8
+"""Of peers and links in a cell at most."""
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def rests(report: Report) -> Table:
+    """What is left without that."""
+    return Table(
+        ("topic", "explained by cuts", "deliveries without them", "missing", "late", "p50", "p99"),
+        [
+            [
+                Cell(topic.label), Cell(f"{rest['explained']:,}"), Cell(f"{rest['deliveries']:,}"),
+                Cell(f"{rest['live'] - rest['delivered']:,}"), Cell(f"{rest['late']:,}"),
+                Cell(_shown("latency_p50", rest["latency_p50"])),
+                Cell(_shown("latency_p99", rest["latency_p99"])),
+            ]
+            for topic in report.topics if (rest := topic.rest).get("explained")
+        ],
+    )  # fmt: skip
 
 
 def missing(report: Report) -> Table:
