@@ -65,7 +65,7 @@ def add_parser(subparsers: Any) -> None:
     showing.add_argument("--run", metavar="NAME", dest="runs", action="append")
     showing.add_argument("--rows", type=whole(1, 1_000_000), default=50, metavar="N")
     showing.add_argument("--json", action="store_true", help="one JSON object per row")
-    add_common(showing, _show)
+    add_common(showing, _show, few_rows=True)
 
     sweeping = subparsers.add_parser("sweep", help="simulations as Spark tasks, and the answers")
     sweeping.add_argument("scenario", metavar="EXPERIMENT", help="a scenario, or a .toml file")
@@ -91,15 +91,19 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
 
 
 def add_common(
-    parser: argparse.ArgumentParser, do: Callable[[argparse.Namespace, SparkSession, Lake], int]
+    parser: argparse.ArgumentParser,
+    do: Callable[[argparse.Namespace, SparkSession, Lake], int],
+    *,
+    few_rows: bool = False,
 ) -> None:
-    """Add the arguments of all commands on a lake, and `do`, which carries this one out."""
+    """Add the arguments of all commands on a lake, and `do`, which carries this one out; with
+    `few_rows`, it looks at answers alone."""
     parser.add_argument("--lake", required=True, metavar="DIR", help="directory or Hadoop URI")
     parser.add_argument("--master", metavar="URL",
                         help="the Spark master (default local[*], or spark-submit's)")  # fmt: skip
     parser.add_argument("--conf", action="append", metavar="KEY=VALUE", default=[],
                         help="a setting of Spark")  # fmt: skip
-    parser.set_defaults(run=main, do=do)
+    parser.set_defaults(run=main, do=do, few_rows=few_rows)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -110,7 +114,8 @@ def main(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise CommandError(f"{_EXTRA} ({error})") from error
     try:
-        spark = session.start(arguments.master, _conf(arguments.conf))
+        usual = session.FOR_FEW_ROWS if arguments.few_rows else {}
+        spark = session.start(arguments.master, usual | _conf(arguments.conf))
         try:
             status: int = arguments.do(arguments, spark, Lake(spark, arguments.lake))
         finally:

@@ -36,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
                         "(again for more)")  # fmt: skip
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
                         help="after which a delivery is too late (default 3)")  # fmt: skip
-    pipeline.add_common(parser, _report)
+    pipeline.add_common(parser, _report, few_rows=True)
 
 
 def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:

@@ -14,7 +14,7 @@ from episub_router.cli import pipeline
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.session import SparkSession
-    from episub_router.pipeline.why import Way
+    from episub_router.pipeline.why import DeliveryPath
 
 
 def add_parser(subparsers: Any) -> None:
@@ -24,7 +24,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("message", metavar="MESSAGE", help="the message's id")
     parser.add_argument("peer", metavar="PEER", help="the peer, or how its id ends")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    pipeline.add_common(parser, _why)
+    pipeline.add_common(parser, _why, few_rows=True)
 
 
 def _why(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
@@ -41,7 +41,7 @@ def _why(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
     return 1 if found.why_not else 0
 
 
-def lines(found: Way) -> list[str]:
+def lines(found: DeliveryPath) -> list[str]:
     """What is known of the way, for people."""
     told = [f"message {found.message} at {found.peer}, from {found.source}"]
     if found.inferred:

@@ -106,7 +106,8 @@ class Lake:
         path = f"{self.root}/staging/bronze/{self._partition('batch', batch)}"
         self._storage.remove(path)
         staging = Staging(path, {run: self._partition("run", run) for run in runs})
-        for run in staging.directories:
+        for run in () if is_local(self.root) else staging.directories:
+            # Tasks put whole files there, and nothing that would make directories for them.
             for status in STATUSES:
                 self._storage.make(f"{staging.of_run(run)}/status={status}")
         return staging
@@ -150,6 +151,10 @@ class Lake:
         reader = self.session.read.schema(RECORD).option("basePath", f"{self.root}/{BRONZE}")
         table = reader.parquet(*paths).select(*RECORD.names)
         return table if runs is None else table.where(F.col("run").isin(list(runs)))
+
+    def runs(self) -> list[str]:
+        """The runs that have records."""
+        return sorted({entry.run for entry in self.manifest() if entry.format != SUMMARY})
 
     def faults(self, runs: Sequence[str]) -> list[tuple[str, int, str, int]]:
         """What went wrong in those of `runs` that were simulated here, as the simulator says: (run,

@@ -163,7 +163,7 @@ def answer(
     """Make and write all tables of `runs`, by default of all; yields the name of each table and
     the seconds that it took once those were there that it is made of. Raises LakeError where a
     run isn't there."""
-    chosen = runs or sorted({entry.run for entry in lake.manifest()})
+    chosen = runs or lake.runs()
     faults = lake.session.createDataFrame(lake.faults(chosen), recovery.FAULTS)
     tables = Tables({"records": lake.records(chosen), "faults": faults}, params)
 

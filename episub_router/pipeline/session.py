@@ -49,6 +49,15 @@ _ON_ONE_MACHINE = {
     "spark.sql.shuffle.partitions": "16",
 }
 
+FOR_FEW_ROWS = {
+    # Compiling code for a question takes longer than answering it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+"""Settings for what only looks at answers."""
+
 
 def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session on `master`, by default on all cores of this machine, or where spark-submit says.

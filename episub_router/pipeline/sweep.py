@@ -83,7 +83,8 @@ def sweep(
 
     def perform(name: str, digest: str, job: Job) -> Entry:
         batch = hashlib.sha256(f"{name} {digest}".encode()).hexdigest()[:16]
-        common = Batch(batch, lake.stage(batch, [name]), HadoopShell.of(spark))
+        written = [] if summaries_only else [name]
+        common = Batch(batch, lake.stage(batch, written), HadoopShell.of(spark))
         work = partial(_run_job, name=name, digest=digest, batch=common, traced=not summaries_only)
         (made,) = in_tasks(spark, f"simulation {name}", work, [job])
         (entry,) = lake.commit(batch, [made])

@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class VainCopy:
     """Another copy for the peer. `fate` is `duplicate`, `lost` (sent, and no trace has it coming
     in) or `dropped` (by the sender's queue); `time` is ns since the publishing."""
 
@@ -53,7 +53,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DeliveryPath:
     """What became of one message at one peer."""
 
     run: str
@@ -71,12 +71,12 @@ class Way:
     """ns; None where it didn't come, or where a clock was set during the run."""
     uncertainty: int | None
     """Of the latency, in ns; None: not bounded."""
-    copies: tuple[Copy, ...]
+    copies: tuple[VainCopy, ...]
     why_not: str
     """Where the message didn't come, what is known of it; else empty."""
 
 
-def way(lake: Lake, run: str, message: str, peer: str) -> Way:
+def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     """The way of `message` to `peer`, or to the one peer whose name ends so, in `run`.
 
     Raises LakeError where there is no such message or peer, or no facts have been made of the run.
@@ -101,7 +101,7 @@ def way(lake: Lake, run: str, message: str, peer: str) -> Way:
     steps = _steps(peer, publish, delivered, sent, errors)
     got = delivered.get(peer)
     lost = [row for row in subscribed if row["peer"] == peer and row["topic"] == publish["topic"]]
-    return Way(
+    return DeliveryPath(
         run=run,
         message=message,
         peer=peer,
@@ -176,12 +176,12 @@ def _last(
 
 def _copies(
     peer: str, begin: int, got: _Row | None, sent: Sequence[_Row], duplicates: Sequence[_Row]
-) -> list[Copy]:
+) -> list[VainCopy]:
     came: dict[str, int] = {}
     copies = []
     for row in duplicates:
         if row["peer"] == peer:
-            copies.append(Copy(row["remote"], "duplicate", row["time"] - begin))
+            copies.append(VainCopy(row["remote"], "duplicate", row["time"] - begin))
             came[row["remote"]] = came.get(row["remote"], 0) + 1
     if got is not None and got["parent"] is not None:
         came[got["parent"]] = came.get(got["parent"], 0) + 1
@@ -189,11 +189,11 @@ def _copies(
         if row["remote"] != peer or row["direction"] == "recv":
             continue
         if row["direction"] == "drop":
-            copies.append(Copy(row["peer"], "dropped", row["time"] - begin))
+            copies.append(VainCopy(row["peer"], "dropped", row["time"] - begin))
         elif came.get(row["peer"], 0) > 0:
             came[row["peer"]] -= 1
         else:
-            copies.append(Copy(row["peer"], "lost", row["time"] - begin))
+            copies.append(VainCopy(row["peer"], "lost", row["time"] - begin))
     return sorted(copies, key=lambda copy: (copy.time, copy.sender))
 
 

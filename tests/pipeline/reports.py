@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.figures import FIGURES
-from episub_router.pipeline.report.model import Report, Run, Topic
+from episub_router.pipeline.report.model import Report, Run, TopicReport
 from episub_router.pipeline.report.notes import notes
 
 QUALITY = {
@@ -27,7 +27,7 @@ def _run(name: str, slower: float) -> Run:
         "messages": 2, "reliability": 0.999999, "missing": 1, "latency_p99": 5e6 * slower,
         "rmr": 0.5, "proximity_ratio": None,
     }  # fmt: skip
-    topic = Topic(
+    topic = TopicReport(
         label=name,
         run=name,
         topic="news | <b>",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import altair as alt
 
-from episub_router.pipeline.report.model import Drawing, Report, Row, Topic
+from episub_router.pipeline.report.model import Drawing, Report, Row, TopicReport
 
 Spec = dict[str, Any]
 
@@ -71,12 +71,12 @@ def _scale(labels: Sequence[str], first: int) -> alt.Color:
     return alt.Color("run:N", title=None).scale(domain=labels, range=colours)
 
 
-def _rows(report: Report, rows_of: Callable[[Topic], Sequence[Row]]) -> list[Row]:
+def _rows(report: Report, rows_of: Callable[[TopicReport], Sequence[Row]]) -> list[Row]:
     return [{"run": topic.label, **row} for topic in report.topics for row in rows_of(topic)]
 
 
 def _latency(report: Report) -> Any:
-    def rows_of(topic: Topic) -> list[Row]:
+    def rows_of(topic: TopicReport) -> list[Row]:
         # The logarithm has no place for less; the notes say how many latencies are negative.
         return [{"ms": max(ms, 1), "share": share} for ms, share in topic.latencies]
 
@@ -181,7 +181,7 @@ def _degrees(report: Report) -> Any:
 
 
 def _proximity(report: Report) -> Any:
-    def rows_of(topic: Topic) -> list[Row]:
+    def rows_of(topic: TopicReport) -> list[Row]:
         return [
             {"after": look["after"], "ratio": look["proximity_ratio"]}
             for look in topic.overlay

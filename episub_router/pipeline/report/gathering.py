@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.report.drawing import draw
-from episub_router.pipeline.report.model import Drawing, Report, Row, Run, Topic
+from episub_router.pipeline.report.model import Drawing, Report, Row, Run, TopicReport
 from episub_router.pipeline.report.notes import notes
 from episub_router.pipeline.report.params import ReportParams
 from episub_router.pipeline.report.queries import (
@@ -43,26 +43,28 @@ def gather(
     lake: Lake, runs: Sequence[str], baselines: Sequence[str], params: ReportParams
 ) -> Report:
     """The report on `runs`, against `baselines`, which are one side of runs that differ by their
-    seed; so are those of `runs` whose names differ by a number at the end alone. Raises LakeError
-    where a run has no answers."""
+    seed; so are simulated ones among `runs` whose names differ by the seed at the end alone. Raises
+    LakeError where a run has no answers."""
     wanted = list(dict.fromkeys((*runs, *baselines)))
     tables = _Tables(lake, wanted, baselines, params)
     made = {name: tables.run(name) for name in wanted}
     alone = all(len(run.topics) == 1 for run in made.values())
-    sides = _sides([name for name in dict.fromkeys(runs) if name not in baselines])
+    sides = _sides([made[name] for name in dict.fromkeys(runs) if name not in baselines])
     if baselines:
-        sides.append(list(dict.fromkeys(baselines)))
-    shown = [_side([made[name] for name in side], alone) for side in sides]
+        sides.append([made[name] for name in dict.fromkeys(baselines)])
+    shown = [_side(side, alone) for side in sides]
     against = shown.pop() if baselines else None
     report = Report(shown, against, params.deadline)
     return replace(report, notes=notes(report.all_runs))
 
 
-def _sides(runs: Sequence[str]) -> list[list[str]]:
-    """`runs` by what they are called without a seed at the end."""
-    sides: dict[str, list[str]] = {}
+def _sides(runs: Sequence[Run]) -> list[list[Run]]:
+    """`runs` by what they are but for their seed; what says no seed is by itself."""
+    sides: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        sides.setdefault(_stem(run), []).append(run)
+        about = [str(run.about.get(name)) for name in ("router", "scenario")]
+        key = (_stem(run.name), *about) if run.about.get("seed") else (run.name,)
+        sides.setdefault(key, []).append(run)
     return list(sides.values())
 
 
@@ -230,7 +232,7 @@ class _Tables:
             ],
         )
 
-    def _topic(self, run: str, spread: Row, quality: Row) -> Topic:
+    def _topic(self, run: str, spread: Row, quality: Row) -> TopicReport:
         topic = spread["topic"]
         begin = quality["begin"]
         seen = [
@@ -240,7 +242,7 @@ class _Tables:
         ]
         faults = _sorted(self.rows("recovery", run, topic=topic), "time")
         shown = _NO_TOPIC if topic is None else topic
-        return Topic(
+        return TopicReport(
             label=f"{run} · {shown}",
             run=run,
             topic=shown,

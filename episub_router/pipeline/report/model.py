@@ -30,7 +30,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicReport:
     """A topic in a run."""
 
     label: str
@@ -85,7 +85,7 @@ class Run:
     """peer, offset, uncertainty, note: the clocks that are off most."""
     channels: list[Row]
     """SDS channels."""
-    topics: list[Topic]
+    topics: list[TopicReport]
     topics_left_out: int
     cuts: list[Row] = field(default_factory=list)
     """Times at which some peers were apart: the columns of `cuts`, after and until (s)."""
@@ -109,11 +109,11 @@ class Report:
         return [*([self.baseline] if self.baseline else []), *self.runs]
 
     @property
-    def topics(self) -> list[Topic]:
+    def topics(self) -> list[TopicReport]:
         """All topics, the baseline's first."""
         return [topic for run in self.all_runs for topic in run.topics]
 
-    def baseline_of(self, topic: Topic) -> Topic | None:
+    def baseline_of(self, topic: TopicReport) -> TopicReport | None:
         """What `topic` is held against: the same topic of the baseline, or its only one."""
         if self.baseline is None or topic.run == self.baseline.name:
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from episub_router.pipeline.report.comparison import compare, mean_of
 from episub_router.pipeline.report.figures import GROUPS, Figure, figure
-from episub_router.pipeline.report.model import Report, Topic
+from episub_router.pipeline.report.model import Report, TopicReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def headline(report: Report) -> str:
     return "; ".join(told) + "."
 
 
-def _of_cuts(topic: Topic) -> str:
+def _of_cuts(topic: TopicReport) -> str:
     rest = topic.rest
     if not rest.get("explained"):
         return ""
@@ -271,7 +271,7 @@ def _ms(nanoseconds: float | None) -> str:
     return _number(None if nanoseconds is None else nanoseconds / 1e6, ",.3f", " ms")
 
 
-def titles(topics: Sequence[Topic]) -> list[str]:
+def titles(topics: Sequence[TopicReport]) -> list[str]:
     """What each drawing shows."""
     return [
         f"{topic.label}: message {topic.drawing.message} over the {topic.drawing.kind or 'unknown'}"
