@@ -111,6 +111,10 @@ async def test_messages_receipts_and_one_order() -> None:
             history = await two.history()
             assert [m.content for m in history] == [b"hello", b"hello yourself", b"and I"]
             assert [m.sender for m in history] == [str(n.id) for n in nodes]
+            newest = await two.latest(limit=2)
+            assert [m.content for m in newest] == [b"and I", b"hello yourself"]
+            (oldest,) = await two.latest(before=two.log[1])
+            assert oldest.content == b"hello"
 
 
 async def test_ephemeral_messages_pass_at_once_and_leave_nothing() -> None:

@@ -60,6 +60,14 @@ class Message:
         return [e for e in entries if e.message_id != self.message_id]
 
     @property
+    def history_ids(self) -> list[MessageId]:
+        """The ids of `history`."""
+        ids = [e.message_id for e in self.causal_history]
+        if self.more_history:
+            ids += self.more_history
+        return [i for i in ids if i != self.message_id] if self.message_id in ids else ids
+
+    @property
     def kind(self) -> Kind | None:
         """None where neither clock nor content is set."""
         if self.content:

@@ -334,7 +334,7 @@ class Participant:
         )
         for received in restored.incoming:
             message = received.message
-            history = [e.message_id for e in message.history]
+            history = message.history_ids
             unmet = {i: None for i in history if not self._delivery.met(i)}
             self.incoming.add(message, received.raw, received.origin, unmet, now)
         for received in restored.incoming:

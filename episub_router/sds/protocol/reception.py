@@ -84,7 +84,7 @@ class Reception:
         if kind is Kind.EPHEMERAL:
             return self._receive_ephemeral(message)
         effects: list[Effect] = []
-        history = [e.message_id for e in message.history]
+        history = message.history_ids
         current = received.way is Way.BROADCAST and sender != self._me
         if current:
             self._members.heard(sender, now)
@@ -187,8 +187,9 @@ class Reception:
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
     ) -> None:
         own_seen = self._delivery.own_seen(history)
-        lacks = own_seen if message.gaps_more else self._delivery.own_seen(message.gaps)
-        effects += self._outgoing.review_history(message.sender_id, own_seen, lacks, history)
+        if own_seen:
+            lacks = own_seen if message.gaps_more else self._delivery.own_seen(message.gaps)
+            effects += self._outgoing.review_history(message.sender_id, own_seen, lacks, history)
         if message.bloom_filter and len(self._outgoing):
             usable = self._filters.load(message.bloom_filter)
             if usable is None:

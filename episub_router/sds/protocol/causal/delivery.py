@@ -116,7 +116,7 @@ class CausalDelivery:
         lamport = self.lamport(message)
         if self._clock.merge(lamport):
             effects.append(fx.ClockSet(lamport))
-        history = [e.message_id for e in message.history]
+        history = message.history_ids
         digest = crc32(message.content or b"")
         entry = LogEntry(lamport, message.sender_id, digest, self.own_seen(history))
         # One that was given up before has been referred to already: it is no head.

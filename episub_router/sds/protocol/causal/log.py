@@ -108,6 +108,11 @@ class Log:
         """The last `count` ids of the order, ascending."""
         return [key[1] for key in self._keys[max(self._evicted, len(self._keys) - count) :]]
 
+    def before(self, key: Key | None, count: int) -> list[Key]:
+        """The last `count` places before `key`, descending; None is after the last."""
+        high = bisect_left(self._keys, key, self._evicted) if key else len(self._keys)
+        return self._keys[max(self._evicted, high - count) : high][::-1]
+
     def places(self, after: Key | None = None, until: Key | None = None) -> list[Key]:
         """The places with after < key <= until, ascending."""
         low, high = self._bounds(after, until)
