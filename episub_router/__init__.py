@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from episub_router.fallback.params import FallbackParams
+    from episub_router.metrics import NodeCollector
     from episub_router.net.discovery.dht import DhtDiscovery
     from episub_router.net.discovery.source import Discovery
     from episub_router.net.params import RouterParams
@@ -60,6 +61,7 @@ _HOMES = {
     "NeighborDown": "net.sight.events",
     "NeighborSnapshot": "snapshot",
     "NeighborUp": "net.sight.events",
+    "NodeCollector": "metrics",
     "NotJoined": "net.sight.events",
     "OverlaySnapshot": "snapshot",
     "PublishError": "publishing",
@@ -91,6 +93,7 @@ __all__ = [
     "NeighborDown",
     "NeighborSnapshot",
     "NeighborUp",
+    "NodeCollector",
     "NotJoined",
     "OverlaySnapshot",
     "PublishError",

@@ -7,7 +7,7 @@ host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from random import Random
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from episub_router.net.arrivals import ConnectionNotifee
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
 from episub_router.net.discovery.source import Discovery, check_sources
+from episub_router.net.mesh import union
 from episub_router.net.params import RouterParams
 from episub_router.net.peer import PROTOCOL_ID, PeerSide
 from episub_router.net.peer_table import PeerTable
@@ -117,12 +118,12 @@ class EpisubRouter(IPubsubRouter, Service):
     @property
     def mesh(self) -> dict[str, set[ID]]:  # type: ignore[override]
         """Joined topics and the neighbours in each, Episub's and gossipsub's."""
-        return _union(self._attached().mesh.neighbors, self._bridge.mesh if self._bridge else {})
+        return union(self._attached().mesh.neighbors, self._bridge.mesh if self._bridge else {})
 
     @property
     def fanout(self) -> dict[str, set[ID]]:  # type: ignore[override]
         """Topics published to without joining, and the subscribers chosen for each."""
-        return _union(self._attached().fanout.peers, self._bridge.fanout if self._bridge else {})
+        return union(self._attached().fanout.peers, self._bridge.fanout if self._bridge else {})
 
     @property
     def peer_protocol(self) -> dict[ID, TProtocol]:  # type: ignore[override]
@@ -153,6 +154,14 @@ class EpisubRouter(IPubsubRouter, Service):
             hops=MappingProxyType(dict(service.driver.hops(topic))),
             counters=service.counts(),
         )
+
+    def counters(self) -> Mapping[str, int]:
+        """Every counter by name (docs/metrics-node.md)."""
+        return self._attached().counts()
+
+    def deliveries(self, topic: str) -> Mapping[int, int]:
+        """How many messages of `topic` were accepted after how many hops; 0 for our own."""
+        return self._attached().driver.hops(topic)
 
     def events(self, topic: str) -> EventStream:
         """What happens in `topic` from now on, for `async for`; the topic may be joined later.
@@ -381,13 +390,6 @@ class EpisubRouter(IPubsubRouter, Service):
             if hook not in self._logged:
                 self._logged.add(hook)
                 logger.exception("%s failed; further failures are only counted", hook)
-
-
-def _union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:
-    return {
-        topic: one.get(topic, set()) | other.get(topic, set())
-        for topic in dict.fromkeys([*one, *other])
-    }
 
 
 def _id(peer: Any) -> ID:

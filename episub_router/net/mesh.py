@@ -53,3 +53,11 @@ class Mesh:
         finally:
             if not event.is_set() and event.statistics().tasks_waiting == 0:
                 self._waiting.pop((topic, peer), None)
+
+
+def union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:
+    """Both, topic by topic."""
+    return {
+        topic: one.get(topic, set()) | other.get(topic, set())
+        for topic in dict.fromkeys([*one, *other])
+    }

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from episub_router.cli.arguments import seconds
+from episub_router.cli.arguments import seconds, whole
 
 _DESCRIPTION = """\
 Run one host in one topic. Lines on standard input are published; messages of
@@ -82,6 +82,12 @@ def add_parser(commands: Any) -> None:
         help="write what happens here to FILE, as PB, or as its name says: "
         ".json, .gz (docs/trace.md)",
     )
+    add(
+        "--metrics",
+        type=whole(1, 65_535),
+        metavar="PORT",
+        help="serve Prometheus metrics at http://127.0.0.1:PORT/metrics (docs/metrics-node.md)",
+    )
     add("--json", action="store_true", help="print events as JSON, one per line")
     parser.set_defaults(run=_run, refuse=parser.error)
 
@@ -123,6 +129,7 @@ def _run(arguments: argparse.Namespace) -> int:
         stay=arguments.stay,
         patience=None if arguments.stay or interactive else arguments.patience,
         trace=arguments.trace,
+        metrics=arguments.metrics,
     )
     output = JsonOutput(config.topic) if arguments.json else PlainOutput()
     return trio.run(run_node, config, output, sys.stdin.fileno())

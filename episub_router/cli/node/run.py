@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from libp2p.abc import ISubscriptionAPI
 from libp2p.crypto.keys import KeyPair
 from libp2p.peer.id import ID
 from multiaddr import Multiaddr
+from prometheus_client import CollectorRegistry, start_http_server
 
 from episub_router import EpisubRouter
 from episub_router.cli.addresses import check_free
@@ -20,6 +21,7 @@ from episub_router.cli.arguments import CommandError
 from episub_router.cli.local_host import LocalHost
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.output import NodeOutput
+from episub_router.metrics import NodeCollector
 from episub_router.net.ping import measure_rtt
 from episub_router.trace.tracer import Tracer
 
@@ -46,6 +48,8 @@ class NodeConfig:
     """Seconds that input waits for a first neighbour; None for ever."""
     trace: Path | None = None
     """Where to write the trace."""
+    metrics: int | None = None
+    """The port on loopback that serves Prometheus metrics."""
 
 
 async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int:
@@ -60,11 +64,30 @@ async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int
         node = LocalHost(config.key_pair, router, config.listen)
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)
-            status = await _Session(config, output, node).run(input_fd)
+            with _metrics(config.metrics, node):
+                status = await _Session(config, output, node).run(input_fd)
             nursery.cancel_scope.cancel()
         if node.pubsub.trace is not None:
             node.pubsub.trace.lived("leave")
     return status
+
+
+@contextmanager
+def _metrics(port: int | None, node: LocalHost) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(node.pubsub, node.router))
+    try:
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise CommandError(f"can't serve metrics on port {port}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def _tracer(path: Path | None) -> AbstractContextManager[Tracer | None]:
