@@ -87,6 +87,8 @@ async def _read(channel: SdsChannel, name: str) -> None:
         elif text == "/who":
             known = "nothing sent yet" if receipt is None else f"{len(receipt.acked_by)} members"
             print(f"* {known}", flush=True)
+        elif text.startswith("/"):
+            print(f"* no such command: {text.split()[0]} (/who, /log, /quit)", flush=True)
         elif text:
             receipt = await channel.send(json.dumps({"name": name, "text": text}).encode())
 

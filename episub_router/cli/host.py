@@ -16,6 +16,7 @@ from multiaddr import Multiaddr
 from multiaddr.exceptions import Error as MultiaddrError
 
 from episub_router import EpisubRouter, ResilientPubsub
+from episub_router.cli.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
 from episub_router.sds import StoreError
@@ -49,7 +50,9 @@ def add_host_arguments(parser: ArgumentParser) -> None:
 
 @asynccontextmanager
 async def running_pubsub(args: Namespace, router: IPubsubRouter) -> AsyncIterator[Pubsub]:
-    """Run a host as the arguments say, with `router`."""
+    """Run a host as the arguments say, with `router`. Raises CommandError for an occupied port."""
+    if any(protocol.name == "tcp" for protocol in args.listen.protocols()):
+        check_free(args.listen)
     host = new_host(key_pair=load_or_create(args.key) if args.key else create_new_key_pair())
     pubsub = ResilientPubsub(host, router)
     assert isinstance(router, Service)

@@ -150,3 +150,18 @@ async def test_a_line_that_comes_in_pieces_is_skipped_once() -> None:
 def test_a_message_cannot_command_the_terminal() -> None:
     assert printable(b"\x1b[2Jhi\r\n\xff") == "\\x1b[2Jhi\\r\\n\\xff"
     assert printable("grüße ✓".encode()) == "grüße ✓"
+
+
+@hosts
+async def test_metrics_are_served_on_loopback() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    async with node_process("--metrics", str(port)) as node:
+        await node.event("listening")
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        async with stream:
+            await stream.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            answer = b"".join([part async for part in stream])
+        assert b'gossipsub_mesh_peers_total{topic="' in answer
+        await node.end_input()
+        assert await node.exit_status() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import pytest
 import trio
 
 from episub_router.cli.chat import line_of
+from episub_router.cli.main import main
 from episub_router.sds import ChannelMessage
 from tests.children import trio_child
 
@@ -130,3 +132,28 @@ async def test_what_cannot_work_is_said(tmp_path: Path) -> None:
     code, text = await say(chat, "--key", str(tmp_path / "broken"))
     assert code == 1
     assert "holds no libp2p private key" in text
+
+
+@pytest.mark.parametrize("command", ["chat", "store"])
+def test_an_occupied_port_is_refused(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--key", f"{tmp_path}/key", "--db", f"{tmp_path}/db"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"/ip4/127.0.0.1/tcp/{taken.getsockname()[1]}"
+        topic = ["topic"] if command == "store" else []
+        assert main([command, *topic, *arguments, "--listen", address]) == 1
+    assert capfd.readouterr().err == f"episub: can't listen on {address}: Address already in use\n"
+
+
+async def test_an_unknown_command_is_refused_and_not_sent() -> None:
+    async with terminal("chat", "--name", "ann") as ann:
+        await address_of(ann)
+        await ann.type("/quti now")
+        assert await ann.wait_for("no such command") == (
+            "* no such command: /quti (/who, /log, /quit)"
+        )
+        await ann.type("/log")
+        await ann.type("/quit")
+        await ann.process.wait()
+        assert "now" not in ann.said

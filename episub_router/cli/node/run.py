@@ -15,7 +15,7 @@ from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 from prometheus_client import CollectorRegistry, start_http_server
 
-from episub_router import EpisubRouter
+from episub_router import EpisubRouter, NotJoined
 from episub_router.cli.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.local_host import LocalHost
@@ -138,12 +138,14 @@ class _Session:
         if self._has_neighbor.is_set():
             return
         self._output.note("waiting for a first neighbour")
-        with trio.move_on_after(self._config.patience or float("inf")):
-            await self._has_neighbor.wait()
-            return
-        raise CommandError(
-            f"nothing was published: no neighbour within {self._config.patience:g} s"
-        )
+        patience = self._config.patience or float("inf")
+        try:
+            await self._node.router.joined(self._config.topic, timeout=patience)
+        except NotJoined as error:
+            raise CommandError(
+                f"nothing was published: no neighbour within {patience:g} s: "
+                f"{'; '.join(error.reasons)}"
+            ) from error
 
     async def _print_messages(self, subscription: ISubscriptionAPI) -> None:
         while True:
