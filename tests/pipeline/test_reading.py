@@ -5,14 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
@@ -24,8 +21,6 @@ from episub_router.pipeline.reading.names import message_name, peer_name  # noqa
 from episub_router.pipeline.record import RECORD  # noqa: E402
 from episub_router.sim.runner import run  # noqa: E402
 from episub_router.sim.scenario import loading  # noqa: E402
-from episub_router.trace.kinds import TYPED  # noqa: E402
-from episub_router.trace.reading import TraceFile, Unreadable  # noqa: E402
 from episub_router.trace.reading.json_lines import to_json  # noqa: E402
 from tests.pipeline.files import delimited, node_events, peer  # noqa: E402
 
@@ -304,115 +299,3 @@ def test_what_the_simulator_puts_beside_its_traces_is_passed_over(tmp_path: Path
     assert find(str(tmp_path)) == [str(tmp_path / "trace-1.parquet")]
     # Who names it means it.
     assert find(str(tmp_path / "summary.json")) == [str(tmp_path / "summary.json")]
-
-
-def one_by_one(path: Path) -> list[Row]:
-    """The records of a PB trace as they are without the reading by the column."""
-    from episub_router.pipeline.reading.columns import Columns
-    from episub_router.pipeline.reading.lanes import LATEST
-    from episub_router.pipeline.reading.protobuf import EventDecoder
-
-    columns = Columns("r", "f")
-    decoder = EventDecoder(columns)
-    with TraceFile(path) as trace:
-        for offset, event in trace:
-            if isinstance(event, Unreadable):
-                columns.quarantine(offset, event.size, event.reason)
-            elif not event.HasField("timestamp"):
-                columns.quarantine(offset, event.ByteSize(), "an event without a timestamp")
-            elif not 0 <= event.timestamp < LATEST:
-                reason = f"an event at {event.timestamp} ns"
-                columns.quarantine(offset, event.ByteSize(), reason)
-            else:
-                decoder.add(offset, event)
-    return _in_order(columns.take().to_pylist())
-
-
-def _in_order(rows: list[Row]) -> list[Row]:
-    return sorted((row for row in rows if row["status"] != "file"), key=lambda row: row["offset"])
-
-
-@pytest.fixture(scope="module")
-def real_traces(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    """Of Episub and gossipsub in the simulator, whose nodes come and go, and of a star."""
-    from tests.pipeline.test_against_the_simulator import job
-
-    directory = tmp_path_factory.mktemp("real")
-    made = [delimited(node_events(0, messages=40))]
-    for router in ("episub", "gossipsub"):
-        path = directory / f"{router}.pb"
-        run(job(router, "churn").scenario, 1, trace=path)
-        made.append(path.read_bytes()[:200_000])
-    return made
-
-
-def test_reading_by_the_column_makes_the_same_records(
-    real_traces: list[bytes], tmp_path: Path
-) -> None:
-    """Of sound files, the last of them cut off, and of such with flipped bits."""
-    rng = random.Random(5)
-    path = tmp_path / "trace.pb"
-    for number, sound in enumerate(real_traces * 12):
-        damaged = bytearray(sound)
-        for _ in range(min(number // len(real_traces), 3)):
-            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
-        path.write_bytes(damaged)
-        found = pa.Table.from_batches(read_file(str(path), "f", "r"), schema=RECORD).to_pylist()
-        wanted = one_by_one(path)
-        assert _in_order(found) == wanted
-        assert json.loads(found[-1]["detail"])["records"] == len(wanted)
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.data())
-def test_every_event_is_the_same_by_the_column(data: st.DataObject) -> None:
-    """Whatever fields it has, and how long its texts are."""
-    events = []
-    for _ in range(data.draw(st.integers(8, 12))):
-        event = TraceEvent(
-            type=data.draw(st.sampled_from([0, 2, 3, 6, 7])), peerID=b"p", timestamp=1
-        )
-        _fill(data, event)
-        events.append(event)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "trace.pb")
-        path.write_bytes(delimited(events))
-        found = pa.Table.from_batches(read_file(str(path), "f", "r"), schema=RECORD).to_pylist()
-        assert _in_order(found) == one_by_one(path)
-
-
-def _fill(data: st.DataObject, event: TraceEvent) -> None:
-    texts = st.sampled_from(["", "t", "topic", "ü" * 70])
-    ids = st.sampled_from([b"", b"id", b"\xff\x01", b"6964", b"x" * 130])
-    maybe = st.booleans()
-    if data.draw(maybe):
-        event.timestamp = data.draw(st.sampled_from([0, -1, 2**40, 2**62, 2**62 - 1]))
-    kind = TYPED[event.type]
-    body = getattr(event, kind)
-    if kind in ("recvRPC", "sendRPC"):
-        setattr(body, "sendTo" if kind == "sendRPC" else "receivedFrom", data.draw(ids))
-        for _ in range(data.draw(st.integers(0, 2))):
-            body.meta.messages.add(messageID=data.draw(ids), topic=data.draw(texts))
-        for _ in range(data.draw(st.integers(0, 2))):
-            several = [data.draw(ids) for _ in range(data.draw(st.integers(0, 2)))]
-            body.meta.control.ihave.add(topic=data.draw(texts), messageIDs=several)
-            if data.draw(maybe):
-                body.meta.control.iwant.add(messageIDs=several)
-        if data.draw(st.integers(0, 5)) == 0:
-            body.meta.control.graft.add(topic="t")
-        if data.draw(st.integers(0, 5)) == 0:
-            body.meta.subscription.add(subscribe=True, topic="t")
-        if data.draw(maybe):
-            event.frame.size = data.draw(st.sampled_from([0, 200, 2**32 - 1]))
-            event.frame.ihaveHops.extend([1, 300])
-            if data.draw(maybe):
-                event.frame.topic, event.frame.seq = data.draw(texts), 2**64 - 1
-                event.frame.control.append(data.draw(st.sampled_from(["IHAVE", "GRAFT", "JOIN"])))
-        return
-    body.messageID = data.draw(ids)
-    if data.draw(maybe):
-        body.topic = data.draw(texts)
-    if kind != "publishMessage" and data.draw(maybe):
-        body.receivedFrom = data.draw(ids)
-    if data.draw(maybe):
-        event.payload.size = data.draw(st.sampled_from([0, 2**32 - 1]))
