@@ -12,7 +12,7 @@ from dataclasses import replace
 from episub_router.sds.net.asking import AskEffect, ask_of
 from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.reconciliation.ranges import Comparison
+from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, Response
 from tests.sds.harness import CHANNEL, Group, Links
 
@@ -68,7 +68,7 @@ class LiarsGroup(Group):
             return super()._answer(effect)
         ask = ask_of(effect)
         if isinstance(ask, CompareAsk):
-            return Response(comparison=Comparison(floor=ALL, gone=ALL), gone=ALL)
+            return Response(comparison=LogComparison(floor=ALL, gone=ALL), gone=ALL)
         if isinstance(ask, GetAsk):
             return Response(unknown_ids=ask.ids, gone=ALL)
         return Response()

@@ -11,7 +11,7 @@ from episub_router.sds.protocol.effects import DiscardReason
 from episub_router.sds.protocol.message import HistoryEntry
 from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import Way
-from episub_router.sds.protocol.reconciliation.ranges import Comparison
+from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from tests.sds.one import WALL, One, made, of
 
 
@@ -210,7 +210,7 @@ def test_a_peer_that_lies_about_its_log_is_left() -> None:
     one.participant.peer_up("liar", one.now)
     (ask,) = of(one.wait(2.0), fx.AskCompare)
     assert ask.peer == "liar"
-    claim = Comparison((RangeHash(None, (WALL, "x"), 1000, b"1"),))
+    claim = LogComparison((RangeHash(None, (WALL, "x"), 1000, b"1"),))
     (page,) = of(one.participant.compared("liar", claim, one.now), fx.AskRange)
     assert page.after is None
     (page,) = of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
@@ -231,7 +231,7 @@ def test_a_peer_whose_log_always_differs_is_asked_a_bounded_number_of_times() ->
     while asks:
         rounds += 1
         parts = tuple(RangeHash(r.after, r.until, 1, b"%d" % rounds) for r in asks[0].ranges)
-        asks = of(one.participant.compared("liar", Comparison(parts), one.now), fx.AskCompare)
+        asks = of(one.participant.compared("liar", LogComparison(parts), one.now), fx.AskCompare)
     assert rounds == 64
 
 

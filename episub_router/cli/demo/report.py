@@ -145,7 +145,7 @@ def _figures(outcome: DemoOutcome, summary: Summary) -> Table:
         "Delivered",
         f"[{style}]{summary.delivered} of {summary.expected}[/] ({_percent(share)}): each message "
         f"at each host but its source"
-            + (", and at the crashed ones those that they got before" if outcome.killed else ""),
+        + (", and at the crashed ones those that they got before" if outcome.killed else ""),
     )
     if outcome.killed:
         victims = ", ".join(map(str, outcome.killed))

@@ -19,7 +19,7 @@ from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.asking import AskEffect, Asker, answered, failed
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
 from episub_router.sds.net.intake import Intake, Rejected
-from episub_router.sds.net.outbox import Outbox
+from episub_router.sds.net.outbox import PublishQueue
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
@@ -29,7 +29,7 @@ from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage
-from episub_router.sds.protocol.reconciliation.ranges import Comparison
+from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.protocol.sending.outgoing import Own
 from episub_router.sds.store import Store, StoredMessage, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin
@@ -92,7 +92,7 @@ class ChannelDriver(Served):
         self._lock = trio.Lock()
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
-        self._outbox = Outbox(pubsub, topic_name, self.counts, self._published)
+        self._outbox = PublishQueue(pubsub, topic_name, self.counts, self._published)
         self._peers: dict[ID, None] = {}
         self._evictions = 0
         self._watchers: dict[trio.MemorySendChannel[ChannelEvent], None] = {}
@@ -205,7 +205,7 @@ class ChannelDriver(Served):
         self._inbox.append(message)
         self._wake.set()
 
-    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> Comparison:
+    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> LogComparison:
         return self.participant.compare(ask.salt, ask.ranges, stored, gone)
 
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:

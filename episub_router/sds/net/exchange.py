@@ -17,7 +17,7 @@ from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.reconciliation.ranges import Comparison
+from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.store import Store, StoredMessage
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
@@ -62,7 +62,7 @@ class Served(ABC):
     params: SdsParams
 
     @abstractmethod
-    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> Comparison:
+    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> LogComparison:
         """What differs; `stored` messages are in the store, and some up to `gone` no more."""
 
 

@@ -17,7 +17,7 @@ _LIMIT = 1024
 """Messages that may wait to be published; further ones are dropped, and resent later."""
 
 
-class Outbox:
+class PublishQueue:
     """`published` is called for each message that the router has taken."""
 
     def __init__(

@@ -29,7 +29,7 @@ from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reception import Reception
 from episub_router.sds.protocol.reconciliation.catchup import Catchup
 from episub_router.sds.protocol.reconciliation.peers import StreamPeers
-from episub_router.sds.protocol.reconciliation.ranges import Comparison, compare
+from episub_router.sds.protocol.reconciliation.ranges import LogComparison, compare
 from episub_router.sds.protocol.repair.responses import Responses
 from episub_router.sds.protocol.repair.wants import Wants
 from episub_router.sds.protocol.restored import Restored
@@ -177,7 +177,7 @@ class Participant:
 
     def compare(
         self, salt: bytes, ranges: Sequence[RangeHash], stored: int, gone: Key | None
-    ) -> Comparison:
+    ) -> LogComparison:
         """Answer a peer that compares logs. Our store has `stored` messages, and what it had up to
         `gone` it may have no more."""
         return compare(self.log, salt, ranges, stored, gone)
@@ -214,7 +214,7 @@ class Participant:
         self.peers.failed(peer, now)
         self.wants.failed(asked, now)
 
-    def compared(self, peer: PeerRef, answer: Comparison, now: Time) -> list[Effect]:
+    def compared(self, peer: PeerRef, answer: LogComparison, now: Time) -> list[Effect]:
         """`peer` has answered `AskCompare`."""
         effects = self._look_for(answer.keys, peer, now)
         effects += self._catchup.compared(peer, answer, now)

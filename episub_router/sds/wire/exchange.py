@@ -18,7 +18,7 @@ from episub_router.sds.protocol.reconciliation.ranges import (
     LEAF,
     MAX_RANGES,
     SALT_SIZE,
-    Comparison,
+    LogComparison,
 )
 from episub_router.sds.store.base import StoredMessage
 from episub_router.sds.wire.codec import SdsWireError
@@ -89,7 +89,7 @@ class Response:
     unknown_ids: tuple[MessageId, ...] = ()
     unknown_hashes: tuple[bytes, ...] = ()
     next: Key | None = None
-    comparison: Comparison | None = None
+    comparison: LogComparison | None = None
     gone: Key | None = None
     retry_after: float = 0.0
     """Seconds after which to ask again, where the status says that it is too early."""
@@ -225,7 +225,7 @@ def _compare_from_pb(pb: sds_pb2.Compare) -> CompareAsk:
     return CompareAsk(pb.salt, tuple(_hash_from_pb(r) for r in pb.ranges))
 
 
-def _comparison_to_pb(comparison: Comparison, pb: sds_pb2.Comparison) -> None:
+def _comparison_to_pb(comparison: LogComparison, pb: sds_pb2.Comparison) -> None:
     before: Key | None = None
     for part in comparison.parts:
         pb.parts.append(_hash_to_pb(part, before))
@@ -236,7 +236,7 @@ def _comparison_to_pb(comparison: Comparison, pb: sds_pb2.Comparison) -> None:
     pb.older = comparison.older
 
 
-def _comparison_from_pb(pb: sds_pb2.Comparison, gone: Key | None) -> Comparison:
+def _comparison_from_pb(pb: sds_pb2.Comparison, gone: Key | None) -> LogComparison:
     if len(pb.parts) > _MAX_PARTS or len(pb.keys) > _MAX_KEYS:
         raise SdsWireError("oversized", f"{len(pb.parts)} parts, {len(pb.keys)} keys")
     parts: list[RangeHash] = []
@@ -244,7 +244,7 @@ def _comparison_from_pb(pb: sds_pb2.Comparison, gone: Key | None) -> Comparison:
         parts.append(_hash_from_pb(part, parts[-1].until if parts else None))
     keys = [_place_from_pb(key) for key in pb.keys]
     floor = _key_from_pb(pb.floor) if pb.HasField("floor") else None
-    return Comparison(tuple(parts), tuple(keys), floor, pb.older, gone)
+    return LogComparison(tuple(parts), tuple(keys), floor, pb.older, gone)
 
 
 def _place_to_pb(key: Key) -> sds_pb2.PackedKey:

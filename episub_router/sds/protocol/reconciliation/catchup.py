@@ -21,7 +21,7 @@ from episub_router.sds.protocol.reconciliation.ranges import (
     LEAF,
     MAX_RANGES,
     SALT_SIZE,
-    Comparison,
+    LogComparison,
 )
 
 _ROUNDS = 64
@@ -113,7 +113,7 @@ class Catchup:
             return []
         return self._start(peer, now)
 
-    def compared(self, peer: PeerRef, answer: Comparison, now: Time) -> list[Effect]:
+    def compared(self, peer: PeerRef, answer: LogComparison, now: Time) -> list[Effect]:
         """The peer's parts of what we asked: to compare further, or to fetch."""
         job = self._job
         if job is None or job.peer != peer or not isinstance(job.asked, AskCompare):

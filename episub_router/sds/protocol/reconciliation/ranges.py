@@ -24,7 +24,7 @@ MAX_RANGES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LogComparison:
     """What differs: parts of ranges, and places of messages. `older`: how many there are besides,
     up to `floor`; they can be had by range. What was there up to `gone` is there no more.
     """
@@ -38,7 +38,7 @@ class Comparison:
 
 def compare(
     log: Log, salt: bytes, ranges: Sequence[RangeHash], stored: int, gone: Key | None
-) -> Comparison:
+) -> LogComparison:
     """Answer a peer from our log, whose store has `stored` messages."""
     parts: list[RangeHash] = []
     keys: list[Key] = []
@@ -58,4 +58,4 @@ def compare(
                 parts.append(RangeHash(after, until, size, part))
                 after = until
     older = max(0, stored - len(log)) if log.floor is not None else 0
-    return Comparison(tuple(parts), tuple(keys), log.floor, older, gone)
+    return LogComparison(tuple(parts), tuple(keys), log.floor, older, gone)
