@@ -1,0 +1,69 @@
+"""What we override or call of py-libp2p's private parts is there, and docs/upstream.md lists it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from libp2p import new_host
+from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
+from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.pubsub.pubsub import Pubsub, ValidationCache
+
+import episub_router
+from episub_router.fallback.contained import ContainedGossipSub
+from episub_router.pubsub import ResilientPubsub
+from tests.docs.snippets import ROOT
+
+LISTED = re.findall(r"^\| `(\w+)` \| `(_\w+)` \|", (ROOT / "docs/upstream.md").read_text(), re.M)
+CLASSES: dict[str, type[Any]] = {
+    "GossipSub": GossipSub,
+    "Pubsub": Pubsub,
+    "ValidationCache": ValidationCache,
+}
+
+
+@pytest.mark.parametrize(("owner", "name"), LISTED)
+def test_what_we_touch_is_in_the_installed_version(owner: str, name: str) -> None:
+    made = Pubsub(new_host(), FloodSub([PROTOCOL_ID]))
+    has = hasattr(made if owner == "Pubsub" else CLASSES[owner], name)
+    assert has, f"this libp2p has no {owner}.{name}: see docs/upstream.md for what needs it"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [(ResilientPubsub, Pubsub), (ContainedGossipSub, GossipSub)]
+)
+def test_overrides_of_private_methods_are_listed_and_take_the_same_arguments(
+    ours: type[Any], theirs: type[Any]
+) -> None:
+    mine = [c for c in ours.__mro__ if c.__module__.startswith("episub_router.")]
+    for name in {name for c in mine for name in vars(c) if name.startswith("_")}:
+        if name.startswith(("__", "_abc")) or not hasattr(theirs, name):
+            continue
+        assert (theirs.__name__, name) in LISTED
+        taken, given = (inspect.signature(getattr(c, name)).parameters for c in (ours, theirs))
+        assert list(taken) == list(given), f"{theirs.__name__}.{name} has other arguments now"
+
+
+def calls_of_super() -> Iterator[str]:
+    """Private methods that our classes call with `super()`."""
+    for path in Path(episub_router.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Name)
+                and node.value.func.id == "super"
+                and node.attr.startswith("_")
+                and not node.attr.startswith("__")
+            ):
+                yield node.attr
+
+
+def test_what_is_called_with_super_is_listed() -> None:
+    assert set(calls_of_super()) <= {name for _, name in LISTED}
