@@ -26,6 +26,10 @@ _LISTED = 100
 _BINS = 100
 """Times at which percentiles are shown."""
 _HEIGHT = 200
+_LANES = 3
+"""Faults whose names stand below each other: they may begin together."""
+_LANE = 12
+"""Pixels between two of them."""
 _MIB = 2**20
 
 _STYLE = """
@@ -123,12 +127,13 @@ def _bands(history: History) -> list[Any]:
         .mark_rect(opacity=0.15, color="#d55e00")
         .encode(x=_time(history), x2="end:Q", tooltip="text:N")
     )
-    name = (
-        _over(rows)
+    names = [
+        _over(rows[lane::_LANES])
         .mark_text(align="left", baseline="top", dx=2, fontSize=10)
-        .encode(x=_time(history), y=alt.value(0), text="kind:N")
-    )
-    return [shade, name]
+        .encode(x=_time(history), y=alt.value(lane * _LANE), text="kind:N")
+        for lane in range(min(_LANES, len(rows)))
+    ]
+    return [shade, *names]
 
 
 def _deliveries(history: History) -> Any:
