@@ -99,10 +99,11 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class NeighborUp:
-    """`peer` entered the active view."""
+    """`peer` entered the active view. `source_trees`: it takes part in trees of single sources."""
 
     peer: PeerId
     kind: LinkKind
+    source_trees: bool = True
 
 
 @dataclass(frozen=True, slots=True)

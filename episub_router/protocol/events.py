@@ -55,6 +55,7 @@ class PayloadArrived:
     peer: PeerId
     id: MessageId
     hops: int
+    along: SourceId | None = None
 
 
 @dataclass(frozen=True, slots=True)

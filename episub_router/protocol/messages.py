@@ -151,7 +151,8 @@ class Gossip:
 
     `hops` counts the links from the publisher to the receiver, 1 on the first. `payload` is
     opaque to the core; `size` is its bytes, for the cache's bound. `source` is its publisher,
-    None where that isn't known.
+    None where that isn't known. `along` is the source whose tree it is pushed along, None for the
+    topic's default tree.
     """
 
     id: MessageId
@@ -159,6 +160,7 @@ class Gossip:
     payload: object
     size: int = 0
     source: SourceId | None = None
+    along: SourceId | None = None
 
 
 class MessageSummary(NamedTuple):
@@ -177,14 +179,56 @@ class IHave:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """PRUNE: stop pushing over this link, announce instead (E31)."""
+    """PRUNE: stop pushing over this link, announce instead (E31).
+
+    With `sources` it concerns the trees of these sources alone; with `standby` it ends the sender's
+    wish to have their messages announced at once. With neither it concerns the default tree.
+    """
+
+    sources: tuple[SourceId, ...] = ()
+    standby: tuple[SourceId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Graft:
-    """GRAFT: push over this link again, and send these messages (E35, E36, E40)."""
+    """GRAFT: push over this link again, and send these messages (E35, E36, E40).
+
+    `sources`: push what goes along the trees of these sources. `standby`: announce each message
+    along their trees at once. Without both, and without `ids`, it concerns the default tree.
+    """
 
     ids: tuple[MessageId, ...] = ()
+    sources: tuple[SourceId, ...] = ()
+    standby: tuple[SourceId, ...] = ()
+
+
+class TreeRoot(NamedTuple):
+    """The tree of `source` as the sender of a ROOT offers it: the `round` that the source counts,
+    `hops` links from the source to the receiver, `cost` seconds from the source to the sender."""
+
+    source: SourceId
+    round: int
+    hops: int
+    cost: float
+
+
+class RootRequest(NamedTuple):
+    """Asks `source` for a round after `round`, in which the sender lost its way to the source."""
+
+    source: SourceId
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """ROOT: the sender can push what these sources publish. Beyond the specification.
+
+    The first copy of a round names the neighbour on the fastest way from the source. `requests`
+    travel the other way, from children to parents.
+    """
+
+    roots: tuple[TreeRoot, ...] = ()
+    requests: tuple[RootRequest, ...] = ()
 
 
 MembershipMessage: TypeAlias = (
@@ -200,5 +244,5 @@ MembershipMessage: TypeAlias = (
     | Shuffle
     | ShuffleReply
 )
-BroadcastMessage: TypeAlias = Gossip | IHave | Prune | Graft
+BroadcastMessage: TypeAlias = Gossip | IHave | Prune | Graft | Root
 Message: TypeAlias = MembershipMessage | BroadcastMessage

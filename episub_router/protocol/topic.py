@@ -18,13 +18,13 @@ from episub_router.protocol.effects import (
     Send,
 )
 from episub_router.protocol.hyparview import HyParView
-from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
+from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune, Root
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 
 _BROADCAST_EVENTS = (ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadDropped, ev.Publish)
-_BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft)
+_BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft, Root)
 
 
 class Topic:
@@ -44,11 +44,12 @@ class Topic:
         params: EpisubParams,
         rng: Random,
         group_of: GroupOf = ungrouped,
+        epoch: int = 0,
     ) -> None:
         self.me = me
         self.name = name
         self.membership = HyParView(me, name, params.membership, rng, group_of)
-        self.broadcast = Plumtree(me, params.broadcast, rng, self.membership.rtt_of)
+        self.broadcast = Plumtree(me, params.broadcast, rng, self.membership.rtt_of, epoch)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""

@@ -17,6 +17,8 @@ TOPIC = 2 + 20
 """A topic field; names of 20 bytes are in use on Ethereum and in Waku."""
 PEER_ID = 2 + 38
 """A peer id field: the identity multihash of an Ed25519 key."""
+SOURCE = 2 + 8
+"""A source in what belongs to trees of single sources: eight bytes of a digest of its peer id."""
 MESSAGE_ID = 2 + 46
 """A message id field: libp2p's default, the author's peer id and an 8-byte sequence number."""
 PEER_INFO = 3 + PEER_ID + 3 + 192
@@ -34,11 +36,24 @@ _NESTED = 4
 _SMALL = 2
 """A field with a small integer."""
 
+
+def _along(gossip: msg.Gossip) -> int:
+    if gossip.along is None:
+        return 0
+    return _SMALL if gossip.along == gossip.source else SOURCE
+
+
 _EPISUB: dict[type, Callable[[Any], int]] = {
-    msg.Gossip: lambda m: _NESTED,
+    msg.Gossip: lambda m: _NESTED + _along(m),
     msg.IHave: lambda m: _NESTED + len(m.summary) * (2 + MESSAGE_ID + _SMALL),
-    msg.Prune: lambda m: _NESTED,
-    msg.Graft: lambda m: _NESTED + len(m.ids) * MESSAGE_ID,
+    msg.Prune: lambda m: _NESTED + (len(m.sources) + len(m.standby)) * SOURCE,
+    msg.Graft: lambda m: (
+        _NESTED + len(m.ids) * MESSAGE_ID + (len(m.sources) + len(m.standby)) * SOURCE
+    ),
+    # Round and cost are varints, of five and two bytes.
+    msg.Root: lambda m: (
+        _NESTED + len(m.roots) * (2 + SOURCE + 6 + _SMALL + 3) + len(m.requests) * (2 + SOURCE + 6)
+    ),
     msg.GetNodes: lambda m: _NESTED,
     msg.Nodes: lambda m: _NESTED + _SMALL + len(m.peers) * PEER_INFO,
     msg.GetTopics: lambda m: _NESTED,

@@ -23,6 +23,7 @@ from episub_router.protocol.messages import (
     Prune,
 )
 from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
+from episub_router.protocol.plumtree.lazy_push import LAZY_DELAY
 from episub_router.protocol.plumtree.machine import Plumtree
 from episub_router.protocol.topic import Topic
 
@@ -143,13 +144,17 @@ class Branch(Clock):
     """A `Plumtree` with the given eager and lazy neighbours, and RTTs that a test may set."""
 
     def __init__(
-        self, *eager: str, lazy: Iterable[str] = (), params: BroadcastParams | None = None
+        self,
+        *eager: str,
+        lazy: Iterable[str] = (),
+        params: BroadcastParams | None = None,
+        lazy_interval: float = LAZY_DELAY,
+        seed: int = 0,
     ) -> None:
         super().__init__()
-        # Short, so that a wait of 0.1 s flushes whatever the jitter.
-        self.params = replace(params or BroadcastParams(), lazy_interval=0.1)
+        self.params = replace(params or BroadcastParams(), lazy_interval=lazy_interval)
         self.rtts: dict[Any, float] = {}
-        self.machine: Plumtree = Plumtree(ME, self.params, Random(0), self.rtts.get)
+        self.machine: Plumtree = Plumtree(ME, self.params, Random(seed), self.rtts.get)
         for peer in (*eager, *lazy):
             self.handle(NeighborUp(peer, LinkKind.RANDOM))
         for peer in lazy:
@@ -168,3 +173,7 @@ class Branch(Clock):
 
     def publish(self, id: object, size: int = 0) -> list[Effect]:
         return self.handle(ev.Publish(id, f"payload {id}", size))
+
+    def flush(self) -> list[Effect]:
+        """Wait until what is queued for announcement has gone out."""
+        return self.wait(max(LAZY_DELAY, self.params.lazy_interval))

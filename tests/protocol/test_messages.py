@@ -24,18 +24,22 @@ SAMPLES: list[Message] = [
     msg.Shuffle("p", ("q",), 3),
     msg.ShuffleReply(("q",)),
     msg.Gossip("m", 1, "payload"),
+    msg.Gossip("m", 1, "payload", source="s", along="s"),
     msg.IHave((msg.MessageSummary("m", 1),)),
     msg.Prune(),
+    msg.Prune(sources=("s",), standby=("t",)),
     msg.Graft(("m",)),
+    msg.Graft(("m",), sources=("s",), standby=("t",)),
+    msg.Root((msg.TreeRoot("s", 1, 1, 0.0),), (msg.RootRequest("s", 0),)),
 ]
 
 
 def test_every_message_of_the_specification_exists() -> None:
-    """E42: the fifteen of its summary, and no others."""
+    """E42: the fifteen of its summary; ROOT is the only one beyond it."""
     names = {kind.__name__.upper() for kind in get_args(Message)}
     assert names == {
         "GETNODES", "NODES", "GETTOPICS", "TOPICS", "JOIN", "FORWARDJOIN", "NEIGHBOR", "DISCONNECT",
-        "LEAVE", "SHUFFLE", "SHUFFLEREPLY", "GOSSIP", "IHAVE", "PRUNE", "GRAFT",
+        "LEAVE", "SHUFFLE", "SHUFFLEREPLY", "GOSSIP", "IHAVE", "PRUNE", "GRAFT", "ROOT",
     }  # fmt: skip
     assert {type(sample) for sample in SAMPLES} == set(get_args(Message))
 

@@ -13,7 +13,10 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DropReason, Send
 from episub_router.protocol.messages import Gossip, MessageSummary
 from episub_router.protocol.plumtree.missing_messages import MissingMessage
+from episub_router.protocol.plumtree.parent_selection import SOONEST_REPAIR
 from episub_router.protocol.plumtree.pending_validation import Copy
+from episub_router.protocol.plumtree.root import RootProcedure
+from episub_router.protocol.plumtree.source_push import SourcePush
 from episub_router.protocol.plumtree.state import ANNOUNCE_WINDOW, PlumtreeState
 from episub_router.protocol.types import MessageId, PeerId, Time
 
@@ -21,15 +24,18 @@ from episub_router.protocol.types import MessageId, PeerId, Time
 class EagerPush:
     """Handles payloads: our own, received ones, and those that validation has accepted."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_root", "_source_push", "_state")
 
-    def __init__(self, state: PlumtreeState) -> None:
+    def __init__(self, state: PlumtreeState, root: RootProcedure) -> None:
         self._state = state
+        self._root = root
+        self._source_push = SourcePush(state, root)
 
     def on_publish(self, event: ev.Publish, now: Time) -> None:
         """The application publishes: push to all eager peers (E30)."""
         if event.id not in self._state.store:
-            own = Gossip(event.id, 0, event.payload, event.size, event.source)
+            along = self._root.choose_tree(event.source, now)
+            own = Gossip(event.id, 0, event.payload, event.size, event.source, along)
             self._accept(None, own, {}, now, now)
 
     def on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
@@ -48,7 +54,7 @@ class EagerPush:
         state = self._state
         if event.id in state.store:
             self._on_duplicate(event.peer, event.id, event.hops, now, now)
-        elif not state.pending.add(event.peer, event.id, event.hops, now):
+        elif not state.pending.add(event.peer, event.id, event.hops, now, event.along):
             state.drop(event.peer, DropReason.PENDING_FULL)
 
     def on_payload_accepted(self, event: ev.PayloadAccepted, now: Time) -> None:
@@ -59,7 +65,7 @@ class EagerPush:
             return
         first = copies.pop(event.peer, Copy(1, now))
         hops = state.check_hops(event.peer, first.hops)
-        message = Gossip(event.id, hops, event.payload, event.size, event.source)
+        message = Gossip(event.id, hops, event.payload, event.size, event.source, first.along)
         self._accept(event.peer, message, copies, first.arrived_at, now)
 
     def on_payload_dropped(self, event: ev.PayloadDropped, now: Time) -> None:
@@ -67,6 +73,10 @@ class EagerPush:
         state = self._state
         if event.peer in state.push_peers:
             state.lazy_push.add_for(event.peer, [MessageSummary(event.id, event.hops)], now)
+        stored = state.store.get(event.id)
+        if stored is not None and stored.served and stored.served.get(event.peer):
+            # An answer to a GRAFT that was never sent doesn't count.
+            stored.served[event.peer] -= 1
 
     def _accept(
         self,
@@ -80,31 +90,59 @@ class EagerPush:
         senders of other `copies` (E30, E32)."""
         state = self._state
         effects = state.effects
+        message = self._with_tree(peer, message, now)
         id, hops, payload = message.id, message.hops, message.payload
         missing = state.missing.remove(id)
+        if missing is not None:
+            state.graft_wait.note_first_copy(peer, missing, arrived_at)
         self._store(peer, message, missing, arrived_at, now)
         effects.append(Deliver(id, payload, peer, hops))
-        if peer is not None:
-            if state.make_eager(peer):
-                # Our PRUNE hasn't reached it, and would stop its pushes once it does.
-                state.graft(peer)
-            state.push_peers.note_parent(peer)
-            state.parent_selection.note_first_copy(peer)
+        if message.along is None:
+            self._on_first_copy(peer, missing)
+            targets = [*state.push_peers.eager]
+        else:
+            targets = [*self._source_push.on_first_copy(peer, message, missing, now)]
+            eager = state.push_peers.eager
+            targets += [other for other in state.push_peers.default_only if other in eager]
         next_hops = state.next_hops(hops)
-        push = Gossip(id, next_hops, payload, message.size, message.source)
-        announcers = () if missing is None else [other for other, _ in missing.announcers]
-        for other in state.push_peers.eager:
-            if other != peer and other not in copies and other not in announcers:
-                effects.append(Send(other, push))
+        push = Gossip(id, next_hops, payload, message.size, message.source, message.along)
+        holders = [*copies] if missing is None else [*copies, *(p for p, _ in missing.announcers)]
+        if peer is not None:
+            holders.append(peer)
+        pushed = [other for other in targets if other not in holders]
+        effects.extend([Send(other, push) for other in pushed])
         for other, copy in copies.items():
             self._on_duplicate(other, id, copy.hops, copy.arrived_at, now)
-        if peer is not None and missing is not None:
+        if peer is not None and missing is not None and message.along is None:
             self._optimize(peer, id, hops, missing.announcers)
-        if state.push_peers.lazy:
-            holders = [*copies, *announcers]
-            if peer is not None:
-                holders.append(peer)
+        holders += pushed
+        if message.along is not None:
+            self._source_push.announce_at_once(peer, message, missing, holders)
+        if len(holders) < len(state.push_peers.neighbors) + (peer is not None):
             state.lazy_push.add(MessageSummary(id, next_hops), holders, now)
+
+    def _with_tree(self, peer: PeerId | None, message: Gossip, now: Time) -> Gossip:
+        """`message` as it goes on: a neighbour without trees of single sources sends it without
+        the tree that it belongs to."""
+        trees, source = self._state.trees, message.source
+        if message.along is not None or peer is None or source is None:
+            return message
+        tree = trees.get(source)
+        if tree is None or not trees.stands(tree, now):
+            return message
+        return replace(message, along=source)
+
+    def _on_first_copy(self, peer: PeerId | None, missing: MissingMessage | None) -> None:
+        """The link of a first copy belongs to the default tree."""
+        state = self._state
+        if peer is None:
+            return
+        asked = missing is not None and peer in missing.asked
+        if state.make_eager(peer) and not asked:
+            # Our PRUNE hasn't reached it, and would stop its pushes once it does.
+            state.graft(peer)
+        state.push_peers.note_parent(peer)
+        state.parent_selection.note_first_copy(peer)
 
     def _store(
         self,
@@ -117,13 +155,23 @@ class EagerPush:
         state = self._state
         # A node that has just joined is announced messages that may be older than itself.
         joined_at = state.first_neighbor_at
-        old = missing is not None and missing.grafts > 0
-        old = old and now < joined_at + 2 * ANNOUNCE_WINDOW
-        id, hops, size, source = message.id, message.hops, message.size, message.source
+        asked = missing is not None and len(missing.asked) > 0
+        old = asked and now < joined_at + 2 * ANNOUNCE_WINDOW
         state.store.add(
-            id, hops, message.payload, size, now, source, peer, arrived_at=arrived_at, old=old
+            message.id,
+            message.hops,
+            message.payload,
+            message.size,
+            now,
+            message.source,
+            peer,
+            arrived_at=arrived_at,
+            old=old,
+            along=message.along,
+            missing=missing if asked else None,
         )
-        state.leading_source.note_message(source)
+        if message.along is None:
+            state.leading_source.note_message(message.source)
 
     def _on_duplicate(
         self, peer: PeerId, id: MessageId, hops: int, arrived_at: Time, now: Time
@@ -139,8 +187,17 @@ class EagerPush:
         if peer not in peers:
             return
         state.lazy_push.note_holder(id, peer)
+        first = state.store.entry(id)
+        missing = first.missing
+        if missing is not None and peer not in missing.asked:
+            state.graft_wait.note_pushed_copy(missing, arrived_at)
+        if first.along is not None:
+            if peer in peers.default_only:
+                state.prune(peer)
+            else:
+                self._source_push.on_duplicate(peer, first)
+            return
         if peers.is_eager(peer):
-            first = state.store.entry(id)
             if peer == first.parent or not state.leading_source.may_prune(first.source):
                 return
             if selection.tolerates_late_copy(peer, arrived_at - first.arrived_at, now):
@@ -149,7 +206,9 @@ class EagerPush:
                 # The first copy's sender has pruned us or is gone: don't lose this link too.
                 self._adopt_parent(peer, first.parent, now)
                 return
-            if selection.prefers(peer, hops, arrived_at, first):
+            if selection.prefers(
+                peer, hops, arrived_at - first.arrived_at, first.parent, first.hops
+            ):
                 assert first.parent is not None
                 state.swap_parent(first.parent, by=peer)
                 selection.expect_crossing_prune(peer, first.accepted_at)
@@ -161,7 +220,7 @@ class EagerPush:
         """`peer` is our parent in place of the one `before`, also for messages in flight."""
         state = self._state
         state.push_peers.note_parent(peer)
-        state.store.replace_parent(before, peer, now - state.params.soonest_repair)
+        state.store.replace_parent(before, peer, now - SOONEST_REPAIR)
 
     def _optimize(
         self, peer: PeerId, id: MessageId, hops: int, announcers: list[tuple[PeerId, int]]

@@ -10,11 +10,12 @@ from random import Random
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, Effect, NeighborDown, NeighborUp, Send
-from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Prune
+from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Root
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.eager_push import EagerPush
 from episub_router.protocol.plumtree.message_store import MessageStore
 from episub_router.protocol.plumtree.push_peers import PushPeers
+from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.plumtree.tree_repair import TreeRepair
 from episub_router.protocol.types import PeerId, RttOf, Time
@@ -24,14 +25,17 @@ class Plumtree:
     """One node's part in one topic's broadcast.
 
     Drive it with `handle` (events), `receive` (messages) and `handle_timer`; all return the
-    effects in order. `rtt_of` gives a neighbour's smoothed RTT in seconds, None while unknown.
+    effects in order.
     """
 
-    __slots__ = ("_eager_push", "_state", "_tree_repair")
+    __slots__ = ("_eager_push", "_root", "_state", "_tree_repair")
 
-    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random, rtt_of: RttOf) -> None:
-        self._state = state = PlumtreeState(me, params, rng, rtt_of)
-        self._eager_push = EagerPush(state)
+    def __init__(
+        self, me: PeerId, params: BroadcastParams, rng: Random, rtt_of: RttOf, epoch: int = 0
+    ) -> None:
+        self._state = state = PlumtreeState(me, params, rng, rtt_of, epoch)
+        self._root = RootProcedure(state)
+        self._eager_push = EagerPush(state, self._root)
         self._tree_repair = TreeRepair(state)
 
     @property
@@ -63,7 +67,13 @@ class Plumtree:
             self._tree_repair.on_ihave(peer, message, now)
         elif isinstance(message, Graft):
             self._tree_repair.on_graft(peer, message)
-        elif isinstance(message, Prune) and not state.parent_selection.is_crossing_prune(peer, now):
+            if peer in state.push_peers:
+                self._root.on_graft(peer, message, now)
+        elif isinstance(message, Root):
+            self._root.on_root(peer, message, now)
+        elif message.sources or message.standby:
+            self._root.on_prune(peer, message)
+        elif not state.parent_selection.is_crossing_prune(peer, now):
             state.push_peers.make_lazy(peer)
         return state.take_effects()
 
@@ -89,8 +99,9 @@ class Plumtree:
         """A new neighbour starts eager, and is announced the newest messages (E39)."""
         state = self._state
         state.first_neighbor_at = min(state.first_neighbor_at, now)
-        state.push_peers.add(event.peer)
+        state.push_peers.add(event.peer, source_trees=event.source_trees)
         state.announce_recent(event.peer, now)
+        self._root.on_neighbor_up(event.peer, now)
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
         state, peer = self._state, event.peer
@@ -98,7 +109,8 @@ class Plumtree:
             state.note_failed(peer, now)
         state.lazy_push.remove_peer(peer)
         state.parent_selection.remove_neighbor(peer)
-        self._tree_repair.on_neighbor_down(peer)
+        self._tree_repair.on_neighbor_down(peer, now)
+        self._root.on_neighbor_down(peer, now)
 
     def on_reconnected(self, peer: PeerId, now: Time) -> list[Effect]:
         """Messages to the neighbour `peer` may have been lost: announce the newest to it."""
@@ -107,8 +119,8 @@ class Plumtree:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        lazy_push, missing = self._state.lazy_push.deadline, self._state.missing.deadline
-        return lazy_push if lazy_push < missing else missing
+        state = self._state
+        return min(state.lazy_push.deadline, state.missing.deadline, self._root.deadline)
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
@@ -116,12 +128,15 @@ class Plumtree:
         state.store.expire(now)
         state.pending.expire(now)
         if state.lazy_push.deadline <= now:
-            for peer, message in state.lazy_push.flush(state.push_peers.lazy):
+            for peer, message in state.lazy_push.flush(state.push_peers.neighbors, now):
                 state.effects.append(Send(peer, message))
         if state.missing.deadline <= now:
             self._tree_repair.fire(now)
+        if self._root.deadline <= now:
+            self._root.fire(now)
         return state.take_effects()
 
     def clear(self) -> None:
         """We left the topic: stop both timers and forget all but the ids."""
         self._state.clear()
+        self._root.clear()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
+from episub_router.protocol.plumtree.missing_messages import MissingMessage
 from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 
 
@@ -14,10 +15,12 @@ class CachedMessage:
 
     __slots__ = (
         "accepted_at",
+        "along",
         "arrived_at",
         "cached",
         "hops",
         "id",
+        "missing",
         "old",
         "parent",
         "payload",
@@ -37,9 +40,15 @@ class CachedMessage:
         parent: PeerId | None,
         arrived_at: Time,
         old: bool,
+        along: SourceId | None,
+        missing: MissingMessage | None,
     ) -> None:
         self.id = id
         self.source = source
+        self.along = along
+        """Root of the tree that it goes along; None for the default tree."""
+        self.missing = missing
+        """What was known of it while it was missing, if it had to be asked for."""
         self.hops = hops
         """Links from the publisher to us; 0 for our own."""
         self.parent = parent
@@ -103,10 +112,14 @@ class MessageStore:
         *,
         arrived_at: Time | None = None,
         old: bool = False,
+        along: SourceId | None = None,
+        missing: MissingMessage | None = None,
     ) -> None:
         """Store a new message, and remove what is too old or too much."""
         arrived = now if arrived_at is None else arrived_at
-        stored = CachedMessage(id, hops, payload, size, now, source, parent, arrived, old)
+        stored = CachedMessage(
+            id, hops, payload, size, now, source, parent, arrived, old, along, missing
+        )
         self._by_id[id] = stored
         self._seen.append(stored)
         self._cached.append(stored)
@@ -138,7 +151,7 @@ class MessageStore:
 
     def _uncache(self, stored: CachedMessage) -> None:
         self._bytes -= stored.size
-        stored.payload = stored.served = None
+        stored.payload = stored.served = stored.missing = None
         stored.cached = False
 
     def expire(self, now: Time) -> None:

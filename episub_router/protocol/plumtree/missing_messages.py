@@ -1,15 +1,20 @@
-"""Missing messages: announced by IHAVE and not received yet, with their GRAFT timer (E34-E37)."""
+"""Missing messages: announced by IHAVE and not received yet, with their GRAFT timer (E34-E37).
+
+One timer serves all of them. Each has a time at which it is asked for, of its announcers in turn,
+until it arrives or counts as lost.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container
+import heapq
+from collections.abc import Callable, Container
 
 from episub_router.protocol.messages import MessageSummary
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
-LOST_AFTER_TICKS = 10
-"""Ticks after which a message is given up: about 5 s; beyond that, reliability is SDS's task."""
+LOST_AFTER = 5.0
+"""Seconds after which a message is given up; beyond that, reliability is SDS's task."""
 
 MAX_MISSING = 10_000
 """Messages in the list. iroh-gossip PR 135."""
@@ -19,69 +24,115 @@ MAX_MISSING_OF_ONE_PEER = 2_500
 invents ids leaves room for others."""
 
 MAX_ADDED_BY_ONE_PEER = 1_000
-"""Messages that one peer may add between two ticks. go-libp2p-pubsub: 10 IHAVEs a heartbeat."""
+"""Messages that one peer may add in `_IHAVE_WINDOW`. go-libp2p-pubsub: 10 IHAVEs a heartbeat."""
 
-MAX_ANNOUNCERS = 3
-"""Announcers remembered of each message. Basalt: sources remembered per missing id."""
+MAX_ANNOUNCERS = 12
+"""Announcers remembered of each message: all neighbours, so that liars can't keep the others from
+being asked."""
+
+_IHAVE_WINDOW = 0.5
+"""Seconds."""
+
+_PIGGYBACK = 0.02
+"""Seconds before its own time at which a message is asked for beside others (E35)."""
+
+_PENDING_CHECK = 0.5
+"""Seconds until a message in validation is looked at again."""
 
 
 class MissingMessage:
-    """The announcers of one message with their hop counts, and how long it has been missing."""
+    """The announcers of one message with their hop counts, and the neighbours asked for it."""
 
-    __slots__ = ("announcers", "deferred", "grafts", "ticks")
+    __slots__ = ("announced_at", "announcers", "asked", "due")
 
-    def __init__(self) -> None:
+    def __init__(self, now: Time, due: Time) -> None:
         self.announcers: list[tuple[PeerId, int]] = []
-        self.ticks = 0
-        """Ticks of the timer that found it missing."""
-        self.grafts = 0
-        """GRAFTs sent for it: the next goes to the next announcer."""
-        self.deferred = 0
-        """Ticks that skipped it because a copy was in validation."""
+        self.announced_at = now
+        """When the first announcement arrived."""
+        self.due = due
+        """When to ask for it, or to ask the next announcer."""
+        self.asked: list[PeerId] = []
+        """The neighbours that got a GRAFT for it, in order."""
+
+    def next_announcer(self, neighbors: Container[PeerId]) -> PeerId | None:
+        """The announcer that was asked least often, the earliest of them; None without one."""
+        left = [peer for peer, _ in self.announcers if peer in neighbors]
+        return min(left, key=self.asked.count, default=None)
 
 
 class MissingMessages:
     """The missing list and its one timer, which runs only while a message is missing.
 
-    Bounded in messages, in announcers of each, and in what one peer may add, between two ticks and
-    in all.
+    Bounded in messages, in announcers of each, and in what one peer may add, within half a second
+    and in all.
     """
 
-    __slots__ = ("_added", "_by_id", "_held", "_params", "deadline")
+    __slots__ = ("_added", "_by_id", "_heap", "_held", "_params", "_pushed", "_window_at")
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
         self._by_id: dict[MessageId, MissingMessage] = {}
+        self._heap: list[tuple[Time, int, MessageId]] = []
+        """Due times; an entry whose message is gone or due at another time is stale."""
+        self._pushed = 0
         self._added: dict[PeerId, int] = {}
-        """Messages added since the last tick, by first announcer."""
+        """Messages added in the current window, by first announcer."""
+        self._window_at: Time = -NEVER
         self._held: dict[PeerId, int] = {}
         """Messages in the list, by first announcer."""
-        self.deadline: Time = NEVER
-        """When the GRAFT timer is next due."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def add_announcement(self, peer: PeerId, summary: MessageSummary, now: Time) -> bool:
-        """`peer` announced a message that we don't have; False if there is no room for it."""
+    @property
+    def deadline(self) -> Time:
+        """When the GRAFT timer is next due; infinity while nothing is missing."""
+        heap = self._heap
+        while heap:
+            due, _, id = heap[0]
+            missing = self._by_id.get(id)
+            if missing is not None and missing.due == due:
+                return due
+            heapq.heappop(heap)
+        return NEVER
+
+    def add_announcement(
+        self, peer: PeerId, summary: MessageSummary, now: Time, wait: float
+    ) -> bool:
+        """`peer` announced a message that we don't have, to be asked for after `wait` seconds;
+        False if there is no room for it."""
         missing = self._by_id.get(summary.id)
         if missing is None:
-            added, held = self._added.get(peer, 0), self._held.get(peer, 0)
-            if (
-                len(self._by_id) >= MAX_MISSING
-                or added >= MAX_ADDED_BY_ONE_PEER
-                or held >= MAX_MISSING_OF_ONE_PEER
-            ):
+            if not self._admit(peer, now):
                 return False
-            self._added[peer] = added + 1
-            self._held[peer] = held + 1
-            missing = self._by_id[summary.id] = MissingMessage()
-            if self.deadline == NEVER:
-                self.deadline = now + self._params.missing_tick
+            missing = self._by_id[summary.id] = MissingMessage(now, now + wait)
+            self._schedule(summary.id, missing, missing.due)
         announcers = missing.announcers
         if len(announcers) < MAX_ANNOUNCERS and all(peer != other for other, _ in announcers):
             announcers.append((peer, summary.hops))
+            if now + wait < missing.due and not missing.asked:
+                self._schedule(summary.id, missing, now + wait)
         return True
+
+    def _admit(self, peer: PeerId, now: Time) -> bool:
+        if now - self._window_at >= _IHAVE_WINDOW:
+            self._window_at = now
+            self._added.clear()
+        added, held = self._added.get(peer, 0), self._held.get(peer, 0)
+        if (
+            len(self._by_id) >= MAX_MISSING
+            or added >= MAX_ADDED_BY_ONE_PEER
+            or held >= MAX_MISSING_OF_ONE_PEER
+        ):
+            return False
+        self._added[peer] = added + 1
+        self._held[peer] = held + 1
+        return True
+
+    def _schedule(self, id: MessageId, missing: MissingMessage, due: Time) -> None:
+        missing.due = due
+        self._pushed += 1
+        heapq.heappush(self._heap, (due, self._pushed, id))
 
     def remove(self, id: MessageId) -> MissingMessage | None:
         """The message was received, or given up; returns its entry if there was one."""
@@ -91,61 +142,55 @@ class MissingMessages:
             self._held[first] -= 1
             if not self._held[first]:
                 del self._held[first]
-        if not self._by_id:
-            self._added.clear()
-            self.deadline = NEVER
+            if not self._by_id:
+                self._heap.clear()
         return missing
 
     def tick(
-        self, pending: Container[MessageId], neighbors: Container[PeerId], now: Time
+        self,
+        pending: Container[MessageId],
+        neighbors: Container[PeerId],
+        now: Time,
+        patience: Callable[[PeerId], float],
     ) -> tuple[dict[PeerId, list[MessageId]], list[MessageId]]:
-        """One tick of the GRAFT timer (E34).
+        """What is due at `now` (E34).
 
         Messages in `pending` are in validation and are skipped, but not for longer than one
-        validation takes, or invalid copies could suppress a message. Returns the ids to GRAFT, by
-        the neighbour to ask, and the ids given up as lost.
+        validation takes, or invalid copies could suppress a message. `patience` is how many
+        seconds a neighbour has to answer. Returns the ids to GRAFT, by the neighbour to ask, and
+        the ids given up as lost.
         """
-        patience = self._params.validation_timeout / self._params.missing_tick
-        self._added.clear()
         grafts: dict[PeerId, list[MessageId]] = {}
         lost = []
-        waiting = []
-        for id, missing in self._by_id.items():
-            if id in pending and missing.deferred < patience:
-                missing.deferred += 1
-                continue
-            missing.ticks += 1
-            if missing.ticks > LOST_AFTER_TICKS:
+        while self.deadline <= now + _PIGGYBACK:
+            due, _, id = self._heap[0]
+            missing = self._by_id[id]
+            peer = missing.next_announcer(neighbors)
+            if due > now and peer not in grafts:
+                break
+            heapq.heappop(self._heap)
+            age = now - missing.announced_at
+            if id in pending and age < self._params.validation_timeout:
+                self._schedule(id, missing, now + _PENDING_CHECK)
+            elif age > LOST_AFTER and (missing.asked or peer is None):
                 lost.append(id)
-            elif missing.ticks == 1:
-                waiting.append((id, missing))
+                self.remove(id)
+            elif peer is None:
+                self._schedule(id, missing, now + _PENDING_CHECK)
             else:
-                peer = self._next_announcer(missing, neighbors)
-                if peer is not None:
-                    grafts.setdefault(peer, []).append(id)
-        for id in lost:
-            self.remove(id)
-        for id, missing in waiting:
-            # E35: piggyback what the same peer announced, though it is not yet due.
-            peer = next((peer for peer, _ in missing.announcers if peer in grafts), None)
-            if peer is not None:
-                missing.grafts = 1 + [peer for peer, _ in missing.announcers].index(peer)
-                grafts[peer].append(id)
-        self.deadline = now + self._params.missing_tick if self._by_id else NEVER
+                missing.asked.append(peer)
+                self._schedule(id, missing, now + patience(peer))
+                grafts.setdefault(peer, []).append(id)
         return grafts, lost
 
-    @staticmethod
-    def _next_announcer(missing: MissingMessage, neighbors: Container[PeerId]) -> PeerId | None:
-        count = len(missing.announcers)
-        for offset in range(count):
-            peer = missing.announcers[(missing.grafts + offset) % count][0]
-            if peer in neighbors:
-                missing.grafts += offset + 1
-                return peer
-        return None
+    def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
+        """What was asked of `peer` last is asked of the next announcer at once (E37)."""
+        for id, missing in self._by_id.items():
+            if missing.asked and missing.asked[-1] == peer and missing.due > now:
+                self._schedule(id, missing, now)
 
     def clear(self) -> None:
         self._by_id.clear()
+        self._heap.clear()
         self._added.clear()
         self._held.clear()
-        self.deadline = NEVER

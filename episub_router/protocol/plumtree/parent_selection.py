@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree.message_store import CachedMessage
-from episub_router.protocol.plumtree.missing_messages import LOST_AFTER_TICKS
+from episub_router.protocol.plumtree.lazy_push import LAZY_DELAY
+from episub_router.protocol.plumtree.missing_messages import LOST_AFTER
 from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
 
 _NEARER_BY = 4.0
 """Least ratio of the RTTs. Ours: a link to another site, or continent, takes longer than that."""
+
+SOONEST_REPAIR = LAZY_DELAY / 2 + 0.1
+"""Seconds from a message's arrival until a neighbour that it was announced to can have fetched it
+from us and pushed it back."""
 
 
 class ParentSelection:
@@ -50,23 +54,32 @@ class ParentSelection:
         A peer that had to GRAFT a message pushes it late; that doesn't predict the next message.
         A link with late copies only, for as long as a message may be missing, is pruned.
         """
-        params = self._params
-        if delay < params.soonest_repair:
+        if delay < SOONEST_REPAIR:
             self._late_since.pop(peer, None)
             return False
         since = self._late_since.setdefault(peer, now)
-        return now - since <= LOST_AFTER_TICKS * params.missing_tick
+        return now - since <= LOST_AFTER
 
-    def prefers(self, peer: PeerId, hops: int, arrived_at: Time, first: CachedMessage) -> bool:
-        """Whether `peer`, whose copy of `first` has arrived, is a better parent than the first
-        copy's sender."""
-        window = self._params.near_parent_window
-        # At the largest hop count, hops no longer show which peer is ahead.
-        ahead = 1 <= hops < MAX_HOPS and (hops - 1, peer) < (first.hops, self._me)
-        if not ahead or not 0 < window >= arrived_at - first.arrived_at:
-            return False
-        near, far = self._rtt_of(peer), self._rtt_of(first.parent)
+    def prefers(
+        self, peer: PeerId, hops: int, delay: float, parent: PeerId | None, our_hops: int
+    ) -> bool:
+        """Whether `peer`, which is `hops` links from the source by its copy, is a better parent
+        than `parent`, whose copy reached us in `our_hops`, `delay` seconds earlier."""
+        return (
+            0 < self._params.near_parent_window >= delay
+            and self.is_much_nearer(peer, parent)
+            and self.is_ahead(peer, hops, our_hops)
+        )
+
+    def is_much_nearer(self, peer: PeerId, than: PeerId | None) -> bool:
+        """Whether the link to `peer` is shorter by a factor of four."""
+        near, far = self._rtt_of(peer), self._rtt_of(than)
         return near is not None and far is not None and near * _NEARER_BY <= far
+
+    def is_ahead(self, peer: PeerId, hops: int, our_hops: int) -> bool:
+        """Whether `peer` is nearer to the source than we are: fewer links, or as many and the
+        smaller id. At the largest hop count, hops no longer show that."""
+        return 1 <= hops < MAX_HOPS and (hops - 1, peer) < (our_hops, self._me)
 
     def expect_crossing_prune(self, peer: PeerId, pushed_at: Time) -> None:
         """`peer` gets a GRAFT for its nearness. We pushed it our copy at `pushed_at`, so its PRUNE

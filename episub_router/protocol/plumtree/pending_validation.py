@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.types import MessageId, PeerId, Time
+from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 
 MAX_PENDING = 1024
 """Messages in validation at most. Ours: more than a Pubsub validates at once."""
@@ -19,10 +19,11 @@ _COPIES = 32
 
 
 class Copy(NamedTuple):
-    """One copy of a message: its hop count, and when it arrived."""
+    """One copy of a message: its hop count, when it arrived, and the tree that it came along."""
 
     hops: int
     arrived_at: Time
+    along: SourceId | None = None
 
 
 class _PendingMessage:
@@ -51,7 +52,14 @@ class PendingValidation:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def add(self, peer: PeerId, id: MessageId, hops: int, now: Time) -> bool:
+    def add(
+        self,
+        peer: PeerId,
+        id: MessageId,
+        hops: int,
+        now: Time,
+        along: SourceId | None = None,
+    ) -> bool:
         """A copy arrived from `peer`; False if there is no room to remember it."""
         self.expire(now)
         pending = self._by_id.get(id)
@@ -60,7 +68,7 @@ class PendingValidation:
                 return False
             pending = self._by_id[id] = _PendingMessage(now + self._params.validation_timeout)
         if len(pending.copies) < _COPIES:
-            pending.copies.setdefault(peer, Copy(hops, now))
+            pending.copies.setdefault(peer, Copy(hops, now, along))
         return True
 
     def pop(self, id: MessageId) -> dict[PeerId, Copy]:

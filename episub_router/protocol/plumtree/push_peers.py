@@ -1,4 +1,4 @@
-"""The eager push peers and the lazy push peers of one broadcast tree."""
+"""The neighbours, and which of them are eager and which lazy push peers in the default tree."""
 
 from __future__ import annotations
 
@@ -8,20 +8,35 @@ from episub_router.protocol.types import PeerId
 
 
 class PushPeers:
-    """Every neighbour is in exactly one of the two sets; both keep the order of insertion.
+    """Every neighbour is in exactly one of the two sets; all keep the order of insertion."""
 
-    An object of its own, so that a source can be given a tree of its own.
-    """
-
-    __slots__ = ("_eager", "_lazy", "_parents")
+    __slots__ = ("_default_only", "_eager", "_in_source_trees", "_lazy", "_neighbors", "_parents")
 
     def __init__(self) -> None:
+        self._neighbors: dict[PeerId, None] = {}
+        self._in_source_trees: dict[PeerId, None] = {}
+        self._default_only: dict[PeerId, None] = {}
         self._eager: dict[PeerId, None] = {}
         self._lazy: dict[PeerId, None] = {}
         self._parents: dict[PeerId, None] = {}
 
     def __contains__(self, peer: PeerId) -> bool:
-        return peer in self._lazy or peer in self._eager
+        return peer in self._neighbors
+
+    @property
+    def neighbors(self) -> Collection[PeerId]:
+        """All neighbours."""
+        return self._neighbors
+
+    @property
+    def in_source_trees(self) -> Collection[PeerId]:
+        """Neighbours that take part in trees of single sources."""
+        return self._in_source_trees
+
+    @property
+    def default_only(self) -> Collection[PeerId]:
+        """Neighbours that know the default tree alone: all messages go along it there."""
+        return self._default_only
 
     @property
     def eager(self) -> Collection[PeerId]:
@@ -44,10 +59,12 @@ class PushPeers:
     def is_lazy(self, peer: PeerId) -> bool:
         return peer in self._lazy
 
-    def add(self, peer: PeerId) -> None:
+    def add(self, peer: PeerId, *, source_trees: bool) -> None:
         """A new neighbour starts eager (E39)."""
         if peer not in self._lazy:
             self._eager[peer] = None
+        self._neighbors[peer] = None
+        (self._in_source_trees if source_trees else self._default_only)[peer] = None
 
     def note_parent(self, peer: PeerId) -> None:
         """`peer` was the first to push a message."""
@@ -57,15 +74,19 @@ class PushPeers:
     def remove(self, peer: PeerId) -> bool:
         """Forget `peer`; True if it was eager."""
         was_eager = peer in self._eager
-        self._eager.pop(peer, None)
-        self._lazy.pop(peer, None)
-        self._parents.pop(peer, None)
+        for peers in self._all():
+            peers.pop(peer, None)
         return was_eager
 
     def clear(self) -> None:
-        self._eager.clear()
-        self._lazy.clear()
-        self._parents.clear()
+        for peers in self._all():
+            peers.clear()
+
+    def _all(self) -> tuple[dict[PeerId, None], ...]:
+        return (
+            self._neighbors, self._in_source_trees, self._default_only,
+            self._eager, self._lazy, self._parents,
+        )  # fmt: skip
 
     def make_eager(self, peer: PeerId) -> bool:
         """Move `peer` from lazy to eager; False if it wasn't lazy."""

@@ -8,6 +8,7 @@ from random import Random
 from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
 from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, Graft, MessageSummary, Prune
 from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.graft_wait import GraftWait
 from episub_router.protocol.plumtree.lazy_push import LazyPushQueue
 from episub_router.protocol.plumtree.leading_source import LeadingSource
 from episub_router.protocol.plumtree.message_store import MessageStore
@@ -15,6 +16,7 @@ from episub_router.protocol.plumtree.missing_messages import MissingMessages
 from episub_router.protocol.plumtree.parent_selection import ParentSelection
 from episub_router.protocol.plumtree.pending_validation import PendingValidation
 from episub_router.protocol.plumtree.push_peers import PushPeers
+from episub_router.protocol.plumtree.source_tree import SourceTrees
 from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
 
 ANNOUNCE_WINDOW = 3.0
@@ -39,8 +41,10 @@ class PlumtreeState:
 
     __slots__ = (
         "effects",
+        "epoch",
         "failed_at",
         "first_neighbor_at",
+        "graft_wait",
         "lazy_push",
         "leading_source",
         "missing",
@@ -48,11 +52,20 @@ class PlumtreeState:
         "parent_selection",
         "pending",
         "push_peers",
+        "rtt_of",
         "store",
+        "trees",
     )
 
-    def __init__(self, me: PeerId, params: BroadcastParams, rng: Random, rtt_of: RttOf) -> None:
+    def __init__(
+        self, me: PeerId, params: BroadcastParams, rng: Random, rtt_of: RttOf, epoch: int
+    ) -> None:
         self.params = params
+        self.rtt_of = rtt_of
+        self.epoch = epoch
+        """Where our rounds of ROOT start: above those that others remember from before."""
+        self.trees = SourceTrees(params.source_trees)
+        self.graft_wait = GraftWait()
         self.parent_selection = ParentSelection(me, params, rtt_of)
         self.push_peers = PushPeers()
         self.store = MessageStore(params)
@@ -87,10 +100,7 @@ class PlumtreeState:
     def make_eager(self, peer: PeerId) -> bool:
         """Push to `peer` from now on; what is queued for lazy peers is still announced to it.
         False if it wasn't lazy."""
-        was_lazy = self.push_peers.make_eager(peer)
-        if was_lazy:
-            self.lazy_push.keep_for(peer)
-        return was_lazy
+        return self.push_peers.make_eager(peer)
 
     def graft(self, peer: PeerId) -> None:
         """Send `peer` an empty GRAFT."""
@@ -138,3 +148,5 @@ class PlumtreeState:
         self.missing.clear()
         self.pending.clear()
         self.lazy_push.clear()
+        self.trees.clear()
+        self.graft_wait.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from episub_router.protocol import events as ev
@@ -15,7 +17,7 @@ from episub_router.protocol.messages import (
     MessageSummary,
     Prune,
 )
-from episub_router.protocol.plumtree.lazy_push import MAX_QUEUED
+from episub_router.protocol.plumtree.lazy_push import LAZY_DELAY, MAX_QUEUED
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, ihave, sent
 
@@ -41,21 +43,20 @@ def test_the_lazy_queue_goes_out_as_one_ihave_to_each_lazy_peer() -> None:
     branch = Branch("e", lazy=["a", "b"])
     branch.publish("m")
     branch.receive("e", Gossip("n", 3, "payload"))
-    interval = branch.params.lazy_interval
-    assert interval / 2 <= branch.machine.next_deadline() <= interval
+    assert 0 < branch.machine.next_deadline() <= LAZY_DELAY
     told = IHave((MessageSummary("m", 1), MessageSummary("n", 4)))
-    assert sent(branch.wait(branch.params.lazy_interval)) == [("a", told), ("b", told)]
+    assert sent(branch.flush()) == [("a", told), ("b", told)]
 
 
 def test_each_message_is_announced_once_and_the_timer_rests() -> None:
     """E33: no announcement again and again, no timer while nothing waits."""
     branch = Branch("e", lazy=["a"])
     branch.publish("m")
-    branch.wait(0.1)
+    branch.flush()
     assert branch.machine.next_deadline() == NEVER
     assert branch.wait(60) == []
     branch.publish("n")
-    assert sent(branch.wait(0.1)) == [("a", ihave("n"))]
+    assert sent(branch.flush()) == [("a", ihave("n"))]
 
 
 def test_who_holds_a_message_is_not_told_of_it() -> None:
@@ -66,7 +67,7 @@ def test_who_holds_a_message_is_not_told_of_it() -> None:
     branch.receive("twice", Gossip("m", 2, "payload"))
     branch.receive("after", ihave("m"))
     branch.publish("n")
-    told = dict(sent(branch.wait(0.1), IHave))
+    told = dict(sent(branch.flush(), IHave))
     assert {peer: [id for id, _ in message.summary] for peer, message in told.items()} == {
         "before": ["n"],
         "after": ["n"],
@@ -79,19 +80,61 @@ def test_later_messages_do_not_put_the_flush_off() -> None:
     """E33: the timer runs from the first message that waits."""
     branch = Branch(lazy=["a"])
     branch.publish(0)
-    effects = []
+    due = branch.machine.next_deadline()
     for n in range(1, 9):
-        effects += branch.wait(0.03)
+        assert sent(branch.wait(due / 10)) == []
         branch.publish(n)
-    assert len(sent(effects)) == 2
+        assert branch.machine.next_deadline() == due
+    assert sent(branch.wait(due / 5)) == [("a", ihave(*range(9)))]
+
+
+def test_announcements_are_batched_where_traffic_is_high() -> None:
+    """E33: however many messages, a peer gets an IHAVE every half `lazy_interval` at most, and
+    each id within the interval."""
+    branch = Branch(lazy=["a"], lazy_interval=2.0)
+    published: dict[object, float] = {}
+    flushed: list[float] = []
+    for n in range(1000):
+        published[n] = branch.now
+        branch.publish(n)
+        for _, message in sent(branch.wait(0.02), IHave):
+            flushed.append(branch.now)
+            for id, _ in message.summary:
+                assert branch.now - published.pop(id) <= 2.0 + 0.02
+    assert len(flushed) >= 10
+    assert all(1.0 - 0.02 <= b - a <= 2.0 + 0.02 for a, b in pairwise(flushed))
+
+
+def test_two_nodes_announce_at_different_times() -> None:
+    """E33: of two neighbours that the tree doesn't connect one announces first, and the other,
+    which has learned by it that the first holds the message, need not."""
+    here, there = Branch(lazy=["x"]), Branch(lazy=["x"], seed=1)
+    here.publish("m")
+    there.publish("m")
+    first, second = sorted([here, there], key=lambda branch: branch.machine.next_deadline())
+    between = second.machine.next_deadline() - first.machine.next_deadline()
+    assert between > 0.01
+    first.flush()
+    second.receive("x", ihave("m"))
+    assert sent(second.flush()) == []
+
+
+def test_neighbours_that_are_eager_but_were_not_pushed_to_are_told() -> None:
+    """E33: not to lazy peers alone: what counts is who is known to hold the message."""
+    branch = Branch("a", lazy=["b"])
+    branch.publish("m")
+    branch.handle(NeighborUp("c", LinkKind.RANDOM))
+    branch.receive("b", Graft())
+    assert [peer for peer, _ in sent(branch.flush(), IHave)] == ["b", "c"]
 
 
 def test_who_becomes_lazy_before_the_flush_is_told() -> None:
-    """E33: the lazy set of the moment of sending counts."""
+    """E33: what was pushed to it needs no announcement; what comes after it became lazy does."""
     branch = Branch("a", "b", lazy=["c"])
     branch.publish("m")
     branch.receive("a", Prune())
-    assert [peer for peer, _ in sent(branch.wait(0.1))] == ["c", "a"]
+    branch.publish("n")
+    assert sent(branch.flush()) == [("a", ihave("n")), ("c", ihave("m", "n"))]
 
 
 def test_who_is_gone_is_not_told() -> None:
@@ -109,7 +152,7 @@ def test_long_queues_are_split_and_bounded() -> None:
     branch = Branch(lazy=["a"])
     for id in range(MAX_QUEUED + 15):
         branch.publish(id)
-    told = [message for _, message in sent(branch.wait(0.1), IHave)]
+    told = [message for _, message in sent(branch.flush(), IHave)]
     assert {len(message.summary) for message in told} == {MAX_IDS}
     announced = [line.id for message in told for line in message.summary]
     assert announced == list(range(15, MAX_QUEUED + 15))
@@ -120,7 +163,7 @@ def test_what_one_peer_is_owed_is_bounded() -> None:
     branch = Branch("a")
     for id in range(MAX_QUEUED + 90):
         branch.handle(ev.PayloadDropped("a", id, 2))
-    told = [line.id for _, message in sent(branch.wait(0.1), IHave) for line in message.summary]
+    told = [line.id for _, message in sent(branch.flush(), IHave) for line in message.summary]
     assert told == list(range(90, MAX_QUEUED + 90))
 
 

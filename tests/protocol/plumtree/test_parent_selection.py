@@ -19,6 +19,8 @@ from episub_router.protocol.effects import Deliver, DropReason, NeighborUp, Send
 from episub_router.protocol.messages import Gossip, Graft, LinkKind, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.machine import Plumtree
+from episub_router.protocol.plumtree.missing_messages import LOST_AFTER
+from episub_router.protocol.plumtree.parent_selection import SOONEST_REPAIR
 from tests.protocol.helpers import ME, Branch, Member, drops, ihave, sent
 
 NEAR, FAR = 0.005, 0.080
@@ -197,7 +199,7 @@ def test_a_copy_that_was_asked_for_cuts_nothing() -> None:
     next one may well come first along that link. Who is lazy here must be told so again."""
     branch = Branch("a", "b", lazy=["c"])
     branch.receive("a", Gossip("m", 1, "payload"))
-    branch.wait(branch.params.soonest_repair + 0.01)
+    branch.wait(SOONEST_REPAIR + 0.01)
     assert branch.receive("b", Gossip("m", 1, "payload")) == []
     assert branch.eager == {"a", "b"}
     assert branch.receive("c", Gossip("m", 1, "payload")) == [Send("c", Prune())]
@@ -206,15 +208,15 @@ def test_a_copy_that_was_asked_for_cuts_nothing() -> None:
 def test_who_is_always_late_is_pruned_in_the_end() -> None:
     """A link that is slow, or over which nobody asks, would carry every message in vain."""
     branch = Branch("a", "b")
-    pruned = []
-    for id in range(10):
+    pruned: list[object] = []
+    for id in range(100):
         branch.receive("a", Gossip(id, 1, "payload"))
-        branch.wait(branch.params.soonest_repair + 0.01)
+        branch.wait(SOONEST_REPAIR + 0.01)
         pruned += sent(branch.receive("b", Gossip(id, 1, "payload")))
         if pruned:
             break
     assert pruned == [("b", Prune())]
-    assert id > 3
+    assert LOST_AFTER < branch.now < LOST_AFTER + 3 * SOONEST_REPAIR
 
 
 def test_one_copy_in_time_ends_lateness() -> None:
@@ -222,7 +224,7 @@ def test_one_copy_in_time_ends_lateness() -> None:
     for id in range(20):
         first, second = ("a", "b") if id % 2 else ("b", "a")
         branch.receive(first, Gossip(id, 1, "payload"))
-        branch.wait(branch.params.soonest_repair + 0.01)
+        branch.wait(SOONEST_REPAIR + 0.01)
         assert branch.receive(second, Gossip(id, 1, "payload")) == []
 
 
@@ -243,11 +245,11 @@ def test_who_has_just_come_keeps_no_old_message_going(
     branch = Branch("a", lazy=["b"])
     branch.wait(age)
     branch.receive("b", ihave("m"))
-    assert sent(branch.wait(2 * branch.params.missing_tick)) == [("b", Graft(("m",)))]
+    assert sent(branch.wait(branch.params.graft_timeout)) == [("b", Graft(("m",)))]
     branch.receive("b", Gossip("m", 1, "payload"))
-    branch.wait(0.2)
+    branch.flush()
     branch.handle(NeighborUp("new", LinkKind.RANDOM))
-    assert sent(branch.wait(0.2)) == told
+    assert sent(branch.flush()) == told
 
 
 class Wires:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, DropReason, NeighborDown
 from episub_router.protocol.messages import MAX_IDS, Gossip, Graft
+from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.missing_messages import (
-    LOST_AFTER_TICKS,
+    LOST_AFTER,
     MAX_ADDED_BY_ONE_PEER,
     MAX_ANNOUNCERS,
     MAX_MISSING,
@@ -16,25 +19,36 @@ from episub_router.protocol.plumtree.tree_repair import MAX_RETRANSMISSIONS
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
+PATIENCE = BroadcastParams().graft_timeout
+"""Seconds that a neighbour without a known RTT has to answer a GRAFT."""
+
 
 def test_rate_limit_starts_afresh_when_nothing_is_missing() -> None:
-    """E34: what came before the timer looked was announced all the same, and must not use up
-    what the announcer may add for good: the timer that resets it rests while nothing is missing."""
+    """E34: what came by itself was announced all the same, and must not use up what the announcer
+    may add for good: no timer runs while nothing is missing."""
     branch = Branch("parent", lazy=["l"])
-    for id in range(MAX_ADDED_BY_ONE_PEER + 5):
-        assert branch.receive("l", ihave(id)) == []
-        branch.receive("parent", Gossip(id, 1, "payload"))
+    for window in range(2):
+        for id in range(MAX_ADDED_BY_ONE_PEER):
+            assert branch.receive("l", ihave((window, id))) == []
+            branch.receive("parent", Gossip((window, id), 1, "payload"))
+        assert drops(branch.receive("l", ihave("more"))) == [DropReason.MISSING_FULL]
+        branch.flush()
+        branch.wait(0.5)
+        assert branch.machine.next_deadline() == NEVER
     assert branch.machine.missing == 0
 
 
-def test_what_is_announced_and_does_not_come_is_fetched_on_the_second_touch() -> None:
-    """E34, E35: the first tick marks, the second asks the announcer, whose link becomes eager."""
+def test_what_is_announced_and_does_not_come_is_fetched() -> None:
+    """E34, E35: after a short wait the announcer is asked, and its link becomes eager when it
+    answers; an announcer without the message would leave the link without use."""
     branch = Branch(lazy=["l"])
-    tick = branch.params.missing_tick
     assert branch.receive("l", ihave("m")) == []
-    assert branch.wait(tick) == []
+    due = branch.machine.next_deadline()
+    assert 0.01 <= due <= 0.1
+    assert branch.wait(due - 0.001) == []
+    assert sent(branch.wait(0.001)) == [("l", Graft(("m",)))]
     assert branch.lazy == {"l"}
-    assert sent(branch.wait(tick)) == [("l", Graft(("m",)))]
+    branch.receive("l", Gossip("m", 1, "payload"))
     assert (branch.eager, branch.lazy) == ({"l"}, set())
 
 
@@ -42,25 +56,31 @@ def test_what_comes_in_time_is_not_fetched_and_leaves_no_timer() -> None:
     """E34: one background timer, at rest when nothing is missing."""
     branch = Branch("e", lazy=["l"])
     branch.receive("l", ihave("m", "n"))
-    assert branch.machine.next_deadline() == branch.params.missing_tick
+    due = branch.machine.next_deadline()
     branch.receive("e", Gossip("m", 1, "payload"))
     assert branch.machine.missing == 1
+    assert branch.machine.next_deadline() == due
     branch.receive("e", Gossip("n", 1, "payload"))
     assert branch.machine.missing == 0
-    branch.wait(0.1)  # The lazy queue's timer.
+    assert sent(branch.flush()) == []
     assert branch.machine.next_deadline() == NEVER
 
 
 def test_one_timer_for_all_missing_messages() -> None:
-    """E34: later announcements don't put the timer off."""
+    """E34: each has a time of its own; later announcements put no earlier one off."""
     branch = Branch(lazy=["l"])
+    asked: dict[object, float] = {}
     branch.receive("l", ihave("m0"))
-    grafts = []
+    wait = branch.machine.next_deadline()
+    step = wait / 4
     for n in range(1, 20):
-        grafts += sent(branch.wait(0.1), Graft)
+        for _, graft in sent(branch.wait(step), Graft):
+            asked.update(dict.fromkeys(graft.ids, branch.now))
         branch.receive("l", ihave(f"m{n}"))
-        assert branch.machine.next_deadline() - branch.now <= branch.params.missing_tick
-    assert ("l", "m0") in [(peer, graft.ids[0]) for peer, graft in grafts]
+    assert asked["m0"] == pytest.approx(wait, abs=step)
+    # Beside one that is due, those that nearly are go along.
+    for n in range(1, 12):
+        assert n * step < asked[f"m{n}"] <= n * step + wait + step
 
 
 def test_known_messages_are_not_missing() -> None:
@@ -72,13 +92,32 @@ def test_known_messages_are_not_missing() -> None:
 
 
 def test_first_announcer_is_asked_first_and_then_the_next() -> None:
-    """E35, E37: each tick without the message asks another announcer, in the order of their
-    announcements, and the first again after the last."""
+    """E35, E37: each time the patience ends without the message, another announcer is asked, in
+    the order of their announcements, and the first again after the last."""
     branch = Branch(lazy=["a", "b", "c"])
     for peer in "bca":
         branch.receive(peer, ihave("m"))
-    effects = branch.wait(5 * branch.params.missing_tick)
-    assert sent(effects) == [(peer, Graft(("m",))) for peer in "bcab"]
+    asked = []
+    for peer in "bcab":
+        branch.wait(branch.machine.next_deadline() - branch.now - 0.001)
+        asked += sent(branch.wait(0.001))
+        assert asked[-1] == (peer, Graft(("m",)))
+    assert len(asked) == 4
+
+
+def test_patience_follows_the_round_trip() -> None:
+    """E37: a near neighbour has two round trips and 50 ms to answer; nobody has longer than
+    `graft_timeout`, which is for neighbours of which nothing is known."""
+    for rtt, patience in [(0.02, 0.09), (0.1, 0.25), (2.0, PATIENCE), (None, PATIENCE)]:
+        branch = Branch(lazy=["a", "b"])
+        if rtt is not None:
+            branch.rtts["a"] = rtt
+        branch.receive("a", ihave("m"))
+        branch.receive("b", ihave("m"))
+        first = branch.machine.next_deadline()
+        assert sent(branch.wait(first)) == [("a", Graft(("m",)))]
+        assert branch.machine.next_deadline() == pytest.approx(first + patience)
+        assert sent(branch.wait(patience)) == [("b", Graft(("m",)))]
 
 
 def test_announcers_that_are_gone_are_not_asked() -> None:
@@ -90,24 +129,42 @@ def test_announcers_that_are_gone_are_not_asked() -> None:
     assert {peer for peer, _ in sent(branch.wait(3))} == {"b"}
 
 
+def test_what_was_asked_of_a_lost_neighbour_is_asked_of_the_next_at_once() -> None:
+    """E37: its patience hasn't ended, but it can't answer any more. What another neighbour was
+    asked for is left to that one."""
+    branch = Branch("e", lazy=["a", "b"])
+    branch.receive("a", ihave("m"))
+    branch.receive("b", ihave("m", "n"))
+    wait = branch.machine.next_deadline()
+    assert dict(sent(branch.wait(wait))) == {"a": Graft(("m",)), "b": Graft(("n",))}
+    branch.handle(NeighborDown("a", DownReason.FAILED))
+    assert branch.machine.next_deadline() == branch.now
+    assert sent(branch.machine.handle_timer(branch.now)) == [("b", Graft(("m",)))]
+
+
 def test_other_missing_messages_of_the_same_announcer_ride_along() -> None:
-    """E35: though they are not due yet, they are asked for in the same GRAFT."""
+    """E35: though they are not due yet, they are asked for in the same GRAFT if they nearly are;
+    those of another announcer are not."""
     branch = Branch(lazy=["a", "b"])
     branch.receive("a", ihave("m"))
-    branch.wait(branch.params.missing_tick)
+    due = branch.machine.next_deadline()
+    branch.wait(due / 2)
     branch.receive("a", ihave("n"))
     branch.receive("b", ihave("o"))
-    assert sent(branch.wait(branch.params.missing_tick)) == [("a", Graft(("m", "n")))]
+    assert sent(branch.wait(due / 2)) == [("a", Graft(("m", "n")))]
+    assert sent(branch.wait(due / 2)) == [("b", Graft(("o",)))]
 
 
 def test_missing_stays_missing_until_it_is_lost() -> None:
-    """E37: after enough ticks it counts as lost, is counted once, and nothing is left."""
+    """E37: LOST_AFTER seconds after its announcement it counts as lost at its next turn, is
+    counted once, and nothing is left."""
     branch = Branch(lazy=["a"])
     branch.receive("a", ihave("m"))
-    effects = branch.wait(branch.params.missing_tick * LOST_AFTER_TICKS)
+    effects = branch.wait(LOST_AFTER)
     assert branch.machine.missing == 1
     assert drops(effects) == []
-    effects = branch.wait(branch.params.missing_tick)
+    assert len(sent(effects, Graft)) >= LOST_AFTER / PATIENCE - 1
+    effects = branch.wait(PATIENCE)
     assert drops(effects) == [DropReason.MESSAGE_LOST]
     assert branch.machine.missing == 0
     assert branch.machine.next_deadline() == NEVER
@@ -161,7 +218,7 @@ def test_lists_of_ids_are_bounded() -> None:
     assert branch.machine.missing == MAX_IDS
     branch.receive("a", ihave(*range(MAX_IDS, 2 * MAX_IDS)))
     branch.receive("a", ihave(*range(2 * MAX_IDS, 2 * MAX_IDS + 2)))
-    grafts = [graft for _, graft in sent(branch.wait(1), Graft)]
+    grafts = [graft for _, graft in sent(branch.wait(PATIENCE), Graft)]
     assert [len(graft.ids) for graft in grafts] == [MAX_IDS, MAX_IDS, 2]
     for id in range(2 * MAX_IDS):
         branch.publish(id)
@@ -171,15 +228,27 @@ def test_lists_of_ids_are_bounded() -> None:
 
 
 def test_announcements_are_bounded() -> None:
-    """E34: in all, per peer and tick, and in the announcers of each; what is refused is counted,
-    and a peer that floods doesn't use up what the others may announce."""
+    """E34: per peer and half second; what is refused is counted, and a peer that floods doesn't
+    use up what the others may announce."""
     branch = Branch(lazy=["flood", "b", "c", "d", "e"])
     assert announce(branch, "flood", MAX_ADDED_BY_ONE_PEER + 80) == [DropReason.MISSING_FULL] * 80
     for peer in ("b", "c", "d", "e"):
         assert drops(branch.receive(peer, ihave("m"))) == []
     asked = {peer for peer, graft in sent(branch.wait(4), Graft) if "m" in graft.ids}
-    assert asked == {"b", "c", "d"}
-    assert len(asked) == MAX_ANNOUNCERS
+    assert asked == {"b", "c", "d", "e"}
+
+
+def test_the_announcers_of_a_message_are_bounded() -> None:
+    """E34, E37: the first MAX_ANNOUNCERS are asked in turn, so that liars among them only cost
+    their patience; who announces twice is one of them once."""
+    peers = [f"p{n}" for n in range(MAX_ANNOUNCERS + 3)]
+    branch = Branch(lazy=peers)
+    branch.rtts.update(dict.fromkeys(peers, 0.001))
+    for peer in [peers[0], *peers]:
+        assert drops(branch.receive(peer, ihave("m"))) == []
+    asked = [peer for peer, _ in sent(branch.wait(4), Graft)]
+    assert asked[: MAX_ANNOUNCERS + 2] == peers[:MAX_ANNOUNCERS] + peers[:2]
+    assert set(asked) == set(peers[:MAX_ANNOUNCERS])
 
 
 def announce(branch: Branch, peer: str, count: int) -> list[DropReason]:
@@ -216,7 +285,7 @@ def test_bad_copies_do_not_suppress_a_message() -> None:
     grafts: list[object] = []
     while branch.now < 2 * branch.params.validation_timeout and not grafts:
         branch.handle(ev.PayloadArrived("liar", "m", 1))
-        grafts += sent(branch.wait(branch.params.missing_tick), Graft)
+        grafts += sent(branch.wait(0.1), Graft)
     assert grafts == [("honest", Graft(("m",)))]
     assert branch.now > branch.params.validation_timeout
 
@@ -228,7 +297,7 @@ def test_one_peer_cannot_fill_the_missing_list() -> None:
     branch.receive("liar", ihave("invented"))
     while branch.machine.missing < share:
         assert announce(branch, "liar", min(500, share - branch.machine.missing)) == []
-        branch.wait(branch.params.missing_tick)
+        branch.wait(branch.params.graft_timeout)
     assert announce(branch, "liar", 1) == [DropReason.MISSING_FULL]
     branch.receive("honest", ihave("m"))
     assert branch.machine.missing == share + 1

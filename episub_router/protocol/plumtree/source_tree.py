@@ -1,0 +1,178 @@
+"""The trees of single sources, as one node knows them (E31).
+
+Along a tree of its own a source's messages take the fastest way through the overlay. A node has
+a parent and children in it; neighbours that brought the last ROOT later are the next parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, ItemsView
+from typing import NamedTuple
+
+from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
+
+_SETUP = 0.5
+"""Seconds from ROOT until its tree is used: GRAFT and its answer cross one link, whatever the
+diameter; three times the longest round trip between continents."""
+
+TREE_IDLE = 120.0
+"""Seconds that a tree stands after its last ROOT: as long as ids are known."""
+
+_LINGERING = 2
+"""Trees kept, in multiples of those that may stand; the rest have expired or carry nothing yet."""
+
+
+class RootOffer(NamedTuple):
+    """A neighbour's copy of the last ROOT: when it arrived, and the way to the source by it."""
+
+    arrived_at: Time
+    hops: int
+    cost: float
+
+
+class SourceTree:
+    """One node's part in the tree of one source. Some 2 KB with seven neighbours."""
+
+    __slots__ = (
+        "announce_to",
+        "carried",
+        "children",
+        "cost",
+        "hops",
+        "leaving",
+        "misses",
+        "offers",
+        "own",
+        "parent",
+        "proven",
+        "requested",
+        "root_at",
+        "round",
+        "safe",
+        "standbys",
+        "usable_at",
+    )
+
+    def __init__(self) -> None:
+        self.parent: PeerId | None = None
+        """The neighbour that pushes to us; None at the source, and where there is none left."""
+        self.safe = True
+        """Whether the parent was chosen by ROOT or is feasible, so that it closes no circle."""
+        self.requested = -1
+        """The last round after which a new one was asked for."""
+        self.children: dict[PeerId, None] = {}
+        """Neighbours that asked to be pushed to."""
+        self.standbys: list[PeerId] = []
+        """Neighbours that we asked to announce each message at once."""
+        self.announce_to: dict[PeerId, None] = {}
+        """Neighbours that asked us to do so."""
+        self.leaving: dict[PeerId, Time] = {}
+        """Former parents, and when to PRUNE them: messages in flight come to us through them."""
+        self.offers: dict[PeerId, RootOffer] = {}
+        """The neighbours that brought the last ROOT, in the order in which they did."""
+        self.round = -1
+        self.hops = 0
+        """Links from the source."""
+        self.cost = 0.0
+        """Seconds from the source, as the nodes on the way estimate them."""
+        self.root_at: Time = -NEVER
+        """When the last ROOT arrived, or was sent if the tree is our own."""
+        self.usable_at: Time = NEVER
+        self.own = False
+        """Whether we are the source."""
+        self.proven = False
+        """Whether a message of the source has arrived."""
+        self.carried = 0
+        """Messages along this tree since the last ROOT."""
+        self.misses = 0
+        """Messages in a row that the parent did not push."""
+
+    def is_feasible(self, peer: PeerId) -> bool:
+        """Whether `peer` may become the parent: it is nearer to the source than we are, by the
+        costs of the last ROOT. While every node keeps to that, parents form no circle (the
+        feasibility condition of Babel, RFC 8966, section 2.4)."""
+        offer = self.offers.get(peer)
+        return offer is not None and offer.cost < self.cost and peer not in self.children
+
+    def next_parent(self, neighbors: Container[PeerId]) -> PeerId | None:
+        """The neighbour to replace a lost parent: the first to bring the last ROOT, of those that
+        are feasible if there is one. Another may close a circle, which the next message opens."""
+        left = [peer for peer in self.offers if peer in neighbors and peer not in self.children]
+        feasible = (peer for peer in left if self.is_feasible(peer))
+        return next(feasible, left[0] if left else None)
+
+
+class SourceTrees:
+    """The trees that a node takes part in. At most `most` of them stand at a time; twice as many
+    are kept, and the least recently used are forgotten first."""
+
+    __slots__ = ("_by_source", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._by_source: dict[SourceId, SourceTree] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_source)
+
+    def items(self) -> ItemsView[SourceId, SourceTree]:
+        return self._by_source.items()
+
+    def get(self, source: SourceId | None) -> SourceTree | None:
+        return self._by_source.get(source)
+
+    def use(self, source: SourceId) -> SourceTree:
+        """The tree of `source`, made if there is none; it becomes the last to be forgotten."""
+        by_source = self._by_source
+        tree = by_source.pop(source, None)
+        if tree is None:
+            tree = SourceTree()
+            if len(by_source) >= _LINGERING * self.most:
+                self._forget_one()
+        by_source[source] = tree
+        return tree
+
+    def _forget_one(self) -> None:
+        # A tree that never carried a message is worth least: anyone can send ROOTs.
+        least_recent = next(iter(self._by_source))
+        others = [source for source, tree in self._by_source.items() if not tree.own]
+        unproven = (source for source in others if not self._by_source[source].proven)
+        del self._by_source[next(unproven, others[0] if others else least_recent)]
+
+    def note_root(self, tree: SourceTree, now: Time) -> None:
+        """A new ROOT of `tree` arrived, or goes out from us."""
+        if not self.stands(tree, now):
+            tree.usable_at = now + _SETUP
+        tree.root_at = now
+        tree.carried = 0
+
+    def stands(self, tree: SourceTree, now: Time) -> bool:
+        """Whether messages may be pushed along `tree`."""
+        return tree.usable_at <= now <= tree.root_at + TREE_IDLE
+
+    def is_fresh(self, tree: SourceTree, now: Time) -> bool:
+        """Whether the last ROOT of `tree` still counts."""
+        return now <= tree.root_at + TREE_IDLE
+
+    def has_room(self, now: Time) -> bool:
+        """Whether one more source may have a tree. Trees that carried no message don't count, or
+        invented ones could take all the room."""
+        oldest = now - TREE_IDLE
+        return (
+            sum((t.own or t.proven) and t.root_at >= oldest for t in self._by_source.values())
+            < self.most
+        )
+
+    def nearest(self, neighbors: Container[PeerId], now: Time) -> SourceId | None:
+        """The nearest source with a tree that stands, None if there is none."""
+        best: SourceId | None = None
+        least = NEVER
+        for source, tree in self._by_source.items():
+            if not tree.proven or tree.cost >= least or tree.parent not in neighbors:
+                continue
+            if self.stands(tree, now):
+                best, least = source, tree.cost
+        return best
+
+    def clear(self) -> None:
+        self._by_source.clear()

@@ -1,0 +1,57 @@
+"""A node in the tree of the source "s": ROOTs as its neighbours bring them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DownReason, Effect, NeighborDown
+from episub_router.protocol.messages import Graft, Prune, Root, RootRequest, TreeRoot
+from tests.protocol.helpers import ME, Branch
+
+WINDOW = 0.01
+"""Seconds after which the parent is chosen."""
+SETTLE = 0.6
+"""Seconds after which standbys are chosen and former parents left: 0.5 s, and the window."""
+UNKNOWN = 0.05
+"""Seconds that count for a link without an RTT."""
+GRAFT_S = Graft(sources=("s",))
+PRUNE_S = Prune(sources=("s",))
+GRAFT_ME = Graft(sources=(ME,))
+
+
+def root(round: int = 1, hops: int = 1, cost: float = 0.0, source: Any = "s") -> Root:
+    return Root((TreeRoot(source, round, hops, cost),))
+
+
+def publish(branch: Branch, id: object, source: object = ME) -> list[Effect]:
+    return branch.handle(ev.Publish(id, "payload", 0, source))
+
+
+def built(*peers: str, every: float = 0.03, hops: int = 1, **costs: float) -> Branch:
+    """A node whose neighbours brought ROOT in this order, so that the first is its parent and the
+    next two are standbys."""
+    branch = Branch(*peers)
+    bring(branch, *peers, round=1, every=every, hops=hops, **costs)
+    branch.wait(SETTLE)
+    return branch
+
+
+def bring(
+    branch: Branch, *peers: str, round: int = 1, every: float = 0.03, hops: int = 1, **costs: float
+) -> list[Effect]:
+    """`peers` bring ROOT, one each `every` seconds; what they offer costs 0 or `costs`."""
+    effects = []
+    for peer in peers:
+        effects += branch.receive(peer, root(round, hops, costs.get(peer, 0.0)))
+        effects += branch.wait(every)
+    return effects
+
+
+def lose(branch: Branch, peer: str) -> list[Effect]:
+    return branch.handle(NeighborDown(peer, DownReason.FAILED))
+
+
+def ask(round: int, source: object = "s") -> Root:
+    """A request for a round after `round`."""
+    return Root(requests=(RootRequest(source, round),))

@@ -1,0 +1,160 @@
+"""The learned waits between an announcement and its GRAFT (E34)."""
+
+from __future__ import annotations
+
+import pytest
+
+from episub_router.protocol.messages import MessageSummary
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.graft_wait import GraftWait
+from episub_router.protocol.plumtree.missing_messages import MissingMessage, MissingMessages
+
+
+def missing(first: str, *, asked: tuple[str, ...] = (), at: float = 0.0) -> MissingMessage:
+    """A message that `first` announced at time `at`, and that `asked` were asked for."""
+    table = MissingMessages(BroadcastParams())
+    assert table.add_announcement(first, MessageSummary("m", 1), at, 0.0)
+    entry = table.remove("m")
+    assert entry is not None
+    entry.asked += asked
+    return entry
+
+
+def pull(wait: GraftWait, times: int) -> None:
+    """Announcer "a" had to be asked, `times` times."""
+    for _ in range(times):
+        wait.note_first_copy("a", missing("a", asked=("a",)), 1.0)
+
+
+def test_at_first_the_wait_is_short() -> None:
+    assert GraftWait().after_announcement("a") == pytest.approx(0.02)
+
+
+def test_messages_that_only_come_when_asked_for_shorten_the_wait() -> None:
+    """Down to a least wait, in which copies that are in flight arrive."""
+    wait = GraftWait()
+    before = wait.after_announcement("a")
+    pull(wait, 1)
+    assert wait.after_announcement("a") == pytest.approx(0.8 * before)
+    pull(wait, 100)
+    assert wait.after_announcement("a") == pytest.approx(0.01)
+
+
+def test_a_message_that_comes_by_itself_just_after_the_graft_lengthens_the_wait() -> None:
+    """Had we waited as long, it would have cost one copy less; never above a second."""
+    wait = GraftWait()
+    wait.note_pushed_copy(missing("a", asked=("a",)), 0.05)
+    assert wait.after_announcement("a") == pytest.approx(1.25 * 0.05)
+    for _ in range(20):
+        late = 2 * wait.after_announcement("a")
+        wait.note_pushed_copy(missing("a", asked=("a",)), late)
+    assert wait.after_announcement("a") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "late"),
+    [
+        (("a",), 0.061),  # waiting for it would have been no good: over 2 x 20 + 20 ms
+        (("a",), 0.019),  # within the wait: it was another message's turn that asked
+        ((), 0.05),  # not asked for: it cost nothing
+    ],
+)
+def test_other_copies_leave_the_wait_as_it_is(asked: tuple[str, ...], late: float) -> None:
+    wait = GraftWait()
+    wait.note_pushed_copy(missing("a", asked=asked), late)
+    assert wait.after_announcement("b") == pytest.approx(0.02)
+
+
+def test_lateness_counts_from_the_first_announcement() -> None:
+    wait = GraftWait()
+    wait.note_pushed_copy(missing("a", asked=("a",), at=10.0), 10.05)
+    assert wait.after_announcement("a") == pytest.approx(1.25 * 0.05)
+
+
+def test_a_first_copy_that_wasn_t_asked_for_counts_as_pushed() -> None:
+    """The neighbour that was asked isn't the one that brought it."""
+    wait = GraftWait()
+    wait.note_first_copy("parent", missing("a", asked=("a",)), 0.05)
+    assert wait.after_announcement("a") == pytest.approx(1.25 * 0.05)
+
+
+def test_a_standby_s_wait_follows_its_own_lag() -> None:
+    """1.2 times the lag and 5 ms; one standby's lag changes neither another's nor the others'
+    wait."""
+    wait = GraftWait()
+    for peer in ("a", "b"):
+        wait.add_standby(peer)
+        assert wait.after_announcement(peer) == pytest.approx(1.2 * 0.02 + 0.005)
+    for _ in range(40):
+        wait.note_pushed_copy(missing("a"), 0.1)
+    assert wait.after_announcement("a") == pytest.approx(1.2 * 0.1 + 0.005, rel=0.01)
+    assert wait.after_announcement("b") == pytest.approx(1.2 * 0.02 + 0.005)
+    assert wait.after_announcement("other") == pytest.approx(0.02)
+
+
+def test_a_constant_lag_is_not_exceeded() -> None:
+    """Once it is learned, a message that comes as late as ever isn't asked for."""
+    wait = GraftWait()
+    wait.add_standby("a")
+    for _ in range(20):
+        wait.note_pushed_copy(missing("a"), 0.08)
+    for _ in range(100):
+        assert wait.after_announcement("a") > 0.08
+        wait.note_pushed_copy(missing("a"), 0.08)
+
+
+def test_a_standby_s_lag_is_bounded() -> None:
+    wait = GraftWait()
+    wait.add_standby("a")
+    for _ in range(100):
+        wait.note_pushed_copy(missing("a"), 4.9)
+    assert wait.after_announcement("a") == pytest.approx(1.2 * 0.5 + 0.005)
+
+
+def test_a_standby_that_is_slower_than_the_parent_is_asked_soon() -> None:
+    """It announces what is here already: its lag falls, until a message fails to come."""
+    wait = GraftWait()
+    wait.add_standby("a")
+    for _ in range(100):
+        wait.note_known("a")
+    assert wait.after_announcement("a") < 0.006
+    wait.note_known("other")
+    assert wait.after_announcement("other") == pytest.approx(0.02)
+
+
+def test_a_small_lag_is_learned_downwards_slowly() -> None:
+    """One message that comes early says little about the next."""
+    wait = GraftWait()
+    wait.add_standby("a")
+    wait.note_pushed_copy(missing("a"), 0.0)
+    assert wait.after_announcement("a") == pytest.approx(1.2 * 0.95 * 0.02 + 0.005)
+
+
+def test_pulled_copies_leave_lags_as_they_are() -> None:
+    """When it would have come by itself isn't known then."""
+    wait = GraftWait()
+    wait.add_standby("a")
+    pull(wait, 5)
+    assert wait.after_announcement("a") == pytest.approx(1.2 * 0.02 + 0.005)
+
+
+def test_a_standby_that_is_lost_and_comes_back_starts_afresh() -> None:
+    wait = GraftWait()
+    wait.add_standby("a")
+    wait.note_pushed_copy(missing("a"), 0.3)
+    grown = wait.after_announcement("a")
+    wait.add_standby("a")
+    assert wait.after_announcement("a") == grown
+    wait.remove_standby("a")
+    assert wait.after_announcement("a") == pytest.approx(0.02)
+    wait.remove_standby("a")
+    wait.add_standby("a")
+    assert wait.after_announcement("a") == pytest.approx(1.2 * 0.02 + 0.005)
+
+
+def test_clear_forgets_all_that_was_learned() -> None:
+    wait = GraftWait()
+    wait.add_standby("a")
+    pull(wait, 3)
+    wait.clear()
+    assert wait.after_announcement("a") == wait.after_announcement("b") == pytest.approx(0.02)

@@ -1,0 +1,278 @@
+"""ROOT: the flood, and the parents and standbys that a node chooses by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from episub_router.protocol.effects import DropReason, Effect, NeighborUp
+from episub_router.protocol.messages import (
+    MAX_HOPS,
+    Gossip,
+    Graft,
+    LinkKind,
+    Prune,
+    Root,
+    TreeRoot,
+)
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.source_tree import TREE_IDLE
+from episub_router.protocol.types import NEVER
+from tests.protocol.helpers import ME, Branch, drops, sent
+from tests.protocol.plumtree.roots import (
+    GRAFT_S,
+    PRUNE_S,
+    SETTLE,
+    UNKNOWN,
+    WINDOW,
+    bring,
+    built,
+    lose,
+    publish,
+    root,
+)
+
+# Flood
+
+
+def test_the_first_copy_of_a_round_is_flooded() -> None:
+    """One hop more, and what the link costs: half its RTT; not to the neighbour it came from."""
+    branch = Branch("a", "b", "c")
+    branch.rtts["a"] = 0.03
+    on = root(hops=4, cost=0.2 + 0.015)
+    assert sent(branch.receive("a", root(hops=3, cost=0.2))) == [("b", on), ("c", on)]
+    assert branch.receive("b", root(hops=1)) == []
+    on = root(round=2, hops=2, cost=UNKNOWN)
+    assert sent(branch.receive("b", root(round=2))) == [("a", on), ("c", on)]
+
+
+def test_several_roots_are_flooded_in_one_message() -> None:
+    branch = Branch("a", "b")
+    both = Root((TreeRoot("s", 1, 1, 0.0), TreeRoot("t", 1, 1, 0.0)))
+    ((peer, on),) = sent(branch.receive("a", both))
+    assert peer == "b"
+    assert [line.source for line in on.roots] == ["s", "t"]
+    assert sent(branch.wait(WINDOW), Graft) == [("a", GRAFT_S), ("a", Graft(sources=("t",)))]
+
+
+def test_neighbours_that_know_the_default_tree_alone_get_no_root() -> None:
+    branch = Branch("a")
+    branch.handle(NeighborUp("old", LinkKind.RANDOM, source_trees=False))
+    branch.handle(NeighborUp("b", LinkKind.RANDOM))
+    assert [peer for peer, _ in sent(branch.receive("a", root()))] == ["b"]
+    assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("round", [1, 2])
+def test_known_and_stale_rounds_change_nothing(round: int) -> None:
+    branch = Branch("a", "b")
+    branch.receive("a", root(round=2))
+    branch.wait(SETTLE)
+    assert branch.receive("a", root(round)) == []
+    assert branch.receive("b", root(round=1)) == []
+    assert branch.machine.next_deadline() == NEVER
+
+
+def test_a_source_that_lost_its_count_is_believed_once_its_tree_is_old() -> None:
+    branch = Branch("a", "b")
+    branch.receive("a", root(round=1000))
+    branch.wait(TREE_IDLE - 1)
+    assert sent(branch.receive("b", root(round=1))) == []
+    branch.wait(2)
+    assert [peer for peer, _ in sent(branch.receive("b", root(round=1)))] == ["a"]
+    assert sent(branch.wait(WINDOW), Graft) == [("b", GRAFT_S)]
+
+
+def test_nobody_else_is_the_root_of_our_own_tree() -> None:
+    branch = Branch("a", "b")
+    publish(branch, "m")
+    assert branch.receive("a", root(round=99, source=ME)) == []
+    assert sent(branch.wait(SETTLE), Graft) == []
+
+
+def test_strangers_bring_no_root() -> None:
+    branch = Branch("a")
+    assert drops(branch.receive("x", root())) == [DropReason.NOT_NEIGHBOR]
+    assert branch.machine.next_deadline() == NEVER
+
+
+def test_impossible_hops_of_a_root_are_counted_and_brought_into_range() -> None:
+    branch = Branch("a", "b")
+    effects = branch.receive("a", root(hops=0, cost=0.0))
+    assert drops(effects) == [DropReason.HOPS_INVALID]
+    assert sent(effects) == [("b", root(hops=2, cost=UNKNOWN))]
+    effects = branch.receive("a", root(round=2, hops=10**6))
+    assert sent(effects) == [("b", root(round=2, hops=MAX_HOPS, cost=UNKNOWN))]
+
+
+# The parent
+
+
+def test_the_first_copy_makes_the_parent() -> None:
+    branch = Branch("a", "b", "c")
+    assert sent(bring(branch, "b", "a", "c", every=0.004), Graft) == [("b", GRAFT_S)]
+
+
+@pytest.mark.parametrize(("after", "parent"), [(0.8, "near"), (1.2, "far")])
+def test_a_much_nearer_neighbour_right_after_it_is_the_parent(after: float, parent: str) -> None:
+    branch = Branch("far", "near")
+    branch.rtts.update(far=0.080, near=0.005)
+    branch.receive("far", root(hops=3))
+    grafts = sent(branch.wait(after * BroadcastParams().near_parent_window), Graft)
+    branch.receive("near", root(hops=2))
+    assert grafts + sent(branch.wait(WINDOW), Graft) == [(parent, GRAFT_S)]
+
+
+@pytest.mark.parametrize(("near", "hops"), [(0.021, 2), (0.005, 4)])
+def test_it_must_be_much_nearer_and_ahead(near: float, hops: int) -> None:
+    branch = Branch("far", "near")
+    branch.rtts.update(far=0.080, near=near)
+    branch.receive("far", root(hops=3))
+    branch.receive("near", root(hops=hops))
+    assert sent(branch.wait(WINDOW), Graft) == [("far", GRAFT_S)]
+
+
+def test_a_neighbour_lost_before_the_choice_is_not_the_parent() -> None:
+    branch = Branch("a", "b")
+    branch.receive("a", root())
+    branch.receive("b", root())
+    lose(branch, "a")
+    assert sent(branch.wait(WINDOW), Graft) == [("b", GRAFT_S)]
+    branch.receive("b", root(round=2))
+    lose(branch, "b")
+    assert sent(branch.wait(1)) == []
+
+
+def test_the_former_parent_is_left_after_the_new_one_pushes() -> None:
+    """Make before break: GRAFT at once, PRUNE when what is in flight has arrived; meanwhile the
+    former parent's copies are welcome."""
+    branch = built("a", "b")
+    assert sent(bring(branch, "b", "a", round=2), Graft) == [("b", GRAFT_S)]
+    assert sent(branch.receive("a", Gossip("m", 1, "payload", 0, "s", "s"))) == []
+    started = branch.now
+    effects: list[Effect] = []
+    while not sent(effects, Prune):
+        effects = branch.wait(0.01)
+        assert branch.now < started + 2
+    assert branch.now >= started + 0.4
+    assert sent(effects, Prune) == [("a", PRUNE_S)]
+    assert sent(branch.wait(5), Prune) == []
+
+
+def test_a_former_parent_that_is_taken_back_is_not_left() -> None:
+    branch = built("a", "b")
+    bring(branch, "b", "a", round=2)
+    assert sent(bring(branch, "a", "b", round=3), Graft) == [("a", GRAFT_S)]
+    assert sent(branch.wait(5), Prune) == [("b", PRUNE_S)]
+
+
+def test_the_parent_stays_when_it_is_hardly_later() -> None:
+    """Hysteresis, or jitter would change the tree with each ROOT."""
+    branch = built("a", "b")
+    effects = bring(branch, "b", "a", round=2, every=0.004) + branch.wait(5)
+    assert ("b", GRAFT_S) not in sent(effects)
+    assert sent(effects, Prune) == []
+
+
+def test_the_parent_doesn_t_stay_when_it_is_behind_or_much_farther() -> None:
+    branch = built("a", "b")
+    branch.receive("b", root(round=2, hops=1))
+    branch.receive("a", root(round=2, hops=3))
+    assert sent(branch.wait(WINDOW), Graft) == [("b", GRAFT_S)]
+    branch = built("a", "b")
+    branch.rtts.update(a=0.08, b=0.005)
+    branch.receive("b", root(round=2))
+    branch.receive("a", root(round=2))
+    assert sent(branch.wait(WINDOW), Graft) == [("b", GRAFT_S)]
+
+
+# Standbys
+
+
+def test_the_next_neighbours_are_asked_to_announce_at_once() -> None:
+    branch = Branch("a", "b", "c", "d")
+    bring(branch, "a", "b", "c", "d", every=0.03)
+    standby = Graft(standby=("s",))
+    assert sent(branch.wait(SETTLE)) == [("b", standby), ("c", standby)]
+
+
+def test_standbys_that_are_no_longer_next_are_released() -> None:
+    branch = built("a", "b", "c", "d")
+    bring(branch, "a", "d", "c", "b", round=2, every=0.03)
+    effects = sent(branch.wait(SETTLE))
+    assert effects == [("d", Graft(standby=("s",))), ("b", Prune(standby=("s",)))]
+
+
+def test_a_standby_that_is_about_as_good_stays() -> None:
+    """Or each ROOT would change it."""
+    branch = built("a", "b", "c", "d", "e")
+    bring(branch, "a", "d", "e", "b", round=2, every=0.008)
+    effects = branch.wait(SETTLE)
+    assert [peer for peer, _ in sent(effects, Graft)] == ["d"]
+    assert sent(effects, Prune) == [("c", Prune(standby=("s",)))]
+
+
+def test_neither_the_parent_nor_children_are_standbys() -> None:
+    branch = Branch("a", "b", "c", "d")
+    bring(branch, "a", "b", "c", "d")
+    branch.receive("b", GRAFT_S)
+    assert [peer for peer, _ in sent(branch.wait(SETTLE))] == ["c", "d"]
+
+
+def test_a_standby_that_becomes_the_parent_is_replaced() -> None:
+    branch = built("a", "b", "c", "d")
+    assert sent(lose(branch, "a"), Graft) == [("b", GRAFT_S)]
+    assert sent(branch.wait(SETTLE)) == [("d", Graft(standby=("s",)))]
+
+
+def test_a_lost_standby_is_replaced() -> None:
+    branch = built("a", "b", "c", "d")
+    assert sent(lose(branch, "b")) == []
+    assert sent(branch.wait(SETTLE)) == [("d", Graft(standby=("s",)))]
+
+
+def test_several_trees_ask_a_standby_in_one_message() -> None:
+    branch = Branch("a", "b", params=BroadcastParams(standbys=1))
+    for peer in "ab":
+        branch.receive(peer, Root((TreeRoot("s", 1, 1, 0.0), TreeRoot("t", 1, 1, 0.0))))
+        branch.wait(0.03)
+    assert sent(branch.wait(SETTLE)) == [("b", Graft(standby=("s", "t")))]
+
+
+# New links
+
+
+def test_a_new_link_is_offered_the_trees() -> None:
+    branch = built("a", hops=2)
+    publish(branch, "m")
+    ((peer, offer),) = sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)))
+    assert peer == "new"
+    assert set(offer.roots) == {TreeRoot("s", 1, 3, UNKNOWN), TreeRoot(ME, 1, 1, 0.0)}
+    assert sent(branch.handle(NeighborUp("old", LinkKind.RANDOM, source_trees=False))) == []
+
+
+def test_trees_without_a_way_to_the_source_and_old_ones_are_not_offered() -> None:
+    branch = built("a")
+    lose(branch, "a")
+    assert sent(branch.handle(NeighborUp("b", LinkKind.RANDOM)), Root) == []
+    branch = built("a")
+    branch.wait(TREE_IDLE + 1)
+    assert sent(branch.handle(NeighborUp("b", LinkKind.RANDOM)), Root) == []
+
+
+@pytest.mark.parametrize(("cost", "taken"), [(0.07, True), (0.09, False)])
+def test_a_new_link_on_a_much_faster_way_replaces_the_parent(cost: float, taken: bool) -> None:
+    """The way by the parent takes 0.15 s, the link itself 0.05 s; 0.8 of it is needed."""
+    branch = built("a", a=0.1)
+    branch.wait(1)
+    branch.handle(NeighborUp("new", LinkKind.RANDOM))
+    effects = sent(branch.receive("new", root(cost=cost)))
+    assert effects == ([("new", GRAFT_S)] if taken else [])
+    assert sent(branch.wait(2), Prune) == ([("a", PRUNE_S)] if taken else [])
+
+
+def test_an_old_link_waits_for_the_next_round() -> None:
+    """It took part in this one, and was slower."""
+    branch = Branch("a", "b")
+    bring(branch, "a", a=0.1)
+    branch.wait(1)
+    assert sent(branch.receive("b", root(cost=0.0)), Graft) == []

@@ -1,0 +1,257 @@
+"""ROOT: lost parents, requests, the source's side, and bounds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+from episub_router.protocol.effects import DropReason, NeighborUp
+from episub_router.protocol.messages import (
+    MAX_IDS,
+    Gossip,
+    Graft,
+    LinkKind,
+    Prune,
+    Root,
+    RootRequest,
+    TreeRoot,
+)
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.machine import Plumtree
+from episub_router.protocol.plumtree.source_tree import TREE_IDLE
+from episub_router.protocol.types import NEVER
+from tests.protocol.helpers import ME, Branch, drops, sent
+from tests.protocol.plumtree.roots import (
+    GRAFT_ME,
+    GRAFT_S,
+    SETTLE,
+    ask,
+    bring,
+    built,
+    lose,
+    publish,
+    root,
+)
+
+# Lost parents
+
+
+def test_a_lost_parent_is_replaced_at_once_by_the_first_feasible_neighbour() -> None:
+    """b is no nearer to the source than we are, and may get its messages from us."""
+    branch = built("a", "b", "c", "d", a=0.1, b=0.2, c=0.1, d=0.0)
+    assert sent(lose(branch, "a")) == [("c", GRAFT_S)]
+
+
+def test_where_none_is_feasible_the_source_is_asked_for_another_round() -> None:
+    branch = built("a", "b", "c", a=0.1, b=0.2, c=0.2)
+    assert sent(lose(branch, "a")) == [
+        ("b", ask(1)),
+        ("b", GRAFT_S),
+    ]
+
+
+def test_children_are_neither_parents_nor_asked() -> None:
+    """Their messages come from us, and so would the answer."""
+    branch = built("a", "b")
+    branch.receive("b", GRAFT_S)
+    assert sent(lose(branch, "a")) == []
+
+
+def test_a_neighbour_that_brought_no_root_is_asked_where_nobody_else_is_left() -> None:
+    branch = Branch("a", "b")
+    bring(branch, "a")
+    assert sent(lose(branch, "a")) == [("b", ask(1))]
+
+
+def test_trees_that_lose_their_parent_together_ask_in_one_graft() -> None:
+    branch = Branch("a", "b")
+    for peer, cost in [("a", 0.1), ("b", 0.0)]:
+        branch.receive(peer, Root((TreeRoot("s", 1, 1, cost), TreeRoot("t", 1, 1, cost))))
+        branch.wait(0.03)
+    assert sent(lose(branch, "a"), Graft) == [("b", Graft(sources=("s", "t")))]
+
+
+def test_a_parent_that_asks_to_be_pushed_to_is_replaced() -> None:
+    """It lost its own parent: it has nothing to push."""
+    branch = built("a", "b", a=0.1)
+    assert sent(branch.receive("a", GRAFT_S)) == [("b", GRAFT_S)]
+
+
+# Requests
+
+
+def test_a_request_goes_to_the_parent_once_a_round() -> None:
+    branch = built("a", "b", "c")
+    assert sent(branch.receive("b", ask(1))) == [("a", ask(1))]
+    assert branch.receive("c", ask(1)) == []
+    bring(branch, "a", round=2)
+    assert branch.receive("b", ask(1)) == []
+    assert sent(branch.receive("b", ask(2))) == [("a", ask(2))]
+
+
+def test_a_request_is_not_sent_back_to_the_parent_that_sent_it() -> None:
+    branch = built("a", "b")
+    assert branch.receive("a", ask(1)) == []
+
+
+def test_requests_for_unknown_sources_and_of_strangers_are_dropped() -> None:
+    branch = built("a", "b")
+    assert branch.receive("b", ask(1, "unknown")) == []
+    assert drops(branch.receive("x", ask(1))) == [DropReason.NOT_NEIGHBOR]
+
+
+def test_the_source_answers_at_most_every_four_seconds() -> None:
+    branch = Branch("a", "b")
+    ((_, first), _) = sent(publish(branch, "m"), Root)
+    branch.receive("a", GRAFT_ME)
+    branch.wait(1)
+    publish(branch, "n")
+    for _ in range(20):
+        assert sent(branch.receive("a", ask(first.roots[0].round, ME)), Root) == []
+    assert sent(branch.wait(2.9), Root) == []
+    again = sent(branch.wait(0.2), Root)
+    assert again == [(peer, root(2, source=ME)) for peer in "ab"]
+    # An old request, and one without a message since: whoever was cut off missed nothing.
+    branch.receive("a", ask(1, ME))
+    branch.receive("a", ask(2, ME))
+    assert sent(branch.wait(60), Root) == []
+
+
+# The source's side
+
+
+def test_a_source_announces_its_tree_with_its_first_message() -> None:
+    """Before the payload, which goes along the default tree, as nobody has asked for it yet."""
+    branch = Branch("a", "b")
+    first = sent(publish(branch, "m"))
+    assert first[:2] == [(peer, root(source=ME)) for peer in "ab"]
+    assert [message.along for _, message in first[2:]] == [None, None]
+
+
+def test_its_messages_go_along_its_tree_once_that_stands() -> None:
+    branch = Branch("a", "b")
+    publish(branch, "m")
+    branch.receive("a", GRAFT_ME)
+    branch.wait(0.4)
+    assert {message.along for _, message in sent(publish(branch, "n"), Gossip)} == {None}
+    branch.wait(0.2)
+    assert sent(publish(branch, "o"), Gossip) == [("a", Gossip("o", 1, "payload", 0, ME, ME))]
+
+
+def test_rounds_begin_at_the_epoch() -> None:
+    """Others remember the rounds before a restart."""
+    branch = Branch("a")
+    branch.machine = Plumtree(ME, BroadcastParams(), Random(0), branch.rtts.get, epoch=1000)
+    branch.handle(NeighborUp("a", LinkKind.RANDOM))
+    assert sent(publish(branch, "m"), Root) == [("a", root(1001, source=ME))]
+
+
+def test_a_source_whose_root_nobody_answered_sends_another_a_second_later() -> None:
+    branch = Branch("a")
+    publish(branch, 0)
+    rounds = []
+    for id in range(1, 31):
+        branch.wait(0.1)
+        rounds += [message.roots[0].round for _, message in sent(publish(branch, id), Root)]
+    assert 2 <= len(rounds) <= 3
+    assert rounds == list(range(2, 2 + len(rounds)))
+
+
+def test_a_busy_source_sends_root_every_interval() -> None:
+    branch = Branch("a")
+    at = []
+    for id in range(500):
+        if sent(publish(branch, id), Root):
+            at.append(branch.now)
+        branch.receive("a", GRAFT_ME)
+        branch.wait(0.2)
+    interval = branch.params.root_interval
+    assert len(at) == 5
+    assert all(interval <= b - a <= interval + 1 for a, b in pairwise(at))
+
+
+def test_a_quiet_source_keeps_its_tree_with_few_roots() -> None:
+    """Fewer than three messages since the last one: shortly before the tree ends, no sooner."""
+    branch = Branch("a")
+    at = []
+    for id in range(20):
+        if sent(publish(branch, id), Root):
+            at.append(branch.now)
+        branch.receive("a", GRAFT_ME)
+        branch.wait(45)
+    assert 0.8 * TREE_IDLE <= at[1] - at[0] <= TREE_IDLE + 45
+    assert len(at) < 10
+
+
+def test_messages_without_a_source_have_no_tree() -> None:
+    branch = Branch("a")
+    assert sent(branch.publish("m"), Root) == []
+
+
+def test_without_source_trees_nobody_sends_or_floods_root() -> None:
+    branch = Branch("a", "b", params=BroadcastParams(source_trees=0))
+    assert sent(publish(branch, "m"), Root) == []
+    assert branch.receive("a", root()) == []
+    assert sent(branch.wait(SETTLE), Graft) == []
+
+
+# Bounds
+
+
+def test_no_more_than_64_trees_stand() -> None:
+    branch = Branch("a")
+    for source in range(64):
+        branch.receive("a", root(source=source))
+        branch.receive("a", Gossip(source, 1, "payload", 0, source, source))
+    branch.receive("a", root(source="no message"))
+    branch.wait(1)
+    assert sent(publish(branch, "m"), Root) == []
+    branch.wait(TREE_IDLE)
+    assert len(sent(publish(branch, "n"), Root)) == 1
+
+
+def test_no_more_than_128_trees_are_kept() -> None:
+    branch = Branch("a", "b")
+    for start in range(0, 300, 50):
+        lines = tuple(TreeRoot(source, 1, 1, 0.0) for source in range(start, start + 50))
+        branch.receive("a", Root(lines))
+        branch.wait(SETTLE)
+    known = [
+        source
+        for source in range(300)
+        if sent(branch.receive("b", ask(1, source))) == [("a", ask(1, source))]
+    ]
+    assert len(known) == 128
+
+
+def test_lists_of_sources_are_bounded() -> None:
+    branch = Branch("a", "b")
+    lines = tuple(TreeRoot(source, 1, 1, 0.0) for source in range(MAX_IDS + 5))
+    effects = branch.receive("a", Root(lines))
+    assert drops(effects) == [DropReason.TOO_MANY_IDS]
+    ((_, on),) = sent(effects)
+    assert len(on.roots) == MAX_IDS
+    branch.wait(SETTLE)
+    requests = Root(requests=tuple(RootRequest(source, 1) for source in range(MAX_IDS)) * 2)
+    assert len(sent(branch.receive("b", requests))) == MAX_IDS
+    for _, offer in sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root):
+        assert len(offer.roots) <= MAX_IDS
+
+
+def test_unknown_sources_in_graft_and_prune_are_ignored() -> None:
+    branch = built("a", "b")
+    assert branch.receive("b", Graft(sources=("unknown",), standby=("unknown",))) == []
+    assert branch.receive("b", Prune(sources=("unknown",), standby=("unknown",))) == []
+    assert drops(branch.receive("x", GRAFT_S)) == [DropReason.NOT_NEIGHBOR]
+    push = Gossip("m", 1, "payload", 0, "s", "s")
+    assert sent(branch.receive("a", push), Gossip) == []
+
+
+def test_leaving_the_topic_forgets_the_trees_and_stops_their_timers() -> None:
+    branch = built("a", "b")
+    branch.receive("a", root(round=2))
+    branch.machine.clear()
+    assert branch.machine.next_deadline() == NEVER
+    branch.handle(NeighborUp("a", LinkKind.RANDOM))
+    branch.handle(NeighborUp("b", LinkKind.RANDOM))
+    assert [peer for peer, _ in sent(branch.receive("a", root(round=1)), Root)] == ["b"]

@@ -1,0 +1,334 @@
+"""Where messages go along the trees of single sources, and what their copies mean for these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import Deliver, DownReason, Effect, NeighborDown, NeighborUp
+from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune
+from tests.protocol.helpers import ME, Branch, ihave, sent
+from tests.protocol.plumtree.roots import (
+    GRAFT_ME,
+    GRAFT_S,
+    PRUNE_S,
+    SETTLE,
+    ask,
+    bring,
+    built,
+    lose,
+    publish,
+    root,
+)
+
+
+def gossip(id: object, hops: int = 3, source: Any = "s", along: Any = "s") -> Gossip:
+    return Gossip(id, hops, "payload", 7, source, along)
+
+
+def receivers(effects: list[Effect]) -> list[object]:
+    """The neighbours that are pushed to."""
+    return [peer for peer, _ in sent(effects, Gossip)]
+
+
+def pull(branch: Branch, peer: str, id: object) -> list[Effect]:
+    """`peer` announces a message of "s", is asked for it and sends it; what follows."""
+    branch.receive(peer, ihave(id))
+    assert (peer, Graft((id,))) in sent(branch.wait(0.7))  # As long as a learned wait may get.
+    return branch.receive(peer, gossip(id))
+
+
+# Where a message goes
+
+
+def test_a_source_s_message_goes_to_children_alone() -> None:
+    """With the root, its size and one hop more; the eager links of the default tree don't
+    matter."""
+    branch = built("a", "b", "c", "d")
+    branch.receive("c", GRAFT_S)
+    branch.receive("d", GRAFT_S)
+    branch.receive("d", PRUNE_S)
+    assert branch.eager == {"a", "b", "c", "d"}
+    effects = branch.receive("a", gossip("m"))
+    assert effects[0] == Deliver("m", "payload", "a", 3)
+    assert sent(effects) == [("c", gossip("m", 4))]
+    assert branch.eager == {"a", "b", "c", "d"}
+
+
+def test_our_own_message_goes_to_children_alone() -> None:
+    branch = Branch("a", "b")
+    publish(branch, "m")
+    branch.receive("b", GRAFT_ME)
+    branch.wait(1)
+    assert sent(publish(branch, "n")) == [("b", Gossip("n", 1, "payload", 0, ME, ME))]
+
+
+@pytest.mark.parametrize(("peer", "to"), [("a", "cd"), ("c", "da"), ("b", "cda")])
+def test_another_source_s_message_goes_up_and_down_the_tree(peer: str, to: str) -> None:
+    """Of a source without a tree of its own: wherever it enters, the whole tree gets it."""
+    branch = built("a", "b", "c", "d")
+    branch.receive("c", GRAFT_S)
+    branch.receive("d", GRAFT_S)
+    effects = branch.receive(peer, gossip("m", 2, source="t"))
+    assert sent(effects) == [(other, gossip("m", 3, source="t")) for other in to]
+
+
+def test_it_is_flooded_within_two_links_of_its_source() -> None:
+    """So that it enters the tree at many places; the publisher's neighbours push it to theirs,
+    those go on along the tree."""
+    branch = built("a", "b", "c")
+    assert receivers(branch.receive("b", gossip("m", 1, source="t"))) == ["a", "c"]
+    assert receivers(branch.receive("b", gossip("n", 2, source="t"))) == ["a"]
+    own = sent(publish(branch, "o"), Gossip)
+    assert own == [(peer, Gossip("o", 1, "payload", 0, ME, "s")) for peer in "abc"]
+
+
+def test_our_own_message_goes_along_the_nearest_root_s_tree() -> None:
+    """By cost, of those that stand and have a parent here; else along the default tree."""
+    branch = built("a", "b", a=0.2)
+    branch.receive("a", gossip("s1", 2))
+    branch.receive("b", root(source="t", cost=0.1))
+    branch.receive("b", Gossip("t1", 2, "payload", 0, "t", "t"))
+    assert {push.along for _, push in sent(publish(branch, "m"), Gossip)} == {"s"}
+    branch.wait(SETTLE)
+    assert {push.along for _, push in sent(publish(branch, "n"), Gossip)} == {"t"}
+    lose(branch, "b")
+    assert {push.along for _, push in sent(publish(branch, "o"), Gossip)} == {"s"}
+    lose(branch, "a")
+    branch.handle(NeighborUp("c", LinkKind.RANDOM))
+    assert {push.along for _, push in sent(publish(branch, "p"), Gossip)} == {None}
+
+
+def test_a_message_along_an_unknown_tree_goes_nowhere_but_is_announced() -> None:
+    """We aren't part of that tree yet: nobody counts on us to push."""
+    branch = Branch("a", "b")
+    effects = branch.receive("a", gossip("m"))
+    assert isinstance(effects[0], Deliver)
+    assert sent(effects) == []
+    assert sent(branch.flush(), IHave) == [("b", ihave("m", hops=4))]
+
+
+def test_holders_are_not_pushed_to() -> None:
+    """A child that has announced the message, or whose copy is being validated beside it."""
+    branch = built("a", "b", "c")
+    branch.receive("b", GRAFT_S)
+    branch.receive("c", GRAFT_S)
+    branch.receive("b", ihave("m"))
+    assert receivers(branch.receive("a", gossip("m"))) == ["c"]
+    for peer in "ac":
+        branch.handle(ev.PayloadArrived(peer, "n", 3, "s"))
+    effects = branch.handle(ev.PayloadAccepted("a", "n", "payload", 7, "s"))
+    assert sent(effects, Gossip) == [("b", gossip("n", 4))]
+
+
+# Neighbours that know the default tree alone
+
+
+def old_and_new() -> Branch:
+    """Parent a, child c; "old" and "lazy" know no source trees, the latter is lazy."""
+    branch = Branch("a", "c")
+    for peer in ("old", "lazy"):
+        branch.handle(NeighborUp(peer, LinkKind.RANDOM, source_trees=False))
+    branch.receive("lazy", Prune())
+    bring(branch, "a", "c")
+    branch.wait(SETTLE)
+    branch.receive("c", GRAFT_S)
+    return branch
+
+
+def test_neighbours_without_source_trees_get_everything_along_the_default_tree() -> None:
+    branch = old_and_new()
+    effects = branch.receive("a", gossip("m"))
+    assert receivers(effects) == ["c", "old"]
+    assert sent(branch.flush(), IHave) == [("lazy", ihave("m", hops=4))]
+
+
+def test_their_pushes_go_on_along_the_source_s_tree() -> None:
+    """They don't say along which tree a message goes; the source's own is the one."""
+    branch = old_and_new()
+    effects = branch.receive("old", gossip("m", along=None))
+    assert sent(effects, Gossip) == [("c", gossip("m", 4))]
+    effects = branch.receive("old", gossip("n", source="unknown", along=None))
+    assert sent(effects, Gossip) == [
+        (peer, gossip("n", 4, source="unknown", along=None)) for peer in "ac"
+    ]
+
+
+def test_their_duplicates_cut_the_default_tree() -> None:
+    branch = old_and_new()
+    branch.receive("a", gossip("m"))
+    assert sent(branch.receive("old", gossip("m", along=None))) == [("old", Prune())]
+    assert branch.lazy == {"old", "lazy"}
+    assert receivers(branch.receive("a", gossip("n"))) == ["c"]
+
+
+def test_a_graft_for_a_tree_s_message_changes_the_default_tree_for_them_alone() -> None:
+    branch = old_and_new()
+    branch.receive("c", Prune())
+    branch.receive("a", gossip("m"))
+    for peer in ("c", "lazy"):
+        assert receivers(branch.receive(peer, Graft(("m",)))) == [peer]
+    assert branch.lazy == {"c"}
+
+
+# Duplicates
+
+
+def test_a_neighbour_that_pushes_beside_the_parent_is_pruned_in_this_tree() -> None:
+    branch = built("a", "b", "c")
+    branch.receive("b", GRAFT_S)
+    branch.receive("a", gossip("m"))
+    assert sent(branch.receive("b", gossip("m"))) == [("b", PRUNE_S)]
+    assert branch.eager == {"a", "b", "c"}
+    # Two that push to each other: our PRUNE says as well that we don't push to it.
+    assert receivers(branch.receive("a", gossip("n"))) == []
+
+
+def test_the_parent_s_own_second_copy_prunes_nothing() -> None:
+    branch = built("a", "b")
+    branch.receive("a", gossip("m"))
+    assert branch.receive("a", gossip("m")) == []
+
+
+def test_copies_that_we_asked_for_prune_nothing() -> None:
+    """Two announcers were asked in turn, and both answered."""
+    branch = built("a", "b", "c")
+    branch.receive("b", ihave("m"))
+    branch.receive("c", ihave("m"))
+    asked = sent(branch.wait(0.9), Graft)
+    assert asked == [("b", Graft(("m",))), ("c", Graft(("m",)))]
+    branch.receive("b", gossip("m"))
+    assert sent(branch.receive("c", gossip("m"))) == []
+    assert sent(branch.receive("a", gossip("m"))) == []
+
+
+def test_copies_that_don_t_come_from_the_root_down_prune_nothing() -> None:
+    """Floods and pushes up the tree meet by design."""
+    branch = built("a", "b")
+    branch.receive("b", gossip("m", 2, source="t"))
+    assert sent(branch.receive("a", gossip("m", 3, source="t"))) == []
+    assert sent(branch.receive("a", gossip("n"))) == []
+
+
+def test_strangers_copies_are_ignored() -> None:
+    branch = built("a")
+    branch.receive("a", gossip("m"))
+    assert branch.receive("x", gossip("m")) == []
+
+
+# Parents
+
+
+def test_a_parent_that_is_late_is_not_left() -> None:
+    """Its copy came after the one that was asked for: slow, not gone."""
+    branch = built("a", "b", a=0.1)
+    for id in range(10):
+        pull(branch, "b", id)
+        branch.receive("a", gossip(id))
+        assert sent(branch.flush(), Graft, Prune) == []
+
+
+def test_a_parent_that_misses_two_messages_in_a_row_is_replaced() -> None:
+    """By the neighbour that had to bring them; one may have been lost on its way."""
+    branch = built("a", "b", a=0.1)
+    assert sent(pull(branch, "b", 0), Graft) == []
+    branch.receive("a", gossip(1))
+    assert sent(pull(branch, "b", 2), Graft) == []
+    assert sent(pull(branch, "b", 3), Graft) == [("b", GRAFT_S)]
+    assert ("a", PRUNE_S) in sent(branch.wait(2), Prune)
+    assert sent(branch.receive("b", gossip(4)), Prune, Graft) == []
+
+
+def test_a_neighbour_that_may_get_them_from_us_doesn_t_replace_it() -> None:
+    """It is no nearer to the source than we are: parents could form a circle."""
+    branch = built("a", "b", a=0.1, b=0.2)
+    for id in range(10):
+        effects = sent(pull(branch, "b", id), Graft)
+        assert ("b", GRAFT_S) not in effects
+
+
+def test_a_parent_that_has_to_be_asked_gets_our_graft_again() -> None:
+    """It doesn't know that we are its child: the first GRAFT was lost, or it forgot the tree."""
+    branch = built("a", "b")
+    assert sent(pull(branch, "a", "m"), Graft) == [("a", GRAFT_S)]
+
+
+def test_without_a_parent_the_first_to_bring_a_message_becomes_it() -> None:
+    """And the source is asked for another round where that may close a circle."""
+    branch = Branch("a", "b")
+    bring(branch, "a", a=0.1)
+    lose(branch, "a")
+    assert sent(pull(branch, "b", "m"), Graft) == [("b", GRAFT_S)]
+    branch.handle(NeighborDown("b", DownReason.FAILED))
+    branch.handle(NeighborUp("c", LinkKind.RANDOM))
+    effects = sent(pull(branch, "c", "n"))
+    assert ("c", GRAFT_S) in effects
+    assert ("c", ask(1)) in effects
+
+
+def test_a_nearer_neighbour_that_pushes_already_becomes_the_parent_without_graft() -> None:
+    """We are its child, by a PRUNE that was lost or is on its way, and it is faster. The former
+    parent is left a little later, or with its first copy that isn't needed."""
+    for late in (False, True):
+        branch = built("a", "b", a=0.1)
+        assert sent(branch.receive("b", gossip("m")), Graft, Prune) == []
+        effects = branch.wait(2) if late else branch.receive("a", gossip("m"))
+        assert ("a", PRUNE_S) in sent(effects, Prune)
+        assert sent(branch.receive("b", gossip("n")), Graft, Prune) == []
+
+
+def test_a_neighbour_that_pushes_and_is_no_nearer_is_pruned() -> None:
+    branch = built("a", "b", a=0.1, b=0.2)
+    assert sent(branch.receive("b", gossip("m")), Graft, Prune) == [("b", PRUNE_S)]
+
+
+# Announcements
+
+
+def test_neighbours_that_count_on_us_as_their_standby_are_told_at_once() -> None:
+    """All others later, together with other ids; a child is pushed to and needs neither."""
+    branch = built("a", "b", "c", "d")
+    for peer in "bcd":
+        branch.receive(peer, Graft(standby=("s",)))
+    branch.receive("c", Prune(standby=("s",)))
+    branch.receive("d", GRAFT_S)
+    effects = branch.receive("a", gossip("m"))
+    assert receivers(effects) == ["d"]
+    assert sent(effects, IHave) == [("b", ihave("m", hops=4))]
+    assert sent(branch.flush(), IHave) == [("c", ihave("m", hops=4))]
+
+
+def test_standbys_are_told_of_our_own_messages_at_once() -> None:
+    branch = Branch("a", "b")
+    publish(branch, "m")
+    branch.receive("a", GRAFT_ME)
+    branch.receive("b", Graft(standby=(ME,)))
+    branch.wait(1)
+    effects = publish(branch, "n")
+    assert (receivers(effects), sent(effects, IHave)) == (["a"], [("b", ihave("n"))])
+
+
+def test_who_holds_the_message_is_not_told_at_once_either() -> None:
+    branch = built("a", "b", "c")
+    for peer in "abc":
+        branch.receive(peer, Graft(standby=("s",)))
+    branch.receive("b", ihave("m"))
+    effects = branch.receive("a", gossip("m"))
+    assert sent(effects) == [("c", ihave("m", hops=4))]
+
+
+def test_a_pulled_message_is_announced_to_the_parent_at_once() -> None:
+    """It didn't push it: it may be without the message, and have nobody else to get it from."""
+    branch = built("a", "b", "c")
+    assert ("a", ihave("m", hops=4)) in sent(pull(branch, "b", "m"), IHave)
+    assert sent(branch.receive("a", gossip("n")), IHave) == []
+
+
+def test_a_parent_that_has_announced_the_message_itself_is_not_told() -> None:
+    branch = built("a", "b", "c")
+    branch.receive("a", ihave("m"))
+    assert sent(pull(branch, "b", "n"), IHave) == [("a", ihave("n", hops=4))]
+    branch.receive("b", ihave("m"))
+    assert sent(branch.receive("b", gossip("m")), IHave) == []

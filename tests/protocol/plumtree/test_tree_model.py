@@ -1,0 +1,250 @@
+"""Whatever is lost, late or reordered, and whoever crashes: each source's tree is one in the end.
+
+`TREE_MODEL_EXAMPLES` in the environment sets how many random overlays are run (default 120).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
+from itertools import combinations, count
+from random import Random
+from typing import Any
+
+from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import (
+    Deliver,
+    DownReason,
+    Effect,
+    NeighborDown,
+    NeighborUp,
+    Send,
+)
+from episub_router.protocol.messages import Gossip, Graft, LinkKind
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.machine import Plumtree
+from episub_router.protocol.plumtree.source_tree import SourceTree
+
+EXAMPLES = int(os.environ.get("TREE_MODEL_EXAMPLES", "120"))
+PARAMS = BroadcastParams()
+DELAYS = (0.001, 0.002, 0.005, 0.02, 0.04, 0.09)
+"""Seconds that a link takes."""
+Link = tuple[int, int]
+
+
+class Overlay:
+    """Plumtree machines over fixed links. A message takes a link's delay, up to `jitter` times
+    longer, so that messages overtake each other; a share `loss` of them is lost."""
+
+    def __init__(self, links: dict[Link, float], seed: int, jitter: float, loss: float) -> None:
+        self.links = {**links, **{(b, a): delay for (a, b), delay in links.items()}}
+        self.jitter, self.loss = jitter, loss
+        self.now = 0.0
+        self.rng = Random(seed)
+        self.dead: set[int] = set()
+        self.delivered: dict[object, set[int]] = {}
+        self.pushes: Counter[object] = Counter()
+        self.pulls: Counter[object] = Counter()
+        self._order = count()
+        self._queue: list[tuple[float, int, int, Any]] = []
+        nodes = sorted({node for link in links for node in link})
+        self.machines = {
+            node: Plumtree(node, PARAMS, Random(seed + node), partial(self._rtt, node))
+            for node in nodes
+        }
+        for node, peer in sorted(self.links):
+            self._handle(node, NeighborUp(peer, LinkKind.RANDOM))
+
+    def _rtt(self, node: int, peer: Any) -> float | None:
+        return 2 * self.links[node, peer] if (node, peer) in self.links else None
+
+    @property
+    def live(self) -> list[int]:
+        return [node for node in self.machines if node not in self.dead]
+
+    def neighbors(self, node: int) -> list[int]:
+        return [b for a, b in self.links if a == node and b not in self.dead]
+
+    def connected_without(self, node: int) -> bool:
+        left = {other for other in self.live if other != node}
+        if not left:
+            return False
+        reached, frontier = set(), [min(left)]
+        while frontier:
+            at = frontier.pop()
+            if at in left and at not in reached:
+                reached.add(at)
+                frontier += self.neighbors(at)
+        return reached == left
+
+    def crash(self, node: int) -> None:
+        """`node` stops; each neighbour notices after a time of its own."""
+        self.dead.add(node)
+        for peer in self.neighbors(node):
+            after = self.rng.choice((0.01, 0.1, 2.0))
+            self._at(self.now + after, peer, NeighborDown(node, DownReason.FAILED))
+
+    def publish(self, source: int, id: object) -> None:
+        self._handle(source, ev.Publish(id, "payload", 7, source))
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self._queue and self._queue[0][0] <= end:
+            self.now, _, node, what = heappop(self._queue)
+            if node in self.dead:
+                continue
+            if isinstance(what, tuple):
+                peer, message = what
+                self._perform(node, self.machines[node].receive(peer, message, self.now))
+            elif what is None:
+                if self.machines[node].next_deadline() <= self.now:
+                    self._perform(node, self.machines[node].handle_timer(self.now))
+            else:
+                self._handle(node, what)
+        self.now = end
+
+    def _at(self, time: float, node: int, what: Any) -> None:
+        heappush(self._queue, (time, next(self._order), node, what))
+
+    def _handle(self, node: int, what: Any) -> None:
+        self._perform(node, self.machines[node].handle(what, self.now))
+
+    def _perform(self, node: int, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Deliver):
+                got = self.delivered.setdefault(effect.id, set())
+                assert node not in got, f"{effect.id} delivered twice at {node}"
+                got.add(node)
+            elif isinstance(effect, Send):
+                self._send(node, effect)
+        deadline = self.machines[node].next_deadline()
+        if deadline < float("inf"):
+            self._at(max(deadline, self.now), node, None)
+
+    def _send(self, node: int, effect: Send) -> None:
+        peer, message = effect.peer, effect.message
+        if isinstance(message, Gossip):
+            self.pushes[message.id] += 1
+        elif isinstance(message, Graft):
+            self.pulls.update(message.ids)
+        assert isinstance(peer, int)
+        if self.rng.random() >= self.loss:
+            delay = self.links[node, peer] * (1 + self.jitter * self.rng.random())
+            self._at(self.now + delay, peer, (node, message))
+
+    def tree(self, node: int, source: int) -> SourceTree:
+        tree = self.machines[node]._state.trees.get(source)
+        assert tree is not None, f"{node} knows no tree of {source}"
+        return tree
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An overlay and what happens in it: per step a pause, and a source or a node to crash."""
+
+    links: dict[Link, float]
+    sources: list[int]
+    steps: list[tuple[float, str, int]]
+    seed: int
+    jitter: float
+    loss: float
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    size = draw(st.integers(5, 12))
+    pairs = list(combinations(range(size), 2))
+    tree = {(draw(st.integers(0, node - 1)), node) for node in range(1, size)}
+    more = draw(st.sets(st.sampled_from(pairs), max_size=2 * size))
+    links = {link: draw(st.sampled_from(DELAYS)) for link in sorted(tree | more)}
+    pause = st.sampled_from((0.0, 0.003, 0.02, 0.1, 0.5, 2.0, 5.0))
+    what = st.sampled_from(("publish",) * 6 + ("crash",))
+    steps = draw(st.lists(st.tuples(pause, what, st.integers(0, 11)), max_size=25))
+    return Plan(
+        links,
+        sorted(draw(st.sets(st.integers(0, size - 1), min_size=1, max_size=4))),
+        steps,
+        draw(st.integers(0, 2**16)),
+        draw(st.sampled_from((0.0, 0.1, 1.0))),
+        draw(st.sampled_from((0.0, 0.0, 0.05, 0.3))),
+    )
+
+
+def disturb(overlay: Overlay, plan: Plan) -> None:
+    """Run the steps; crashes leave the overlay connected and one source alive."""
+    for number, (pause, what, which) in enumerate(plan.steps):
+        overlay.run(pause)
+        node = which % len(overlay.machines)
+        if what == "publish":
+            source = plan.sources[which % len(plan.sources)]
+            if source not in overlay.dead:
+                overlay.publish(source, f"{number} of {source}")
+        elif (
+            node not in overlay.dead and node != plan.sources[0] and overlay.connected_without(node)
+        ):
+            overlay.crash(node)
+
+
+def calm_down(overlay: Overlay, sources: Iterable[int]) -> None:
+    """No more faults; messages go on until each source has sent another ROOT."""
+    overlay.loss = overlay.jitter = 0.0
+    overlay.run(3)
+    for number, pause in enumerate((2, 2, 2, 21, 2, 2)):
+        for source in sources:
+            overlay.publish(source, f"calm {number} of {source}")
+            overlay.run(0.05)
+        overlay.run(pause)
+    overlay.run(5)
+
+
+def check_tree(overlay: Overlay, source: int) -> None:
+    """The parents are one tree over the live nodes, whose ends agree about each link."""
+    live = overlay.live
+    parents = {node: overlay.tree(node, source).parent for node in live}
+    children = {node: set(overlay.tree(node, source).children) for node in live}
+    note(f"tree of {source}: parents {parents}, children {children}")
+    for node in live:
+        pushers = [other for other in live if node in children[other]]
+        if node == source:
+            assert parents[node] is None
+            assert pushers == []
+            continue
+        assert pushers == [parents[node]], f"{node} is pushed to by {pushers}"
+        seen, at = {node}, node
+        while at != source:
+            at = parents[at]  # type: ignore[assignment]
+            assert at in live, f"{node} has the dead parent {at}"
+            assert at not in seen, f"the parents of {node} form a circle"
+            seen.add(at)
+
+
+@settings(max_examples=EXAMPLES)
+@given(plans())
+def test_each_source_has_one_tree_in_the_end(plan: Plan) -> None:
+    """E30-E37 for the trees of single sources."""
+    overlay = Overlay(plan.links, plan.seed, plan.jitter, plan.loss)
+    disturb(overlay, plan)
+    sources = [source for source in plan.sources if source not in overlay.dead]
+    calm_down(overlay, sources)
+    live = set(overlay.live)
+    event(f"{len(live)} nodes, {len(sources)} sources")
+    for id, got in overlay.delivered.items():
+        if got & live and (not plan.loss or str(id).startswith("calm")):
+            assert live <= got, f"{id} missed by {live - got}"
+    for source in sources:
+        check_tree(overlay, source)
+        overlay.publish(source, ("last", source))
+        overlay.run(10)
+        assert overlay.delivered["last", source] == live
+        assert overlay.pushes["last", source] == len(live) - 1
+        assert overlay.pulls["last", source] == 0
+    for node in live:
+        assert overlay.machines[node].missing == 0
+        assert overlay.machines[node].next_deadline() == float("inf")
