@@ -43,7 +43,7 @@ from episub_router.publishing import (
     check_one_pubsub,
 )
 from episub_router.pubsub import ResilientPubsub
-from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
+from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot, TreeSnapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_type
@@ -153,6 +153,18 @@ class EpisubRouter(IPubsubRouter, Service):
             missing=broadcast.missing,
             hops=MappingProxyType(dict(service.driver.hops(topic))),
             counters=service.counts(),
+            trees=tuple(
+                TreeSnapshot(
+                    source,
+                    tree.own,
+                    None if tree.parent is None else _id(tree.parent),
+                    tuple(map(_id, tree.children)),
+                    tuple(map(_id, tree.standbys)),
+                    tree.hops,
+                    tree.cost,
+                )
+                for source, tree in broadcast.trees.items()
+            ),
         )
 
     def counters(self) -> Mapping[str, int]:

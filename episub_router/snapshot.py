@@ -23,6 +23,26 @@ class NeighborSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class TreeSnapshot:
+    """This node's part in the tree of one source."""
+
+    source: bytes
+    """The first eight bytes of the SHA-256 of the source's peer id."""
+    own: bool
+    """Whether this node is the source."""
+    parent: ID | None
+    """The neighbour that pushes to us."""
+    children: tuple[ID, ...]
+    """Neighbours that we push to."""
+    standbys: tuple[ID, ...]
+    """Neighbours that announce each message to us at once."""
+    hops: int
+    """Links from the source."""
+    cost: float
+    """Seconds from the source, as the nodes on the way estimate them."""
+
+
+@dataclass(frozen=True, slots=True)
 class OverlaySnapshot:
     """Nothing in it changes later."""
 
@@ -37,6 +57,8 @@ class OverlaySnapshot:
     """How many messages were delivered after how many hops; 0 is our own."""
     counters: Mapping[str, int]
     """Counts by reason since the router was made, over all topics."""
+    trees: tuple[TreeSnapshot, ...] = ()
+    """The trees of single sources, the one used last at the end."""
 
     @property
     def eager(self) -> tuple[ID, ...]:

@@ -26,6 +26,8 @@ class Reason(Enum):
     TOPIC_NOT_JOINED = "topic-not-joined"
     LEAVE_REFUSED = "leave-refused"
     """A relayed LEAVE that is unproven, old or repeated."""
+    ROOTS_EXCESS = "roots-excess"
+    """Lines of ROOT beyond what one peer may send."""
     MESSAGE_ID_FAILED = "message-id-failed"
     """The application's message id function raised."""
     OVERSIZE = "oversize"

@@ -8,6 +8,7 @@ never entered while it is working.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
@@ -129,7 +130,9 @@ class Driver(PeerListener):
         if topic not in self._topics:
             rng = Random(self._rng.getrandbits(64))
             group_of = self._actions.group_of
-            self._topics[topic] = Topic(self._me, topic, self._params, rng, group_of)
+            # Rounds of ROOT go on above those from before a restart.
+            epoch = int(time.time())
+            self._topics[topic] = Topic(self._me, topic, self._params, rng, group_of, epoch)
             for peer in self._peers.writable():
                 self._events.append((topic, ev.Connected(peer.key)))
         self.feed(topic, ev.JoinOverlay(contacts))

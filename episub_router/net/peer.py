@@ -10,6 +10,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Backlog
+from episub_router.net.inbound.root_gate import RootGate
 from episub_router.net.sequence import ReplayWindow
 
 PROTOCOL_ID = TProtocol("/episub/1.0.0")
@@ -67,6 +68,8 @@ class RemotePeer:
     """What our stream to it negotiated."""
     window: ReplayWindow = field(default_factory=ReplayWindow)
     """Sequence ids received over the connection."""
+    roots: RootGate = field(default_factory=RootGate)
+    """How much of ROOT it may still send."""
     request: trio.Event | None = None
     """While it is to be made writable; set when it is."""
     topics_dialling: dict[str, None] = field(default_factory=dict)

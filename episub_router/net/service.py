@@ -58,9 +58,7 @@ from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.overlay import OverlayTrace
-
-_LONGEST_ID = 64
-"""Bytes of a source's id that count; peer ids are shorter, unsigned messages may name anything."""
+from episub_router.wire import source_id
 
 
 class EpisubService(PeerListener):
@@ -200,7 +198,7 @@ class EpisubService(PeerListener):
         size = message.ByteSize()
         peer = forwarder.to_bytes()
         own = peer == self.me
-        source = message.from_id[:_LONGEST_ID] or None
+        source = source_id(message.from_id)
         for topic in dict.fromkeys(message.topicIDs):
             if self.driver.joined(topic) is None:
                 if own:

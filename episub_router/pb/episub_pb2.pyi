@@ -130,6 +130,7 @@ class Control(_message.Message):
     IHAVE_FIELD_NUMBER: _builtins.int
     PRUNE_FIELD_NUMBER: _builtins.int
     GRAFT_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def get_nodes(self) -> Global___GetNodes: ...
     @_builtins.property
@@ -158,6 +159,8 @@ class Control(_message.Message):
     def prune(self) -> Global___Prune: ...
     @_builtins.property
     def graft(self) -> Global___Graft: ...
+    @_builtins.property
+    def root(self) -> Global___Root: ...
     def __init__(
         self,
         *,
@@ -175,12 +178,13 @@ class Control(_message.Message):
         ihave: Global___IHave | None = ...,
         prune: Global___Prune | None = ...,
         graft: Global___Graft | None = ...,
+        root: Global___Root | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "prune", b"prune", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "prune", b"prune", "root", b"root", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "prune", b"prune", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "prune", b"prune", "root", b"root", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["get_nodes", "nodes", "get_topics", "topics", "join", "forward_join", "neighbor", "disconnect", "leave", "shuffle", "shuffle_reply", "ihave", "prune", "graft"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["get_nodes", "nodes", "get_topics", "topics", "join", "forward_join", "neighbor", "disconnect", "leave", "shuffle", "shuffle_reply", "ihave", "prune", "graft", "root"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -218,16 +222,24 @@ class Gossip(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HOPS_FIELD_NUMBER: _builtins.int
+    OWN_TREE_FIELD_NUMBER: _builtins.int
+    ALONG_FIELD_NUMBER: _builtins.int
     hops: _builtins.int
     """Links from the publisher to the receiver of this frame."""
+    own_tree: _builtins.bool
+    """The payload goes along the tree of its author."""
+    along: _builtins.bytes
+    """The payload goes along the tree of this other source."""
     def __init__(
         self,
         *,
         hops: _builtins.int | None = ...,
+        own_tree: _builtins.bool | None = ...,
+        along: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hops", b"hops"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["along", b"along", "hops", b"hops", "own_tree", b"own_tree"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hops", b"hops"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["along", b"along", "hops", b"hops", "own_tree", b"own_tree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -322,7 +334,10 @@ class Join(_message.Message):
 
     PEER_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     ttl: _builtins.int
+    features: _builtins.int
+    """Of `peer`; bit 0: takes part in the trees of single sources."""
     @_builtins.property
     def peer(self) -> Global___PeerInfo: ...
     def __init__(
@@ -330,10 +345,11 @@ class Join(_message.Message):
         *,
         peer: Global___PeerInfo | None = ...,
         ttl: _builtins.int | None = ...,
+        features: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -405,12 +421,15 @@ class Neighbor(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     PEERS_FIELD_NUMBER: _builtins.int
     RANDOM_LINKS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     role: Global___Neighbor.Role.ValueType
     links: _builtins.int
     """Active links that the sender has."""
     kind: Global___Neighbor.Kind.ValueType
     random_links: _builtins.int
     """How many of the sender's active links are random."""
+    features: _builtins.int
+    """Of the sender, as in Join."""
     @_builtins.property
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerInfo]:
         """The sender's active view, with LIST."""
@@ -423,10 +442,11 @@ class Neighbor(_message.Message):
         kind: Global___Neighbor.Kind.ValueType | None = ...,
         peers: _abc.Iterable[Global___PeerInfo] | None = ...,
         random_links: _builtins.int | None = ...,
+        features: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -608,16 +628,29 @@ Global___MessageSummary: _TypeAlias = MessageSummary  # noqa: Y015
 
 @_typing.final
 class Prune(_message.Message):
-    """Clause E31."""
+    """Clause E31. `sources` and `standby` are beyond the specification."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    SOURCES_FIELD_NUMBER: _builtins.int
+    STANDBY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Sources, eight bytes each, along whose trees not to push any more."""
+
+    @_builtins.property
+    def standby(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Sources whose messages are no longer to be announced at once."""
+
     def __init__(
         self,
+        *,
+        sources: _abc.Iterable[_builtins.bytes] | None = ...,
+        standby: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sources", b"sources", "standby", b"standby"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -625,22 +658,122 @@ Global___Prune: _TypeAlias = Prune  # noqa: Y015
 
 @_typing.final
 class Graft(_message.Message):
-    """Clause E35, E36, E40."""
+    """Clause E35, E36, E40. `sources` and `standby` are beyond the specification."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     IDS_FIELD_NUMBER: _builtins.int
+    SOURCES_FIELD_NUMBER: _builtins.int
+    STANDBY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def sources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Sources along whose trees to push."""
+
+    @_builtins.property
+    def standby(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Sources whose messages to announce at once."""
+
     def __init__(
         self,
         *,
         ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        sources: _abc.Iterable[_builtins.bytes] | None = ...,
+        standby: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "sources", b"sources", "standby", b"standby"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Graft: _TypeAlias = Graft  # noqa: Y015
+
+@_typing.final
+class Root(_message.Message):
+    """Beyond the specification: the trees of single sources."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROOTS_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def roots(self) -> _containers.RepeatedCompositeFieldContainer[Global___TreeRoot]: ...
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RootRequest]: ...
+    def __init__(
+        self,
+        *,
+        roots: _abc.Iterable[Global___TreeRoot] | None = ...,
+        requests: _abc.Iterable[Global___RootRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requests", b"requests", "roots", b"roots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Root: _TypeAlias = Root  # noqa: Y015
+
+@_typing.final
+class TreeRoot(_message.Message):
+    """The tree of a source, as the sender offers it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
+    HOPS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
+    source: _builtins.bytes
+    """The first eight bytes of the SHA-256 of the source's peer id."""
+    round: _builtins.int
+    """Counted by the source; starts at its wall clock in seconds."""
+    hops: _builtins.int
+    """Links from the source to the receiver."""
+    cost: _builtins.int
+    """Microseconds from the source to the sender."""
+    proof: _builtins.bytes
+    """Reserved for a signature of the source; neither sent nor checked yet."""
+    def __init__(
+        self,
+        *,
+        source: _builtins.bytes | None = ...,
+        round: _builtins.int | None = ...,
+        hops: _builtins.int | None = ...,
+        cost: _builtins.int | None = ...,
+        proof: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "hops", b"hops", "proof", b"proof", "round", b"round", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "hops", b"hops", "proof", b"proof", "round", b"round", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TreeRoot: _TypeAlias = TreeRoot  # noqa: Y015
+
+@_typing.final
+class RootRequest(_message.Message):
+    """Asks a source for a round after `round`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
+    source: _builtins.bytes
+    round: _builtins.int
+    def __init__(
+        self,
+        *,
+        source: _builtins.bytes | None = ...,
+        round: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["round", b"round", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["round", b"round", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RootRequest: _TypeAlias = RootRequest  # noqa: Y015

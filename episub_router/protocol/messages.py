@@ -76,10 +76,14 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JOIN: `peer` looks for a random neighbour; walks until somebody accepts (E04-E06)."""
+    """JOIN: `peer` looks for a random neighbour; walks until somebody accepts (E04-E06).
+
+    `source_trees`: `peer` takes part in trees of single sources.
+    """
 
     peer: PeerId
     ttl: int
+    source_trees: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class Neighbor:
 
     `links` is how many active links the sender has (E10), `random_links` how many of them are
     random (E16, E18). `peers` is the sender's active view, sent with LIST. `kind` is what the
-    link is for, on both ends.
+    link is for, on both ends. `source_trees`: the sender takes part in trees of single sources.
     """
 
     role: NeighborRole
@@ -104,6 +108,7 @@ class Neighbor:
     kind: LinkKind = LinkKind.RANDOM
     peers: tuple[PeerId, ...] = ()
     random_links: int = 0
+    source_trees: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ class Topic:
     ) -> None:
         self.me = me
         self.name = name
-        self.membership = HyParView(me, name, params.membership, rng, group_of)
+        source_trees = params.broadcast.source_trees > 0
+        self.membership = HyParView(me, name, params.membership, rng, group_of, source_trees)
         self.broadcast = Plumtree(me, params.broadcast, rng, self.membership.rtt_of, epoch)
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:

@@ -4,6 +4,7 @@ from episub_router.wire.decode import decode_frame
 from episub_router.wire.encode import check_size, encode_frame
 from episub_router.wire.frame import Decoded, Frame, WireError, WireFault
 from episub_router.wire.limits import WireLimits, check_params, check_topics
+from episub_router.wire.source import source_id
 
 __all__ = [
     "Decoded",
@@ -16,4 +17,5 @@ __all__ = [
     "check_topics",
     "decode_frame",
     "encode_frame",
+    "source_id",
 ]

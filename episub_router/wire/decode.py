@@ -26,12 +26,16 @@ from episub_router.protocol.messages import (
     NeighborRole,
     Nodes,
     Prune,
+    Root,
+    RootRequest,
     Shuffle,
     ShuffleReply,
     Topics,
+    TreeRoot,
 )
 from episub_router.wire.frame import Decoded, WireError, WireFault
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
+from episub_router.wire.source import FEATURE_SOURCE_TREES, SOURCE_BYTES, source_id
 
 _T = TypeVar("_T")
 
@@ -67,13 +71,16 @@ def decode_frame(rpc: rpc_pb2.RPC, limits: WireLimits = DEFAULT_LIMITS) -> Decod
     messages = tuple(
         reader.each(frame.control, reader.message, limits.max_messages, WireFault.TOO_MANY_MESSAGES)
     )
-    hops = None
+    hops = along = None
     if frame.HasField("gossip"):
         try:
             hops = reader.header(frame.gossip, topic, rpc)
+            along = reader.along(frame.gossip, rpc.publish[0])
         except _Drop as drop:
             reader.faults.append(drop.fault)
-    return Decoded(topic, frame.seq, messages, hops, tuple(reader.records), tuple(reader.faults))
+    return Decoded(
+        topic, frame.seq, messages, hops, tuple(reader.records), tuple(reader.faults), along
+    )
 
 
 class _Drop(Exception):
@@ -120,6 +127,15 @@ class _Reader:
             raise _Drop(WireFault.PAYLOAD_TOPIC)
         return self.hops(header.hops)
 
+    def along(self, header: pb.Gossip, payload: rpc_pb2.Message) -> bytes | None:
+        """The source whose tree the payload goes along; None for the default tree."""
+        if header.own_tree:
+            source = source_id(payload.from_id)
+            if source is None:
+                raise _Drop(WireFault.BAD_SOURCE)
+            return source
+        return self.source(header.along) if header.HasField("along") else None
+
     def topic(self, value: object) -> str:
         # protobuf hands proto2 strings that aren't UTF-8 out as bytes.
         if not isinstance(value, str):
@@ -159,6 +175,15 @@ class _Reader:
             raise _Drop(WireFault.BAD_MESSAGE_ID)
         return value
 
+    def source(self, value: bytes) -> bytes:
+        if len(value) != SOURCE_BYTES:
+            raise _Drop(WireFault.BAD_SOURCE)
+        return value
+
+    def sources(self, values: Iterable[bytes]) -> tuple[bytes, ...]:
+        limit = self.limits.max_sources
+        return tuple(self.each(values, self.source, limit, WireFault.TOO_MANY_SOURCES))
+
     def summary(self, line: pb.MessageSummary) -> MessageSummary:
         return MessageSummary(self.message_id(line.id), self.hops(line.hops))
 
@@ -182,7 +207,7 @@ class _Reader:
 
     def join(self, body: pb.Join) -> Join:
         ttl = self.ttl(body.ttl)
-        return Join(self.peer(body.peer), ttl)
+        return Join(self.peer(body.peer), ttl, bool(body.features & FEATURE_SOURCE_TREES))
 
     def forward_join(self, body: pb.ForwardJoin) -> ForwardJoin:
         ttl = self.ttl(body.ttl)
@@ -200,6 +225,7 @@ class _Reader:
             LinkKind(body.kind),
             self.peers(body.peers),
             body.random_links,
+            bool(body.features & FEATURE_SOURCE_TREES),
         )
 
     def leave(self, body: pb.Leave) -> Leave:
@@ -217,7 +243,30 @@ class _Reader:
 
     def graft(self, body: pb.Graft) -> Graft:
         ids = self.each(body.ids, self.message_id, self.limits.max_ids, WireFault.TOO_MANY_IDS)
-        return Graft(tuple(ids))
+        graft = Graft(tuple(ids), self.sources(body.sources), self.sources(body.standby))
+        # Without what it was about, it would be about the default tree.
+        if (body.sources or body.standby) and graft == Graft():
+            raise _Drop(WireFault.BAD_SOURCE)
+        return graft
+
+    def prune(self, body: pb.Prune) -> Prune:
+        prune = Prune(self.sources(body.sources), self.sources(body.standby))
+        if (body.sources or body.standby) and prune == Prune():
+            raise _Drop(WireFault.BAD_SOURCE)
+        return prune
+
+    def tree_root(self, line: pb.TreeRoot) -> TreeRoot:
+        source, hops = self.source(line.source), self.hops(line.hops)
+        return TreeRoot(source, line.round, hops, line.cost / 1e6)
+
+    def root_request(self, line: pb.RootRequest) -> RootRequest:
+        return RootRequest(self.source(line.source), line.round)
+
+    def root(self, body: pb.Root) -> Root:
+        limit, excess = self.limits.max_sources, WireFault.TOO_MANY_SOURCES
+        roots = self.each(body.roots, self.tree_root, limit, excess)
+        requests = self.each(body.requests, self.root_request, limit, excess)
+        return Root(tuple(roots), tuple(requests))
 
 
 _READERS: dict[str, Callable[[_Reader, Any], Message]] = {
@@ -233,6 +282,7 @@ _READERS: dict[str, Callable[[_Reader, Any], Message]] = {
     "shuffle": _Reader.shuffle,
     "shuffle_reply": lambda reader, body: ShuffleReply(reader.peers(body.peers)),
     "ihave": _Reader.ihave,
-    "prune": lambda _reader, _body: Prune(),
+    "prune": _Reader.prune,
     "graft": _Reader.graft,
+    "root": _Reader.root,
 }

@@ -22,15 +22,20 @@ from episub_router.protocol.messages import (
     Neighbor,
     Nodes,
     Prune,
+    Root,
     Shuffle,
     ShuffleReply,
     Topics,
 )
 from episub_router.wire.frame import Frame
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
+from episub_router.wire.source import FEATURE_SOURCE_TREES, SOURCE_BYTES
 
 Records: TypeAlias = Callable[[bytes], bytes | None]
 """The signed peer record (envelope bytes) of a peer id; None when there is none."""
+
+_MAX_COST = 2**32 - 1
+"""Microseconds; what the field holds."""
 
 
 def encode_frame(
@@ -63,7 +68,7 @@ def encode_frame(
         else:
             if not isinstance(message.payload, rpc_pb2.Message):
                 raise TypeError(f"a payload must be a pubsub Message: {type(message.payload)}")
-            out.gossip.hops = message.hops
+            _write_header(out.gossip, message)
             rpc.publish.append(message.payload)
     if len(out.control) > limits.max_messages:
         raise ValueError(f"a frame carries at most {limits.max_messages} control messages")
@@ -76,6 +81,15 @@ def check_size(rpc: rpc_pb2.RPC, limits: WireLimits = DEFAULT_LIMITS) -> bool:
     return rpc.ByteSize() <= limits.max_rpc_bytes
 
 
+def _write_header(out: pb.Gossip, message: Gossip) -> None:
+    out.hops = message.hops
+    if message.along is not None:
+        if message.along == message.source:
+            out.own_tree = True
+        else:
+            out.along = _source(message.along)
+
+
 def _write(out: pb.Control, message: Message, records: Records) -> None:
     match message:
         case IHave(summary):
@@ -83,11 +97,26 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
             out.ihave.SetInParent()
             for line in summary:
                 out.ihave.summary.add(id=_bytes(line.id), hops=line.hops)
-        case Graft(ids):
+        case Graft(ids, sources, standby):
             out.graft.SetInParent()
             out.graft.ids.extend(map(_bytes, ids))
-        case Prune():
+            out.graft.sources.extend(map(_source, sources))
+            out.graft.standby.extend(map(_source, standby))
+        case Prune(sources, standby):
             out.prune.SetInParent()
+            out.prune.sources.extend(map(_source, sources))
+            out.prune.standby.extend(map(_source, standby))
+        case Root(roots, requests):
+            out.root.SetInParent()
+            for root in roots:
+                out.root.roots.add(
+                    source=_source(root.source),
+                    round=root.round,
+                    hops=root.hops,
+                    cost=min(round(root.cost * 1e6), _MAX_COST),
+                )
+            for request in requests:
+                out.root.requests.add(source=_source(request.source), round=request.round)
         case GetNodes():
             out.get_nodes.SetInParent()
         case Nodes(peers, ttl):
@@ -98,19 +127,23 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
         case Topics(topics):
             out.topics.SetInParent()
             out.topics.topics.extend(topics)
-        case Join(peer, ttl):
+        case Join(peer, ttl, source_trees):
             out.join.ttl = ttl
+            if source_trees:
+                out.join.features = FEATURE_SOURCE_TREES
             out.join.peer.CopyFrom(_info(peer, records))
         case ForwardJoin(peer, ttl):
             out.forward_join.ttl = ttl
             out.forward_join.peer.CopyFrom(_info(peer, records))
-        case Neighbor(role, links, kind, peers, random_links):
+        case Neighbor(role, links, kind, peers, random_links, source_trees):
             # The enums of the core have the numbers of those on the wire.
             out.neighbor.role = pb.Neighbor.Role.ValueType(role)
             out.neighbor.links = links
             out.neighbor.kind = pb.Neighbor.Kind.ValueType(kind)
             out.neighbor.peers.extend(_infos(peers, records))
             out.neighbor.random_links = random_links
+            if source_trees:
+                out.neighbor.features = FEATURE_SOURCE_TREES
         case Disconnect(alive):
             out.disconnect.alive = alive
         case Leave(source, ttl, proof):
@@ -153,4 +186,10 @@ def _info(peer: object, records: Records) -> pb.PeerInfo:
 def _bytes(value: object) -> bytes:
     if not isinstance(value, bytes):
         raise TypeError(f"ids on the wire are bytes: {value!r}")
+    return value
+
+
+def _source(value: object) -> bytes:
+    if not isinstance(value, bytes) or len(value) != SOURCE_BYTES:
+        raise TypeError(f"sources on the wire are {SOURCE_BYTES} bytes: {value!r}")
     return value

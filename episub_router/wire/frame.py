@@ -25,6 +25,8 @@ class WireFault(Enum):
     BAD_MESSAGE_ID = "bad-message-id"
     BAD_TOPIC = "bad-topic"
     BAD_PROOF = "bad-proof"
+    BAD_SOURCE = "bad-source"
+    """A source that isn't eight bytes, or the tree of an author that the payload doesn't name."""
     RECORD_TOO_LARGE = "record-too-large"
     TTL_RANGE = "ttl-range"
     HOPS_RANGE = "hops-range"
@@ -34,6 +36,7 @@ class WireFault(Enum):
     TOO_MANY_RECORDS = "too-many-records"
     TOO_MANY_IDS = "too-many-ids"
     TOO_MANY_TOPICS = "too-many-topics"
+    TOO_MANY_SOURCES = "too-many-sources"
     NO_PAYLOAD = "no-payload"
     """A gossip header without a payload."""
     SEVERAL_PAYLOADS = "several-payloads"
@@ -59,7 +62,8 @@ class Frame:
 class Decoded:
     """A frame from a peer: `messages` in the sender's order, without the Gossip.
 
-    `hops` belongs to the RPC's one payload; None when there is no usable gossip header.
+    `hops` belongs to the RPC's one payload; None when there is no usable gossip header. `along`
+    is the source whose tree the payload goes along, None for the default tree.
     `records` are unverified pairs of a peer id and a signed peer record (envelope bytes).
     """
 
@@ -69,3 +73,4 @@ class Decoded:
     hops: int | None
     records: tuple[tuple[bytes, bytes], ...]
     faults: tuple[WireFault, ...]
+    along: bytes | None = None

@@ -40,6 +40,9 @@ class WireLimits:
     max_ids: int = param(
         1000, "ids", "ours: ten times what the core sends; at most 10 ms of work per message"
     )
+    max_sources: int = param(
+        128, "sources", "ours: 64 sources of a topic may have a tree; the core sends at most 100"
+    )
     max_topics: int = param(128, "topics", "ours: topics that one asker may know of")
     max_ttl: int = param(16, "hops", "ours: over twice HyParView's longest walk, 6")
     max_hops: int = param(64, "hops", "ours: as protocol.messages.MAX_HOPS")
@@ -79,6 +82,7 @@ def check_params(params: EpisubParams, limits: WireLimits = DEFAULT_LIMITS) -> N
         ("shuffle_active + shuffle_passive", shuffled, limits.max_peers),
         ("active_bound", membership.active_bound, min(limits.max_peers, limits.max_links)),
         ("max_ids", MAX_IDS, limits.max_ids),
+        ("max_sources", MAX_IDS, limits.max_sources),
         ("max_hops", MAX_HOPS, limits.max_hops),
     ):
         if value > limit:

@@ -12,6 +12,9 @@ from interop.harness.peer import Peer
 from interop.harness.traffic import Traffic
 
 TOPIC = "wire"
+VERSIONS = pytest.mark.parametrize("version", [(), ("--legacy",)], ids=["trees", "default tree"])
+"""The leaf, and the same without trees of single sources, as it was before them."""
+
 MESSAGES = [0, 1, 100, 1024, 64 * 1024] * 38 + [900 * 1024] * 10
 
 
@@ -29,10 +32,13 @@ def controls(leaf: Peer, direction: str) -> set[str]:
     return {event["message"] for event in leaf.told("control", direction=direction)}
 
 
+@VERSIONS
 @pytest.mark.peers("leaf")
-async def test_the_leaf_exchanges_messages_with_an_overlay(lab: Lab) -> None:
+async def test_the_leaf_exchanges_messages_with_an_overlay(
+    lab: Lab, version: tuple[str, ...]
+) -> None:
     nodes = await overlay(lab, 4)
-    leaf = await lab.start("leaf", topics=[TOPIC])
+    leaf = await lab.start("leaf", *version, topics=[TOPIC])
     await leaf.dial(nodes[1])
     await leaf.until(lambda: len(leaf.mesh(TOPIC)) >= 2, "two neighbours")
     traffic = Traffic(TOPIC)
@@ -46,6 +52,11 @@ async def test_the_leaf_exchanges_messages_with_an_overlay(lab: Lab) -> None:
     traffic.check()
     assert controls(leaf, "out") >= {"get_nodes", "join", "ihave"}
     assert controls(leaf, "in") >= {"nodes", "neighbor_ACCEPT"}
+    # A ROOT comes for each source that the leaf could graft to, and its own goes out.
+    if version:
+        assert "root" not in controls(leaf, "in") | controls(leaf, "out")
+    else:
+        assert {"root", "graft"} <= controls(leaf, "in") & controls(leaf, "out")
     # A node asks a neighbour that it hasn't heard from for a while, whether the link stands.
     await leaf.event("control", direction="in", message="neighbor_QUERY")
     await leaf.event("control", direction="out", message="neighbor_LIST")
@@ -55,10 +66,11 @@ async def test_the_leaf_exchanges_messages_with_an_overlay(lab: Lab) -> None:
         await node.until(lambda node=node: leaf.id not in node.mesh(TOPIC), "the leaf left")  # type: ignore[misc]
 
 
+@VERSIONS
 @pytest.mark.peers("leaf")
-async def test_the_leaf_grafts_when_its_tree_breaks(lab: Lab) -> None:
+async def test_the_leaf_grafts_when_its_tree_breaks(lab: Lab, version: tuple[str, ...]) -> None:
     nodes = await overlay(lab, 3)
-    leaf = await lab.start("leaf", topics=[TOPIC])
+    leaf = await lab.start("leaf", *version, topics=[TOPIC])
     await leaf.dial(nodes[0])
     await leaf.until(lambda: len(leaf.mesh(TOPIC)) == 3, "three neighbours")
     traffic = Traffic(TOPIC)
@@ -74,8 +86,12 @@ async def test_the_leaf_grafts_when_its_tree_breaks(lab: Lab) -> None:
 
 @pytest.mark.peers("leaf")
 async def test_two_leaves_meet_in_the_overlay(lab: Lab) -> None:
+    """One with trees of single sources, one without."""
     nodes = await overlay(lab, 2)
-    leaves = [await lab.start("leaf", topics=[TOPIC]) for _ in range(2)]
+    leaves = [
+        await lab.start("leaf", topics=[TOPIC]),
+        await lab.start("leaf", "--legacy", topics=[TOPIC]),
+    ]
     async with trio.open_nursery() as nursery:
         for leaf in leaves:
             nursery.start_soon(leaf.dial, nodes[0])

@@ -40,6 +40,8 @@ class Network:
         """Nodes that can dial and can't be dialled."""
         self.cut: Callable[[int, int], bool] = lambda a, b: False
         """Whether messages between two nodes are silently lost."""
+        self.carried: Callable[[int, int, Message], Message] = lambda a, b, message: message
+        """What of a message between two nodes arrives."""
         self.connections: dict[frozenset[int], int] = {}
         """Open connections, each with a number: what is in flight ends with its connection."""
         self.delivered: dict[object, Counter[int]] = {}
@@ -52,9 +54,10 @@ class Network:
         for node in range(size):
             self.add(node)
 
-    def add(self, node: int) -> None:
-        """A new node, or an old one started afresh without its memory."""
-        self.topics[node] = Topic(node, "t", self.params, Random(self.rng.random()))
+    def add(self, node: int, params: EpisubParams | None = None) -> None:
+        """A new node, or an old one started afresh without its memory; its rounds of ROOT go on."""
+        rng, epoch = Random(self.rng.random()), int(self.now)
+        self.topics[node] = Topic(node, "t", params or self.params, rng, epoch=epoch)
         self._timers.pop(node, None)
         for counts in self.delivered.values():
             del counts[node]
@@ -93,8 +96,8 @@ class Network:
                     self.now + self.rng.uniform(0, spread), lambda n=node: self.join(n, contact)
                 )
 
-    def publish(self, node: int, id: object, size: int = 100) -> None:
-        self.feed(node, ev.Publish(id, f"payload {id}", size))
+    def publish(self, node: int, id: object, size: int = 100, source: object = None) -> None:
+        self.feed(node, ev.Publish(id, f"payload {id}", size, source))
 
     def leave(self, node: int, proof: bytes = b"") -> None:
         self.feed(node, ev.LeaveOverlay(proof))
@@ -160,7 +163,7 @@ class Network:
         if isinstance(message, Gossip):
             self.copies[message.id] += 1
         if not self.cut(node, peer):
-            event = ev.Received(node, message)
+            event = ev.Received(node, self.carried(node, peer, message))
 
             def arrive() -> None:
                 if self.connections.get(pair) == connection:

@@ -12,9 +12,10 @@ from libp2p.abc import ISubscriptionAPI
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.utils.varint import encode_uvarint
 
-from episub_router import PROTOCOL_ID, EpisubRouter, PubsubDrop, ResilientPubsub
+from episub_router import PROTOCOL_ID, EpisubParams, EpisubRouter, PubsubDrop, ResilientPubsub
 from episub_router.net.counters import Reason
 from episub_router.net.inbound.leave_proof import sign_leave
+from episub_router.net.inbound.root_gate import ROOT_RATE
 from episub_router.net.peer import RemotePeer
 from episub_router.protocol import messages as m
 from episub_router.protocol.effects import DropReason
@@ -283,4 +284,19 @@ async def test_message_id_functions_of_all_kinds(made: str) -> None:
             trigger = rpc_pb2.Message(data=b"trigger", topicIDs=[TOPIC], from_id=b"f", seqno=b"s")
             push_frame(nodes[0], nodes[1], m.Gossip(b"", 1, trigger, 7))
             await eventually(lambda: count(nodes[1], Reason.MESSAGE_ID_FAILED) == 1)
+        await assert_unharmed(nodes, subscriptions)
+
+
+async def test_more_roots_than_a_peer_may_send() -> None:
+    """A neighbour's made-up ROOTs are cut to what the rate allows, and make no lasting trees."""
+    async with victims_and_attacker() as (nodes, subscriptions, _):
+        liar, victim = nodes[1], nodes[0]
+        made_up = [
+            m.TreeRoot(number.to_bytes(8), 2**63, 1, 0.0) for number in range(2 * ROOT_RATE.burst)
+        ]
+        for start in range(0, len(made_up), 100):
+            push_frame(liar, victim, m.Root(tuple(made_up[start : start + 100])))
+        await eventually(lambda: count(victim, Reason.ROOTS_EXCESS) > 0)
+        most = EpisubParams().broadcast.source_trees
+        assert len(router(victim).overlay(TOPIC).trees) <= 2 * most
         await assert_unharmed(nodes, subscriptions)

@@ -7,6 +7,7 @@ import trio
 
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.net.counters import Reason
+from episub_router.wire import source_id
 from tests.hosts import connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import (
     TOPIC,
@@ -174,3 +175,44 @@ async def test_what_a_validator_rejects_is_not_forwarded() -> None:
         for subscription in subscriptions[1:]:
             assert [m.data for m in await receive(subscription)] == [b"good"]
         assert count(nodes[1:], Reason.DELIVERED) == 3
+
+
+async def test_sources_have_trees_of_their_own() -> None:
+    """Each host knows its parent in the tree of each source, which its messages go along."""
+    async with overlay_of(6) as (nodes, subscriptions), reading(subscriptions) as readers:
+        sources = nodes[:2]
+        ids = {source_id(source.id.to_bytes()) for source in sources}
+
+        def all_stand() -> bool:
+            """Whether each host has a parent in each tree, and is among its children."""
+            trees = {
+                (node.id, tree.source): tree
+                for node in nodes
+                for tree in router(node).overlay(TOPIC).trees
+            }
+            return all(
+                (tree := trees.get((node.id, source))) is not None
+                and (
+                    tree.own
+                    or (tree.parent is not None and node.id in trees[tree.parent, source].children)
+                )
+                for node in nodes
+                for source in ids
+            )
+
+        for source in sources:
+            await source.pubsub.publish(TOPIC, b"first of %s" % source.id.to_bytes())
+        await readers.each_has(len(sources))
+        await eventually(all_stand)
+        # They are used half a second after their ROOT; then each message comes once.
+        published, least = len(sources), 10 * (len(nodes) - 1)
+        copies = 2 * least
+        while copies > least + 1:
+            assert published < 300, f"{copies} copies of the last ten messages"
+            before = count(nodes, Reason.PAYLOADS_SENT)
+            for source in (*sources, *sources, *sources, *sources, *sources):
+                await source.pubsub.publish(TOPIC, b"%d" % published)
+                published += 1
+                await readers.each_has(published)
+            copies = count(nodes, Reason.PAYLOADS_SENT) - before
+        assert count(nodes, Reason.ERROR) == 0

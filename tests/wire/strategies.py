@@ -7,7 +7,7 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
-from episub_router.wire import Frame, WireLimits
+from episub_router.wire import Frame, WireLimits, source_id
 
 LIMITS = WireLimits()
 
@@ -57,13 +57,17 @@ message_ids = st.binary(min_size=1, max_size=60)
 topics = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 ttls = st.integers(0, LIMITS.max_ttl)
 hops = st.integers(1, LIMITS.max_hops)
+sources = st.binary(min_size=8, max_size=8)
+source_tuples = st.lists(sources, max_size=5).map(tuple)
+rounds = st.integers(0, 2**64 - 1)
+costs = st.integers(0, 2**32 - 1).map(lambda microseconds: microseconds / 1e6)
 
 control_messages = st.one_of(
     st.just(m.GetNodes()),
     st.builds(m.Nodes, peer_tuples, ttls),
     st.just(m.GetTopics()),
     st.builds(m.Topics, st.lists(topics, max_size=5).map(tuple)),
-    st.builds(m.Join, peer_ids, ttls),
+    st.builds(m.Join, peer_ids, ttls, st.booleans()),
     st.builds(m.ForwardJoin, peer_ids, ttls),
     st.integers(0, LIMITS.max_links).flatmap(
         lambda links: st.builds(
@@ -73,6 +77,7 @@ control_messages = st.one_of(
             st.sampled_from(m.LinkKind),
             peer_tuples,
             st.integers(0, links),
+            st.booleans(),
         )
     ),
     st.builds(m.Disconnect, st.booleans()),
@@ -80,8 +85,13 @@ control_messages = st.one_of(
     st.builds(m.Shuffle, peer_ids, peer_tuples, ttls),
     st.builds(m.ShuffleReply, peer_tuples),
     st.builds(m.IHave, st.lists(st.builds(m.MessageSummary, message_ids, hops)).map(tuple)),
-    st.just(m.Prune()),
-    st.builds(m.Graft, st.lists(message_ids).map(tuple)),
+    st.builds(m.Prune, source_tuples, source_tuples),
+    st.builds(m.Graft, st.lists(message_ids).map(tuple), source_tuples, source_tuples),
+    st.builds(
+        m.Root,
+        st.lists(st.builds(m.TreeRoot, sources, rounds, hops, costs), max_size=5).map(tuple),
+        st.lists(st.builds(m.RootRequest, sources, rounds), max_size=5).map(tuple),
+    ),
 )
 
 
@@ -90,6 +100,13 @@ def frames(draw: st.DrawFn) -> Frame:
     topic = draw(topics)
     messages: list[m.Message] = draw(st.lists(control_messages, max_size=6))
     if draw(st.booleans()):
-        gossip = m.Gossip(draw(message_ids), draw(hops), payload(topic, draw(st.binary())))
+        author = source_id(peer_id(2))
+        gossip = m.Gossip(
+            draw(message_ids),
+            draw(hops),
+            payload(topic, draw(st.binary())),
+            source=author,
+            along=draw(st.none() | st.just(author) | sources),
+        )
         messages.insert(draw(st.integers(0, len(messages))), gossip)
     return Frame(topic, draw(st.integers(1, 2**64 - 1)), tuple(messages))

@@ -108,7 +108,54 @@ def test_a_bad_message_is_dropped_alone(control: pb.Control | bytes, fault: Wire
     assert result.faults == (fault,)
 
 
+S1, S2 = b"source 1", b"source 2"
+
 PARTLY_BAD = [
+    pytest.param(
+        pb.Control(prune=pb.Prune(sources=[b"", S1, b"7 bytes"], standby=[b"9 bytes !"])),
+        m.Prune((S1,)),
+        {F.BAD_SOURCE: 3},
+        id="prune",
+    ),
+    pytest.param(
+        pb.Control(graft=pb.Graft(ids=[b""], sources=[S1[:7]], standby=[S1, S2[1:]])),
+        m.Graft((), (), (S1,)),
+        {F.BAD_MESSAGE_ID: 1, F.BAD_SOURCE: 2},
+        id="graft",
+    ),
+    pytest.param(
+        pb.Control(graft=pb.Graft(sources=[S1] * 129, standby=[S2] * 200)),
+        m.Graft((), (S1,) * 128, (S2,) * 128),
+        {F.TOO_MANY_SOURCES: 2},
+        id="too many sources",
+    ),
+    pytest.param(
+        pb.Control(
+            root=pb.Root(
+                roots=[
+                    pb.TreeRoot(source=S1, round=3, hops=1, cost=5, proof=b"later"),
+                    pb.TreeRoot(source=S2, round=3, hops=65),
+                    pb.TreeRoot(source=S2, round=3),
+                    pb.TreeRoot(round=3, hops=1),
+                ],
+                requests=[pb.RootRequest(round=1), pb.RootRequest(source=S2)],
+            )
+        ),
+        m.Root((m.TreeRoot(S1, 3, 1, 0.000005),), (m.RootRequest(S2, 0),)),
+        {F.HOPS_RANGE: 2, F.BAD_SOURCE: 2},
+        id="root",
+    ),
+    pytest.param(
+        pb.Control(
+            root=pb.Root(
+                roots=[pb.TreeRoot(source=S1, hops=1)] * 129,
+                requests=[pb.RootRequest(source=S2)] * 500,
+            )
+        ),
+        m.Root((m.TreeRoot(S1, 0, 1, 0.0),) * 128, (m.RootRequest(S2, 0),) * 128),
+        {F.TOO_MANY_SOURCES: 2},
+        id="too many roots",
+    ),
     pytest.param(
         pb.Control(shuffle_reply=pb.ShuffleReply(peers=infos(P1, b"", P2, b"\x12\x20", P3))),
         m.ShuffleReply((P1, P2, P3)),
@@ -159,7 +206,7 @@ PARTLY_BAD = [
     ),
     pytest.param(
         pb.Control(join=pb.Join(peer=info(P1, b"r" * 4097), ttl=1)),
-        m.Join(P1, 1),
+        m.Join(P1, 1, source_trees=False),
         {F.RECORD_TOO_LARGE: 1},
         id="a huge record",
     ),

@@ -19,7 +19,7 @@ from episub_router.net.inbound.leave_proof import sign_leave, verify_leave
 from episub_router.net.sequence import WINDOW
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
-from episub_router.wire import Decoded, Frame, WireLimits, decode_frame, encode_frame
+from episub_router.wire import Decoded, Frame, WireLimits, decode_frame, encode_frame, source_id
 
 TEXT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 VECTORS = [
@@ -85,13 +85,13 @@ def test_limits_are_described() -> None:
 
 CONTROL = (
     m.IHave((m.MessageSummary(b"\x01\x02", 2),)),
-    m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM, (), 2),
+    m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM, (), 2, source_trees=False),
     m.Prune(),
 )
 
 
 def test_vectors_of_frames() -> None:
-    control, gossip, _, _ = VECTORS
+    control, gossip, *_ = VECTORS
     payload = rpc_pb2.Message(data=b"hi", topicIDs=["blocks"])
 
     assert decode_frame(rpc_pb2.RPC.FromString(control)) == Decoded(
@@ -109,8 +109,34 @@ def test_vectors_of_frames() -> None:
     assert encoded(m.Gossip(b"", 1, payload)) == gossip
 
 
+def test_vectors_of_source_trees() -> None:
+    _, _, control, own_tree, along, _, peer_id = VECTORS
+    source, other = source_id(peer_id), bytes(range(8))
+    messages = (
+        m.Root((m.TreeRoot(source, 2**40, 3, 0.0015),), (m.RootRequest(source, 5),)),
+        m.Graft((), (source,)),
+        m.Prune((), (source,)),
+        m.Neighbor(m.NeighborRole.ACCEPT, 1, m.LinkKind.NEAR),
+    )
+    payload = rpc_pb2.Message(from_id=peer_id, data=b"hi", topicIDs=["blocks"])
+
+    def encoded(*messages: m.Message) -> str:
+        frame = Frame("blocks", 2**60, messages)
+        return encode_frame(frame, lambda _: None).SerializeToString().hex()
+
+    assert control.hex() == encoded(*messages)
+    assert decode_frame(rpc_pb2.RPC.FromString(control)) == Decoded(
+        "blocks", 2**60, messages, None, (), ()
+    )
+    for vector, tree in ((own_tree, source), (along, other)):
+        assert vector.hex() == encoded(m.Gossip(b"", 2, payload, 0, source, tree))
+        assert decode_frame(rpc_pb2.RPC.FromString(vector)) == Decoded(
+            "blocks", 2**60, (), 2, (), (), tree
+        )
+
+
 def test_vectors_of_a_leave() -> None:
-    _, _, proof, peer_id = VECTORS
+    *_, proof, peer_id = VECTORS
     keys = create_new_key_pair(b"\x61" * 32)
     assert ID.from_pubkey(keys.public_key).to_bytes() == peer_id
     assert sign_leave(keys.private_key, "blocks", 2**60) == proof

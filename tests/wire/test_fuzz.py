@@ -18,17 +18,24 @@ from tests.wire.test_round_trip import ONE_OF_EACH
 
 ROUNDS = 100_000
 LIMITS = WireLimits(
-    max_messages=8, max_peers=6, max_records=4, max_ids=5, max_topics=3, max_record_bytes=50
+    max_messages=8,
+    max_peers=6,
+    max_records=4,
+    max_ids=5,
+    max_sources=4,
+    max_topics=3,
+    max_record_bytes=50,
 )
 
 
 def check_bounds(result: Decoded) -> None:
     assert len(result.messages) <= LIMITS.max_messages
     assert len(result.records) <= LIMITS.max_records
-    # Per message: every entry of its list, and the list's excess; per frame: excess messages,
-    # excess records and the header.
-    entries = max(LIMITS.max_ids, LIMITS.max_topics, 2 * (1 + LIMITS.max_peers))
-    assert len(result.faults) <= LIMITS.max_messages * (entries + 2) + 3
+    # Per message: every entry of its lists, each list's excess, and the message; per frame: excess
+    # messages, excess records and the header.
+    ids_and_sources = LIMITS.max_ids + 2 * LIMITS.max_sources
+    entries = max(ids_and_sources, LIMITS.max_topics, 2 * (1 + LIMITS.max_peers))
+    assert len(result.faults) <= LIMITS.max_messages * (entries + 4) + 3
     for message in result.messages:
         for peers in (getattr(message, "peers", ()), (getattr(message, "peer", peer_id(0)),)):
             assert len(peers) <= LIMITS.max_peers
@@ -40,7 +47,16 @@ def check_bounds(result: Decoded) -> None:
             assert all(1 <= line.hops <= LIMITS.max_hops for line in message.summary)
         if isinstance(message, m.Graft):
             assert len(message.ids) <= LIMITS.max_ids
+        if isinstance(message, m.Graft | m.Prune):
+            for sources in (message.sources, message.standby):
+                assert len(sources) <= LIMITS.max_sources
+                assert all(len(source) == 8 for source in sources)
+        if isinstance(message, m.Root):
+            assert max(len(message.roots), len(message.requests)) <= LIMITS.max_sources
+            assert all(len(line.source) == 8 for line in (*message.roots, *message.requests))
+            assert all(1 <= root.hops <= LIMITS.max_hops for root in message.roots)
     assert all(len(record) <= LIMITS.max_record_bytes for _, record in result.records)
+    assert result.along is None or len(result.along) == 8
     assert result.hops is None or 1 <= result.hops <= LIMITS.max_hops
 
 

@@ -20,10 +20,13 @@ from episub_router.wire import (
     check_size,
     decode_frame,
     encode_frame,
+    source_id,
 )
 from tests.wire.strategies import frames, payload, peer_id, record_of
 
 PEERS = (peer_id(1), peer_id(2), peer_id(4))
+
+SOURCES = (b"\x00" * 8, b"source 1")
 
 ONE_OF_EACH: tuple[m.Message, ...] = (
     m.GetNodes(),
@@ -32,10 +35,12 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     m.Topics(("blocks", "Blöcke")),
     m.Join(PEERS[0], 0),
     m.Join(PEERS[0], 16),
+    m.Join(PEERS[0], 16, source_trees=False),
     m.ForwardJoin(PEERS[1], 3),
     m.Neighbor(m.NeighborRole.REQUEST, 0),
     m.Neighbor(m.NeighborRole.QUERY, 255, m.LinkKind.NEAR),
     m.Neighbor(m.NeighborRole.LIST, 7, m.LinkKind.NEAR, PEERS),
+    m.Neighbor(m.NeighborRole.ACCEPT, 1, source_trees=False),
     m.Disconnect(alive=False),
     m.Leave(PEERS[0], 3, b"proof"),
     m.Shuffle(PEERS[0], PEERS, 6),
@@ -43,8 +48,16 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     m.Gossip(b"id", 3, payload("blocks")),
     m.IHave((m.MessageSummary(b"i", 1), m.MessageSummary(b"j" * 47, 64))),
     m.Prune(),
+    m.Prune(SOURCES, SOURCES[:1]),
     m.Graft(),
     m.Graft((b"i", b"j")),
+    m.Graft((), SOURCES[:1]),
+    m.Graft((b"i",), (), SOURCES),
+    m.Root(),
+    m.Root(
+        (m.TreeRoot(SOURCES[0], 0, 1, 0.0), m.TreeRoot(SOURCES[1], 2**64 - 1, 64, 1.234567)),
+        (m.RootRequest(SOURCES[1], 2**40),),
+    ),
 )
 
 
@@ -67,7 +80,7 @@ def test_every_message_of_the_vocabulary() -> None:
         result, rpc = decoded(Frame("blocks", 7, (message,)))
         assert result.faults == ()
         if isinstance(message, m.Gossip):
-            assert (result.messages, result.hops) == ((), message.hops)
+            assert (result.messages, result.hops, result.along) == ((), message.hops, None)
             assert list(rpc.publish) == [message.payload]
         else:
             assert (result.messages, result.hops) == ((message,), None)
@@ -83,10 +96,37 @@ def test_any_frame(frame: Frame) -> None:
     assert (result.topic, result.seq) == (frame.topic, frame.seq)
     assert result.messages == control
     assert result.hops == (gossip[0].hops if gossip else None)
+    assert result.along == (gossip[0].along if gossip else None)
     assert list(rpc.publish) == [message.payload for message in gossip]
     assert result.faults == ()
     assert all(envelope == record_of(peer) for peer, envelope in result.records)
     assert rpc.HasField("control"), "Pubsub hides an RPC without control from its router"
+
+
+def test_the_author_s_own_tree_takes_two_bytes() -> None:
+    """A payload mostly goes along the tree of its author, whom it names already."""
+    author = source_id(peer_id(2))
+
+    def encoded(along: bytes | None) -> rpc_pb2.RPC:
+        gossip = m.Gossip(b"id", 3, payload("t"), 0, author, along)
+        return over_the_wire(encode_frame(Frame("t", 1, (gossip,)), record_of))
+
+    plain, own, other = encoded(None), encoded(author), encoded(SOURCES[1])
+
+    assert own.ByteSize() - plain.ByteSize() == 2
+    assert other.ByteSize() - plain.ByteSize() == 10
+    for rpc, along in ((plain, None), (own, author), (other, SOURCES[1])):
+        result = decode_frame(rpc)
+        assert result is not None
+        assert (result.along, result.faults) == (along, ())
+
+
+def test_costs_are_microseconds_that_fit_the_field() -> None:
+    roots = tuple(m.TreeRoot(SOURCES[0], 1, 1, cost) for cost in (0.0000004, 0.1, 1e9))
+    result, _ = decoded(Frame("t", 1, (m.Root(roots),)))
+    (root,) = result.messages
+    assert isinstance(root, m.Root)
+    assert [line.cost for line in root.roots] == [0.0, 0.1, (2**32 - 1) / 1e6]
 
 
 def test_records_ride_beside_their_peers() -> None:
@@ -154,6 +194,13 @@ def test_peer_infos_are_those_of_gossipsubs_peer_exchange() -> None:
         (Frame("t", 1, (m.Gossip(b"i", 1, b"raw"),)), TypeError, "pubsub Message"),
         (Frame("t", 1, (m.Join(7, 1),)), TypeError, "ids on the wire are bytes"),
         (Frame("t", 1, (m.Graft(("i",)),)), TypeError, "ids on the wire are bytes"),
+        (Frame("t", 1, (m.Graft((), (b"7 bytes",)),)), TypeError, "sources on the wire are 8"),
+        (Frame("t", 1, (m.Prune((7,)),)), TypeError, "sources on the wire are 8"),
+        (
+            Frame("t", 1, (m.Gossip(b"i", 1, payload("t"), along=7),)),
+            TypeError,
+            "sources on the wire are 8",
+        ),
     ],
 )
 def test_frames_that_nobody_could_use_are_refused(
@@ -190,7 +237,7 @@ def test_params_beyond_the_wire_are_refused(params: EpisubParams, name: str) -> 
         check_params(params)
 
 
-@pytest.mark.parametrize("name", ["max_ids", "max_hops"])
+@pytest.mark.parametrize("name", ["max_ids", "max_sources", "max_hops"])
 def test_limits_below_what_the_core_sends_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be at most 9"):
         check_params(EpisubParams(), WireLimits(**{name: 9}))

@@ -6,6 +6,7 @@ is called later, for valid payloads only.
 
 from __future__ import annotations
 
+import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
@@ -32,6 +33,7 @@ from episub_router.protocol.messages import (
     Neighbor,
     Nodes,
     Prune,
+    Root,
     Shuffle,
     ShuffleReply,
     Topics,
@@ -49,8 +51,9 @@ _ONLY_MEMBERS_SEND = (
     IHave,
     Prune,
     Graft,
+    Root,
 )
-_ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft)
+_ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft, Root)
 
 
 class Inbound:
@@ -107,20 +110,25 @@ class Inbound:
         if any(isinstance(message, _ONLY_MEMBERS_SEND) for message in frame.messages):
             self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:
-            self._on_message(peer.key, frame.topic, message)
+            self._on_message(peer, frame.topic, message)
         if frame.hops is not None:
-            self._on_payload(peer.key, frame.topic, rpc.publish[0], frame.hops)
+            self._on_payload(peer.key, frame, rpc.publish[0], frame.hops)
 
-    def _on_message(self, peer: bytes, topic: str, message: Message) -> None:
-        if isinstance(message, Leave):
-            admitted = self._leaves.admit(peer, topic, message)
+    def _on_message(self, peer: RemotePeer, topic: str, message: Message) -> None:
+        if isinstance(message, Root):
+            lines = len(message.roots) + len(message.requests)
+            message = peer.roots.admit(message, trio.current_time())
+            if excess := lines - len(message.roots) - len(message.requests):
+                self._counters.add(Reason.ROOTS_EXCESS, excess)
+        elif isinstance(message, Leave):
+            admitted = self._leaves.admit(peer.key, topic, message)
             if admitted is None:
                 self._counters.add(Reason.LEAVE_REFUSED)
                 return
             message = admitted
-        self._driver.feed(topic, Received(peer, message))
+        self._driver.feed(topic, Received(peer.key, message))
 
-    def _on_payload(self, peer: bytes, topic: str, payload: rpc_pb2.Message, hops: int) -> None:
+    def _on_payload(self, peer: bytes, frame: Decoded, payload: rpc_pb2.Message, hops: int) -> None:
         self._counters.add(Reason.PAYLOADS_RECEIVED)
         try:
             message_id = self._pubsub.get_message_id(payload)
@@ -128,7 +136,7 @@ class Inbound:
             # The application's own function; Pubsub will call it too and see for itself.
             self._counters.add(Reason.MESSAGE_ID_FAILED)
             return
-        self._driver.feed(topic, PayloadArrived(peer, message_id, hops))
+        self._driver.feed(frame.topic, PayloadArrived(peer, message_id, hops, frame.along))
 
     def _refresh_subscription(self, sender: ID, topic: str) -> None:
         """Pubsub forgets a peer's subscriptions when its own stream to the peer breaks, and

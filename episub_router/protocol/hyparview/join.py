@@ -130,7 +130,7 @@ class JoinProcedure(Procedure):
             return
         self._walking = True
         self._wait(now)
-        join = Join(state.me, self._ttl)
+        join = Join(state.me, self._ttl, state.source_trees)
         for start in starts:
             self._started[start] = True
             state.when_connected(start, partial(self._send_join, start, join), now)

@@ -46,24 +46,25 @@ class JoinHandler:
             return
         ttl = min(join.ttl, state.params.join_ttl)
         if joiner == state.me:
-            self._forward(sender, joiner, ttl)
+            self._forward(sender, join, ttl)
         elif (link := state.active.get(joiner)) is not None:
-            if not self._forward(sender, joiner, ttl):
+            if not self._forward(sender, join, ttl):
                 state.send_neighbor(joiner, NeighborRole.ACCEPT, link.kind)
         elif len(state.active) < state.params.active_size or ttl == 0:
-            self._dial(sender, joiner, ttl, now)
-        elif not self._forward(sender, joiner, ttl):
-            self._dial(sender, joiner, 0, now)
+            self._dial(sender, join, ttl, now)
+        elif not self._forward(sender, join, ttl):
+            self._dial(sender, join, 0, now)
 
-    def _dial(self, sender: PeerId, joiner: PeerId, ttl: int, now: Time) -> None:
-        admit = partial(self._admit, sender, joiner, ttl)
-        self._state.when_connected(joiner, admit, now, for_others=True)
+    def _dial(self, sender: PeerId, join: Join, ttl: int, now: Time) -> None:
+        admit = partial(self._admit, sender, join, ttl)
+        self._state.when_connected(join.peer, admit, now, for_others=True)
 
-    def _admit(self, sender: PeerId, joiner: PeerId, ttl: int, up: bool, now: Time) -> None:
+    def _admit(self, sender: PeerId, join: Join, ttl: int, up: bool, now: Time) -> None:
         state = self._state
+        joiner = join.peer
         if not up:
             state.drop(sender, DropReason.UNREACHABLE)
-            self._forward(sender, joiner, ttl)
+            self._forward(sender, join, ttl)
         elif joiner in state.active:
             pass
         elif len(state.active) >= state.params.active_bound:
@@ -71,19 +72,19 @@ class JoinHandler:
             state.send(joiner, Disconnect())
             state.release(joiner)
         else:
-            state.add_link(joiner, LinkKind.RANDOM, now)
+            state.add_link(joiner, LinkKind.RANDOM, now, join)
             state.send_neighbor(joiner, NeighborRole.ACCEPT, LinkKind.RANDOM)
             walker = state.active.pick(state.rng, joiner)
             if walker is not None:
                 state.send(walker, ForwardJoin(joiner, state.params.join_ttl))
 
-    def _forward(self, sender: PeerId, joiner: PeerId, ttl: int) -> bool:
+    def _forward(self, sender: PeerId, join: Join, ttl: int) -> bool:
         """Pass the JOIN on to one random neighbour; False where the walk ends here."""
         state = self._state
-        walker = state.active.pick(state.rng, sender, joiner) if ttl > 0 else None
+        walker = state.active.pick(state.rng, sender, join.peer) if ttl > 0 else None
         if walker is None:
             return False
-        state.send(walker, Join(joiner, ttl - 1))
+        state.send(walker, Join(join.peer, ttl - 1, join.source_trees))
         return True
 
     def on_forward_join(self, sender: PeerId, message: ForwardJoin) -> None:

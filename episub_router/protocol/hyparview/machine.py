@@ -64,9 +64,10 @@ class HyParView:
         params: MembershipParams,
         rng: Random,
         group_of: GroupOf = ungrouped,
+        source_trees: bool = True,
     ) -> None:
         self._name = name
-        self._state = state = OverlayState(me, params, rng, group_of)
+        self._state = state = OverlayState(me, params, rng, group_of, source_trees)
         self._rate_limiter = RateLimiter()
         self._join = JoinProcedure(state)
         self._join_handler = JoinHandler(state)

@@ -88,7 +88,7 @@ class Reconnection(Procedure):
     def _rejoin(self, peer: PeerId, up: bool, now: Time) -> None:
         if up and peer not in self._state.active:
             self._rejoined[peer] = None
-            self._state.send(peer, Join(self._state.me, 0))
+            self._state.send(peer, Join(self._state.me, 0, self._state.source_trees))
 
     def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
         if up:

@@ -21,6 +21,7 @@ from episub_router.protocol.hyparview.views.active import ActiveView, Link
 from episub_router.protocol.hyparview.views.passive import PassiveView
 from episub_router.protocol.messages import (
     Disconnect,
+    Join,
     LinkKind,
     Message,
     Neighbor,
@@ -77,6 +78,7 @@ class OverlayState:
         "params",
         "passive",
         "rng",
+        "source_trees",
     )
 
     def __init__(
@@ -85,8 +87,11 @@ class OverlayState:
         params: MembershipParams,
         rng: Random,
         group_of: GroupOf = ungrouped,
+        source_trees: bool = True,
     ) -> None:
         self.me = me
+        self.source_trees = source_trees
+        """Whether this node takes part in trees of single sources; its neighbours have to know."""
         self.params = params
         self.rng = rng
         self.active = ActiveView()
@@ -125,20 +130,19 @@ class OverlayState:
     ) -> None:
         """Send `peer` a NEIGHBOR with our own numbers of links."""
         random_links = self.active.count(LinkKind.RANDOM)
-        self.send(peer, Neighbor(role, len(self.active), kind, peers, random_links))
+        links = len(self.active)
+        self.send(peer, Neighbor(role, links, kind, peers, random_links, self.source_trees))
 
-    def add_link(
-        self, peer: PeerId, kind: LinkKind, now: Time, described: Neighbor | None = None
-    ) -> None:
+    def add_link(self, peer: PeerId, kind: LinkKind, now: Time, described: Neighbor | Join) -> None:
         """Put `peer` into the active view, with what it `described` about itself; the caller has
         checked the bound."""
         link = Link(kind, now)
         link.rtt = self.passive.rtt(peer)
         self.passive.remove(peer)
-        if described is not None:
+        if isinstance(described, Neighbor):
             link.update(described, now)
         self.active.add(peer, link)
-        self.emit(NeighborUp(peer, kind))
+        self.emit(NeighborUp(peer, kind, described.source_trees))
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, notify: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `notify` it, and `remember` it as passive."""

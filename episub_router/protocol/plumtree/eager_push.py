@@ -125,6 +125,8 @@ class EagerPush:
         """`message` as it goes on: a neighbour without trees of single sources sends it without
         the tree that it belongs to."""
         trees, source = self._state.trees, message.source
+        if not trees.most and message.along is not None:
+            return replace(message, along=None)
         if message.along is not None or peer is None or source is None:
             return message
         tree = trees.get(source)

@@ -16,6 +16,7 @@ from episub_router.protocol.plumtree.eager_push import EagerPush
 from episub_router.protocol.plumtree.message_store import MessageStore
 from episub_router.protocol.plumtree.push_peers import PushPeers
 from episub_router.protocol.plumtree.root import RootProcedure
+from episub_router.protocol.plumtree.source_tree import SourceTrees
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.plumtree.tree_repair import TreeRepair
 from episub_router.protocol.types import PeerId, RttOf, Time
@@ -47,6 +48,11 @@ class Plumtree:
     def store(self) -> MessageStore:
         """The message cache and the ids seen, to look at."""
         return self._state.store
+
+    @property
+    def trees(self) -> SourceTrees:
+        """The trees of single sources, to look at."""
+        return self._state.trees
 
     @property
     def missing(self) -> int:

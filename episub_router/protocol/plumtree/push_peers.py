@@ -66,6 +66,15 @@ class PushPeers:
         self._neighbors[peer] = None
         (self._in_source_trees if source_trees else self._default_only)[peer] = None
 
+    def join_source_trees(self, peer: PeerId) -> bool:
+        """The neighbour `peer` takes part in trees of single sources after all; False if that was
+        known."""
+        if peer not in self._default_only:
+            return False
+        del self._default_only[peer]
+        self._in_source_trees[peer] = None
+        return True
+
     def note_parent(self, peer: PeerId) -> None:
         """`peer` was the first to push a message."""
         if peer in self._eager:

@@ -130,6 +130,9 @@ class RootProcedure:
             return
         if not state.trees.most:
             return
+        if state.push_peers.join_source_trees(peer):
+            # A peer that doesn't know of source trees passed its JOIN on without its word for it.
+            self.on_neighbor_up(peer, now)
         roots = message.roots
         if len(roots) > MAX_IDS:
             state.drop(peer, DropReason.TOO_MANY_IDS)

@@ -17,6 +17,8 @@ const recent = 3 * time.Second
 type stored struct {
 	message *pb.Message
 	hops    uint32
+	along   string // the source whose tree it came along
+	asked   []peer.ID
 	at      time.Time
 	copies  map[peer.ID]int // on request
 }
@@ -24,6 +26,7 @@ type stored struct {
 // announced is a message that IHAVEs told of and that has not come.
 type announced struct {
 	by    []peer.ID
+	asked []peer.ID
 	ticks int
 }
 
@@ -37,36 +40,47 @@ type broadcast struct {
 
 // publish sends a message of our own.
 func (n *node) publish(message *pb.Message) {
-	n.push(message, 0, "")
+	n.push(message, 0, "", n.chooseTree())
 }
 
 // gossip handles a payload of a peer. Nothing is made of it before its signature holds.
-func (n *node) gossip(from peer.ID, message *pb.Message, hops uint32) {
+func (n *node) gossip(from peer.ID, message *pb.Message, hops uint32, along string) {
 	if checkSignature(message) != nil {
 		lines.Emit("refused", lines.Fields{"peer": from.String()})
 		return
 	}
 	neighbor := n.active[from]
-	if n.seen[messageID(message)] != nil {
-		if neighbor != nil {
+	if known := n.seen[messageID(message)]; known != nil {
+		if neighbor != nil && !n.duplicate(from, known) {
 			neighbor.eager = false
 			n.control(from, &pb.Control{Message: &pb.Control_Prune{Prune: &pb.Prune{}}})
 		}
 		return
 	}
-	if neighbor != nil {
-		neighbor.eager = true
-	} else {
+	source := sourceOf(message.From)
+	t := n.trees[source]
+	if along == "" && t != nil && t.stands() {
+		along = source // it came through a neighbour without trees of single sources
+	}
+	if neighbor == nil {
 		n.tellNoNeighbor(from)
+	} else if along == "" {
+		neighbor.eager = true
+	} else if along == source && t != nil && t.parent == "" && neighbor.trees && source != n.source {
+		t.parent = from
 	}
 	emitDelivery(message)
-	n.push(message, hops, from)
+	n.push(message, hops, from, along)
 }
 
 // push stores a new message and sends it to the eager neighbours, its id to the others later.
-func (n *node) push(message *pb.Message, hops uint32, from peer.ID) {
+func (n *node) push(message *pb.Message, hops uint32, from peer.ID, along string) {
 	id := messageID(message)
-	n.seen[id] = &stored{message: message, hops: hops, at: time.Now(), copies: map[peer.ID]int{}}
+	known := &stored{message: message, hops: hops, along: along, at: time.Now(), copies: map[peer.ID]int{}}
+	if waiting := n.missing[id]; waiting != nil {
+		known.asked = waiting.asked
+	}
+	n.seen[id] = known
 	n.order = append(n.order, id)
 	if len(n.order) > cacheSize {
 		delete(n.seen, n.order[0])
@@ -74,27 +88,42 @@ func (n *node) push(message *pb.Message, hops uint32, from peer.ID) {
 	}
 	delete(n.missing, id)
 	n.lazy = append(n.lazy, id)
-	for _, other := range n.others(from) {
-		if n.active[other].eager {
-			n.sendPayload(other, message, hops+1)
+	pushed := n.targets(known)
+	for _, other := range pushed {
+		if other != from {
+			n.sendPayload(other, known)
+		}
+	}
+	if t := n.trees[along]; t != nil {
+		for other := range t.standbyOf {
+			if other != from && !slices.Contains(pushed, other) {
+				n.announce(other, []string{id})
+			}
 		}
 	}
 }
 
-func (n *node) sendPayload(id peer.ID, message *pb.Message, hops uint32) {
-	n.send(id, &pb.Rpc{Publish: []*pb.Message{message}}, &pb.EpisubFrame{
-		Topic: &n.topic, Gossip: &pb.Gossip{Hops: &hops},
+func (n *node) sendPayload(id peer.ID, known *stored) {
+	header := &pb.Gossip{Hops: proto.Uint32(known.hops + 1)}
+	if known.along == sourceOf(known.message.From) {
+		header.OwnTree = proto.Bool(true)
+	} else if known.along != "" {
+		header.Along = []byte(known.along)
+	}
+	n.send(id, &pb.Rpc{Publish: []*pb.Message{known.message}}, &pb.EpisubFrame{
+		Topic: &n.topic, Gossip: header,
 	})
 }
 
-// flushLazy announces what came since the last time to the lazy neighbours.
+// flushLazy announces what came since the last time to the neighbours that it wasn't pushed to.
 func (n *node) flushLazy() {
 	ids := n.lazy
 	n.lazy = nil
-	for id, link := range n.active {
-		if !link.eager {
-			n.announce(id, ids)
-		}
+	for id := range n.active {
+		n.announce(id, slices.DeleteFunc(slices.Clone(ids), func(message string) bool {
+			known := n.seen[message]
+			return known == nil || slices.Contains(n.targets(known), id)
+		}))
 	}
 }
 
@@ -151,6 +180,7 @@ func (n *node) walkMissing() {
 			delete(n.missing, id)
 		} else if waiting.ticks >= 2 {
 			from := waiting.by[(waiting.ticks-2)%len(waiting.by)]
+			waiting.asked = append(waiting.asked, from)
 			asked[from] = append(asked[from], []byte(id))
 		}
 	}
@@ -159,7 +189,9 @@ func (n *node) walkMissing() {
 		if neighbor == nil {
 			continue
 		}
-		neighbor.eager = true
+		if n.legacy {
+			neighbor.eager = true
+		}
 		for part := range slices.Chunk(ids, maxIDs) {
 			n.control(from, &pb.Control{Message: &pb.Control_Graft{Graft: &pb.Graft{Ids: part}}})
 		}
@@ -172,11 +204,26 @@ func (n *node) graft(from peer.ID, message *pb.Graft) {
 		n.tellNoNeighbor(from)
 		return
 	}
-	neighbor.eager = true
+	if len(message.Ids)+len(message.Sources)+len(message.Standby) == 0 {
+		neighbor.eager = true
+	}
 	for _, id := range message.Ids[:min(len(message.Ids), maxIDs)] {
-		if known := n.seen[string(id)]; known != nil && known.copies[from] < 3 {
+		known := n.seen[string(id)]
+		if known != nil && (known.along == "" || !neighbor.trees) {
+			neighbor.eager = true
+		}
+		if known != nil && known.copies[from] < 3 {
 			known.copies[from]++
-			n.sendPayload(from, known.message, known.hops+1)
+			n.sendPayload(from, known)
 		}
 	}
+	n.graftTrees(from, message)
+}
+
+// prune moves the link in the default tree, or in those that the message names.
+func (n *node) prune(neighbor *link, from peer.ID, message *pb.Prune) {
+	if len(message.Sources)+len(message.Standby) == 0 {
+		neighbor.eager = false
+	}
+	n.pruneTrees(from, message)
 }

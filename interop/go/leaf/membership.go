@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/lines"
 	"episub-interop/leaf/pb"
@@ -16,6 +17,7 @@ const joinTTL = 6
 type link struct {
 	kind  pb.Neighbor_Kind
 	eager bool
+	trees bool // takes part in trees of single sources
 }
 
 // membership is what a leaf keeps of the overlay.
@@ -76,7 +78,7 @@ func (n *node) nodes(id peer.ID, answer *pb.Nodes) {
 	}
 	for _, other := range sample(found, wantedLinks-len(n.active)) {
 		n.dialThen(other, func() {
-			n.control(other, &pb.Control{Message: &pb.Control_Join{Join: &pb.Join{Peer: n.self(), Ttl: &ttl}}})
+			n.control(other, &pb.Control{Message: &pb.Control_Join{Join: &pb.Join{Peer: n.self(), Ttl: &ttl, Features: n.features()}}})
 		})
 	}
 }
@@ -123,7 +125,7 @@ func (n *node) passJoin(from peer.ID, join *pb.Join) {
 	if next := n.others(from, joining); join.GetTtl() > 0 && len(n.active) >= maxLinks && len(next) > 0 {
 		ttl := min(join.GetTtl(), joinTTL) - 1
 		n.control(sample(next, 1)[0], &pb.Control{Message: &pb.Control_Join{
-			Join: &pb.Join{Peer: join.Peer, Ttl: &ttl},
+			Join: &pb.Join{Peer: join.Peer, Ttl: &ttl, Features: n.passed(join)},
 		}})
 		return
 	}
@@ -132,7 +134,7 @@ func (n *node) passJoin(from peer.ID, join *pb.Join) {
 			n.disconnect(joining, true)
 			return
 		}
-		n.addLink(joining, pb.Neighbor_RANDOM)
+		n.addLink(joining, pb.Neighbor_RANDOM, join.GetFeatures())
 		n.say(joining, pb.Neighbor_ACCEPT, pb.Neighbor_RANDOM)
 	})
 }
@@ -149,7 +151,7 @@ func (n *node) neighbor(id peer.ID, message *pb.Neighbor) {
 		case known != nil:
 			n.say(id, pb.Neighbor_ACCEPT, known.kind)
 		case room:
-			n.addLink(id, message.GetKind())
+			n.addLink(id, message.GetKind(), message.GetFeatures())
 			n.say(id, pb.Neighbor_ACCEPT, message.GetKind())
 		default:
 			n.disconnect(id, true)
@@ -159,13 +161,13 @@ func (n *node) neighbor(id peer.ID, message *pb.Neighbor) {
 			n.disconnect(id, true)
 			return
 		}
-		n.addLink(id, message.GetKind())
+		n.addLink(id, message.GetKind(), message.GetFeatures())
 	case pb.Neighbor_QUERY:
 		switch {
 		case known != nil:
 			n.say(id, pb.Neighbor_LIST, known.kind)
 		case room:
-			n.addLink(id, message.GetKind())
+			n.addLink(id, message.GetKind(), message.GetFeatures())
 			n.say(id, pb.Neighbor_ACCEPT, message.GetKind())
 		default:
 			n.disconnect(id, true)
@@ -185,22 +187,41 @@ func (n *node) say(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind) {
 			random++
 		}
 	}
-	message := &pb.Neighbor{Role: &role, Kind: &kind, Links: &links, RandomLinks: &random}
+	message := &pb.Neighbor{Role: &role, Kind: &kind, Links: &links, RandomLinks: &random, Features: n.features()}
 	if role == pb.Neighbor_LIST {
 		message.Peers = n.neighbors(id)
 	}
 	n.control(id, &pb.Control{Message: &pb.Control_Neighbor{Neighbor: message}})
 }
 
-func (n *node) addLink(id peer.ID, kind pb.Neighbor_Kind) {
+func (n *node) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32) {
 	if known := n.active[id]; known != nil {
 		known.kind = kind
 		return
 	}
-	n.active[id] = &link{kind: kind, eager: true}
+	n.active[id] = &link{kind: kind, eager: true, trees: features&sourceTrees != 0 && !n.legacy}
 	n.joining, n.ttl = false, joinTTL
 	n.tellMesh()
 	n.announceRecent(id)
+	if n.active[id].trees {
+		n.offerTrees(id)
+	}
+}
+
+// features is what we say of ourselves; a leaf without trees of single sources says nothing.
+func (n *node) features() *uint32 {
+	if n.legacy {
+		return nil
+	}
+	return proto.Uint32(sourceTrees)
+}
+
+// passed is what goes on of the features in a JOIN: nothing where the field isn't known.
+func (n *node) passed(join *pb.Join) *uint32 {
+	if n.legacy {
+		return nil
+	}
+	return join.Features
 }
 
 func (n *node) unlink(id peer.ID) {
@@ -208,6 +229,7 @@ func (n *node) unlink(id peer.ID) {
 		return
 	}
 	delete(n.active, id)
+	n.unlinkTrees(id)
 	n.tellMesh()
 	n.join()
 }

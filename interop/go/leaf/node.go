@@ -48,15 +48,22 @@ type node struct {
 	tasks  chan func()
 	done   chan struct{}
 
+	legacy  bool   // the default tree alone
+	source  string // what trees call us
+	started time.Time
+	trees   map[string]*tree
+
 	peers map[peer.ID]*remote
 	membership
 	broadcast
 }
 
-func newNode(h host.Host, key crypto.PrivKey, record []byte, topic string) *node {
+func newNode(h host.Host, key crypto.PrivKey, record []byte, topic string, legacy bool) *node {
 	n := &node{
 		host: h, key: key, record: record, topic: topic,
 		tasks: make(chan func(), 1024), done: make(chan struct{}),
+		legacy: legacy, source: sourceOf([]byte(h.ID())), started: time.Now(),
+		trees: map[string]*tree{},
 		peers: map[peer.ID]*remote{},
 	}
 	n.membership = membership{
@@ -145,13 +152,19 @@ func (n *node) received(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) {
 			n.handle(id, control)
 		}
 	}
-	hops := uint32(0)
+	hops, along := uint32(0), ""
 	if len(rpc.Publish) == 1 && frame.GetTopic() == rpc.Publish[0].GetTopic() {
-		hops = frame.GetGossip().GetHops()
+		header := frame.GetGossip()
+		hops = header.GetHops()
+		if header.GetOwnTree() && !n.legacy {
+			along = sourceOf(rpc.Publish[0].From)
+		} else if len(header.GetAlong()) == sourceSize && !n.legacy {
+			along = string(header.GetAlong())
+		}
 	}
 	for _, message := range rpc.Publish {
 		if message.GetTopic() == n.topic {
-			n.gossip(id, message, hops)
+			n.gossip(id, message, hops, along)
 		}
 	}
 }
@@ -199,11 +212,16 @@ func (n *node) handle(id peer.ID, control *pb.Control) {
 	case *pb.Control_Prune:
 		n.tell("in", "prune", id)
 		if link := n.active[id]; link != nil {
-			link.eager = false
+			n.prune(link, id, message.Prune)
 		}
 	case *pb.Control_Graft:
 		n.tell("in", "graft", id)
 		n.graft(id, message.Graft)
+	case *pb.Control_Root:
+		n.tell("in", "root", id)
+		if !n.legacy {
+			n.root(id, message.Root)
+		}
 	}
 	// A leaf passes no walks on but JOINs: FORWARDJOIN, SHUFFLE and LEAVE end here.
 }

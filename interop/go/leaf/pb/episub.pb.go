@@ -329,6 +329,7 @@ type Control struct {
 	//	*Control_Ihave
 	//	*Control_Prune
 	//	*Control_Graft
+	//	*Control_Root
 	Message       isControl_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -497,6 +498,15 @@ func (x *Control) GetGraft() *Graft {
 	return nil
 }
 
+func (x *Control) GetRoot() *Root {
+	if x != nil {
+		if x, ok := x.Message.(*Control_Root); ok {
+			return x.Root
+		}
+	}
+	return nil
+}
+
 type isControl_Message interface {
 	isControl_Message()
 }
@@ -557,6 +567,10 @@ type Control_Graft struct {
 	Graft *Graft `protobuf:"bytes,14,opt,name=graft,oneof"`
 }
 
+type Control_Root struct {
+	Root *Root `protobuf:"bytes,15,opt,name=root,oneof"`
+}
+
 func (*Control_GetNodes) isControl_Message() {}
 
 func (*Control_Nodes_) isControl_Message() {}
@@ -584,6 +598,8 @@ func (*Control_Ihave) isControl_Message() {}
 func (*Control_Prune) isControl_Message() {}
 
 func (*Control_Graft) isControl_Message() {}
+
+func (*Control_Root) isControl_Message() {}
 
 // A peer and how to reach it. Field numbers and meaning are those of gossipsub's peer exchange.
 type PeerInfo struct {
@@ -643,7 +659,11 @@ func (x *PeerInfo) GetSignedPeerRecord() []byte {
 type Gossip struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Links from the publisher to the receiver of this frame.
-	Hops          *uint32 `protobuf:"varint,1,opt,name=hops" json:"hops,omitempty"`
+	Hops *uint32 `protobuf:"varint,1,opt,name=hops" json:"hops,omitempty"`
+	// The payload goes along the tree of its author.
+	OwnTree *bool `protobuf:"varint,2,opt,name=own_tree,json=ownTree" json:"own_tree,omitempty"`
+	// The payload goes along the tree of this other source.
+	Along         []byte `protobuf:"bytes,3,opt,name=along" json:"along,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -683,6 +703,20 @@ func (x *Gossip) GetHops() uint32 {
 		return *x.Hops
 	}
 	return 0
+}
+
+func (x *Gossip) GetOwnTree() bool {
+	if x != nil && x.OwnTree != nil {
+		return *x.OwnTree
+	}
+	return false
+}
+
+func (x *Gossip) GetAlong() []byte {
+	if x != nil {
+		return x.Along
+	}
+	return nil
 }
 
 // Clause E03.
@@ -859,9 +893,11 @@ func (x *Topics) GetTopics() []string {
 
 // Clause E04, E05, E06, E08.
 type Join struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Peer          *PeerInfo              `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
-	Ttl           *uint32                `protobuf:"varint,2,opt,name=ttl" json:"ttl,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Peer  *PeerInfo              `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
+	Ttl   *uint32                `protobuf:"varint,2,opt,name=ttl" json:"ttl,omitempty"`
+	// Of `peer`; bit 0: takes part in the trees of single sources.
+	Features      *uint32 `protobuf:"varint,3,opt,name=features" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,6 +942,13 @@ func (x *Join) GetPeer() *PeerInfo {
 func (x *Join) GetTtl() uint32 {
 	if x != nil && x.Ttl != nil {
 		return *x.Ttl
+	}
+	return 0
+}
+
+func (x *Join) GetFeatures() uint32 {
+	if x != nil && x.Features != nil {
+		return *x.Features
 	}
 	return 0
 }
@@ -973,7 +1016,9 @@ type Neighbor struct {
 	// The sender's active view, with LIST.
 	Peers []*PeerInfo `protobuf:"bytes,4,rep,name=peers" json:"peers,omitempty"`
 	// How many of the sender's active links are random.
-	RandomLinks   *uint32 `protobuf:"varint,5,opt,name=random_links,json=randomLinks" json:"random_links,omitempty"`
+	RandomLinks *uint32 `protobuf:"varint,5,opt,name=random_links,json=randomLinks" json:"random_links,omitempty"`
+	// Of the sender, as in Join.
+	Features      *uint32 `protobuf:"varint,6,opt,name=features" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,6 +1084,13 @@ func (x *Neighbor) GetPeers() []*PeerInfo {
 func (x *Neighbor) GetRandomLinks() uint32 {
 	if x != nil && x.RandomLinks != nil {
 		return *x.RandomLinks
+	}
+	return 0
+}
+
+func (x *Neighbor) GetFeatures() uint32 {
+	if x != nil && x.Features != nil {
+		return *x.Features
 	}
 	return 0
 }
@@ -1416,9 +1468,13 @@ func (x *MessageSummary) GetHops() uint32 {
 	return 0
 }
 
-// Clause E31.
+// Clause E31. `sources` and `standby` are beyond the specification.
 type Prune struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sources, eight bytes each, along whose trees not to push any more.
+	Sources [][]byte `protobuf:"bytes,1,rep,name=sources" json:"sources,omitempty"`
+	// Sources whose messages are no longer to be announced at once.
+	Standby       [][]byte `protobuf:"bytes,2,rep,name=standby" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1453,10 +1509,28 @@ func (*Prune) Descriptor() ([]byte, []int) {
 	return file_episub_proto_rawDescGZIP(), []int{20}
 }
 
-// Clause E35, E36, E40.
+func (x *Prune) GetSources() [][]byte {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Prune) GetStandby() [][]byte {
+	if x != nil {
+		return x.Standby
+	}
+	return nil
+}
+
+// Clause E35, E36, E40. `sources` and `standby` are beyond the specification.
 type Graft struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           [][]byte               `protobuf:"bytes,1,rep,name=ids" json:"ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ids   [][]byte               `protobuf:"bytes,1,rep,name=ids" json:"ids,omitempty"`
+	// Sources along whose trees to push.
+	Sources [][]byte `protobuf:"bytes,2,rep,name=sources" json:"sources,omitempty"`
+	// Sources whose messages to announce at once.
+	Standby       [][]byte `protobuf:"bytes,3,rep,name=standby" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1498,6 +1572,208 @@ func (x *Graft) GetIds() [][]byte {
 	return nil
 }
 
+func (x *Graft) GetSources() [][]byte {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Graft) GetStandby() [][]byte {
+	if x != nil {
+		return x.Standby
+	}
+	return nil
+}
+
+// Beyond the specification: the trees of single sources.
+type Root struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Roots         []*TreeRoot            `protobuf:"bytes,1,rep,name=roots" json:"roots,omitempty"`
+	Requests      []*RootRequest         `protobuf:"bytes,2,rep,name=requests" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Root) Reset() {
+	*x = Root{}
+	mi := &file_episub_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Root) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Root) ProtoMessage() {}
+
+func (x *Root) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Root.ProtoReflect.Descriptor instead.
+func (*Root) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Root) GetRoots() []*TreeRoot {
+	if x != nil {
+		return x.Roots
+	}
+	return nil
+}
+
+func (x *Root) GetRequests() []*RootRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+// The tree of a source, as the sender offers it.
+type TreeRoot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first eight bytes of the SHA-256 of the source's peer id.
+	Source []byte `protobuf:"bytes,1,opt,name=source" json:"source,omitempty"`
+	// Counted by the source; starts at its wall clock in seconds.
+	Round *uint64 `protobuf:"varint,2,opt,name=round" json:"round,omitempty"`
+	// Links from the source to the receiver.
+	Hops *uint32 `protobuf:"varint,3,opt,name=hops" json:"hops,omitempty"`
+	// Microseconds from the source to the sender.
+	Cost *uint32 `protobuf:"varint,4,opt,name=cost" json:"cost,omitempty"`
+	// Reserved for a signature of the source; neither sent nor checked yet.
+	Proof         []byte `protobuf:"bytes,5,opt,name=proof" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeRoot) Reset() {
+	*x = TreeRoot{}
+	mi := &file_episub_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeRoot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeRoot) ProtoMessage() {}
+
+func (x *TreeRoot) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeRoot.ProtoReflect.Descriptor instead.
+func (*TreeRoot) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *TreeRoot) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *TreeRoot) GetRound() uint64 {
+	if x != nil && x.Round != nil {
+		return *x.Round
+	}
+	return 0
+}
+
+func (x *TreeRoot) GetHops() uint32 {
+	if x != nil && x.Hops != nil {
+		return *x.Hops
+	}
+	return 0
+}
+
+func (x *TreeRoot) GetCost() uint32 {
+	if x != nil && x.Cost != nil {
+		return *x.Cost
+	}
+	return 0
+}
+
+func (x *TreeRoot) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+// Asks a source for a round after `round`.
+type RootRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        []byte                 `protobuf:"bytes,1,opt,name=source" json:"source,omitempty"`
+	Round         *uint64                `protobuf:"varint,2,opt,name=round" json:"round,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RootRequest) Reset() {
+	*x = RootRequest{}
+	mi := &file_episub_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RootRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RootRequest) ProtoMessage() {}
+
+func (x *RootRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RootRequest.ProtoReflect.Descriptor instead.
+func (*RootRequest) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RootRequest) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *RootRequest) GetRound() uint64 {
+	if x != nil && x.Round != nil {
+		return *x.Round
+	}
+	return 0
+}
+
 var File_episub_proto protoreflect.FileDescriptor
 
 const file_episub_proto_rawDesc = "" +
@@ -1511,7 +1787,7 @@ const file_episub_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12)\n" +
 	"\x06gossip\x18\x03 \x01(\v2\x11.episub.pb.GossipR\x06gossip\x12,\n" +
-	"\acontrol\x18\x04 \x03(\v2\x12.episub.pb.ControlR\acontrol\"\xbe\x05\n" +
+	"\acontrol\x18\x04 \x03(\v2\x12.episub.pb.ControlR\acontrol\"\xe5\x05\n" +
 	"\aControl\x122\n" +
 	"\tget_nodes\x18\x01 \x01(\v2\x13.episub.pb.GetNodesH\x00R\bgetNodes\x12(\n" +
 	"\x05nodes\x18\x02 \x01(\v2\x10.episub.pb.NodesH\x00R\x05nodes\x125\n" +
@@ -1530,13 +1806,16 @@ const file_episub_proto_rawDesc = "" +
 	"\rshuffle_reply\x18\v \x01(\v2\x17.episub.pb.ShuffleReplyH\x00R\fshuffleReply\x12(\n" +
 	"\x05ihave\x18\f \x01(\v2\x10.episub.pb.IHaveH\x00R\x05ihave\x12(\n" +
 	"\x05prune\x18\r \x01(\v2\x10.episub.pb.PruneH\x00R\x05prune\x12(\n" +
-	"\x05graft\x18\x0e \x01(\v2\x10.episub.pb.GraftH\x00R\x05graftB\t\n" +
+	"\x05graft\x18\x0e \x01(\v2\x10.episub.pb.GraftH\x00R\x05graft\x12%\n" +
+	"\x04root\x18\x0f \x01(\v2\x0f.episub.pb.RootH\x00R\x04rootB\t\n" +
 	"\amessage\"N\n" +
 	"\bPeerInfo\x12\x16\n" +
 	"\x06peerID\x18\x01 \x01(\fR\x06peerID\x12*\n" +
-	"\x10signedPeerRecord\x18\x02 \x01(\fR\x10signedPeerRecord\"\x1c\n" +
+	"\x10signedPeerRecord\x18\x02 \x01(\fR\x10signedPeerRecord\"M\n" +
 	"\x06Gossip\x12\x12\n" +
-	"\x04hops\x18\x01 \x01(\rR\x04hops\"\n" +
+	"\x04hops\x18\x01 \x01(\rR\x04hops\x12\x19\n" +
+	"\bown_tree\x18\x02 \x01(\bR\aownTree\x12\x14\n" +
+	"\x05along\x18\x03 \x01(\fR\x05along\"\n" +
 	"\n" +
 	"\bGetNodes\"D\n" +
 	"\x05Nodes\x12)\n" +
@@ -1544,19 +1823,21 @@ const file_episub_proto_rawDesc = "" +
 	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\v\n" +
 	"\tGetTopics\" \n" +
 	"\x06Topics\x12\x16\n" +
-	"\x06topics\x18\x01 \x03(\tR\x06topics\"A\n" +
+	"\x06topics\x18\x01 \x03(\tR\x06topics\"]\n" +
 	"\x04Join\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12\x10\n" +
-	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"H\n" +
+	"\x03ttl\x18\x02 \x01(\rR\x03ttl\x12\x1a\n" +
+	"\bfeatures\x18\x03 \x01(\rR\bfeatures\"H\n" +
 	"\vForwardJoin\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12\x10\n" +
-	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\x9e\x02\n" +
+	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\xba\x02\n" +
 	"\bNeighbor\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.episub.pb.Neighbor.RoleR\x04role\x12\x14\n" +
 	"\x05links\x18\x02 \x01(\rR\x05links\x12,\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x18.episub.pb.Neighbor.KindR\x04kind\x12)\n" +
 	"\x05peers\x18\x04 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\x12!\n" +
-	"\frandom_links\x18\x05 \x01(\rR\vrandomLinks\"4\n" +
+	"\frandom_links\x18\x05 \x01(\rR\vrandomLinks\x12\x1a\n" +
+	"\bfeatures\x18\x06 \x01(\rR\bfeatures\"4\n" +
 	"\x04Role\x12\v\n" +
 	"\aREQUEST\x10\x00\x12\n" +
 	"\n" +
@@ -1587,10 +1868,26 @@ const file_episub_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x03(\v2\x19.episub.pb.MessageSummaryR\asummary\"4\n" +
 	"\x0eMessageSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
-	"\x04hops\x18\x02 \x01(\rR\x04hops\"\a\n" +
-	"\x05Prune\"\x19\n" +
+	"\x04hops\x18\x02 \x01(\rR\x04hops\";\n" +
+	"\x05Prune\x12\x18\n" +
+	"\asources\x18\x01 \x03(\fR\asources\x12\x18\n" +
+	"\astandby\x18\x02 \x03(\fR\astandby\"M\n" +
 	"\x05Graft\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\fR\x03ids"
+	"\x03ids\x18\x01 \x03(\fR\x03ids\x12\x18\n" +
+	"\asources\x18\x02 \x03(\fR\asources\x12\x18\n" +
+	"\astandby\x18\x03 \x03(\fR\astandby\"e\n" +
+	"\x04Root\x12)\n" +
+	"\x05roots\x18\x01 \x03(\v2\x13.episub.pb.TreeRootR\x05roots\x122\n" +
+	"\brequests\x18\x02 \x03(\v2\x16.episub.pb.RootRequestR\brequests\"v\n" +
+	"\bTreeRoot\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x14\n" +
+	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x12\n" +
+	"\x04hops\x18\x03 \x01(\rR\x04hops\x12\x12\n" +
+	"\x04cost\x18\x04 \x01(\rR\x04cost\x12\x14\n" +
+	"\x05proof\x18\x05 \x01(\fR\x05proof\";\n" +
+	"\vRootRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x14\n" +
+	"\x05round\x18\x02 \x01(\x04R\x05round"
 
 var (
 	file_episub_proto_rawDescOnce sync.Once
@@ -1605,7 +1902,7 @@ func file_episub_proto_rawDescGZIP() []byte {
 }
 
 var file_episub_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_episub_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_episub_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_episub_proto_goTypes = []any{
 	(Neighbor_Role)(0),       // 0: episub.pb.Neighbor.Role
 	(Neighbor_Kind)(0),       // 1: episub.pb.Neighbor.Kind
@@ -1631,6 +1928,9 @@ var file_episub_proto_goTypes = []any{
 	(*MessageSummary)(nil),   // 21: episub.pb.MessageSummary
 	(*Prune)(nil),            // 22: episub.pb.Prune
 	(*Graft)(nil),            // 23: episub.pb.Graft
+	(*Root)(nil),             // 24: episub.pb.Root
+	(*TreeRoot)(nil),         // 25: episub.pb.TreeRoot
+	(*RootRequest)(nil),      // 26: episub.pb.RootRequest
 }
 var file_episub_proto_depIdxs = []int32{
 	4,  // 0: episub.pb.EpisubRpc.episub:type_name -> episub.pb.EpisubFrame
@@ -1650,21 +1950,24 @@ var file_episub_proto_depIdxs = []int32{
 	20, // 14: episub.pb.Control.ihave:type_name -> episub.pb.IHave
 	22, // 15: episub.pb.Control.prune:type_name -> episub.pb.Prune
 	23, // 16: episub.pb.Control.graft:type_name -> episub.pb.Graft
-	6,  // 17: episub.pb.Nodes.peers:type_name -> episub.pb.PeerInfo
-	6,  // 18: episub.pb.Join.peer:type_name -> episub.pb.PeerInfo
-	6,  // 19: episub.pb.ForwardJoin.peer:type_name -> episub.pb.PeerInfo
-	0,  // 20: episub.pb.Neighbor.role:type_name -> episub.pb.Neighbor.Role
-	1,  // 21: episub.pb.Neighbor.kind:type_name -> episub.pb.Neighbor.Kind
-	6,  // 22: episub.pb.Neighbor.peers:type_name -> episub.pb.PeerInfo
-	6,  // 23: episub.pb.Shuffle.peer:type_name -> episub.pb.PeerInfo
-	6,  // 24: episub.pb.Shuffle.peers:type_name -> episub.pb.PeerInfo
-	6,  // 25: episub.pb.ShuffleReply.peers:type_name -> episub.pb.PeerInfo
-	21, // 26: episub.pb.IHave.summary:type_name -> episub.pb.MessageSummary
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	24, // 17: episub.pb.Control.root:type_name -> episub.pb.Root
+	6,  // 18: episub.pb.Nodes.peers:type_name -> episub.pb.PeerInfo
+	6,  // 19: episub.pb.Join.peer:type_name -> episub.pb.PeerInfo
+	6,  // 20: episub.pb.ForwardJoin.peer:type_name -> episub.pb.PeerInfo
+	0,  // 21: episub.pb.Neighbor.role:type_name -> episub.pb.Neighbor.Role
+	1,  // 22: episub.pb.Neighbor.kind:type_name -> episub.pb.Neighbor.Kind
+	6,  // 23: episub.pb.Neighbor.peers:type_name -> episub.pb.PeerInfo
+	6,  // 24: episub.pb.Shuffle.peer:type_name -> episub.pb.PeerInfo
+	6,  // 25: episub.pb.Shuffle.peers:type_name -> episub.pb.PeerInfo
+	6,  // 26: episub.pb.ShuffleReply.peers:type_name -> episub.pb.PeerInfo
+	21, // 27: episub.pb.IHave.summary:type_name -> episub.pb.MessageSummary
+	25, // 28: episub.pb.Root.roots:type_name -> episub.pb.TreeRoot
+	26, // 29: episub.pb.Root.requests:type_name -> episub.pb.RootRequest
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_episub_proto_init() }
@@ -1687,6 +1990,7 @@ func file_episub_proto_init() {
 		(*Control_Ihave)(nil),
 		(*Control_Prune)(nil),
 		(*Control_Graft)(nil),
+		(*Control_Root)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1694,7 +1998,7 @@ func file_episub_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_episub_proto_rawDesc), len(file_episub_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

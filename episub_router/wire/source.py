@@ -1,0 +1,17 @@
+"""How frames name the author of a message: by eight bytes of a digest of its peer id."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+FEATURE_SOURCE_TREES = 1
+"""The bit of `features` that says that a node takes part in trees of single sources."""
+
+SOURCE_BYTES = 8
+"""Ours: a peer id takes 38. Sources of one topic whose digests are equal share a tree; for a given
+source, finding such a key takes 2^64 tries."""
+
+
+def source_id(author: bytes) -> bytes | None:
+    """The source that a message's `from` names; None for a message without an author."""
+    return sha256(author).digest()[:SOURCE_BYTES] if author else None
