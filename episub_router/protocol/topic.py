@@ -78,11 +78,15 @@ class Topic:
         if self.membership.next_deadline() <= now:
             effects = self._pass_link_changes(self.membership.handle_timer(now), now)
         repairs = self.broadcast.handle_timer(now)
-        asked = [e.peer for e in repairs if isinstance(e, Send) and isinstance(e.message, Graft)]
+        asked = [
+            effect.peer
+            for effect in repairs
+            if isinstance(effect, Send) and isinstance(effect.message, Graft) and effect.message.ids
+        ]
         effects += repairs
         if asked:
             # Those that should have pushed what is missing, and those that were asked before.
-            suspects = dict.fromkeys([*self.broadcast.push_peers.parents, *asked])
+            suspects = dict.fromkeys([*self.broadcast.parents, *asked])
             effects += self.membership.suspect(suspects, now)
         return effects
 

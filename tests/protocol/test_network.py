@@ -248,14 +248,10 @@ def test_a_parent_that_falls_silent_is_replaced_within_seconds() -> None:
     stopped = max(
         set(network.live) - {0},
         key=lambda node: sum(
-            node in network.topics[other].broadcast.push_peers.parents for other in network.live
+            node in network.topics[other].broadcast.parents for other in network.live
         ),
     )
-    children = [
-        node
-        for node in network.live
-        if stopped in network.topics[node].broadcast.push_peers.parents
-    ]
+    children = [node for node in network.live if stopped in network.topics[node].broadcast.parents]
     assert len(children) > 1
     network.cut = lambda a, b: stopped in (a, b)
     for number in range(10, 20):

@@ -36,7 +36,7 @@ _MAX_NOTIFIED = 64
 class LinkCheck(Procedure):
     """Queries silent neighbours, and notifies peers that wrongly behave as neighbours."""
 
-    __slots__ = ("_next_check", "_notified", "_replace_failed", "_suspects")
+    __slots__ = ("_doubted", "_next_check", "_notified", "_replace_failed", "_suspects")
 
     def __init__(
         self, state: OverlayState, replace_failed: Callable[[list[PeerId], Time], None]
@@ -46,6 +46,8 @@ class LinkCheck(Procedure):
         self._replace_failed = replace_failed
         self._notified: dict[PeerId, Time] = {}
         self._next_check: Time = NEVER
+        self._doubted: dict[PeerId, Time] = {}
+        """Neighbours that are suspected if they are still silent then. Bound: as below."""
         self._suspects: dict[PeerId, Time] = {}
         """Neighbours that were queried out of turn, and when. Bound: the active view's."""
 
@@ -54,19 +56,26 @@ class LinkCheck(Procedure):
         self._set_deadline()
 
     def suspect(self, peer: PeerId, now: Time) -> None:
-        """`peer` should have sent something: query it now, unless it has lately."""
+        """`peer` should have sent something: query it as soon as it has been silent for a while."""
         link = self._state.active.get(peer)
-        if (
-            link is not None
-            and peer not in self._suspects
-            and now - link.last_activity >= _SUSPICIOUS_SILENCE
-        ):
+        if link is None or peer in self._suspects:
+            return
+        silent_at = link.last_activity + _SUSPICIOUS_SILENCE
+        if now < silent_at:
+            self._doubted.setdefault(peer, silent_at)
+        else:
+            self._doubted.pop(peer, None)
             self._suspects[peer] = now
             self._state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
-            self._set_deadline()
+        self._set_deadline()
 
     def fire(self, now: Time) -> None:
         """Query silent neighbours, and drop those that have been silent for too long."""
+        for peer in [peer for peer, due in self._doubted.items() if due <= now]:
+            del self._doubted[peer]
+            link = self._state.active.get(peer)
+            if link is not None and link.last_activity + _SUSPICIOUS_SILENCE <= now:
+                self.suspect(peer, now)
         failed = self._unanswering(now)
         if self._next_check <= now:
             self.start(now)
@@ -104,7 +113,7 @@ class LinkCheck(Procedure):
 
     def _set_deadline(self) -> None:
         first = next(iter(self._suspects.values()), NEVER)
-        self.deadline = min(self._next_check, first + _ANSWER_TIMEOUT)
+        self.deadline = min(self._next_check, first + _ANSWER_TIMEOUT, *self._doubted.values())
 
     def on_query(self, sender: PeerId, query: Neighbor, now: Time) -> None:
         """NEIGHBOR as a query: answer a neighbour with our list (E11).
@@ -151,4 +160,5 @@ class LinkCheck(Procedure):
         super().stop()
         self._next_check = NEVER
         self._notified.clear()
+        self._doubted.clear()
         self._suspects.clear()

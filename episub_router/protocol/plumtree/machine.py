@@ -45,6 +45,13 @@ class Plumtree:
         return self._state.push_peers
 
     @property
+    def parents(self) -> list[PeerId]:
+        """Neighbours that push to us: in the default tree, and in the trees of single sources."""
+        state = self._state
+        parents = [tree.parent for _, tree in state.trees.items() if tree.parent is not None]
+        return [*dict.fromkeys([*state.push_peers.parents, *parents])]
+
+    @property
     def store(self) -> MessageStore:
         """The message cache and the ids seen, to look at."""
         return self._state.store

@@ -184,11 +184,11 @@ def test_a_neighbour_whose_link_had_failed_is_announced_all_since_then() -> None
         branch.wait(1)
     branch.handle(NeighborUp("a", LinkKind.RANDOM))
     branch.handle(NeighborUp("b", LinkKind.RANDOM))
-    told = [(peer, line.id) for peer, m in sent(branch.wait(0.1), IHave) for line in m.summary]
+    told = [(peer, line.id) for peer, m in sent(branch.flush(), IHave) for line in m.summary]
     assert [id for peer, id in told if peer == "a"] == list(range(40))
     assert [id for peer, id in told if peer == "b"] == [37, 38, 39]
     # Once.
     branch.handle(NeighborDown("a", DownReason.ENDED))
     branch.handle(NeighborUp("a", LinkKind.RANDOM))
-    told = [(peer, line.id) for peer, m in sent(branch.wait(0.1), IHave) for line in m.summary]
+    told = [(peer, line.id) for peer, m in sent(branch.flush(), IHave) for line in m.summary]
     assert told == [("a", id) for id in (38, 39)]
