@@ -255,3 +255,34 @@ def test_leaving_the_topic_forgets_the_trees_and_stops_their_timers() -> None:
     branch.handle(NeighborUp("a", LinkKind.RANDOM))
     branch.handle(NeighborUp("b", LinkKind.RANDOM))
     assert [peer for peer, _ in sent(branch.receive("a", root(round=1)), Root)] == ["b"]
+
+
+def test_a_driver_with_more_sources_than_trees_makes_room_among_its_own() -> None:
+    branch = Branch("a")
+    for batch in range(3):
+        for number in range(64):
+            publish(branch, (batch, number), (str(batch), number))
+        branch.wait(TREE_IDLE + 1)
+    assert len(sent(publish(branch, "last", ("last", 0)), Root)) == 1
+
+
+def test_invented_roots_leave_room_for_our_own_tree() -> None:
+    """Trees that never carried a message don't count."""
+    branch = Branch("liar", "b")
+    invented = tuple(TreeRoot(("invented", number), 1, 1, 0.0) for number in range(64))
+    branch.receive("liar", Root(invented))
+    branch.wait(10)
+    assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == ["liar", "b"]
+
+
+def test_impossible_costs_are_brought_into_range() -> None:
+    """Or every way would seem to lead through the liar."""
+    branch = Branch("a", "b")
+    ((_, on),) = sent(branch.receive("a", root(cost=-1e9)))
+    assert on.roots[0].cost >= 0
+
+
+def test_a_parent_that_stays_is_asked_again_with_each_root() -> None:
+    """The first GRAFT may be lost, or forgotten with the tree."""
+    branch = built("a", "b")
+    assert ("a", GRAFT_S) in sent(bring(branch, "a", "b", round=2))
