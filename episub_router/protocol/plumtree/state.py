@@ -148,8 +148,6 @@ class PlumtreeState:
         self.missing.clear()
         self.pending.clear()
         self.lazy_push.clear()
-        self.epoch = max(
-            [self.epoch, *(tree.round for _, tree in self.trees.items() if tree.own)]
-        )
+        self.epoch = max([self.epoch, *(tree.round for _, tree in self.trees.items() if tree.own)])
         self.trees.clear()
         self.graft_wait.clear()
