@@ -10,8 +10,6 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from random import Random
-from types import MappingProxyType
-from typing import Any
 
 import trio
 from libp2p.abc import IPubsubRouter
@@ -43,7 +41,7 @@ from episub_router.publishing import (
     check_one_pubsub,
 )
 from episub_router.pubsub import ResilientPubsub
-from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot, TreeSnapshot
+from episub_router.snapshot import OverlaySnapshot, overlay_snapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_type
@@ -136,36 +134,7 @@ class EpisubRouter(IPubsubRouter, Service):
         machine = service.driver.joined(topic)
         if machine is None:
             raise KeyError(topic)
-        broadcast = machine.broadcast
-        return OverlaySnapshot(
-            topic=topic,
-            active=tuple(
-                NeighborSnapshot(
-                    _id(peer),
-                    link.kind,
-                    None if link.rtt is None else link.rtt.mean,
-                    broadcast.push_peers.is_eager(peer),
-                )
-                for peer, link in machine.membership.active.items()
-            ),
-            passive=tuple(_id(peer) for peer in machine.membership.passive),
-            validating=broadcast.pending,
-            missing=broadcast.missing,
-            hops=MappingProxyType(dict(service.driver.hops(topic))),
-            counters=service.counts(),
-            trees=tuple(
-                TreeSnapshot(
-                    source,
-                    tree.own,
-                    None if tree.parent is None else _id(tree.parent),
-                    tuple(map(_id, tree.children)),
-                    tuple(map(_id, tree.standbys)),
-                    tree.hops,
-                    tree.cost,
-                )
-                for source, tree in broadcast.trees.items()
-            ),
-        )
+        return overlay_snapshot(machine, service.driver.hops(topic), service.counts())
 
     def counters(self) -> Mapping[str, int]:
         """Every counter by name (docs/metrics-node.md)."""
@@ -402,8 +371,3 @@ class EpisubRouter(IPubsubRouter, Service):
             if hook not in self._logged:
                 self._logged.add(hook)
                 logger.exception("%s failed; further failures are only counted", hook)
-
-
-def _id(peer: Any) -> ID:
-    """The core takes any hashable value for a peer; the router gives it the bytes of ids."""
-    return ID(peer)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from libp2p.peer.id import ID
 
 from episub_router.protocol.messages import LinkKind
+from episub_router.protocol.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +70,44 @@ class OverlaySnapshot:
     @property
     def lazy(self) -> tuple[ID, ...]:
         return tuple(neighbor.peer for neighbor in self.active if not neighbor.eager)
+
+
+def overlay_snapshot(
+    machine: Topic, hops: Mapping[int, int], counters: Mapping[str, int]
+) -> OverlaySnapshot:
+    """What `machine` knows now, with a driver's numbers of deliveries by hops and its counters."""
+    broadcast = machine.broadcast
+    return OverlaySnapshot(
+        topic=machine.name,
+        active=tuple(
+            NeighborSnapshot(
+                _id(peer),
+                link.kind,
+                None if link.rtt is None else link.rtt.mean,
+                broadcast.push_peers.is_eager(peer),
+            )
+            for peer, link in machine.membership.active.items()
+        ),
+        passive=tuple(_id(peer) for peer in machine.membership.passive),
+        validating=broadcast.pending,
+        missing=broadcast.missing,
+        hops=MappingProxyType(dict(hops)),
+        counters=counters,
+        trees=tuple(
+            TreeSnapshot(
+                source,
+                tree.own,
+                None if tree.parent is None else _id(tree.parent),
+                tuple(map(_id, tree.children)),
+                tuple(map(_id, tree.standbys)),
+                tree.hops,
+                tree.cost,
+            )
+            for source, tree in broadcast.trees.items()
+        ),
+    )
+
+
+def _id(peer: Any) -> ID:
+    """The core knows peers as bytes here."""
+    return ID(peer)

@@ -10,8 +10,8 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Backlog
-from episub_router.net.inbound.root_gate import RootGate
 from episub_router.net.sequence import ReplayWindow
+from episub_router.wire.root_gate import RootGate
 
 PROTOCOL_ID = TProtocol("/episub/1.0.0")
 

@@ -15,11 +15,11 @@ from libp2p.utils.varint import encode_uvarint
 from episub_router import PROTOCOL_ID, EpisubParams, EpisubRouter, PubsubDrop, ResilientPubsub
 from episub_router.net.counters import Reason
 from episub_router.net.inbound.leave_proof import sign_leave
-from episub_router.net.inbound.root_gate import ROOT_RATE
 from episub_router.net.peer import RemotePeer
 from episub_router.protocol import messages as m
 from episub_router.protocol.effects import DropReason
 from episub_router.wire import Decoded, WireFault, decode_frame
+from episub_router.wire.root_gate import ROOT_RATE
 from tests.hosts import Node, connect, eventually, receive, running_nodes
 from tests.router.overlays import (
     TOPIC,

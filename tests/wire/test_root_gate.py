@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from episub_router.net.inbound.root_gate import ROOT_RATE, RootGate
 from episub_router.protocol.messages import Root, RootRequest, TreeRoot
+from episub_router.wire.root_gate import ROOT_RATE, RootGate
 
 LINE, REQUEST = TreeRoot(b"source 1", 1, 1, 0.0), RootRequest(b"source 1", 1)
 
