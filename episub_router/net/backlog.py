@@ -12,6 +12,9 @@ from typing import Protocol
 
 from libp2p.pubsub.rpc_queue import RpcQueue
 
+PAYLOADS_TO_CONTROL = 16
+"""Payloads for each control frame that may wait; ours: their bytes are what bounds them."""
+
 
 class Sendable(Protocol):
     """A frame or an RPC on its way to one peer."""
@@ -34,7 +37,7 @@ class Backlog:
     __slots__ = ("_control", "_max_bytes", "_max_messages", "_payloads", "_size", "pushed")
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
-        """At most `max_messages` in each lane, and `max_bytes` in both."""
+        """At most `max_messages` of control, 16 times as many payloads and `max_bytes` of them."""
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._control: deque[Sendable] = deque()
@@ -57,7 +60,8 @@ class Backlog:
         if queue is not None and not lane and item.push_to(queue):
             self.pushed += 1
             return True
-        if len(lane) >= self._max_messages:
+        most = self._max_messages * (1 if item.is_control else PAYLOADS_TO_CONTROL)
+        if len(lane) >= most:
             return False
         # A message that is larger than the bound is taken when it is the only one.
         if self._size and self._size + item.size > self._max_bytes:

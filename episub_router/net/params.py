@@ -44,7 +44,7 @@ class RouterParams:
     idle_timeout: float = param(60.0, "s", "ours: four link checks")
     """Time until a connection that the router made, and nothing uses, is looked at for closing."""
     backlog_frames: int = param(256, "frames", "ours: eight of Pubsub's queues of 32")
-    """What waits behind Pubsub's queue for one peer, for each of control and payloads."""
+    """Control frames that wait behind Pubsub's queue for one peer; of payloads 16 times as many."""
     backlog_bytes: int = param(4 * 2**20, "bytes", "ours: four RPCs of the largest size")
     """Payload bytes that wait for one peer."""
     stall_timeout: float = param(

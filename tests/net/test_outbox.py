@@ -156,7 +156,7 @@ def test_waiting_for_room_takes_no_sequence_ids() -> None:
 def test_a_full_backlog_takes_no_more() -> None:
     harness = Harness()
     harness.open(room=1)
-    assert harness.send(*map(gossip, range(8))) == [True] * 5 + [False] * 3
+    assert harness.send(*map(gossip, range(68))) == [True] * 65 + [False] * 3
     assert harness.send(*map(control, range(6))) == [True] * 4 + [False] * 2
     assert harness.counters[Reason.BACKLOG_FULL] == 5
 
@@ -212,13 +212,13 @@ def test_leaving_a_topic_keeps_its_goodbyes_and_other_topics() -> None:
 
 
 async def test_gossipsub_has_the_same_backlog(autojump_clock: MockClock) -> None:
-    harness = Harness(RouterParams(backlog_frames=20))
+    harness = Harness(RouterParams(backlog_frames=2))
     queue = harness.open_stream(harness.peer, MESHSUB, room=2)
     pushed = [
         harness.outbox.send_rpc(harness.peer, OutgoingRpc(rpc(n), is_control=n == 9))
-        for n in range(30)
+        for n in range(42)
     ]
-    assert pushed == [True] * 23 + [False] * 7
+    assert pushed == [True] * 35 + [False] * 7
     assert harness.counters[Reason.BACKLOG_FULL] == 7
     texts = []
     async with running(harness):
@@ -226,7 +226,7 @@ async def test_gossipsub_has_the_same_backlog(autojump_clock: MockClock) -> None
             texts += sent(queue)
             await trio.sleep(0.1)
     texts += sent(queue)
-    rest = [f"r{n}" for n in range(2, 23) if n != 9]
+    rest = [f"r{n}" for n in range(2, 35) if n != 9]
     assert texts == ["r0", "r1", "r9", *rest]
 
 
