@@ -165,7 +165,9 @@ func (n *node) offered(from peer.ID, source string, line *pb.TreeRoot) bool {
 	t.offers = []peer.ID{from}
 	t.hops, t.cost = line.GetHops(), line.GetCost()+min(unknownDelay, ^uint32(0)-line.GetCost())
 	n.later(choose, func() {
-		if !slices.Contains(t.offers, t.parent) {
+		if slices.Contains(t.offers, t.parent) {
+			n.graftTree(t.parent, source)
+		} else {
 			n.adopt(source, t, n.nextParent(t))
 		}
 	})
@@ -191,12 +193,16 @@ func (n *node) adopt(source string, t *tree, id peer.ID) {
 	former := t.parent
 	t.parent = id
 	delete(t.children, id)
-	n.control(id, &pb.Control{Message: &pb.Control_Graft{Graft: &pb.Graft{Sources: [][]byte{[]byte(source)}}}})
+	n.graftTree(id, source)
 	n.later(settle, func() {
 		if former != t.parent && n.active[former] != nil {
 			n.pruneTree(former, source)
 		}
 	})
+}
+
+func (n *node) graftTree(id peer.ID, source string) {
+	n.control(id, &pb.Control{Message: &pb.Control_Graft{Graft: &pb.Graft{Sources: [][]byte{[]byte(source)}}}})
 }
 
 func (n *node) pruneTree(id peer.ID, source string) {
