@@ -49,6 +49,8 @@ def add_parser(subparsers: Any) -> None:
     runs.add_argument("--trace", nargs="?", const="parquet", choices=_TRACES, metavar="FORMAT",
                       help="write every event to DIR, as parquet (the default), "
                       "pb, pb.gz, json or json.gz (docs/trace.md)")  # fmt: skip
+    runs.add_argument("--phases", action="store_true",
+                      help="a table for each variant, with a column for each phase")  # fmt: skip
     runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
     runs.set_defaults(run=main)
     comparing = commands.add_parser("compare", help="compare two runs")
@@ -129,7 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(everything, indent=1, sort_keys=True))
     else:
-        _show(file.name, means, len(jobs) // len(means))
+        _show(file.name, means, len(jobs) // len(means), arguments.phases)
     return 1 if any(summary["unexplained"] for summary in means.values()) else 0
 
 
@@ -196,7 +198,7 @@ def _write(
         draw(first, arguments.out, arguments.plots)
 
 
-def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int) -> None:
+def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int, each_phase: bool) -> None:
     from episub_router.sim.results import published, report
 
     console = Console(highlight=False)
@@ -204,6 +206,9 @@ def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int) -> None
     if len(means) == 1:
         (summary,) = means.values()
         console.print(report.phases(summary, title))
+    elif each_phase:
+        for label, summary in means.items():
+            console.print(report.phases(summary, f"{title}: {label}"))
     else:
         console.print(report.variants(means, title))
     for label, summary in means.items():

@@ -25,6 +25,7 @@ from episub_router.sim.routers.params import GossipsubParams
 from episub_router.sim.routers.settings import EpisubConfig, GossipsubConfig
 from episub_router.sim.routers.traced import traced
 from episub_router.sim.scenario.settings import Scenario
+from episub_router.sim.scenario.traffic import PREFACE_TURN
 from episub_router.trace.simulated import OUTSIDE
 
 Progress = Callable[[float, int], None]
@@ -70,7 +71,7 @@ class Simulation:
         )
         self._make = self._node_factory()
         self._lives: dict[int, int] = {}
-        self._published = 0
+        self._schedule = scenario.traffic.schedule(generator(seed, "traffic"))
 
     def run(self, progress: Progress | None = None) -> None:
         """Perform the whole scenario, with garbage collection held off."""
@@ -81,7 +82,7 @@ class Simulation:
         # Before what happens at the same time, so that a phase has all of it.
         for phase in scenario.measured:
             self.loop.at(phase.start, self._take_snapshot, None)
-        self.loop.at(scenario.traffic.start, self._publish_next, None)
+        self._queue_next()
         self.script.arm()
         was_enabled = gc.isenabled()
         gc.collect()
@@ -147,36 +148,38 @@ class Simulation:
 
     def _choose_sources(self) -> tuple[int, ...]:
         """The fixed sources, which faults spare."""
-        traffic, nodes = self.scenario.traffic, self.scenario.network.nodes
-        count = {"one": 1, "few": traffic.sources, "random": traffic.pool}.get(traffic.source, 0)
+        count, nodes = self.scenario.traffic.fixed, self.scenario.network.nodes
         return tuple(self.rng.sample(range(nodes), min(count, nodes)))
 
-    def _publish_next(self, _: object) -> None:
+    def _queue_next(self) -> None:
+        due = next(self._schedule, None)
+        if due is not None:
+            time, turn = due
+            self.loop.at(time, self._publish, turn)
+
+    def _publish(self, turn: int) -> None:
         traffic = self.scenario.traffic
-        index = self._published
-        self._published += 1
-        if self._published < traffic.messages:
-            # From the start anew, so that no rounding adds up.
-            self.loop.at(
-                traffic.start + self._published * traffic.interval, self._publish_next, None
-            )
+        self._queue_next()
         if self.scenario.faults:
             self._note_islands(*self.overlay())
         if traffic.source == "outside":
             self._publish_from_outside()
             return
-        source = self._next_source(index)
+        source = self._source(turn)
         message = self.records.publish(self.loop.now, source.id, traffic.size)
         source.inject(message, traffic.size)
 
-    def _next_source(self, index: int) -> Node:
+    def _source(self, turn: int) -> Node:
         traffic, nodes = self.scenario.traffic, self.network.nodes
-        if traffic.source in ("one", "few"):
-            return nodes[self.sources[index % len(self.sources)]]
+        if turn == PREFACE_TURN:
+            return nodes[self.sources[-1]]
+        if traffic.source in ("one", "few", "new", "chat"):
+            own = self.sources[:-1] if traffic.preface else self.sources
+            return nodes[own[turn % len(own)]]
         if self.sources:
             return nodes[self.rng.choice(self.sources)]
         live = list(nodes.values())
-        return self.rng.choice(live) if traffic.source == "random" else live[index % len(live)]
+        return self.rng.choice(live) if traffic.source == "random" else live[turn % len(live)]
 
     def _publish_from_outside(self) -> None:
         """G01: the same message to `fanout` random nodes, each after its own delay."""

@@ -55,6 +55,14 @@ def test_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "events in" in err
 
 
+def test_phases_of_each_variant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*small("run", "bursts", "--variant", "uniform", "--phases")) == 0
+    out = capsys.readouterr().out
+    titles = ("bursts: episub, uniform", "bursts: gossipsub, uniform")
+    assert all(title in out for title in titles)
+    assert len(re.findall(r"another source.*bursts", out)) == 2
+
+
 def test_settings_need_only_fit_the_chosen_variants(capsys: pytest.CaptureFixture[str]) -> None:
     """gossipsub has no such parameter."""
     setting = "router.params.membership.rtt_advantage=1.5"

@@ -71,8 +71,11 @@ def test_scenarios_that_ship_are_sound(name: str) -> None:
         ("faults.0.share=1.5", "faults[0].share = 1.5; must be more than 0 and at most 0.99"),
         ("faults.1.share=0.5", "'1'; must be a position from 0 to 0"),
         ("faults.0.kind=flood", "faults[0].kind = 'flood'; allowed: crash, leave, flap, churn"),
-        ("traffic.source=few people", "traffic.source = 'few people'; allowed: one, few, random"),
+        ("traffic.source=few people", "traffic.source = 'few people'; allowed: one, few, new"),
         ("traffic.interval=0", "traffic.interval = 0.0; must be more than 0"),
+        ("traffic.burst=102", "traffic.interval = 1.0; a burst lasts 1.01"),
+        ("traffic.preface=10", "traffic.start = 5.0; must be at least 10.0 with a preface"),
+        ("traffic.preface=21", "traffic.preface = 21; must be at least 0 and at most 20"),
         ("phases=3", "phases must be a list, not 3"),
         ("name=3", "name must be text, not 3"),
         ("name.first=x", "name is not a table"),
@@ -112,6 +115,11 @@ def test_what_does_not_fit_is_refused_with_key_value_and_what_would(
             "router.params: 0 < d_low <= d <= d_high: 4, 20, 12",
         ),
         (
+            "name = 'x'\n[traffic]\nsource = 'all'\nstart = 20.0\npreface = 1",
+            "traffic.preface needs fixed sources, not 'all'",
+        ),
+        ("name = 'x'\n[traffic]\nsource = 'chat'\nburst = 2", "a chat has no bursts"),
+        (
             "name = 'x'\nphases = [{name='a', start=2.0}, {name='b', start=1.0}]",
             "phases must be in order",
         ),
@@ -124,7 +132,9 @@ def test_bad_files_are_refused(text: str, complaint: str) -> None:
 
 
 def test_a_scenario_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="no scenario 'headlines'; there are churn, headline"):
+    with pytest.raises(
+        ScenarioError, match="no scenario 'headlines'; there are bursts, chat, churn"
+    ):
         loading.load("headlines")
     with pytest.raises(ScenarioError, match="can't read"):
         loading.load(str(tmp_path / "none.toml"))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from episub_router.sim.network.settings import Latency, NetworkConfig, UniformLatency
 from episub_router.sim.routers.settings import EpisubConfig, RouterConfig
 from episub_router.sim.scenario.faults import ChurnFault, Fault
+from episub_router.sim.scenario.traffic import TrafficConfig
 from episub_router.sim.strict import ScenarioError, setting
 
 
@@ -26,29 +27,6 @@ class JoinConfig:
     over: float = setting(0.0, least=0)
     contacts: int = setting(3, least=1, most=64)
     via: Literal["random", "first"] = "random"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficConfig:
-    """Which nodes publish what, and when.
-
-    source = "one": the first node; "few": `sources` fixed nodes in turn; "random": a random
-    live node each time; "all": every live node in turn; "outside": a publisher outside of the
-    network sends each message to `fanout` random nodes (the published simulator's driver).
-    """
-
-    source: Literal["one", "few", "random", "all", "outside"] = "one"
-    sources: int = setting(5, least=1)
-    pool: int = setting(0, least=0)
-    """With "random": draw from this many fixed nodes instead of from all; 0 is all."""
-    fanout: int = setting(5, least=1)
-    messages: int = setting(10, least=1, most=1_000_000)
-    start: float = setting(5.0, least=0)
-    interval: float = setting(1.0, above=0)
-    size: int = setting(1024, least=0)
-    """Payload bytes."""
-    settle: float = setting(10.0, above=0)
-    """Seconds after the last message until the run ends, and that each message is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +70,7 @@ class Scenario:
     @property
     def end(self) -> float:
         """When the run ends."""
-        traffic = self.traffic
-        return traffic.start + (traffic.messages - 1) * traffic.interval + traffic.settle
+        return self.traffic.last + self.traffic.settle
 
     @property
     def measured(self) -> tuple[Phase, ...]:
