@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make the files in this directory again: docs/results/run.sh [NAME ...]
-# Each holds a command and what it printed. The whole takes three to four hours on two cores;
+# Each holds a command and what it printed. The whole takes three to four hours on two cores, and by
+# estimate three more for the rows of several sources (`headline-five` to `lossy-trees`);
 # `pipeline` needs the extra `spark`, 20 GB of disk and the machine to itself, `scale` the latter.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -33,7 +34,15 @@ run partition-heal episub sim run partition-heal --seeds 8
 run headline-uniform episub sim run headline --variant "uniform, one" --seeds 8
 run headline-plane episub sim run headline --variant "plane, one" --seeds 8
 run headline-alpha episub sim run headline --variant "alpha" --seeds 8
-run headline-five episub sim run headline --variant five --seeds 2
+run headline-five episub sim run headline --variant five --seeds 8
+run headline-fifty episub sim run headline --variant fifty --seeds 8
+run new-sources episub sim run new-sources --seeds 8
+run chat episub sim run chat --seeds 8
+run same-moment episub sim run same-moment --seeds 8
+run bursts episub sim run bursts --seeds 8
+run churn-trees episub sim run churn-trees --seeds 8 --phases
+run crash episub sim run crash --seeds 8 --phases
+run lossy-trees episub sim run lossy-trees --seeds 8
 run proximity episub sim run proximity --seeds 8
 run sites episub sim run sites --nodes 400 --seeds 8
 run multi-source episub sim run multi-source --seeds 2
