@@ -59,6 +59,8 @@ class RootProcedure:
     @property
     def deadline(self) -> Time:
         """When `fire` is next due; infinity while nothing is waited for."""
+        if not (self._choosing or self._settling or self._renewals):
+            return NEVER
         choosing = next(iter(self._choosing.values()), NEVER)
         settling = next(iter(self._settling.values()), NEVER)
         return min(choosing, settling, *self._renewals.values())
