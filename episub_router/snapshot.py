@@ -84,7 +84,7 @@ def overlay_snapshot(
                 _id(peer),
                 link.kind,
                 None if link.rtt is None else link.rtt.mean,
-                broadcast.push_peers.is_eager(peer),
+                broadcast.pushes_to(peer),
             )
             for peer, link in machine.membership.active.items()
         ),

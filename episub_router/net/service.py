@@ -292,8 +292,8 @@ class EpisubService(PeerListener):
         machine = self.driver.joined(topic)
         if machine is None:
             return [self._peers[peer.to_bytes()] for peer in self.fanout.peers.get(topic, ())]
-        eager: Any = machine.broadcast.push_peers.eager
-        return [self._peers[key] for key in eager]
+        keys: Any = machine.broadcast.publishes_to()
+        return [self._peers[key] for key in keys]
 
     def _is_needed(self, peer: RemotePeer) -> bool:
         return (

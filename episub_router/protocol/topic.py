@@ -86,7 +86,7 @@ class Topic:
         effects += repairs
         if asked:
             # Those that should have pushed what is missing, and those that were asked before.
-            suspects = dict.fromkeys([*self.broadcast.parents, *asked])
+            suspects = dict.fromkeys([*self.broadcast.parents(now), *asked])
             effects += self.membership.suspect(suspects, now)
         return effects
 

@@ -248,10 +248,14 @@ def test_a_parent_that_falls_silent_is_replaced_within_seconds() -> None:
     stopped = max(
         set(network.live) - {0},
         key=lambda node: sum(
-            node in network.topics[other].broadcast.parents for other in network.live
+            node in network.topics[other].broadcast.parents(network.now) for other in network.live
         ),
     )
-    children = [node for node in network.live if stopped in network.topics[node].broadcast.parents]
+    children = [
+        node
+        for node in network.live
+        if stopped in network.topics[node].broadcast.parents(network.now)
+    ]
     assert len(children) > 1
     network.cut = lambda a, b: stopped in (a, b)
     for number in range(10, 20):

@@ -58,8 +58,9 @@ class LinkCheck(Procedure):
     def suspect(self, peer: PeerId, now: Time) -> None:
         """`peer` should have sent something: query it as soon as it has been silent for a while."""
         link = self._state.active.get(peer)
-        if link is None or peer in self._suspects:
+        if link is None or link.last_activity < self._suspects.get(peer, -NEVER):
             return
+        self._suspects.pop(peer, None)  # It has answered since, and may be suspected again.
         silent_at = link.last_activity + _SUSPICIOUS_SILENCE
         if now < silent_at:
             self._doubted.setdefault(peer, silent_at)

@@ -118,7 +118,7 @@ class EagerPush:
         holders += pushed
         if message.along is not None:
             self._source_push.announce_at_once(peer, message, missing, holders)
-        if len(holders) < len(state.push_peers.neighbors) + (peer is not None):
+        if any(other not in holders for other in state.push_peers.neighbors):
             state.lazy_push.add(MessageSummary(id, next_hops), holders, now)
 
     def _with_tree(self, peer: PeerId | None, message: Gossip, now: Time) -> Gossip:

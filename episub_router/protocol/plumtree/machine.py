@@ -44,12 +44,29 @@ class Plumtree:
         """The eager and the lazy push peers, to look at."""
         return self._state.push_peers
 
-    @property
-    def parents(self) -> list[PeerId]:
+    def parents(self, now: Time) -> list[PeerId]:
         """Neighbours that push to us: in the default tree, and in the trees of single sources."""
         state = self._state
-        parents = [tree.parent for _, tree in state.trees.items() if tree.parent is not None]
+        fresh = (tree for _, tree in state.trees.items() if state.trees.is_fresh(tree, now))
+        parents = [tree.parent for tree in fresh if tree.parent is not None]
         return [*dict.fromkeys([*state.push_peers.parents, *parents])]
+
+    def publishes_to(self) -> list[PeerId]:
+        """Neighbours that a message of our own is pushed to."""
+        state = self._state
+        own = [tree for _, tree in state.trees.items() if tree.own and tree.children]
+        if not own:
+            return [*state.push_peers.eager]
+        eager = state.push_peers.eager
+        older = [peer for peer in state.push_peers.default_only if peer in eager]
+        return [*dict.fromkeys([*(child for tree in own for child in tree.children), *older])]
+
+    def pushes_to(self, peer: PeerId) -> bool:
+        """Whether some payloads are pushed to `peer`: it is eager, or a child in a tree."""
+        state = self._state
+        return state.push_peers.is_eager(peer) or any(
+            peer in tree.children for _, tree in state.trees.items()
+        )
 
     @property
     def store(self) -> MessageStore:

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from episub_router.protocol.effects import DropReason, Send
 from episub_router.protocol.messages import MAX_IDS, Graft, Prune, Root, RootRequest, TreeRoot
-from episub_router.protocol.plumtree.source_tree import TREE_IDLE, RootOffer, SourceTree
+from episub_router.protocol.plumtree.source_tree import (
+    TREE_IDLE,
+    RootOffer,
+    SourceTree,
+    in_parts,
+    take_due,
+)
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 
 _SETTLE = 0.5
-"""Seconds from the first copy of a ROOT until all copies are there, over links of up to 250 ms, and
-until messages in flight have arrived through the former parent."""
+"""Seconds from the first copy of a ROOT until all are there, over links of up to 250 ms, and until
+messages in flight have arrived through the former parent."""
 
 _ROOT_MESSAGES = 3
 """Messages between two ROOTs of a source, at least: beyond that it costs less than it saves."""
@@ -67,15 +73,15 @@ class RootProcedure:
 
     def fire(self, now: Time) -> None:
         """Choose and settle what is due at `now`."""
-        for source in _due(self._choosing, now):
+        for source in take_due(self._choosing, now):
             tree = self._state.trees.get(source)
             if tree is not None and not tree.own:
                 self._choose_parent(source, tree, now)
-        for source in _due(self._renewals, now):
+        for source in take_due(self._renewals, now):
             tree = self._state.trees.get(source)
             if tree is not None and tree.carried:
                 self._send_root(source, now)
-        settled = _due(self._settling, now)
+        settled = take_due(self._settling, now)
         if settled:
             self._settle(settled, now)
 
@@ -105,7 +111,6 @@ class RootProcedure:
                 enough = age >= params.root_interval and tree.carried >= _ROOT_MESSAGES
                 if enough or age >= 0.8 * TREE_IDLE:
                     self._send_root(source, now)
-                tree.carried += 1
                 return source
             if age >= _RETRY:
                 self._send_root(source, now)
@@ -116,7 +121,8 @@ class RootProcedure:
         tree = state.trees.use(source)
         if not tree.own:
             tree.own, tree.parent, tree.hops, tree.cost = True, None, 0, 0.0
-            tree.round = max(tree.round, state.epoch)
+            # Not after what others claim to be our round.
+            tree.round = state.epoch
         state.trees.note_root(tree, now)
         tree.round += 1
         root = Root((TreeRoot(source, tree.round, 1, 0.0),))
@@ -159,8 +165,10 @@ class RootProcedure:
         # NaN compares false, too.
         cost = root.cost if 0 <= root.cost <= MAX_COST else MAX_COST
         offer = RootOffer(now, hops, cost)
-        if tree is not None and root.round <= tree.round and trees.is_fresh(tree, now):
-            if root.round == tree.round and peer not in tree.offers:
+        fresh = tree is not None and trees.is_fresh(tree, now)
+        # A round that is over stays over; only a source that lost its count starts again.
+        if tree is not None and (root.round == tree.round or (fresh and root.round < tree.round)):
+            if fresh and root.round == tree.round and peer not in tree.offers:
                 tree.offers[peer] = offer
                 self._consider_new_link(source, tree, peer, offer, now)
             return None
@@ -216,7 +224,7 @@ class RootProcedure:
             # Said again with each ROOT: the last GRAFT may be lost, or forgotten with the tree.
             state.effects.append(Send(parent, Graft(sources=(source,))))
         self.set_parent(source, tree, parent, now)
-        tree.safe = True
+        tree.safe = tree.is_feasible(parent)
 
     def set_parent(
         self, source: SourceId, tree: SourceTree, peer: PeerId, now: Time, *, graft: bool = True
@@ -249,7 +257,7 @@ class RootProcedure:
             tree = state.trees.get(source)
             if tree is None:
                 continue
-            for peer in _due(tree.leaving, now):
+            for peer in take_due(tree.leaving, now):
                 if peer != tree.parent and peer in state.push_peers:
                     leave.setdefault(peer, []).append(source)
             if tree.leaving:
@@ -257,10 +265,17 @@ class RootProcedure:
             if not tree.own:
                 self._choose_standbys(source, tree, grafts, prunes)
         for peer, asked in grafts.items():
-            state.effects.append(Send(peer, Graft(standby=tuple(asked))))
-        for peer in dict.fromkeys([*leave, *prunes]):
-            left, unasked = tuple(leave.get(peer, ())), tuple(prunes.get(peer, ()))
-            state.effects.append(Send(peer, Prune(left, unasked)))
+            for part in in_parts(asked):
+                state.effects.append(Send(peer, Graft(standby=part)))
+        for peer, left in leave.items():
+            for part in in_parts(left):
+                state.effects.append(Send(peer, Prune(sources=part)))
+        standbys = {standby for _, tree in state.trees.items() for standby in tree.standbys}
+        for peer, unasked in prunes.items():
+            for part in in_parts(unasked):
+                state.effects.append(Send(peer, Prune(standby=part)))
+            if peer not in standbys:
+                state.graft_wait.remove_standby(peer)
 
     def _choose_standbys(
         self,
@@ -270,28 +285,16 @@ class RootProcedure:
         prunes: dict[PeerId, list[SourceId]],
     ) -> None:
         state = self._state
-        neighbors, count = state.push_peers, state.params.standbys
-        fit = [
-            peer
-            for peer in tree.offers
-            if peer in neighbors and peer != tree.parent and peer not in tree.children
-        ]
-        chosen = fit[:count]
-        # One that is about as good stays, or each ROOT would change them.
-        for peer in tree.standbys:
-            if peer in fit and peer not in chosen and chosen:
-                delay = tree.offers[peer].arrived_at - tree.offers[chosen[-1]].arrived_at
-                if delay <= 2 * _KEEP_PARENT:
-                    chosen[-1] = peer
+        neighbors = state.push_peers
+        chosen = tree.best_standbys(neighbors, state.params.standbys)
         for peer in tree.standbys:
             if peer not in chosen and peer != tree.parent and peer in neighbors:
                 prunes.setdefault(peer, []).append(source)
         for peer in chosen:
             if peer not in tree.standbys:
                 grafts.setdefault(peer, []).append(source)
-        tree.standbys = chosen
-        for peer in chosen:
             state.graft_wait.add_standby(peer)
+        tree.standbys = chosen
 
     # Neighbours
 
@@ -302,7 +305,9 @@ class RootProcedure:
         roots = [
             TreeRoot(source, tree.round, state.next_hops(tree.hops), tree.cost)
             for source, tree in state.trees.items()
-            if (tree.own or tree.parent is not None) and state.trees.is_fresh(tree, now)
+            if state.trees.is_fresh(tree, now)
+            # One that carries nothing may be a dead source's: newcomers would keep it going.
+            and (tree.own or (tree.parent is not None and tree.carried))
         ]
         if roots and peer in state.push_peers.in_source_trees:
             state.effects.append(Send(peer, Root(tuple(roots[-MAX_IDS:]))))
@@ -318,10 +323,13 @@ class RootProcedure:
             if peer in tree.standbys:
                 tree.standbys.remove(peer)
                 self._settling.setdefault(source, now + _SETTLE)
-            if tree.parent == peer:
+            if tree.parent == peer and state.trees.is_fresh(tree, now):
                 self._replace_parent(source, tree, lost, now)
+            elif tree.parent == peer:
+                tree.parent = None
         for parent, sources in lost.items():
-            state.effects.append(Send(parent, Graft(sources=tuple(sources))))
+            for part in in_parts(sources):
+                state.effects.append(Send(parent, Graft(sources=part)))
 
     def _replace_parent(
         self, source: SourceId, tree: SourceTree, lost: dict[PeerId, list[SourceId]], now: Time
@@ -360,8 +368,9 @@ class RootProcedure:
     def on_graft(self, peer: PeerId, message: Graft, now: Time) -> None:
         """GRAFT with `sources` or `standby`: push to `peer`, or announce to it at once."""
         state = self._state
-        most = MAX_IDS
-        for source in message.sources[:most]:
+        if message.sources or message.standby:
+            state.push_peers.join_source_trees(peer)
+        for source in message.sources[:MAX_IDS]:
             tree = state.trees.get(source)
             if tree is None:
                 continue
@@ -373,7 +382,7 @@ class RootProcedure:
                 self._replace_parent(source, tree, lost, now)
                 for parent, sources in lost.items():
                     state.effects.append(Send(parent, Graft(sources=tuple(sources))))
-        for source in message.standby[:most]:
+        for source in message.standby[:MAX_IDS]:
             tree = state.trees.get(source)
             if tree is not None:
                 tree.announce_to[peer] = None
@@ -389,11 +398,3 @@ class RootProcedure:
             tree = trees.get(source)
             if tree is not None:
                 tree.announce_to.pop(peer, None)
-
-
-def _due(deadlines: dict[SourceId, Time], now: Time) -> list[SourceId]:
-    """Take the keys whose deadline has come out of `deadlines`."""
-    due = [key for key, deadline in deadlines.items() if deadline <= now]
-    for key in due:
-        del deadlines[key]
-    return due

@@ -40,10 +40,14 @@ class SourcePush:
         """The first copy came from `peer`, None if the message is our own: draw the conclusions
         for its tree, and return the neighbours to push it to, `peer` perhaps among them."""
         state = self._state
-        tree = state.trees.use(message.along)
+        down = message.source == message.along
+        # What others say of a message makes no tree; its own source does.
+        tree = state.trees.use(message.along) if down else state.trees.get(message.along)
+        if tree is None:
+            return state.push_peers.in_source_trees if message.hops < _FLOOD_PUBLISH_HOPS else ()
         tree.carried += 1
-        tree.proven = True
-        if message.source == message.along:
+        if down:
+            tree.proven = tree.round >= 0
             if peer in state.push_peers.in_source_trees:
                 assert peer is not None
                 self._note_parent(tree, message, peer, missing, now)
@@ -56,6 +60,8 @@ class SourcePush:
         self, tree: SourceTree, message: Gossip, peer: PeerId, missing: MissingMessage | None,
         now: Time,
     ) -> None:  # fmt: skip
+        if tree.own:
+            return
         source = message.source
         asked = missing is not None and peer in missing.asked
         if peer == tree.parent:
@@ -77,6 +83,7 @@ class SourcePush:
             elif tree.misses >= _ADOPT_AFTER and tree.parent is not None:
                 tree.misses = 0
                 self._state.effects.append(Send(tree.parent, Graft(sources=(source,))))
+                self._root.request_root(source, tree)
         elif peer not in tree.leaving:
             # It pushes to us as its child, and is faster than the parent that we know.
             if tree.parent is None or tree.is_feasible(peer):
@@ -91,7 +98,9 @@ class SourcePush:
         """Announce `message` to neighbours that have us as their standby, and, if we had to ask
         for it, to our parent, which is without it or would push it. Adds them to `holders`."""
         state = self._state
-        tree = state.trees.use(message.along)
+        tree = state.trees.get(message.along)
+        if tree is None:
+            return
         # Up a tree, a standby may well get it long before the parent: that says nothing.
         down = message.source == message.along
         to = [other for other in tree.announce_to if other not in holders] if down else []
@@ -115,6 +124,7 @@ class SourcePush:
             return
         if first.missing is not None and peer in first.missing.asked:
             return
-        tree.leaving.pop(peer, None)
-        tree.children.pop(peer, None)
+        if tree.leaving.pop(peer, None) is None:
+            # Two that push to each other; a former parent may have turned to us by now.
+            tree.children.pop(peer, None)
         self._state.effects.append(Send(peer, Prune(sources=(source,))))

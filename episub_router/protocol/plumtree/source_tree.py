@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, ItemsView
 from typing import NamedTuple
 
+from episub_router.protocol.messages import MAX_IDS
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 
 _SETUP = 0.5
@@ -17,6 +18,9 @@ diameter; three times the longest round trip between continents."""
 
 TREE_IDLE = 120.0
 """Seconds that a tree stands after its last ROOT: as long as ids are known."""
+
+_KEEP_STANDBY = 0.02
+"""Seconds that a standby's copy of ROOT may come later than that of the one to replace it."""
 
 _LINGERING = 2
 """Trees kept, in multiples of those that may stand; the rest have expired or carry nothing yet."""
@@ -101,6 +105,22 @@ class SourceTree:
         feasible = (peer for peer in left if self.is_feasible(peer))
         return next(feasible, left[0] if left else None)
 
+    def best_standbys(self, neighbors: Container[PeerId], count: int) -> list[PeerId]:
+        """The `count` neighbours that brought the last ROOT first, after the parent. One that is a
+        standby already stays if it was hardly later, or each ROOT would change them."""
+        fit = [
+            peer
+            for peer in self.offers
+            if peer in neighbors and peer != self.parent and peer not in self.children
+        ]
+        best = fit[:count]
+        for peer in self.standbys:
+            if peer in fit and peer not in best and best:
+                delay = self.offers[peer].arrived_at - self.offers[best[-1]].arrived_at
+                if delay <= _KEEP_STANDBY:
+                    best[-1] = peer
+        return best
+
 
 class SourceTrees:
     """The trees that a node takes part in. At most `most` of them stand at a time; twice as many
@@ -176,3 +196,16 @@ class SourceTrees:
 
     def clear(self) -> None:
         self._by_source.clear()
+
+
+def in_parts(sources: list[SourceId]) -> list[tuple[SourceId, ...]]:
+    """`sources` in parts that one message may name."""
+    return [tuple(sources[start : start + MAX_IDS]) for start in range(0, len(sources), MAX_IDS)]
+
+
+def take_due(deadlines: dict[SourceId, Time], now: Time) -> list[SourceId]:
+    """Take the keys whose deadline has come out of `deadlines`."""
+    due = [key for key, deadline in deadlines.items() if deadline <= now]
+    for key in due:
+        del deadlines[key]
+    return due

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.effects import DropReason, Effect, NeighborUp
+from episub_router.protocol.effects import DownReason, DropReason, Effect, NeighborDown, NeighborUp
 from episub_router.protocol.messages import (
     MAX_HOPS,
     Gossip,
@@ -243,10 +243,15 @@ def test_several_trees_ask_a_standby_in_one_message() -> None:
 
 def test_a_new_link_is_offered_the_trees() -> None:
     branch = built("a", hops=2)
+    bring(branch, "a", round=2, hops=2)
+    branch.handle(NeighborUp("newer", LinkKind.RANDOM))
+    # One that carries nothing may be a dead source's.
+    assert sent(branch.handle(NeighborDown("newer", DownReason.ENDED))) == []
+    branch.receive("a", Gossip("from s", 2, "payload", 0, "s", "s"))
     publish(branch, "m")
     ((peer, offer),) = sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)))
     assert peer == "new"
-    assert set(offer.roots) == {TreeRoot("s", 1, 3, UNKNOWN), TreeRoot(ME, 1, 1, 0.0)}
+    assert set(offer.roots) == {TreeRoot("s", 2, 3, UNKNOWN), TreeRoot(ME, 1, 1, 0.0)}
     assert sent(branch.handle(NeighborUp("old", LinkKind.RANDOM, source_trees=False))) == []
 
 

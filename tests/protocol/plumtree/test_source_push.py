@@ -8,7 +8,8 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, Effect, NeighborDown, NeighborUp
-from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune
+from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune, Root
+from episub_router.protocol.plumtree.source_tree import TREE_IDLE
 from tests.protocol.helpers import ME, Branch, ihave, sent
 from tests.protocol.plumtree.roots import (
     GRAFT_ME,
@@ -81,6 +82,7 @@ def test_it_is_flooded_within_two_links_of_its_source() -> None:
     branch = built("a", "b", "c")
     assert receivers(branch.receive("b", gossip("m", 1, source="t"))) == ["a", "c"]
     assert receivers(branch.receive("b", gossip("n", 2, source="t"))) == ["a"]
+    branch.receive("a", gossip("s1", 3))
     own = sent(publish(branch, "o"), Gossip)
     assert own == [(peer, Gossip("o", 1, "payload", 0, ME, "s")) for peer in "abc"]
 
@@ -332,3 +334,46 @@ def test_a_parent_that_has_announced_the_message_itself_is_not_told() -> None:
     assert sent(pull(branch, "b", "n"), IHave) == [("a", ihave("n", hops=4))]
     branch.receive("b", ihave("m"))
     assert sent(branch.receive("b", gossip("m")), IHave) == []
+
+
+def test_a_message_is_announced_though_many_that_are_gone_hold_it() -> None:
+    """Copies of strangers don't count as neighbours that hold it."""
+    branch = Branch("a", "b", "q")
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    for stranger in ("x", "y", "z"):
+        branch.handle(ev.PayloadArrived(stranger, "m", 1))
+    branch.receive("q", Prune())
+    branch.handle(ev.PayloadAccepted("a", "m", "payload"))
+    assert "q" in [peer for peer, _ in sent(branch.flush(), IHave)]
+
+
+def test_what_others_say_of_a_message_makes_no_tree() -> None:
+    branch = built("a", "b")
+    for number in range(300):
+        branch.receive("b", gossip(number, source="t", along=f"invented {number}"))
+    assert branch.machine.trees.get("s") is not None
+    assert len(branch.machine.trees) == 1
+
+
+def test_a_former_parent_that_turned_to_us_stays_our_child() -> None:
+    """Its last push along the old way and our new one cross."""
+    branch = built("a", "b")
+    bring(branch, "b", "a", round=2)
+    branch.receive("a", GRAFT_S)
+    branch.receive("b", gossip("m"))
+    branch.receive("a", gossip("m"))
+    assert receivers(branch.receive("b", gossip("n"))) == ["a"]
+
+
+def test_a_claim_about_our_own_rounds_changes_nothing() -> None:
+    branch = Branch("a")
+    branch.receive("a", root(round=2**64 - 1, source=ME))
+    ((_, message),) = sent(publish(branch, "m"), Root)
+    assert message.roots[0].round == 1
+
+
+def test_a_round_that_is_over_stays_over() -> None:
+    """Or newcomers would offer each other the trees of sources that are gone, for ever."""
+    branch = built("a", "b")
+    branch.wait(TREE_IDLE + 1)
+    assert sent(branch.receive("b", root())) == []
