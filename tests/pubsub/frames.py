@@ -23,7 +23,15 @@ def flood() -> FloodSub:
 
 
 async def open_raw(sender: Node, receiver: Node) -> INetStream:
-    """One more pubsub stream from `sender`, beside the one that its Pubsub has."""
+    """The pubsub stream from `sender`: a second one would end the one that its Pubsub has."""
+    stream = sender.pubsub.peers.get(receiver.id)
+    if stream is not None:
+        return stream
+    return await open_new(sender, receiver)
+
+
+async def open_new(sender: Node, receiver: Node) -> INetStream:
+    """A new pubsub stream, with which the receiver ends the one before."""
     return await sender.host.new_stream(receiver.id, sender.router.get_protocols())
 
 

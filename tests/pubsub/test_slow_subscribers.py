@@ -42,7 +42,7 @@ async def test_drops_are_counted_by_topic_and_told_now_and_then(
                 await receive(reading)
         assert node.pubsub.lagging == {"slow": 11}
         assert node.pubsub.drops == {PubsubDrop.SUBSCRIBER_SLOW: 11}
-        told = [r.getMessage() for r in caplog.records if r.name == "episub_router.pubsub"]
+        told = [r.getMessage() for r in caplog.records if r.name.startswith("episub_router.pubsub")]
         assert told == [
             "the subscription to 'slow' doesn't keep up: 1 messages dropped so far",
             "the subscription to 'slow' doesn't keep up: 11 messages dropped so far",
@@ -62,5 +62,5 @@ async def test_subscribing_twice_gives_the_same_subscription() -> None:
     "name", ["subscription_buffer", "max_validating", "warn_every", "seen_ttl"]
 )
 def test_a_parameter_that_is_not_positive_is_named(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be 1 or more: 0"):
+    with pytest.raises(ValueError, match=f"{name} must be more than 0: 0"):
         PubsubParams(**{name: 0})

@@ -1,4 +1,4 @@
-"""A Pubsub for py-libp2p that bad input, bad luck and slow readers don't bring down.
+"""`ResilientPubsub`: what it does otherwise than py-libp2p's class.
 
 docs/pubsub.md has what py-libp2p 0.8.1's own class does in each case, and what this one does.
 """
@@ -9,11 +9,7 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from enum import Enum
-from hashlib import blake2b
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -24,66 +20,28 @@ from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
-from libp2p.pubsub.pubsub import GossipsubEvent
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
-from libp2p.pubsub.utils import maybe_consume_signed_record
-from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from episub_router.publishing import BackpressurePubsub
+from episub_router.pubsub.budgets import Budgets
+from episub_router.pubsub.drops import REJECTED, PubsubDrop
+from episub_router.pubsub.frames import FrameOverdue
+from episub_router.pubsub.inbound import InboundFrames
+from episub_router.pubsub.params import PubsubParams
+from episub_router.pubsub.turns import CopyTurns
+from episub_router.pubsub.validation_queue import ValidationQueue
+from episub_router.pubsub.validators import Validators
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_type
-from episub_router.util.params import param
 
 logger = logging.getLogger(__name__)
 
 
-class PubsubDrop(Enum):
-    """Why `ResilientPubsub` dropped something. The value is the counter's name."""
-
-    FRAME_OVERSIZED = "frame-oversized"
-    """A frame longer than `max_inbound_rpc_size`; its stream was reset."""
-    FRAME_MALFORMED = "frame-malformed"
-    """A frame that is no RPC; its stream was reset."""
-    RECORD_INVALID = "record-invalid"
-    """A frame whose signed peer record is not its sender's."""
-    SUBSCRIPTIONS_TOO_MANY = "subscriptions-too-many"
-    """The subscriptions of a frame with more than `max_subscriptions_per_rpc` of them."""
-    TOPIC_UNREADABLE = "topic-unreadable"
-    """A message or subscription with a topic that is not UTF-8."""
-    MESSAGE_UNVERIFIABLE = "message-unverifiable"
-    """A message whose verification or validation raised, for example over a garbage key."""
-    VALIDATION_FULL = "validation-full"
-    """A message that came while `max_validating` others were in validation."""
-    ROUTER_RAISED = "router-raised"
-    """A frame that the router's `handle_rpc`, or a message that its `publish` raised over."""
-    STREAM_FAILED = "stream-failed"
-    """An inbound stream whose handler raised something unforeseen; it was reset."""
-    SUBSCRIBER_SLOW = "subscriber-slow"
-    """A message for a subscription whose buffer was full."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PubsubParams:
-    """Parameters of `ResilientPubsub`. Raises ValueError for one that is not positive."""
-
-    subscription_buffer: int = param(
-        1024, "messages", "ours: 5 s of stalled reader at 200 messages/s; py-libp2p has 32"
-    )
-    max_validating: int = param(1024, "messages", "ours: more than 10 validators do at once")
-    warn_every: int = param(1000, "drops", "ours: a flood of bad input is no flood of log lines")
-    seen_ttl: int = param(300, "s", "ours: the router's, so that nothing is delivered twice")
-
-    def __post_init__(self) -> None:
-        for name in ("subscription_buffer", "max_validating", "warn_every", "seen_ttl"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more: {getattr(self, name)}")
-
-
-_REJECTED = (PubsubDrop.VALIDATION_FULL, PubsubDrop.MESSAGE_UNVERIFIABLE)
-"""Drops of messages, which are traced as such."""
+_VALIDATIONS_AT_ONCE = 20
+"""Ours: py-libp2p has 10, and so has a peer alone here."""
 
 
 class _AcceptedMeanwhile(Exception):
@@ -115,10 +73,19 @@ class ResilientPubsub(BackpressurePubsub):
         self._pushes: Pushes | None = None
         self.drops: Counter[PubsubDrop] = Counter()
         self.lagging: Counter[str] = Counter()
-        self._validating = 0
-        self._validation_turns: dict[bytes, trio.Lock] = {}
+        self._inbound: dict[ID, INetStream] = {}
+        """The stream of each peer that is read."""
+        self._turns = CopyTurns()
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
+        at_once = options.setdefault("max_concurrent_validator_count", _VALIDATIONS_AT_ONCE)
+        work = Budgets(self.params.work_share, self.params.work_burst)
+        self._validators = Validators(
+            ValidationQueue(self.params.max_validating, self.params.max_validating_bytes, at_once),
+            work,
+            self._push_received,
+        )
+        self._frames = InboundFrames(self, self.params, work, self._validators, self._drop)
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
@@ -132,6 +99,7 @@ class ResilientPubsub(BackpressurePubsub):
         traces_itself = hasattr(router, "trace_to")
         name = "episub" if traces_itself else type(router).__name__.lower()
         self.trace = NodeTrace(tracer, self.my_id, name, self.get_message_id)
+        self._frames.trace = self.trace
         self._pushes = Pushes(self, self.trace)
         if traces_itself:
             router.trace_to(self.trace)
@@ -145,6 +113,12 @@ class ResilientPubsub(BackpressurePubsub):
         """Read a peer's stream to its end. Never raises: the swarm would die of it."""
         peer = stream.muxed_conn.peer_id
         try:
+            older = self._inbound.get(peer)
+            self._inbound[peer] = stream
+            if older is not None:
+                self._drop(PubsubDrop.STREAM_SUPERSEDED, peer, older)
+                with suppress(Exception):
+                    await older.reset()
             if peer in self._greeted:
                 self._announce_again(peer)
             self._greeted.add(peer)
@@ -152,6 +126,8 @@ class ResilientPubsub(BackpressurePubsub):
             return
         except MessageTooLarge as error:
             self._drop(PubsubDrop.FRAME_OVERSIZED, peer, error)
+        except FrameOverdue as error:
+            self._drop(PubsubDrop.FRAME_OVERDUE, peer, error)
         except (DecodeError, ParseError) as error:
             self._drop(PubsubDrop.FRAME_MALFORMED, peer, error)
         except (IOException, RawConnError) as error:
@@ -160,6 +136,8 @@ class ResilientPubsub(BackpressurePubsub):
         except Exception as error:
             self._drop(PubsubDrop.STREAM_FAILED, peer, error)
         finally:
+            if self._inbound.get(peer) is stream:
+                del self._inbound[peer]
             if not self._peer_is_connected(peer):
                 self._greeted.discard(peer)
         with suppress(Exception):
@@ -167,53 +145,19 @@ class ResilientPubsub(BackpressurePubsub):
 
     async def continuously_read_stream(self, stream: INetStream) -> None:
         """Act on each frame of a stream. Raises what ends the stream, never what a frame asks."""
-        peer = stream.muxed_conn.peer_id
-        while self.manager.is_running:
-            frame = await read_varint_prefixed_bytes_limited(stream, self.max_inbound_rpc_size)
-            rpc = RPC()
-            rpc.ParseFromString(frame)
-            if self.trace is not None:
-                self.trace.rpc_received(rpc, frame, peer)
-            if not maybe_consume_signed_record(rpc, self.host, peer):
-                self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record that is not its own")
-                continue
-            self._take_messages(peer, rpc)
-            self._take_subscriptions(peer, rpc)
-            if rpc.HasField("control"):
-                try:
-                    await self.router.handle_rpc(rpc, peer)
-                except Exception as error:
-                    self._drop(PubsubDrop.ROUTER_RAISED, peer, error)
-                if self.trace is not None:
-                    self.trace.look_at_mesh()
-            if stream.metric_send_channel is not None:
-                await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
-
-    def _take_messages(self, peer: ID, rpc: RPC) -> None:
-        for msg in rpc.publish:
-            if not self._is_subscribed_to_msg(msg):
-                continue
-            if not all(isinstance(topic, str) for topic in msg.topicIDs):
-                self._drop(PubsubDrop.TOPIC_UNREADABLE, peer, "a message")
-            elif self._validating >= self.params.max_validating:
-                self._drop(PubsubDrop.VALIDATION_FULL, peer, f"{self._validating} in validation")
-                if self.trace is not None:
-                    self.trace.rejected(msg, peer, "validation queue full")
-            elif self.manager.is_running:
-                self._validating += 1
-                self.manager.run_task(self._push_received, peer, msg)
-
-    def _take_subscriptions(self, peer: ID, rpc: RPC) -> None:
-        if len(rpc.subscriptions) > self.max_subscriptions_per_rpc:
-            self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_MANY, peer, f"{len(rpc.subscriptions)} at once")
-            return
-        for subscription in rpc.subscriptions:
-            if isinstance(subscription.topicid, str):  # protobuf gives bytes if not UTF-8
-                self.handle_subscription(peer, subscription)
-            else:
-                self._drop(PubsubDrop.TOPIC_UNREADABLE, peer, "a subscription")
+        await self._frames.read(stream)
 
     # Messages
+
+    @property
+    def validating(self) -> int:
+        """Messages of peers in validation, or waiting for it."""
+        return self._validators.count
+
+    async def run(self) -> None:
+        """The service: as in `Pubsub`, with the tasks that validate messages."""
+        self.manager.run_daemon_task(self._validators.run)
+        await super().run()
 
     async def _push_received(self, forwarder: ID, msg: Message) -> None:
         try:
@@ -227,8 +171,6 @@ class ResilientPubsub(BackpressurePubsub):
                 forwarder,
                 error,
             )
-        finally:
-            self._validating -= 1
 
     async def push_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """As in `Pubsub`, but each message id is accepted once, however many copies race."""
@@ -241,26 +183,10 @@ class ResilientPubsub(BackpressurePubsub):
     async def _push_once(self, msg_forwarder: ID, msg: Message) -> None:
         with suppress(_AcceptedMeanwhile):
             if any(validator.is_async for validator in self.get_msg_validators(msg)):
-                async with self._turn(msg):
+                async with self._turns.turn(msg):
                     await super().push_msg(msg_forwarder, msg)
             else:
                 await super().push_msg(msg_forwarder, msg)
-
-    @asynccontextmanager
-    async def _turn(self, msg: Message) -> AsyncIterator[None]:
-        """Let equal copies of a message into validation one after the other.
-
-        A copy with the same id and other content doesn't wait: a forged one, which a slow
-        validator is busy with, must not delay the true one.
-        """
-        key = blake2b(msg.SerializeToString(deterministic=True), digest_size=32).digest()
-        lock = self._validation_turns.setdefault(key, trio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._validation_turns.pop(key, None)
 
     async def validate_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """As in `Pubsub`, but a failure isn't remembered under the message's id.
@@ -278,6 +204,8 @@ class ResilientPubsub(BackpressurePubsub):
 
     def _mark_msg_seen(self, msg: Message) -> None:
         new = self.seen_messages.add(self.get_message_id(msg))
+        if new:
+            self._validators.accepted(msg)
         if self._pushes is not None:
             (self._pushes.accepted if new else self._pushes.overtaken)(msg)
         if not new:
@@ -374,7 +302,7 @@ class ResilientPubsub(BackpressurePubsub):
 
     def _drop(self, reason: PubsubDrop, peer: ID, detail: object) -> None:
         self.drops[reason] += 1
-        if self.trace is not None and reason not in _REJECTED:
+        if self.trace is not None and reason not in REJECTED:
             self.trace.discarded(reason.value, peer.to_bytes())
         if self._is_worth_a_line(self.drops[reason]):
             logger.warning(
@@ -387,13 +315,3 @@ class ResilientPubsub(BackpressurePubsub):
 
     def _is_worth_a_line(self, count: int) -> bool:
         return (count - 1) % self.params.warn_every == 0
-
-
-def _event(peer: ID, rpc: RPC, size: int) -> GossipsubEvent:
-    event = GossipsubEvent()
-    event.peer_id = peer.pretty()
-    event.publish = bool(rpc.publish)
-    event.subopts = bool(rpc.subscriptions)
-    event.control = rpc.HasField("control")
-    event.message_size = size
-    return event

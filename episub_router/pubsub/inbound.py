@@ -1,0 +1,143 @@
+"""From a peer's inbound stream to messages, subscriptions and the router's control messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+from libp2p.abc import INetStream
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import RPC
+from libp2p.pubsub.pubsub import GossipsubEvent, Pubsub
+from libp2p.pubsub.utils import maybe_consume_signed_record
+
+from episub_router.pubsub.acceptance import fault_of, is_topic
+from episub_router.pubsub.budgets import Budgets
+from episub_router.pubsub.drops import REJECTED, PubsubDrop
+from episub_router.pubsub.frames import FrameReader, UnfinishedFrames
+from episub_router.pubsub.metering import Meter
+from episub_router.pubsub.params import PubsubParams
+from episub_router.pubsub.validation_queue import ValidationJob
+from episub_router.pubsub.validators import MOST_FRAME_WORK, Validators
+from episub_router.trace.node import NodeTrace
+from episub_router.wire.fields import is_crowded
+from episub_router.wire.keys import has_affordable_key
+
+
+class InboundFrames:
+    """Reads frames, and drops those of peers that have used up their budget of work."""
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        params: PubsubParams,
+        work: Budgets,
+        validators: Validators,
+        drop: Callable[[PubsubDrop, ID, object], None],
+    ) -> None:
+        """`work` is in seconds of CPU time; `drop` counts and logs."""
+        self._pubsub = pubsub
+        self._params = params
+        self._work = work
+        self._validators = validators
+        self._drop = drop
+        self._unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
+        changes = params.subscription_changes
+        self._changes = Budgets(changes.per_second, changes.burst)
+        self.trace: NodeTrace | None = None
+
+    async def read(self, stream: INetStream) -> None:
+        """Act on each frame of `stream`. Raises what ends the stream, never what a frame asks."""
+        peer = stream.muxed_conn.peer_id
+        reader = FrameReader(stream, self._pubsub.max_inbound_rpc_size, self._unfinished)
+        while self._pubsub.manager.is_running:
+            frame = await reader.read()
+            if self._work.left(peer, trio.current_time()) < 0:
+                self._drop(PubsubDrop.FRAME_UNAFFORDABLE, peer, f"{len(frame)} bytes")
+                continue
+            meter = Meter()
+            jobs: list[ValidationJob] = []
+            try:
+                await meter.run(self._take_frame(peer, frame, stream, jobs))
+            finally:
+                self._work.charge(peer, meter.spent, trio.current_time())
+            for job in jobs:
+                job.frame_work = min(meter.spent / len(jobs), MOST_FRAME_WORK)
+            # The next frame may be in the buffer.
+            await trio.lowlevel.checkpoint()
+
+    async def _take_frame(
+        self, peer: ID, frame: bytes, stream: INetStream, jobs: list[ValidationJob]
+    ) -> None:
+        if is_crowded(frame):
+            self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{len(frame)} bytes")
+            return
+        rpc = RPC.FromString(frame)
+        if self.trace is not None:
+            self.trace.rpc_received(rpc, frame, peer)
+        if rpc.HasField("senderRecord") and not has_affordable_key(rpc.senderRecord):
+            self._drop(PubsubDrop.KEY_COSTLY, peer, "a peer record")
+            return
+        if not maybe_consume_signed_record(rpc, self._pubsub.host, peer):
+            self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record that is not its own")
+            return
+        jobs += self._take_messages(peer, rpc)
+        self._take_subscriptions(peer, rpc)
+        if rpc.HasField("control"):
+            try:
+                await self._pubsub.router.handle_rpc(rpc, peer)
+            except Exception as error:
+                self._drop(PubsubDrop.ROUTER_RAISED, peer, error)
+            if self.trace is not None:
+                self.trace.look_at_mesh()
+        if stream.metric_send_channel is not None:
+            await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
+
+    def _take_messages(self, peer: ID, rpc: RPC) -> list[ValidationJob]:
+        jobs = []
+        for msg in rpc.publish:
+            if not self._pubsub._is_subscribed_to_msg(msg):
+                continue
+            reason = fault_of(msg, self._params.max_topics_per_message)
+            if reason is None:
+                job = self._validators.put(peer, msg)
+                if job is not None:
+                    jobs.append(job)
+                    continue
+                reason = PubsubDrop.VALIDATION_FULL
+            self._drop(reason, peer, "a message")
+            if self.trace is not None and reason in REJECTED:
+                full = reason is PubsubDrop.VALIDATION_FULL
+                why = "validation queue full" if full else "validation failed"
+                self.trace.rejected(msg, peer, why)
+        self._validators.start()
+        return jobs
+
+    def _take_subscriptions(self, peer: ID, rpc: RPC) -> None:
+        """Act on what the frame amounts to: each topic once, and only where something changes."""
+        if len(rpc.subscriptions) > self._pubsub.max_subscriptions_per_rpc:
+            self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_MANY, peer, f"{len(rpc.subscriptions)} at once")
+            return
+        final: dict[str, bool] = {}
+        for option in rpc.subscriptions:
+            if is_topic(option.topicid):
+                final[option.topicid] = option.subscribe
+            else:
+                self._drop(PubsubDrop.TOPIC_UNREADABLE, peer, "a subscription")
+        for topic, subscribe in final.items():
+            if subscribe == (peer in self._pubsub.peer_topics.get(topic, ())):
+                continue
+            if not self._changes.take(peer, trio.current_time()):
+                self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_FAST, peer, topic)
+                return
+            self._pubsub.handle_subscription(peer, RPC.SubOpts(subscribe=subscribe, topicid=topic))
+
+
+def _event(peer: ID, rpc: RPC, size: int) -> GossipsubEvent:
+    event = GossipsubEvent()
+    event.peer_id = peer.pretty()
+    event.publish = bool(rpc.publish)
+    event.subopts = bool(rpc.subscriptions)
+    event.control = rpc.HasField("control")
+    event.message_size = size
+    return event

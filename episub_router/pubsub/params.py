@@ -1,0 +1,46 @@
+"""Every parameter of `ResilientPubsub`: unit, default, source of the default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from episub_router.util.params import Rate, check_numbers, param
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PubsubParams:
+    """Parameters of `ResilientPubsub`. Raises ValueError for one that is not positive."""
+
+    subscription_buffer: int = param(
+        1024, "messages", "ours: 5 s of stalled reader at 200 messages/s; py-libp2p has 32"
+    )
+    """Messages that wait for the reader of a subscription."""
+    max_validating: int = param(1024, "messages", "ours: more than 10 validators do at once")
+    """Messages in validation, of all peers; one alone gets half, and each next half of the rest."""
+    max_validating_bytes: int = param(
+        32 * 2**20, "bytes", "ours: 32 messages of the largest size; divided in the same way"
+    )
+    """Bytes of the messages in validation."""
+    max_topics_per_message: int = param(8, "topics", "ours: go-libp2p's messages have one")
+    """Distinct topics of one message."""
+    subscription_changes: Rate = param(
+        Rate(32, 256), "changes", "ours: twice the 100 topics that a peer may be in, at once"
+    )
+    """How often a peer may change its subscriptions."""
+    frame_timeout: float = param(30.0, "s", "ours: 1 MiB at 300 kbit/s")
+    """Time for a frame, from its first byte to its last."""
+    max_unfinished_bytes: int = param(
+        16 * 2**20, "bytes", "ours: half of the memory that a hostile peer may cost"
+    )
+    """Bytes of frames that haven't ended, of all peers; beyond, the oldest one makes room."""
+    work_burst: float = param(0.5, "s of CPU", "ours: half of what 1 MB of bad input may cost")
+    """What a peer's frames may cost at once. What brings new valid messages isn't charged."""
+    work_share: float = param(0.2, "s of CPU per s", "ours: five such peers for one core")
+    """What they may cost in the long run. Frames beyond are dropped unread."""
+    seen_ttl: int = param(300, "s", "ours: the router's, so that nothing is delivered twice")
+    """How long the ids of messages are remembered."""
+    warn_every: int = param(1000, "drops", "ours: a flood of bad input is no flood of log lines")
+    """A warning is logged for the first drop of each reason, and after as many more."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self)

@@ -1,0 +1,77 @@
+"""The tasks that validate messages, and who pays for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import trio
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import Message
+
+from episub_router.pubsub.budgets import Budgets
+from episub_router.pubsub.metering import Meter
+from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
+
+MOST_FRAME_WORK = 0.002
+"""Seconds of CPU time of a frame that a new valid message in it pays for; ours: ten times what
+a frame with one message takes."""
+
+
+class Validators:
+    """Validates messages of peers. What a peer's messages cost is charged to its budget, except
+    for messages that prove new and valid: those cost nothing, and neither does their frame."""
+
+    def __init__(
+        self,
+        queue: ValidationQueue,
+        work: Budgets,
+        push: Callable[[ID, Message], Coroutine[Any, Any, None]],
+    ) -> None:
+        """`push` validates a message and passes it on. It must not raise."""
+        self._queue = queue
+        self._work = work
+        self._push = push
+        self._running: dict[int, ValidationJob] = {}
+        """By the identity of the message object."""
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self) -> None:
+        """Host the validations until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self.start()
+            await trio.sleep_forever()
+
+    def put(self, forwarder: ID, message: Message) -> ValidationJob | None:
+        """Add a message; None if its forwarder's share of the queue is in use."""
+        job = ValidationJob(forwarder, message, message.ByteSize())
+        return job if self._queue.put(job) else None
+
+    @property
+    def count(self) -> int:
+        """Messages in validation, or waiting for it."""
+        return len(self._queue)
+
+    def accepted(self, message: Message) -> None:
+        """It is valid, and the first copy that is."""
+        job = self._running.get(id(message))
+        if job is not None:
+            job.accepted = True
+
+    def start(self) -> None:
+        """Begin as many validations as there are turns for."""
+        # Not Pubsub's tasks: making one of those takes time in proportion to how many there are.
+        while self._nursery is not None and (job := self._queue.next()) is not None:
+            self._nursery.start_soon(self._validate, job)
+
+    async def _validate(self, job: ValidationJob) -> None:
+        meter = Meter()
+        self._running[id(job.message)] = job
+        try:
+            await meter.run(self._push(job.forwarder, job.message))
+        finally:
+            del self._running[id(job.message)]
+            self._queue.done(job)
+            cost = -job.frame_work if job.accepted else meter.spent
+            self._work.charge(job.forwarder, cost, trio.current_time())
+        self.start()

@@ -1,0 +1,164 @@
+"""The parts that bound what one peer may cost: budgets, meters, lanes, frames."""
+
+from __future__ import annotations
+
+from time import thread_time
+
+import pytest
+import trio
+import trio.testing
+from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import Message
+from libp2p.utils import encode_varint_prefixed
+
+from episub_router.pubsub.budgets import MAX_PEERS, Budgets
+from episub_router.pubsub.frames import FrameOverdue, FrameReader, UnfinishedFrames
+from episub_router.pubsub.metering import Meter
+from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
+
+A, B, C = ID(b"a"), ID(b"b"), ID(b"c")
+
+
+def test_a_budget_fills_up_again() -> None:
+    budgets = Budgets(per_second=2, most=10)
+    budgets.charge(A, 25, 100.0)
+    assert budgets.left(A, 100.0) == -15
+    assert budgets.left(A, 105.0) == -5
+    assert budgets.left(A, 200.0) == 10
+    assert budgets.left(B, 100.0) == 10
+    assert not budgets.take(A, 107.5)
+    assert budgets.take(A, 108.0)
+
+
+def test_budgets_of_a_bounded_number_of_peers_are_remembered() -> None:
+    budgets = Budgets(per_second=1, most=1)
+    for n in range(MAX_PEERS + 1):
+        budgets.charge(ID(b"%d" % n), 5, 0.0)
+    assert budgets.left(ID(b"0"), 0.0) == 1
+    assert budgets.left(ID(b"1"), 0.0) == -4
+
+
+async def test_a_meter_counts_the_steps_of_its_own_work_only() -> None:
+    def work(seconds: float) -> None:
+        end = thread_time() + seconds
+        while thread_time() < end:
+            pass
+
+    async def mine() -> str:
+        work(0.02)
+        await trio.sleep(0.01)
+        work(0.02)
+        return "done"
+
+    async def others() -> None:
+        work(0.2)
+
+    meter = Meter()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        assert await meter.run(mine()) == "done"
+    assert 0.04 <= meter.spent < 0.1
+
+
+async def test_a_meter_lets_errors_through() -> None:
+    async def cancelled() -> None:
+        with trio.move_on_after(0):
+            await trio.sleep_forever()
+        raise LookupError("after it")
+
+    with pytest.raises(LookupError):
+        await Meter().run(cancelled())
+
+
+def job(peer: ID, size: int = 1) -> ValidationJob:
+    return ValidationJob(peer, Message(), size)
+
+
+def test_each_peer_may_use_half_of_what_the_others_leave() -> None:
+    queue = ValidationQueue(max_messages=80, max_bytes=10**6, at_once=8)
+    put = [sum(queue.put(job(peer)) for _ in range(100)) for peer in (A, B, C)]
+    assert put == [40, 20, 10]
+    started = []
+    while (found := queue.next()) is not None:
+        started.append(found)
+    assert (
+        sorted(one.forwarder.to_bytes() for one in started) == [b"a"] * 2 + [b"b"] * 2 + [b"c"] * 2
+    )
+    for one in started:
+        queue.done(one)
+    assert len(queue) == 70 - 6
+
+
+def test_lanes_are_served_in_turn() -> None:
+    queue = ValidationQueue(max_messages=1000, max_bytes=10**6, at_once=2)
+    for _ in range(100):
+        queue.put(job(A))
+    queue.put(job(B))
+    served = []
+    for _ in range(4):
+        found = queue.next()
+        assert found is not None
+        served.append(found.forwarder)
+        queue.done(found)
+    assert served == [A, B, A, A]
+
+
+class Chunks:
+    """A stream that gives what it was made of, chunk by chunk, and then waits or ends."""
+
+    def __init__(self, *chunks: bytes, ends: bool = False) -> None:
+        self._chunks = list(chunks)
+        self._ends = ends
+
+    async def read(self, n: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if self._chunks:
+            return self._chunks.pop(0)
+        if self._ends:
+            return b""
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+def reader(stream: Chunks, room: UnfinishedFrames | None = None) -> FrameReader:
+    room = room or UnfinishedFrames(10**6, 60)
+    return FrameReader(stream, 1000, room)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100_000])
+async def test_frames_are_cut_wherever_the_chunks_end(size: int) -> None:
+    frames = [b"", b"a", bytes(127), bytes(128), bytes(1000), b"end"]
+    raw = b"".join(map(encode_varint_prefixed, frames))
+    room = UnfinishedFrames(10**6, 60)
+    chunks = [raw[start : start + size] for start in range(0, len(raw), size)]
+    source = reader(Chunks(*chunks, ends=True), room)
+    assert [await source.read() for _ in frames] == frames
+    assert room.size == 0
+    with pytest.raises(IncompleteReadError):
+        await source.read()
+
+
+async def test_a_frame_that_is_announced_too_long_is_not_waited_for() -> None:
+    with pytest.raises(MessageTooLarge):
+        await reader(Chunks(encode_varint_prefixed(bytes(1001))[:2])).read()
+
+
+async def test_the_oldest_frame_makes_room(autojump_clock: trio.testing.MockClock) -> None:
+    room = UnfinishedFrames(max_bytes=900, timeout=60)
+    half = encode_varint_prefixed(bytes(1000))[:500]
+    overdue = []
+
+    async def read(name: str, delay: float) -> None:
+        await trio.sleep(delay)
+        try:
+            await reader(Chunks(half), room).read()
+        except FrameOverdue:
+            overdue.append((name, trio.current_time()))
+
+    async with trio.open_nursery() as nursery:
+        start = trio.current_time()
+        for delay in (0, 1):
+            nursery.start_soon(read, str(delay), delay)
+    assert [(name, at - start) for name, at in overdue] == [("0", 1.0), ("1", 61.0)]
+    assert room.size == 0
