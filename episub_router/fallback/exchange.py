@@ -12,10 +12,14 @@ from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.net.address_book import AddressBook
+from episub_router.net.connections.dial_budget import DialBudget
 from episub_router.net.params import RouterParams
 
 _MAX_WAITING = 64
 """Peers that wait to be dialled; there is no hurry, and more will be named."""
+
+_TELLER = b"peer exchange"
+"""All that are named so have one share of the address book, and one budget of dials."""
 
 
 class PeerExchange:
@@ -25,6 +29,7 @@ class PeerExchange:
         self._host = host
         self._book = book
         self._params = params
+        self._budget = DialBudget()
         self._named, self._to_dial = trio.open_memory_channel[ID](_MAX_WAITING)
 
     def connect_to(self, peers: Sequence[rpc_pb2.PeerInfo]) -> None:
@@ -33,7 +38,7 @@ class PeerExchange:
             peer = ID(info.peerID)
             if peer == self._host.get_id() or self._host.get_network().get_connections(peer):
                 continue
-            if self._book.learn(info.peerID, info.signedPeerRecord):
+            if self._book.learn(info.peerID, info.signedPeerRecord, _TELLER):
                 with suppress(trio.WouldBlock):
                     self._named.send_nowait(peer)
 
@@ -46,6 +51,8 @@ class PeerExchange:
     async def _dial_some(self) -> None:
         async for peer in self._to_dial.clone():
             addresses = list(self._book.addresses(peer.to_bytes()))
+            if not self._budget.take(_TELLER, addresses, trio.current_time()):
+                continue
             # Whatever goes wrong, it was an offer.
             with suppress(Exception), trio.move_on_after(self._params.dial_timeout):
                 await self._host.connect(PeerInfo(peer, addresses))

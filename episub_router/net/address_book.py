@@ -6,8 +6,10 @@ libp2p's peerstore forgets addresses after two minutes; a passive view lives lon
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 from libp2p.peer.envelope import consume_envelope
 from libp2p.peer.id import ID
@@ -15,11 +17,19 @@ from libp2p.peer.pb import envelope_pb2, peer_record_pb2
 from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_DOMAIN
 from multiaddr import Multiaddr
 
+from episub_router.wire.keys import is_affordable
 from episub_router.wire.limits import DEFAULT_LIMITS as WIRE_LIMITS
 from episub_router.wire.limits import WireLimits
 
 MAX_PEERS = 4096
 """Records; ours: the passive views (42 peers) of about a hundred topics."""
+
+TELLERS_SHARE = 8
+"""Part of the book that one peer can fill with records of others: an eighth; ours: eight peers
+would have to agree on flushing it."""
+
+_LOOKED_AT = 64
+"""Records looked at for one to forget, so that a book full of peers in use costs no more."""
 
 MAX_ADDRESSES = 32
 """Addresses in one record; ours: a host with many interfaces has fewer."""
@@ -34,6 +44,8 @@ class RecordFault(Enum):
     TOO_LARGE = "record-too-large"
     MALFORMED = "record-malformed"
     """No envelope around a peer record, or a bad key or signature."""
+    KEY_COSTLY = "record-key-costly"
+    """Its signature would take too long to check."""
     WRONG_PEER = "record-wrong-peer"
     """About another peer than said, or signed by another."""
     NO_ADDRESSES = "record-no-addresses"
@@ -48,16 +60,28 @@ class _Entry:
     envelope: bytes
     seq: int
     addresses: tuple[Multiaddr, ...]
+    teller: bytes
+    """The peer that told us first; the subject itself, if it did."""
 
 
 class AddressBook:
     """Verified signed peer records by peer id, the least recently used forgotten first.
 
-    `refused` counts the records that `learn` turned down, by reason.
+    One teller's records take up an eighth of the book at most: beyond, its own make room. Peers
+    that are `in_use` are forgotten last. `refused` counts the records that `learn` turned down,
+    by reason.
     """
 
-    def __init__(self, max_peers: int = MAX_PEERS, wire_limits: WireLimits = WIRE_LIMITS) -> None:
+    def __init__(
+        self,
+        max_peers: int = MAX_PEERS,
+        wire_limits: WireLimits = WIRE_LIMITS,
+        in_use: Callable[[bytes], bool] = lambda peer: False,
+    ) -> None:
         self._max_peers = max_peers
+        self._in_use = in_use
+        self._told: dict[bytes, OrderedDict[bytes, None]] = {}
+        """The subjects of each teller's records, the oldest first."""
         self._max_record_bytes = wire_limits.max_record_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self.refused: Counter[RecordFault] = Counter()
@@ -65,25 +89,50 @@ class AddressBook:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def learn(self, peer: bytes, envelope: bytes) -> bool:
-        """Verify and keep `envelope`, said to be `peer`'s signed peer record.
+    def learn(self, peer: bytes, envelope: bytes, teller: bytes | None = None) -> bool:
+        """Verify and keep `envelope`, said by `teller` to be `peer`'s signed peer record.
 
-        True if it is the record held now. An older record never replaces a newer one. Never
-        raises: a bad record is counted in `refused`.
+        Without a `teller` it is `peer`'s own word. True if it is the record held now. An older
+        record never replaces a newer one. Never raises: a bad record is counted in `refused`.
         """
         known = self._entries.get(peer)
         if known is not None and known.envelope == envelope:
             self._entries.move_to_end(peer)
             return True
-        result = self._verify(peer, envelope, known.seq if known is not None else -1)
+        told_by = teller or peer
+        if known is not None and told_by != peer:
+            told_by = known.teller
+        result = self._verify(peer, envelope, known.seq if known is not None else -1, told_by)
         if isinstance(result, RecordFault):
             self.refused[result] += 1
             return False
+        if known is not None:
+            self._forget(peer)
         self._entries[peer] = result
-        self._entries.move_to_end(peer)
+        told = self._told.setdefault(told_by, OrderedDict())
+        told[peer] = None
+        if len(told) > max(1, self._max_peers // TELLERS_SHARE):
+            self._forget_one_of(told)
         if len(self._entries) > self._max_peers:
-            self._entries.popitem(last=False)
-        return True
+            self._forget_one_of(self._entries)
+        return peer in self._entries
+
+    def teller(self, peer: bytes) -> bytes | None:
+        """The peer on whose word we have `peer`'s record; None if it is its own, or unknown."""
+        entry = self._entries.get(peer)
+        return entry.teller if entry is not None and entry.teller != peer else None
+
+    def _forget_one_of(self, peers: Iterable[bytes]) -> None:
+        """The first that isn't in use, or else the first."""
+        looked_at = list(islice(peers, _LOOKED_AT))
+        self._forget(next((peer for peer in looked_at if not self._in_use(peer)), looked_at[0]))
+
+    def _forget(self, peer: bytes) -> None:
+        teller = self._entries.pop(peer).teller
+        told = self._told[teller]
+        del told[peer]
+        if not told:
+            del self._told[teller]
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer` as envelope bytes; None if unknown."""
@@ -100,7 +149,9 @@ class AddressBook:
             self._entries.move_to_end(peer)
         return self._entries.get(peer)
 
-    def _verify(self, peer: bytes, data: bytes, held_seq: int) -> _Entry | RecordFault:
+    def _verify(
+        self, peer: bytes, data: bytes, held_seq: int, teller: bytes
+    ) -> _Entry | RecordFault:
         if len(data) > self._max_record_bytes:
             return RecordFault.TOO_LARGE
         try:
@@ -113,6 +164,8 @@ class AddressBook:
                 return RecordFault.STALE
             if len(inner.addresses) > MAX_ADDRESSES:
                 return RecordFault.TOO_MANY_ADDRESSES
+            if not is_affordable(outer.public_key.SerializeToString()):
+                return RecordFault.KEY_COSTLY
             envelope, record = consume_envelope(data, PEER_RECORD_ENVELOPE_DOMAIN)
             # consume_envelope leaves open whose key signed.
             if ID.from_pubkey(envelope.public_key).to_bytes() != peer:
@@ -123,7 +176,7 @@ class AddressBook:
         addresses = tuple(filter(_is_readable, record.addrs))
         if not addresses:
             return RecordFault.NO_ADDRESSES
-        return _Entry(data, record.seq, addresses)
+        return _Entry(data, record.seq, addresses, teller)
 
 
 def _is_readable(address: Multiaddr) -> bool:

@@ -42,6 +42,8 @@ class Reason(Enum):
     DIAL_FAILED = "dial-failed"
     DIAL_NO_ADDRESS = "dial-no-address"
     DIAL_BACKED_OFF = "dial-backed-off"
+    DIAL_UNAFFORDABLE = "dial-unaffordable"
+    """A dial on another peer's word, beyond what the teller or the target may cost."""
     DIALS_FULL = "dials-full"
     NO_EPISUB_STREAM = "no-episub-stream"
     """Connected, but the peer opened no Episub stream in time."""

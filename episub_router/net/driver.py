@@ -116,6 +116,11 @@ class Driver(PeerListener):
         """The machine of a topic that this node is in."""
         return None if topic in self._left else self._topics.get(topic)
 
+    def is_in_a_view(self, peer: bytes) -> bool:
+        """Whether a topic has `peer` in its active or passive view."""
+        views = [topic.membership for topic in self._topics.values()]
+        return any(peer in view.active or peer in view.passive for view in views)
+
     def hops(self, topic: str) -> Mapping[int, int]:
         """How many messages of `topic` were delivered after how many hops."""
         return dict(self._hops.get(topic, {}))

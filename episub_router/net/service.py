@@ -92,7 +92,7 @@ class EpisubService(PeerListener):
         self.bootstrap_watch = BootstrapWatch(
             self.me, self._bootstrap, lambda: self.mesh.neighbors, self.events
         )
-        self.book = book = AddressBook()
+        self.book = book = AddressBook(in_use=lambda peer: self.driver.is_in_a_view(peer))
         self.fanout = Fanout(router_params.fanout_degree, rng)
         self._replay = Replay()
         self.framer = Framer(pubsub.host, book, counters)
@@ -103,7 +103,9 @@ class EpisubService(PeerListener):
         self.outbox = Outbox(peers, router_params, counters)
         self.room = PublishRoom(router_params)
         self.room.add_receivers(self._pushed_to)
-        self._dialer = Dialer(pubsub, peers, router_params, counters, self._addresses)
+        self._dialer = Dialer(
+            pubsub, peers, router_params, counters, self._addresses, self._teller_of
+        )
         self._idle = IdleConnections(pubsub.host, peers, counters, self._is_needed)
         self._rendezvous = Rendezvous(
             self.me,
@@ -294,6 +296,11 @@ class EpisubService(PeerListener):
             return [self._peers[peer.to_bytes()] for peer in self.fanout.peers.get(topic, ())]
         keys: Any = machine.broadcast.publishes_to()
         return [self._peers[key] for key in keys]
+
+    def _teller_of(self, peer: bytes) -> bytes | None:
+        """The peer on whose word alone we know `peer`."""
+        by_others = self._bootstrap.get(peer) or self._rendezvous.addresses(peer)
+        return None if by_others else self.book.teller(peer)
 
     def _is_needed(self, peer: RemotePeer) -> bool:
         return (

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
+from Crypto.PublicKey import RSA
 from libp2p.abc import INetStream
+from libp2p.crypto.rsa import RSAPublicKey
 from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
@@ -84,3 +87,9 @@ def altered(msg: Message, change: Callable[[Message], None]) -> Message:
     copy.CopyFrom(msg)
     change(copy)
     return copy
+
+
+def costly_key() -> RSAPublicKey:
+    """An RSA key with an exponent of 4,096 bits: a check with it takes 20 ms."""
+    modulus = Random(1).getrandbits(4095) | 1 << 4095 | 1
+    return RSAPublicKey(RSA.construct((modulus, modulus - 2), consistency_check=False))

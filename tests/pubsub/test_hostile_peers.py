@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from Crypto.PublicKey import RSA
-from libp2p.crypto.rsa import RSAPublicKey
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.validators import signature_validator
@@ -24,6 +22,7 @@ from tests.pubsub.frames import (
     TOPIC,
     Marks,
     altered,
+    costly_key,
     flood,
     open_new,
     open_raw,
@@ -122,12 +121,6 @@ async def test_a_message_with_many_topics_is_refused(topics: list[str]) -> None:
         await send(stream, publishing(message))
         await eventually(lambda: pubsub_of(victim).drops == {PubsubDrop.TOPICS_REFUSED: 1})
         await delivers(victim, honest)
-
-
-def costly_key() -> RSAPublicKey:
-    """An RSA key with an exponent of 4,096 bits: a check with it takes 20 ms."""
-    modulus = RSA.generate(4096).n
-    return RSAPublicKey(RSA.construct((modulus, modulus - 2), consistency_check=False))
 
 
 async def test_keys_that_are_costly_to_verify_with_are_refused() -> None:

@@ -17,6 +17,7 @@ from multiaddr import Multiaddr
 
 from episub_router.net import address_book
 from episub_router.net.address_book import MAX_ADDRESSES, AddressBook, RecordFault
+from tests.pubsub.frames import costly_key
 
 ADDRESS = Multiaddr("/ip4/10.0.0.1/tcp/4001")
 ALICE = create_new_key_pair(b"a" * 32)
@@ -146,6 +147,48 @@ def test_the_least_recently_used_peers_are_forgotten() -> None:
         assert book.learn(id_of(keys), sealed(keys, ADDRESS))
     assert len(book) == 3
     assert [book.addresses(id_of(keys)) != () for keys in pairs] == [True, False, False, True, True]
+
+
+def test_a_teller_fills_a_share_of_the_book_with_its_own_records_only() -> None:
+    """A megabyte of signed records doesn't flush the peers that others named, or that live."""
+    mine = [create_new_key_pair(b"m%d" % n * 16) for n in range(8)]
+    made_up = [create_new_key_pair(b"u%02d" % n + bytes(29)) for n in range(40)]
+    book = AddressBook(max_peers=16, in_use=lambda peer: peer == id_of(made_up[0]))
+    for n, keys in enumerate(mine):
+        assert book.learn(id_of(keys), sealed(keys, ADDRESS), b"honest %d" % (n % 4))
+    for keys in made_up:
+        book.learn(id_of(keys), sealed(keys, ADDRESS), b"hostile")
+    assert all(book.addresses(id_of(keys)) for keys in mine)
+    kept = [keys for keys in made_up if book.addresses(id_of(keys))]
+    assert kept == [made_up[0], made_up[-1]]
+    assert book.teller(id_of(kept[0])) == b"hostile"
+
+
+def test_peers_in_use_are_forgotten_last() -> None:
+    pairs = [create_new_key_pair(bytes([n]) * 32) for n in range(1, 6)]
+    book = AddressBook(max_peers=3, in_use=lambda peer: peer == id_of(pairs[0]))
+    for keys in pairs:
+        assert book.learn(id_of(keys), sealed(keys, ADDRESS))
+    assert [book.addresses(id_of(keys)) != () for keys in pairs] == [True, False, False, True, True]
+
+
+def test_a_record_is_nobody_elses_word_once_its_subject_has_sent_it() -> None:
+    book = AddressBook()
+    book.learn(id_of(ALICE), sealed(ALICE, ADDRESS), id_of(BOB))
+    assert book.teller(id_of(ALICE)) == id_of(BOB)
+    assert not book.learn(id_of(ALICE), sealed(ALICE, ADDRESS, seq=0), id_of(ALICE))
+    book.learn(id_of(ALICE), sealed(ALICE, ADDRESS, seq=2), id_of(ALICE))
+    assert book.teller(id_of(ALICE)) is None
+
+
+def test_a_key_that_is_costly_to_verify_with_is_refused() -> None:
+    book = AddressBook()
+    key = costly_key()
+    peer = ID.from_pubkey(key)
+    record = PeerRecord(peer, [ADDRESS], 1).marshal_record()
+    envelope = Envelope(key, PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, record, bytes(512))
+    assert not book.learn(peer.to_bytes(), envelope.marshal_envelope())
+    assert book.refused == {RecordFault.KEY_COSTLY: 1}
 
 
 @given(st.binary(max_size=300), st.binary(max_size=50))

@@ -21,6 +21,7 @@ from libp2p.rcmgr import Direction
 from multiaddr import Multiaddr
 
 from episub_router.net.address_book import DIALLED_ADDRESSES
+from episub_router.net.connections.dial_budget import DialBudget
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 from episub_router.net.patience import Pace, patient
@@ -62,13 +63,17 @@ class Dialer(PeerListener):
         params: RouterParams,
         counters: Counters,
         addresses_of: Callable[[bytes], Iterable[Multiaddr]],
+        teller_of: Callable[[bytes], bytes | None],
     ) -> None:
+        """`teller_of` is the peer on whose word alone another is known, if that is so."""
         self._pubsub = pubsub
         self._host: IHost = pubsub.host
         self._peers = peers
         self._params = params
         self._counters = counters
         self._addresses_of = addresses_of
+        self._teller_of = teller_of
+        self._budget = DialBudget()
         self._limiter = trio.CapacityLimiter(1)
         """As many dials at a time as the event loop keeps up with, up to `dial_concurrency`."""
         self._for_others = trio.CapacityLimiter(1)
@@ -167,6 +172,9 @@ class Dialer(PeerListener):
         addresses = self._known_addresses(peer)
         if not addresses or target == self._host.get_id():
             return Reason.DIAL_NO_ADDRESS
+        teller = self._teller_of(peer.key)
+        if teller and not self._budget.take(teller, addresses, trio.current_time()):
+            return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
         share = self._params.dial_timeout / len(addresses)
         for address in addresses:
@@ -186,6 +194,8 @@ class Dialer(PeerListener):
                 # Whatever goes wrong here, there is the next address.
                 peer.dial_error = root_cause(error)
             if self._is_connected(target):
+                if teller:
+                    self._budget.give_back(teller, addresses, trio.current_time())
                 # The other side may have dialled at the same time, and been faster.
                 if any(
                     isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND

@@ -13,6 +13,7 @@ from libp2p.peer.id import ID
 from libp2p.peer.pb import envelope_pb2
 
 from episub_router.pb import episub_pb2 as pb
+from episub_router.wire.keys import has_affordable_key
 
 _DOMAIN = "episub-leave"
 _PAYLOAD_TYPE = b"/episub/leave"
@@ -30,6 +31,8 @@ def sign_leave(private_key: PrivateKey, topic: str, seq: int) -> bytes:
 def verify_leave(source: bytes, topic: str, proof: bytes) -> bool:
     """Whether `proof` shows that the peer `source` itself left `topic`. Never raises."""
     if leave_seq(proof) is None:
+        return False
+    if not has_affordable_key(proof):
         return False
     try:
         envelope = unmarshal_envelope(proof)

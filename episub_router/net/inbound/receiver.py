@@ -106,7 +106,7 @@ class Inbound:
             self._answer_stranger(peer, frame)
             return
         for subject, record in frame.records:
-            self._book.learn(subject, record)
+            self._book.learn(subject, record, peer.key)
         if any(isinstance(message, _ONLY_MEMBERS_SEND) for message in frame.messages):
             self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:

@@ -33,7 +33,7 @@ class LeaveProcedure:
             state.drop_link(peer, DownReason.LEFT, notify=False, remember=False)
 
     def on_leave(self, sender: PeerId, message: Leave) -> bool:
-        """LEAVE: forget its source, and pass it on if the source was known here or TTL is left.
+        """LEAVE: forget its source, and pass it on if the source was known here.
 
         True if the source was a neighbour.
         """
@@ -48,7 +48,8 @@ class LeaveProcedure:
         state.drop_link(message.source, DownReason.LEFT, notify=False, remember=False)
         known = state.passive.remove(message.source) or was_neighbor
         ttl = min(message.ttl, LEAVE_TTL)
-        if known or ttl > 0:
+        # Anybody can make an identity that leaves: a stranger's LEAVE ends here.
+        if known:
             passed_on = Leave(message.source, max(0, ttl - 1), message.proof)
             for peer in state.active:
                 if peer != sender:

@@ -1,0 +1,45 @@
+"""Others can make this node dial so often, and no one target so often."""
+
+from __future__ import annotations
+
+from multiaddr import Multiaddr
+
+from episub_router.net.connections.dial_budget import (
+    PER_ADDRESS,
+    PER_HOST,
+    PER_TELLER,
+    DialBudget,
+)
+
+
+def address(host: int, port: int = 4001) -> list[Multiaddr]:
+    return [Multiaddr(f"/ip4/10.0.0.{host}/tcp/{port}")]
+
+
+def dials(budget: DialBudget, tries: list[tuple[bytes, list[Multiaddr]]], now: float) -> int:
+    return sum(budget.take(teller, addresses, now) for teller, addresses in tries)
+
+
+def test_a_teller_has_a_budget() -> None:
+    budget = DialBudget()
+    tries = [(b"hostile", address(n)) for n in range(200)]
+    assert dials(budget, tries, 0.0) == PER_TELLER.burst
+    assert dials(budget, tries[100:], 20.0) == 20 * PER_TELLER.per_second
+    assert budget.take(b"honest", address(1), 20.0)
+
+
+def test_many_tellers_cannot_aim_at_one_target() -> None:
+    """The 636 connections to a third party, named by as many identities."""
+    budget = DialBudget()
+    one_port = [(b"%d" % n, address(1)) for n in range(636)]
+    assert dials(budget, one_port, 0.0) == PER_ADDRESS.burst
+    all_ports = [(b"%d" % n, address(2, n + 1)) for n in range(636)]
+    assert dials(budget, all_ports, 0.0) == PER_HOST.burst
+    assert budget.take(b"0", address(3), 0.0)
+
+
+def test_dials_that_find_their_peer_are_free() -> None:
+    budget = DialBudget()
+    for n in range(200):
+        assert budget.take(b"bootstrap", address(n % 2, 4000 + n), 0.0)
+        budget.give_back(b"bootstrap", address(n % 2, 4000 + n), 0.0)
