@@ -17,7 +17,7 @@ class PubsubDrop(Enum):
     FRAME_CROWDED = "frame-crowded"
     """A frame of more than `MAX_FIELDS` fields."""
     FRAME_UNAFFORDABLE = "frame-unaffordable"
-    """A frame of a peer that has used up its budget of work."""
+    """A frame of a peer that has used up its budget of work; its stream was reset."""
     STREAM_SUPERSEDED = "stream-superseded"
     """An inbound stream of a peer that opened another; it was reset."""
     RECORD_INVALID = "record-invalid"

@@ -24,8 +24,16 @@ from episub_router.wire.fields import is_crowded
 from episub_router.wire.keys import has_affordable_key
 
 
+_READING = 50e-6
+"""Seconds of CPU time that a frame takes before it is looked at and after; measured, with room."""
+
+
+class OutOfBudgetError(Exception):
+    """A peer has used up its budget of work."""
+
+
 class InboundFrames:
-    """Reads frames, and drops those of peers that have used up their budget of work."""
+    """Reads frames, as long as their peer's budget of work lasts."""
 
     def __init__(
         self,
@@ -47,20 +55,19 @@ class InboundFrames:
         self.trace: NodeTrace | None = None
 
     async def read(self, stream: INetStream) -> None:
-        """Act on each frame of `stream`. Raises what ends the stream, never what a frame asks."""
+        """Act on each frame of `stream`. Raises OutOfBudgetError and what else ends the stream."""
         peer = stream.muxed_conn.peer_id
         reader = FrameReader(stream, self._pubsub.max_inbound_rpc_size, self._unfinished)
         while self._pubsub.manager.is_running:
             frame = await reader.read()
             if self._work.left(peer, trio.current_time()) < 0:
-                self._drop(PubsubDrop.FRAME_UNAFFORDABLE, peer, f"{len(frame)} bytes")
-                continue
+                raise OutOfBudgetError("its frames have cost too much")
             meter = Meter()
             jobs: list[ValidationJob] = []
             try:
                 await meter.run(self._take_frame(peer, frame, stream, jobs))
             finally:
-                self._work.charge(peer, meter.spent, trio.current_time())
+                self._work.charge(peer, meter.spent + _READING, trio.current_time())
             for job in jobs:
                 job.frame_work = min(meter.spent / len(jobs), MOST_FRAME_WORK)
             # The next frame may be in the buffer.

@@ -36,7 +36,7 @@ class PubsubParams:
     work_burst: float = param(0.5, "s of CPU", "ours: half of what 1 MB of bad input may cost")
     """What a peer's frames may cost at once. What brings new valid messages isn't charged."""
     work_share: float = param(0.2, "s of CPU per s", "ours: five such peers for one core")
-    """What they may cost in the long run. Frames beyond are dropped unread."""
+    """What they may cost in the long run. Beyond, the stream is reset."""
     seen_ttl: int = param(300, "s", "ours: the router's, so that nothing is delivered twice")
     """How long the ids of messages are remembered."""
     warn_every: int = param(1000, "drops", "ours: a flood of bad input is no flood of log lines")

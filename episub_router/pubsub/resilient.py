@@ -26,7 +26,7 @@ from episub_router.publishing import BackpressurePubsub
 from episub_router.pubsub.budgets import Budgets
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue
-from episub_router.pubsub.inbound import InboundFrames
+from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.turns import CopyTurns
 from episub_router.pubsub.validation_queue import ValidationQueue
@@ -126,6 +126,8 @@ class ResilientPubsub(BackpressurePubsub):
             return
         except MessageTooLarge as error:
             self._drop(PubsubDrop.FRAME_OVERSIZED, peer, error)
+        except OutOfBudgetError as error:
+            self._drop(PubsubDrop.FRAME_UNAFFORDABLE, peer, error)
         except FrameOverdue as error:
             self._drop(PubsubDrop.FRAME_OVERDUE, peer, error)
         except (DecodeError, ParseError) as error:
