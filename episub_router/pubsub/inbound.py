@@ -23,7 +23,6 @@ from episub_router.trace.node import NodeTrace
 from episub_router.wire.fields import is_crowded
 from episub_router.wire.keys import has_affordable_key
 
-
 _READING = 50e-6
 """Seconds of CPU time that a frame takes before it is looked at and after; measured, with room."""
 
