@@ -1,0 +1,1 @@
+"""What a hostile member costs an honest node: docs/security.md."""
