@@ -26,6 +26,10 @@ class Budgets:
         left, since = self._left.get(peer, (self._most, now))
         return min(self._most, left + (now - since) * self._per_second)
 
+    def wait(self, peer: ID, now: float) -> float:
+        """Seconds until `peer` is out of debt."""
+        return max(0.0, -self.left(peer, now) / self._per_second)
+
     def charge(self, peer: ID, amount: float, now: float) -> None:
         """Take `amount` from `peer`, or give it back if it is negative."""
         left = min(self._most, self.left(peer, now) - amount)

@@ -17,7 +17,9 @@ class PubsubDrop(Enum):
     FRAME_CROWDED = "frame-crowded"
     """A frame of more than `MAX_FIELDS` fields."""
     FRAME_UNAFFORDABLE = "frame-unaffordable"
-    """A frame of a peer that has used up its budget of work; its stream was reset."""
+    """A frame of a peer whose faults have cost too much; its stream was reset."""
+    FRAME_EMPTY = "frame-empty"
+    """A frame with nothing in it."""
     STREAM_SUPERSEDED = "stream-superseded"
     """An inbound stream of a peer that opened another; it was reset."""
     RECORD_INVALID = "record-invalid"
@@ -45,6 +47,18 @@ class PubsubDrop(Enum):
     SUBSCRIBER_SLOW = "subscriber-slow"
     """A message for a subscription whose buffer was full."""
 
+
+FAULTS = (
+    PubsubDrop.FRAME_CROWDED,
+    PubsubDrop.FRAME_EMPTY,
+    PubsubDrop.RECORD_INVALID,
+    PubsubDrop.KEY_COSTLY,
+    PubsubDrop.SUBSCRIPTIONS_TOO_MANY,
+    PubsubDrop.TOPIC_UNREADABLE,
+    PubsubDrop.TOPICS_REFUSED,
+    PubsubDrop.MESSAGE_PADDED,
+)
+"""Drops of what no correct peer sends."""
 
 REJECTED = (
     PubsubDrop.VALIDATION_FULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import trio
 from libp2p.abc import INetStream
@@ -13,12 +14,12 @@ from libp2p.pubsub.utils import maybe_consume_signed_record
 
 from episub_router.pubsub.acceptance import fault_of, is_topic
 from episub_router.pubsub.budgets import Budgets
-from episub_router.pubsub.drops import REJECTED, PubsubDrop
+from episub_router.pubsub.drops import FAULTS, REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameReader, UnfinishedFrames
 from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.validation_queue import ValidationJob
-from episub_router.pubsub.validators import MOST_FRAME_WORK, Validators
+from episub_router.pubsub.validators import MOST_FRAME_WORK, Costs, Validators
 from episub_router.trace.node import NodeTrace
 from episub_router.wire.fields import is_crowded
 from episub_router.wire.keys import has_affordable_key
@@ -26,28 +27,41 @@ from episub_router.wire.keys import has_affordable_key
 _READING = 50e-6
 """Seconds of CPU time that a frame takes before it is looked at and after; measured, with room."""
 
+_EMPTY = 2
+"""Bytes; an RPC with a `control` that has nothing in it."""
+
 
 class OutOfBudgetError(Exception):
-    """A peer has used up its budget of work."""
+    """A peer's faults have cost too much."""
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One frame, while it is acted on."""
+
+    jobs: list[ValidationJob] = field(default_factory=list)
+    """Its messages that are to be validated."""
+    is_faulty: bool = False
+    """Whether something in it comes from no correct peer."""
 
 
 class InboundFrames:
-    """Reads frames, as long as their peer's budget of work lasts."""
+    """Reads frames as fast as their peer's budget of work allows."""
 
     def __init__(
         self,
         pubsub: Pubsub,
         params: PubsubParams,
-        work: Budgets,
+        costs: Costs,
         validators: Validators,
         drop: Callable[[PubsubDrop, ID, object], None],
     ) -> None:
-        """`work` is in seconds of CPU time; `drop` counts and logs."""
+        """`drop` counts and logs."""
         self._pubsub = pubsub
         self._params = params
-        self._work = work
+        self._costs = costs
         self._validators = validators
-        self._drop = drop
+        self._count_drop = drop
         self._unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
         changes = params.subscription_changes
         self._changes = Budgets(changes.per_second, changes.burst)
@@ -59,48 +73,50 @@ class InboundFrames:
         reader = FrameReader(stream, self._pubsub.max_inbound_rpc_size, self._unfinished)
         while self._pubsub.manager.is_running:
             frame = await reader.read()
-            if self._work.left(peer, trio.current_time()) < 0:
-                raise OutOfBudgetError("its frames have cost too much")
-            meter = Meter()
-            jobs: list[ValidationJob] = []
+            if self._costs.faults.left(peer, trio.current_time()) < 0:
+                raise OutOfBudgetError("its faults have cost too much")
+            # An honest peer may be over its budget where this node is slow. It loses nothing:
+            # what it sends waits, and in the end so does the peer.
+            await trio.sleep(self._costs.work.wait(peer, trio.current_time()))
+            taken, meter = _Frame(), Meter()
             try:
-                await meter.run(self._take_frame(peer, frame, stream, jobs))
+                await meter.run(self._take_frame(peer, frame, stream, taken))
             finally:
-                self._work.charge(peer, meter.spent + _READING, trio.current_time())
-            for job in jobs:
-                job.frame_work = min(meter.spent / len(jobs), MOST_FRAME_WORK)
-            # The next frame may be in the buffer.
-            await trio.lowlevel.checkpoint()
+                budget = self._costs.faults if taken.is_faulty else self._costs.work
+                budget.charge(peer, meter.spent + _READING, trio.current_time())
+            for job in taken.jobs:
+                if not taken.is_faulty:
+                    job.frame_work = min(meter.spent / len(taken.jobs), MOST_FRAME_WORK)
 
-    async def _take_frame(
-        self, peer: ID, frame: bytes, stream: INetStream, jobs: list[ValidationJob]
-    ) -> None:
+    async def _take_frame(self, peer: ID, frame: bytes, stream: INetStream, taken: _Frame) -> None:
         if is_crowded(frame):
-            self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{len(frame)} bytes")
+            self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{len(frame)} bytes", taken)
             return
         rpc = RPC.FromString(frame)
+        if len(frame) <= _EMPTY and not (rpc.publish or rpc.subscriptions or rpc.senderRecord):
+            self._drop(PubsubDrop.FRAME_EMPTY, peer, f"{len(frame)} bytes", taken)
+            return
         if self.trace is not None:
             self.trace.rpc_received(rpc, frame, peer)
         if rpc.HasField("senderRecord") and not has_affordable_key(rpc.senderRecord):
-            self._drop(PubsubDrop.KEY_COSTLY, peer, "a peer record")
+            self._drop(PubsubDrop.KEY_COSTLY, peer, "a peer record", taken)
             return
         if not maybe_consume_signed_record(rpc, self._pubsub.host, peer):
-            self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record that is not its own")
+            self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record of another", taken)
             return
-        jobs += self._take_messages(peer, rpc)
-        self._take_subscriptions(peer, rpc)
+        self._take_messages(peer, rpc, taken)
+        self._take_subscriptions(peer, rpc, taken)
         if rpc.HasField("control"):
             try:
                 await self._pubsub.router.handle_rpc(rpc, peer)
             except Exception as error:
-                self._drop(PubsubDrop.ROUTER_RAISED, peer, error)
+                self._drop(PubsubDrop.ROUTER_RAISED, peer, error, taken)
             if self.trace is not None:
                 self.trace.look_at_mesh()
         if stream.metric_send_channel is not None:
             await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
 
-    def _take_messages(self, peer: ID, rpc: RPC) -> list[ValidationJob]:
-        jobs = []
+    def _take_messages(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         for msg in rpc.publish:
             if not self._pubsub._is_subscribed_to_msg(msg):
                 continue
@@ -108,35 +124,39 @@ class InboundFrames:
             if reason is None:
                 job = self._validators.put(peer, msg)
                 if job is not None:
-                    jobs.append(job)
+                    taken.jobs.append(job)
                     continue
                 reason = PubsubDrop.VALIDATION_FULL
-            self._drop(reason, peer, "a message")
+            self._drop(reason, peer, "a message", taken)
             if self.trace is not None and reason in REJECTED:
                 full = reason is PubsubDrop.VALIDATION_FULL
                 why = "validation queue full" if full else "validation failed"
                 self.trace.rejected(msg, peer, why)
         self._validators.start()
-        return jobs
 
-    def _take_subscriptions(self, peer: ID, rpc: RPC) -> None:
+    def _take_subscriptions(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         """Act on what the frame amounts to: each topic once, and only where something changes."""
         if len(rpc.subscriptions) > self._pubsub.max_subscriptions_per_rpc:
-            self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_MANY, peer, f"{len(rpc.subscriptions)} at once")
+            count = f"{len(rpc.subscriptions)} at once"
+            self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_MANY, peer, count, taken)
             return
         final: dict[str, bool] = {}
         for option in rpc.subscriptions:
             if is_topic(option.topicid):
                 final[option.topicid] = option.subscribe
             else:
-                self._drop(PubsubDrop.TOPIC_UNREADABLE, peer, "a subscription")
+                self._drop(PubsubDrop.TOPIC_UNREADABLE, peer, "a subscription", taken)
         for topic, subscribe in final.items():
             if subscribe == (peer in self._pubsub.peer_topics.get(topic, ())):
                 continue
             if not self._changes.take(peer, trio.current_time()):
-                self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_FAST, peer, topic)
+                self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_FAST, peer, topic, taken)
                 return
             self._pubsub.handle_subscription(peer, RPC.SubOpts(subscribe=subscribe, topicid=topic))
+
+    def _drop(self, reason: PubsubDrop, peer: ID, detail: object, taken: _Frame) -> None:
+        taken.is_faulty |= reason in FAULTS
+        self._count_drop(reason, peer, detail)
 
 
 def _event(peer: ID, rpc: RPC, size: int) -> GossipsubEvent:

@@ -33,10 +33,14 @@ class PubsubParams:
         16 * 2**20, "bytes", "ours: half of the memory that a hostile peer may cost"
     )
     """Bytes of frames that haven't ended, of all peers; beyond, the oldest one makes room."""
-    work_burst: float = param(0.5, "s of CPU", "ours: half of what 1 MB of bad input may cost")
+    work_burst: float = param(0.5, "s of CPU", "ours: some 4,000 duplicates")
     """What a peer's frames may cost at once. What brings new valid messages isn't charged."""
     work_share: float = param(0.2, "s of CPU per s", "ours: five such peers for one core")
-    """What they may cost in the long run. Beyond, the stream is reset."""
+    """What they may cost in the long run. Beyond, the peer's next frame waits."""
+    fault_burst: float = param(0.5, "s of CPU", "ours: half of what 1 MB of bad input may cost")
+    """What frames that no correct peer sends may cost at once; forged messages among them."""
+    fault_share: float = param(0.02, "s of CPU per s", "ours: a tenth of what others may cost")
+    """What they may cost in the long run. Beyond, the peer's stream is reset."""
     seen_ttl: int = param(300, "s", "ours: the router's, so that nothing is delivered twice")
     """How long the ids of messages are remembered."""
     warn_every: int = param(1000, "drops", "ours: a flood of bad input is no flood of log lines")

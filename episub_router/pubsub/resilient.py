@@ -30,7 +30,7 @@ from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.turns import CopyTurns
 from episub_router.pubsub.validation_queue import ValidationQueue
-from episub_router.pubsub.validators import Validators
+from episub_router.pubsub.validators import Costs, Validators
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
@@ -79,13 +79,16 @@ class ResilientPubsub(BackpressurePubsub):
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
         at_once = options.setdefault("max_concurrent_validator_count", _VALIDATIONS_AT_ONCE)
-        work = Budgets(self.params.work_share, self.params.work_burst)
+        costs = Costs(
+            work=Budgets(self.params.work_share, self.params.work_burst),
+            faults=Budgets(self.params.fault_share, self.params.fault_burst),
+        )
         self._validators = Validators(
             ValidationQueue(self.params.max_validating, self.params.max_validating_bytes, at_once),
-            work,
+            costs,
             self._push_received,
         )
-        self._frames = InboundFrames(self, self.params, work, self._validators, self._drop)
+        self._frames = InboundFrames(self, self.params, costs, self._validators, self._drop)
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
@@ -173,6 +176,20 @@ class ResilientPubsub(BackpressurePubsub):
                 forwarder,
                 error,
             )
+        finally:
+            if self._is_refused(forwarder, msg):
+                self._validators.refused(msg)
+
+    def _is_refused(self, forwarder: ID, msg: Message) -> bool:
+        """Whether no copy of `msg` was accepted, and that isn't for its peers' names."""
+        if not self.strict_signing or any(
+            map(self.is_peer_blacklisted, (forwarder, ID(msg.from_id)))
+        ):
+            return False
+        try:
+            return not self._is_msg_seen(msg)
+        except Exception:  # of the message id function
+            return False
 
     async def push_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """As in `Pubsub`, but each message id is accepted once, however many copies race."""
@@ -196,6 +213,7 @@ class ResilientPubsub(BackpressurePubsub):
         The next copy may have other content, come from a peer that the validator trusts more,
         or not run into a time-out.
         """
+        self._validators.verified(msg)
         try:
             await super().validate_msg(msg_forwarder, msg)
         except ValidationError:

@@ -21,6 +21,10 @@ class ValidationJob:
     """Its share of the CPU time that its frame took, in seconds."""
     accepted: bool = False
     """Whether it proved new and valid."""
+    verified: bool = False
+    """Whether its author signed it."""
+    forged: bool = False
+    """Whether it was found out that its author didn't."""
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -18,19 +19,29 @@ MOST_FRAME_WORK = 0.002
 a frame with one message takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What each peer has cost, in seconds of CPU time."""
+
+    work: Budgets
+    """Of input that a correct peer may send, such as duplicates and control messages."""
+    faults: Budgets
+    """Of input that it doesn't send."""
+
+
 class Validators:
-    """Validates messages of peers. What a peer's messages cost is charged to its budget, except
-    for messages that prove new and valid: those cost nothing, and neither does their frame."""
+    """Validates messages of peers. What a peer's messages cost is charged to it, except for
+    messages that prove new and valid: those cost nothing, and neither does their frame."""
 
     def __init__(
         self,
         queue: ValidationQueue,
-        work: Budgets,
+        costs: Costs,
         push: Callable[[ID, Message], Coroutine[Any, Any, None]],
     ) -> None:
         """`push` validates a message and passes it on. It must not raise."""
         self._queue = queue
-        self._work = work
+        self._costs = costs
         self._push = push
         self._running: dict[int, ValidationJob] = {}
         """By the identity of the message object."""
@@ -58,6 +69,18 @@ class Validators:
         if job is not None:
             job.accepted = True
 
+    def verified(self, message: Message) -> None:
+        """Its author signed it."""
+        job = self._running.get(id(message))
+        if job is not None:
+            job.verified = True
+
+    def refused(self, message: Message) -> None:
+        """It was not accepted, and no other copy was: forged, if it wasn't verified before."""
+        job = self._running.get(id(message))
+        if job is not None:
+            job.forged = not job.verified
+
     def start(self) -> None:
         """Begin as many validations as there are turns for."""
         # Not Pubsub's tasks: making one of those takes time in proportion to how many there are.
@@ -72,6 +95,15 @@ class Validators:
         finally:
             del self._running[id(job.message)]
             self._queue.done(job)
-            cost = -job.frame_work if job.accepted else meter.spent
-            self._work.charge(job.forwarder, cost, trio.current_time())
+            self._charge(job, meter.spent)
         self.start()
+
+    def _charge(self, job: ValidationJob, spent: float) -> None:
+        now = trio.current_time()
+        if job.accepted:
+            self._costs.work.charge(job.forwarder, -job.frame_work, now)
+        elif job.forged:
+            self._costs.work.charge(job.forwarder, -job.frame_work, now)
+            self._costs.faults.charge(job.forwarder, spent + job.frame_work, now)
+        else:
+            self._costs.work.charge(job.forwarder, spent, now)

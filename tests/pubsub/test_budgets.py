@@ -27,6 +27,8 @@ def test_a_budget_fills_up_again() -> None:
     assert budgets.left(A, 105.0) == -5
     assert budgets.left(A, 200.0) == 10
     assert budgets.left(B, 100.0) == 10
+    assert budgets.wait(A, 105.0) == 2.5
+    assert budgets.wait(B, 105.0) == 0
     assert not budgets.take(A, 107.5)
     assert budgets.take(A, 108.0)
 

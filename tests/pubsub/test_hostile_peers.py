@@ -202,3 +202,45 @@ async def test_a_flood_of_large_messages_is_bounded_in_bytes() -> None:
         assert pubsub_of(victim).validating == 5  # 450 kB, which leaves 550 kB
         await delivers(victim, honest)
         go.set()
+
+
+@pytest.mark.parametrize("fault", ["empty frames", "bad signatures"])
+async def test_a_peer_whose_faults_have_cost_too_much_loses_its_stream(fault: str) -> None:
+    async with attacked(fault_burst=0.001, fault_share=0.0001) as (attacker, victim, honest):
+        stream = await open_raw(attacker, victim)
+        forged = unsigned(honest.id, 1, b"forged")
+        forged.signature = bytes(64)
+        frame = RPC() if fault == "empty frames" else publishing(forged)
+
+        async def write() -> None:
+            while True:
+                await send(stream, frame)
+
+        async with trio.open_nursery() as nursery:
+
+            async def until_reset() -> None:
+                try:
+                    await write()
+                except Exception:  # nearly any: the stream is reset while it is written to
+                    return
+
+            nursery.start_soon(until_reset)
+            await eventually(lambda: PubsubDrop.FRAME_UNAFFORDABLE in pubsub_of(victim).drops)
+            nursery.cancel_scope.cancel()
+        await delivers(victim, honest)
+
+
+async def test_an_honest_peer_that_costs_too_much_waits_and_loses_nothing() -> None:
+    """As where the machine is fifty times slower: each message comes twice."""
+    async with attacked(work_burst=0.0001, work_share=0.01) as (attacker, victim, _):
+        stream = await open_raw(attacker, victim)
+        messages = [signed(attacker, n, b"%d" % n) for n in range(40)]
+        started = trio.current_time()
+        for message in messages:
+            await send(stream, publishing(message), publishing(message))
+        subscription = victim.pubsub.subscribed_topics_receive[TOPIC]
+        for message in messages:
+            assert await receive(subscription) == [message]
+        assert not pubsub_of(victim).drops
+        # 50 us are charged for each duplicate at least, and a second pays for 10 ms.
+        assert trio.current_time() - started > 39 * 50e-6 / 0.01 - 0.0001 / 0.01
