@@ -37,7 +37,7 @@ class PubsubParams:
     """What a peer's frames may cost at once. What brings new valid messages isn't charged."""
     work_share: float = param(0.2, "s of CPU per s", "ours: five such peers for one core")
     """What they may cost in the long run. Beyond, the peer's next frame waits."""
-    fault_burst: float = param(0.5, "s of CPU", "ours: half of what 1 MB of bad input may cost")
+    fault_burst: float = param(0.3, "s of CPU", "ours: a third of what 1 MB of bad input may cost")
     """What frames that no correct peer sends may cost at once; forged messages among them."""
     fault_share: float = param(0.02, "s of CPU per s", "ours: a tenth of what others may cost")
     """What they may cost in the long run. Beyond, the peer's stream is reset."""

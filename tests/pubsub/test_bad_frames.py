@@ -8,7 +8,7 @@ import pytest
 import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import FloodSub
-from libp2p.pubsub.pb.rpc_pb2 import RPC, ControlMessage, Message
+from libp2p.pubsub.pb.rpc_pb2 import RPC, ControlMessage, ControlPrune, Message
 from libp2p.pubsub.pubsub import GossipsubEvent, Pubsub
 from libp2p.utils import encode_varint_prefixed
 from libp2p.utils.varint import encode_uvarint
@@ -210,7 +210,7 @@ def raising() -> FloodSub:
     return RaisingFlood(flood().get_protocols())
 
 
-CONTROL = RPC(control=ControlMessage())
+CONTROL = RPC(control=ControlMessage(prune=[ControlPrune(topicID=TOPIC)]))
 
 
 async def test_stock_dies_of_a_router_that_raises() -> None:
