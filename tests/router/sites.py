@@ -19,6 +19,7 @@ from libp2p.transport.tcp.tcp import TCP
 from multiaddr import Multiaddr
 
 from episub_router import EpisubParams, EpisubRouter
+from episub_router.net.peer import RemotePeer
 from episub_router.protocol.messages import Gossip, LinkKind, Message
 from tests.hosts import Node, connect, running_nodes
 from tests.router.overlays import TOPIC, is_joined, router, service
@@ -110,8 +111,8 @@ class Sites:
         send = actions.send
         sites = {peer.to_bytes(): site for peer, site in self._site.items()}
 
-        def counted(peer: bytes, topic: str, messages: tuple[Message, ...]) -> None:
-            if isinstance(messages[0], Gossip) and sites[peer] != here:
+        def counted(peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
+            if isinstance(messages[0], Gossip) and sites[peer.key] != here:
                 self.crossings += 1
             send(peer, topic, messages)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from libp2p import new_host
 from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12, PROTOCOL_ID_V13, GossipSub
@@ -103,9 +104,9 @@ async def test_the_snapshot() -> None:
 
 
 async def test_hooks_may_come_before_during_and_after_the_service() -> None:
-    async with running_nodes(2, router=EpisubRouter) as (node, other):
+    async with running_nodes(1, router=EpisubRouter) as (other,):
         idle = EpisubRouter()
-        pubsub = Pubsub(node.host, idle)
+        pubsub = Pubsub(new_host(), idle)
         try:
             await idle.join(TOPIC)
             idle.add_peer(other.id, PROTOCOL_ID)

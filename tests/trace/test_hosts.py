@@ -90,8 +90,8 @@ async def test_everything_that_three_episub_hosts_do_is_in_their_traces(tmp_path
             ids = [node.id.to_bytes() for node in nodes]
             await nodes[2].pubsub.unsubscribe(TOPIC)
             await eventually(lambda: all(len(n.router.mesh[TOPIC]) == 1 for n in nodes[:2]))
-            # Counted to the end: a last copy may come after the first ones were delivered.
-            counters = [node.router._attached().counts() for node in nodes]
+    # Counted to the end: a last copy may come after the first ones were delivered.
+    counters = [node.router.counters() for node in nodes]
     traces_of = [events_of(tmp_path / f"n{number}.pb") for number in range(3)]
     for number, events in enumerate(traces_of):
         assert {event.peerID for event in events} == {ids[number]}
