@@ -140,7 +140,7 @@ class EagerPush:
         if peer is None:
             return
         asked = missing is not None and peer in missing.asked
-        if state.make_eager(peer) and not asked:
+        if state.push_peers.make_eager(peer) and not asked:
             # Our PRUNE hasn't reached it, and would stop its pushes once it does.
             state.graft(peer)
         state.push_peers.note_parent(peer)

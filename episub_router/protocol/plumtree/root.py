@@ -327,9 +327,12 @@ class RootProcedure:
                 self._replace_parent(source, tree, lost, now)
             elif tree.parent == peer:
                 tree.parent = None
-        for parent, sources in lost.items():
+        self._graft_parents(lost)
+
+    def _graft_parents(self, parents: dict[PeerId, list[SourceId]]) -> None:
+        for parent, sources in parents.items():
             for part in in_parts(sources):
-                state.effects.append(Send(parent, Graft(sources=part)))
+                self._state.effects.append(Send(parent, Graft(sources=part)))
 
     def _replace_parent(
         self, source: SourceId, tree: SourceTree, lost: dict[PeerId, list[SourceId]], now: Time
@@ -380,8 +383,7 @@ class RootProcedure:
                 # It lost its parent and turns to us, its child: find another way.
                 lost: dict[PeerId, list[SourceId]] = {}
                 self._replace_parent(source, tree, lost, now)
-                for parent, sources in lost.items():
-                    state.effects.append(Send(parent, Graft(sources=tuple(sources))))
+                self._graft_parents(lost)
         for source in message.standby[:MAX_IDS]:
             tree = state.trees.get(source)
             if tree is not None:
@@ -389,12 +391,10 @@ class RootProcedure:
 
     def on_prune(self, peer: PeerId, message: Prune) -> None:
         """PRUNE with `sources` or `standby`: neither push nor announce at once any more."""
-        trees, most = self._state.trees, MAX_IDS
-        for source in message.sources[:most]:
-            tree = trees.get(source)
-            if tree is not None:
+        trees = self._state.trees
+        for source in message.sources[:MAX_IDS]:
+            if (tree := trees.get(source)) is not None:
                 tree.children.pop(peer, None)
-        for source in message.standby[:most]:
-            tree = trees.get(source)
-            if tree is not None:
+        for source in message.standby[:MAX_IDS]:
+            if (tree := trees.get(source)) is not None:
                 tree.announce_to.pop(peer, None)

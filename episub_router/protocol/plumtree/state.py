@@ -97,11 +97,6 @@ class PlumtreeState:
         """The hop count to send on for a message that reached us in `hops`."""
         return min(hops + 1, MAX_HOPS)
 
-    def make_eager(self, peer: PeerId) -> bool:
-        """Push to `peer` from now on; what is queued for lazy peers is still announced to it.
-        False if it wasn't lazy."""
-        return self.push_peers.make_eager(peer)
-
     def graft(self, peer: PeerId) -> None:
         """Send `peer` an empty GRAFT."""
         self.effects.append(Send(peer, _GRAFT))
@@ -113,7 +108,7 @@ class PlumtreeState:
 
     def swap_parent(self, parent: PeerId, by: PeerId) -> None:
         """Have `by` push to us in place of `parent`: GRAFT to one, PRUNE to the other."""
-        self.make_eager(by)
+        self.push_peers.make_eager(by)
         self.push_peers.make_lazy(parent)
         self.graft(by)
         self.effects.append(Send(parent, _PRUNE))

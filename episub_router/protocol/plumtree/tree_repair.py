@@ -71,7 +71,7 @@ class TreeRepair:
             state.drop(peer, DropReason.NOT_NEIGHBOR)
             return
         if not (message.ids or message.sources or message.standby):
-            state.make_eager(peer)
+            state.push_peers.make_eager(peer)
         if len(message.ids) > MAX_IDS:
             state.drop(peer, DropReason.TOO_MANY_IDS)
         for id in message.ids[:MAX_IDS]:
@@ -80,7 +80,7 @@ class TreeRepair:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)
                 continue
             if stored.along is None or peer in state.push_peers.default_only:
-                state.make_eager(peer)
+                state.push_peers.make_eager(peer)
             served = stored.served = stored.served or {}
             times = served.get(peer, 0)
             if times >= MAX_RETRANSMISSIONS:
@@ -108,5 +108,5 @@ class TreeRepair:
         if was_parent or not peers.parents:
             lazy = next(iter(peers.lazy), None)
             if lazy is not None:
-                state.make_eager(lazy)
+                state.push_peers.make_eager(lazy)
                 state.graft(lazy)
