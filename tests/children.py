@@ -1,7 +1,9 @@
 """Child processes of tests. They end with the test, and with pytest, however that ends.
 
 Each child leads a process group, and what it starts itself ends with it. A watchdog process
-that holds a pipe from pytest kills the groups that are left when pytest is gone.
+that holds a pipe from pytest kills the groups that are left when pytest is gone. It runs
+before the first child starts; pytest killed between a child's start and the next line is the
+one case that leaves it behind.
 """
 
 from __future__ import annotations
@@ -83,8 +85,9 @@ def _watchdog() -> Watchdog:
 @contextmanager
 def child(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
     """Run `command` while the block lasts; `options` are those of `subprocess.Popen`."""
+    watchdog = _watchdog()
     with subprocess.Popen(command, start_new_session=True, **options) as process:
-        _watchdog().add(process.pid)
+        watchdog.add(process.pid)
         try:
             yield process
         finally:
@@ -112,10 +115,11 @@ def run(
 
 async def open_child(command: Sequence[str], **options: Any) -> trio.Process:
     """`trio.lowlevel.open_process` for a child, to be ended with `end`."""
+    watchdog = _watchdog()
     process: trio.Process = await trio.lowlevel.open_process(
         command, start_new_session=True, **options
     )
-    _watchdog().add(process.pid)
+    watchdog.add(process.pid)
     return process
 
 

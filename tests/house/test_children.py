@@ -67,13 +67,13 @@ def test_no_child_outlives_pytest(how: str, tmp_path: Path) -> None:
     with children.child(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as pytest_process:
         with fifo.open() as written:
             assert written.readline() == "started\n"
-            if how == "is killed":
-                pytest_process.send_signal(signal.SIGKILL)
-                # The child has the other end open until it ends.
-                assert written.read() == ""
-                return
+            # Opened on the other side when `open_child` has returned.
             with go.open("w"):
-                pass
+                if how == "is killed":
+                    pytest_process.send_signal(signal.SIGKILL)
+                    # The child has the other end open until it ends.
+                    assert written.read() == ""
+                    return
             assert written.read() == ""
         output, _ = pytest_process.communicate()
     assert "1 failed" in output
