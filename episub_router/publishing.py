@@ -143,7 +143,7 @@ class BackpressurePubsub(Pubsub):
         await super()._handle_new_peer(peer_id)
         queue = self.peer_queues.get(peer_id)
         if queue is not None:
-            # Made with py-libp2p's default; who takes large messages wants to send them, too.
+            # Made with py-libp2p's default; one that takes large messages sends them, too.
             queue.max_message_size = self.max_inbound_rpc_size
 
     @asynccontextmanager

@@ -227,7 +227,7 @@ def _stream(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
         interval=arguments.interval,
         once=arguments.once,
         files_per_batch=arguments.files,
-        told=_tell,
+        on_batch=_tell,
     )
     query.awaitTermination()
     return 0

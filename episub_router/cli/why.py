@@ -1,6 +1,6 @@
 """`episub why`: the way that one message took to one peer.
 
-Exit status: 0 it came, 1 it didn't or it can't be told, 2 wrong arguments.
+Exit status: 0 it came, 1 it didn't or that isn't known, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ def _why(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
 
 def lines(found: DeliveryPath) -> list[str]:
     """What is known of the way, for people."""
-    told = [f"message {found.message} at {found.peer}, from {found.source}"]
+    text = [f"message {found.message} at {found.peer}, from {found.source}"]
     if found.inferred:
-        told.append("  its publishing isn't traced: times are since its first delivery")
+        text.append("  its publishing isn't traced: times are since its first delivery")
     if found.why_not:
-        told.append(f"  it did not come: {found.why_not}")
+        text.append(f"  it did not come: {found.why_not}")
     elif not found.steps:
-        told.append("  published here" if found.peer == found.source else "  nobody says from whom")
+        text.append("  published here" if found.peer == found.source else "  nobody says from whom")
     for step in found.steps:
-        told.append(f"  {step.sender} -> {step.receiver}")
-        told.append(f"    had it at {_ms(step.had)}, sent it at {_ms(step.sent)}: waited "
+        text.append(f"  {step.sender} -> {step.receiver}")
+        text.append(f"    had it at {_ms(step.had)}, sent it at {_ms(step.sent)}: waited "
                     f"{_ms(step.waited)}")  # fmt: skip
-        told.append(f"    delivered at {_ms(step.delivered)}: under way "
+        text.append(f"    delivered at {_ms(step.delivered)}: under way "
                     f"{_ms(step.under_way)}{_within(step.uncertainty)}")  # fmt: skip
     if found.latency is not None and found.steps:
-        told.append(f"  latency {_ms(found.latency)}{_within(found.uncertainty)}")
+        text.append(f"  latency {_ms(found.latency)}{_within(found.uncertainty)}")
     elif found.steps:
-        told.append("  its latency is unknown: a clock was set during the run")
-    told += [f"  {copy.fate} copy of {copy.sender} at {_ms(copy.time)}" for copy in found.copies]
-    return told
+        text.append("  its latency is unknown: a clock was set during the run")
+    text += [f"  {copy.fate} copy of {copy.sender} at {_ms(copy.time)}" for copy in found.copies]
+    return text
 
 
 def _ms(nanoseconds: int | None) -> str:

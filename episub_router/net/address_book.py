@@ -61,7 +61,7 @@ class _Entry:
     seq: int
     addresses: tuple[Multiaddr, ...]
     teller: bytes
-    """The peer that told us first; the subject itself, if it did."""
+    """The peer that sent it first; the subject itself, if it did."""
 
 
 class AddressBook:

@@ -119,8 +119,8 @@ def listed(spark: SparkSession, path: str) -> Iterator[TraceFileInfo]:
 def _placed(
     fresh: Sequence[TraceFileInfo], files: Sequence[TraceFileInfo], entries: Sequence[Entry]
 ) -> list[TraceFileInfo]:
-    """`fresh` with the runs that they belong to, told by `files`, all that are looked at now, and
-    `entries`, those that are there."""
+    """`fresh` with the runs that they belong to, taken from `files`, all that are looked at now,
+    and `entries`, those that are there."""
     beside: defaultdict[str, set[str]] = defaultdict(set)
     for file in files:
         if file.run is not None:

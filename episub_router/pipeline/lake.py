@@ -159,10 +159,12 @@ class Lake:
     def faults(self, runs: Sequence[str]) -> list[tuple[str, int, str, int]]:
         """What went wrong in those of `runs` that were simulated here, as the simulator says: (run,
         time in ns, kind, nodes)."""
-        told = [(entry.run, json.loads(entry.result)) for entry in self.manifest() if entry.result]
+        simulated = [
+            (entry.run, json.loads(entry.result)) for entry in self.manifest() if entry.result
+        ]
         return [
             (run, round(fault["at"] * SECOND), fault["kind"], fault["nodes"])
-            for run, summary in told
+            for run, summary in simulated
             for fault in summary.get("faults", ())
             if run in runs
         ]

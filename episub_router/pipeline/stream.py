@@ -6,9 +6,9 @@ own and is only there once the manifest has it, so one that a crash left half do
 when it is repeated; Spark's checkpoint remembers which files belong to which batch.
 
 The watermark follows the latest event seen, `lateness` behind: at least what nodes rotate their
-files after, for one that was never heard of may have been there all the time. Events from before it
-are kept in bronze with `late` set, counted in the manifest, and left out of what is answered here;
-`run.answer` has them.
+files after, since a node without any file so far may have been there all the time. Events from
+before it are kept in bronze with `late` set, counted in the manifest, and left out of what is
+answered here; `run.answer` has them.
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ def stream(
     interval: float = 10.0,
     once: bool = False,
     files_per_batch: int = 200,
-    told: Callable[[Progress], None] = lambda progress: None,
+    on_batch: Callable[[Progress], None] = lambda progress: None,
 ) -> StreamingQuery:
     """Start the query that takes every file that comes into `directory` into run `run`.
 
     `interval` (between looks) is seconds; with `once` the query ends when it has taken all files
-    that are there. `told` hears of each batch, in this process. Only one query may write a run.
+    that are there. `on_batch` is called with each batch's progress, in this process.
+    Only one query may write a run.
     """
     files = (
         spark.readStream.format("binaryFile")
@@ -78,7 +79,7 @@ def stream(
     )
 
     def take_batch(batch: DataFrame, number: int) -> None:
-        told(_take(spark, lake, batch, number, run, params))
+        on_batch(_take(spark, lake, batch, number, run, params))
 
     writer = (
         files.writeStream.foreachBatch(take_batch)
@@ -143,7 +144,7 @@ def _answer_open_windows(
     if watermark is not None:
         size = int(params.window * SECOND)
         first = (watermark - int(params.patience * SECOND)) // size * size
-        # Who is there, and when a message was published, may have been told long ago.
+        # Joins and publishing may have been traced long ago.
         events = events.where((F.col("time") >= first) | F.col("event").isin(*_LASTING))
     tables = Tables({"events": events}, params)
     if first is not None:

@@ -1,4 +1,4 @@
-"""The tasks that validate messages, and who pays for them."""
+"""The tasks that validate messages, and the peers that they are charged to."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def drain(
     query = stream(
         spark, Lake(spark, str(root)), str(directory), run,
         AnswerParams(window=5.0, lateness=lateness),
-        once=True, told=told.append, **options,
+        once=True, on_batch=told.append, **options,
     )  # fmt: skip
     query.awaitTermination()
     return told

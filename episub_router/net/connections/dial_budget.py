@@ -1,4 +1,4 @@
-"""How many dials others can make this node do, and at whom."""
+"""How many dials others can make this node do, and to which peers and addresses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REMEMBERED = 4096
 class DialBudget:
     """Token buckets by teller and by target, for dials to peers that we know on others' word.
 
-    Signed records prove who signed them, and not that anybody is at the addresses in there: a
+    Signed records prove their signer, and not that anybody is at the addresses in there: a
     hostile peer could have all others dial a third party. A dial that finds its peer is free.
     """
 

@@ -1,4 +1,4 @@
-"""Who was apart from whom, from when to when, and what was late or lost for that reason.
+"""Which peers were apart, from when to when, and what was late or lost for that reason.
 
 In each window in which messages came late or not at all, peers are nodes of a graph, and two are
 linked if one received anything of the other. Its parts are apart. A part of one peer that traced

@@ -1,4 +1,4 @@
-"""What it cost, and who bore it."""
+"""What it cost, and which peers bore it."""
 
 from __future__ import annotations
 

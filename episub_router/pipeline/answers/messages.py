@@ -27,7 +27,7 @@ def messages(
         .join(_fan_out(arrivals), ["run", "message"], "left")
     )
     counts = ("live", "delivered", "deliveries", "payloads", "duplicates")
-    # Whom nobody got it from has it.
+    # A peer from which no other got it has it.
     table = table.fillna(1, ["receivers"]).fillna(
         0, [*counts, "negative_latencies", "unknown_latencies", "fan_out_max", "ldh"]
     )

@@ -101,7 +101,7 @@ def measure(path_sources: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
     """A function from the rows of one look (run, topic, kind, time, peer, remote, rtt,
     rtt_of_all; a member without links has a row without `remote`) to its row of `OVERLAY`.
 
-    Links from and to who isn't a member, and to oneself, are left out.
+    Links from or to a peer that isn't a member, and to itself, are left out.
     """
 
     def of_one(rows: pd.DataFrame) -> pd.DataFrame:

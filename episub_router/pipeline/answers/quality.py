@@ -28,9 +28,9 @@ def quality(
         F.count_if(is_event & (F.col("event") == "other")).alias("unknown_events"),
         F.count_distinct(F.when(is_event & ~is_book, F.col("peer"))).alias("peers"),
     )
-    told = records.where(is_event)
-    traced = told.select("run", "peer").distinct()
-    named = told.where(F.col("remote").isNotNull()).select("run", F.col("remote").alias("peer"))
+    events = records.where(is_event)
+    traced = events.select("run", "peer").distinct()
+    named = events.where(F.col("remote").isNotNull()).select("run", F.col("remote").alias("peer"))
     untraced = named.distinct().join(traced, ["run", "peer"], "anti").groupBy("run")
     unknown = untraced.agg(F.count("*").alias("untraced_peers"))
     books = F.from_json("detail", _BOOKS)

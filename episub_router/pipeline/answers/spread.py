@@ -121,8 +121,8 @@ def missing(arrivals: DataFrame, params: AnswerParams) -> DataFrame:
 def duplicates(duplicates: DataFrame, params: AnswerParams) -> DataFrame:
     """The table `duplicate_causes`: copies in vain by cause, and how long after the delivery."""
     first = duplicates.groupBy("run", "message", "peer").agg(F.min("gap").alias("first_gap"))
-    told = by_window(duplicates, "time", params)
-    counted = told.groupBy(*_KEY, "cause").agg(
+    windowed = by_window(duplicates, "time", params)
+    counted = windowed.groupBy(*_KEY, "cause").agg(
         F.count("*").alias("count"), F.avg("gap").alias("gap_mean")
     )
     of_run = first.groupBy("run").agg(

@@ -52,7 +52,7 @@ class HadoopShell:
         ):
             assert shell.stdout is not None
             for uri, size in files:
-                # Whether it is gzipped is told by its name, too.
+                # The name says whether it is gzipped, too.
                 with tempfile.NamedTemporaryFile(suffix=Path(uri).suffix) as copy:
                     if _copy(shell.stdout, copy, size) < size:
                         raise OSError(f"{uri} can't be read: {_said(errors)}")
@@ -130,5 +130,5 @@ def _said(errors: IO[bytes]) -> str:
     """The first line of a shell's that is no frame of a stack, nor a warning."""
     errors.seek(0)
     lines = errors.read(BLOCK).decode(errors="replace").splitlines()
-    told = [line for line in lines if line[:1].strip() and " WARN " not in line]
-    return told[0] if told else "it has become shorter"
+    lines_said = [line for line in lines if line[:1].strip() and " WARN " not in line]
+    return lines_said[0] if lines_said else "it has become shorter"

@@ -45,7 +45,7 @@ class RecordWriter:
         kinds = pc.unique(statuses).to_pylist()
         for kind in kinds:
             rows = batch if len(kinds) == 1 else batch.filter(pc.equal(statuses, kind))
-            # Who asks for one kind of event passes over row groups of others.
+            # A query for one kind of event passes over row groups of others.
             events = pc.unique(rows.column("event")).to_pylist()
             group = kind, events[0] if len(events) == 1 else ""
             held = self._held.setdefault(group, [])

@@ -1,4 +1,4 @@
-"""Who was to get which message, and whether it came."""
+"""Which peer was to get which message, and whether it came."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ def arrivals(
     """One row per message and peer that was to get it: run, topic, message, peer, published,
     delivered, live, ending, latency, hops, parent, origin.
 
-    To get a message is who was subscribed when it was published, and had been linked by then or
-    subscribed for `patience`. Its publisher has it whether or not its trace says so. Of the others,
-    who left or crashed within `patience` without it isn't `live`: nobody could have served it. The
-    same rules as the simulator's (`sim.metrics.accounting`), so that both count the same.
+    A peer is to get a message if it was subscribed when that was published, and had been linked
+    by then or subscribed for `patience`. The publisher has it whether or not its trace says so. Of
+    the others, a peer that left or crashed within `patience` without it isn't `live`: nobody could
+    have served it. The same rules as the simulator's (`sim.metrics.accounting`), so that both
+    count the same.
     """
     patience = int(params.patience * SECOND)
     ready = F.least("linked", F.col("since") + patience)

@@ -9,8 +9,8 @@ delay is assumed to be symmetric or the same for two messages.
 
 A clock is corrected only if its interval excludes 0, i.e. if it is certainly wrong. One that was
 set during the run contradicts itself: to its partners and back takes less than no time. It has no
-offset, and the others are estimated without it. Where it can't be told which of two was set, both
-count as set.
+offset, and the others are estimated without it. Where either of two may have been set, both count
+as set.
 """
 
 from __future__ import annotations
@@ -154,10 +154,10 @@ def solve(delays: pd.DataFrame) -> pd.DataFrame:
 
 
 def _set_during_the_run(weights: Any, sender: Any, receiver: Any, size: int) -> Any:
-    """Which of `size` peers contradict themselves: whose clock was set contradicts all of its
-    partners, and others only those among theirs. So it is the peers that contradict the largest
-    share of their partners, of these the most, and all of them where that is the same, until nobody
-    contradicts anybody."""
+    """Which of `size` peers contradict themselves: one whose clock was set contradicts all
+    of its partners, and others only those among theirs. So it is the peers that contradict the
+    largest share of their partners, of these the most, and all of them where that
+    is the same, until nobody contradicts anybody."""
     there = coo_array((weights, (sender, receiver)), shape=(size, size)).tocsr()
     both = (there != 0).multiply((there != 0).T)
     wrong = ((there.multiply(both) + there.T.multiply(both)) < 0).tolil()

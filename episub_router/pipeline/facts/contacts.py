@@ -1,4 +1,4 @@
-"""Who received anything of whom."""
+"""Which peer received anything from which other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from episub_router.pipeline.windows import window_of
 
 
 def contacts(events: DataFrame, params: AnswerParams) -> DataFrame:
-    """Who received anything of whom in each window: run, window, peer, remote, count. Where
-    `remote` is null, `count` is of all other events of the peer."""
-    heard = F.col("event").isin("recv", "deliver", "duplicate") & (F.col("remote") != F.col("peer"))
-    remote = F.when(heard, F.col("remote"))
+    """Which peer received anything from which other in each window: run, window, peer, remote,
+    count. Where `remote` is null, `count` is of all other events of the peer."""
+    received = F.col("event").isin("recv", "deliver", "duplicate") & (
+        F.col("remote") != F.col("peer")
+    )
+    remote = F.when(received, F.col("remote"))
     key = ("run", window_of("time", params).alias("window"), "peer", remote.alias("remote"))
     return events.where(~F.col("event").isin("header", "report")).groupBy(*key).count()

@@ -1,4 +1,4 @@
-"""Who was there: subscriptions, and links between peers, as intervals.
+"""Which peers were there: subscriptions, and links between peers, as intervals.
 
 An interval is [since, until); `until` is null where it was still so when the trace ended.
 """
@@ -32,14 +32,14 @@ def links(events: DataFrame) -> DataFrame:
         .when(F.col("event") == "neighbor", "active")
         .otherwise("stream")
     )
-    told = changes.select(
+    states = changes.select(
         "run", "topic", layer.alias("layer"), "peer", "remote", "time", "file", "offset",
         state.alias("state"),
     )  # fmt: skip
     # No neighbour, no place in the tree.
-    downs = told.where((F.col("layer") == "active") & F.col("state").isNull())
-    told = told.unionByName(downs.withColumn("layer", F.lit("tree")))
-    pairs = told.select("run", "topic", "layer", "peer", "remote").distinct()
+    downs = states.where((F.col("layer") == "active") & F.col("state").isNull())
+    states = states.unionByName(downs.withColumn("layer", F.lit("tree")))
+    pairs = states.select("run", "topic", "layer", "peer", "remote").distinct()
     ends = pairs.join(_ends(events), ["run", "peer"]).where(
         F.col("end_topic").isNull() | (F.col("end_topic") == F.col("topic"))
     )
@@ -47,7 +47,7 @@ def links(events: DataFrame) -> DataFrame:
         "run", "topic", "layer", "peer", "remote", "time", "file", "offset",
         F.lit(None).cast("string").alias("state"),
     )  # fmt: skip
-    intervals = _intervals(told.unionByName(ended), "run", "topic", "layer", "peer", "remote")
+    intervals = _intervals(states.unionByName(ended), "run", "topic", "layer", "peer", "remote")
     return intervals.withColumnRenamed("state", "kind").select(
         "run", "topic", "kind", "peer", "remote", "since", "until"
     )
@@ -72,13 +72,13 @@ def subscriptions(
     ends = topics.join(_ends(events), ["run", "peer"]).where(
         F.col("end_topic").isNull() | (F.col("end_topic") == F.col("topic"))
     )
-    told = joins.withColumn("ending", F.lit(None).cast("string")).unionByName(
+    states = joins.withColumn("ending", F.lit(None).cast("string")).unionByName(
         ends.select(
             "run", "topic", "peer", "time", "file", "offset",
             F.lit(None).cast("string").alias("state"), "ending",
         )
     )  # fmt: skip
-    joined = _intervals(told, "run", "topic", "peer").select(
+    joined = _intervals(states, "run", "topic", "peer").select(
         "run", "topic", "peer", "since", "until", "ending", F.lit(False).alias("inferred")
     )
     table = joined.unionByName(_assumed(events, topics, spans))
@@ -122,17 +122,17 @@ def _ends(events: DataFrame) -> DataFrame:
     )
 
 
-def _intervals(told: DataFrame, *key: str) -> DataFrame:
-    """Intervals of equal, non-null `state` in `told`, which has `time`, `file` and `offset` to
-    order by; `ending` is that of the row that ended it, if `told` has one."""
+def _intervals(states: DataFrame, *key: str) -> DataFrame:
+    """Intervals of equal, non-null `state` in `states`, which has `time`, `file` and `offset` to
+    order by; `ending` is that of the row that ended it, if `states` has one."""
     order = Window.partitionBy(*key).orderBy("time", "file", "offset")
     # Null is a state too: the one of not being there.
     state = F.coalesce("state", F.lit(""))
-    changed = told.withColumn("before", F.lag(state, 1, "").over(order)).where(
+    changed = states.withColumn("before", F.lag(state, 1, "").over(order)).where(
         state != F.col("before")
     )
     spans = changed.withColumn("until", F.lead("time").over(order))
-    if "ending" in told.columns:
+    if "ending" in states.columns:
         spans = spans.withColumn("ending", F.lead("ending").over(order))
     return spans.where(F.col("state").isNotNull()).withColumnRenamed("time", "since")
 

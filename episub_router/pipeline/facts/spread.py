@@ -1,4 +1,4 @@
-"""Messages: who published them, who got them when and from whom, and which copies were in vain."""
+"""Messages: their publishers, their receivers with time and sender, and copies in vain."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def with_depths(tree: pd.DataFrame) -> pd.DataFrame:
     size = len(tree)
     place = {peer: row for row, peer in enumerate(tree["peer"])}
     known = hops.notna().to_numpy()
-    # Whoever's depth is known is an end of the chain, and so is one whose parent isn't here.
+    # A peer whose depth is known ends the chain, and so does one whose parent isn't here.
     parent = np.array([place.get(name, row) for row, name in enumerate(tree["parent"])])
     parent[known] = np.flatnonzero(known)
     distance = np.where(parent == np.arange(size), 0, 1)

@@ -1,7 +1,7 @@
 """One trace file, of whatever format, as batches of records.
 
 Every stretch of the file becomes a record: an event, or something unreadable with its offset and
-the reason. The last row says how many there were, so that whoever writes the records can check
+the reason. The last row says how many there were, so that the writer of the records can check
 that none was lost.
 """
 

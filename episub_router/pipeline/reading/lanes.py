@@ -36,7 +36,7 @@ _Ints = Any
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose records these are, and the names that were made of bytes so far."""
+    """The run and file of these records, and the names that were made of bytes so far."""
 
     run: str
     file: str

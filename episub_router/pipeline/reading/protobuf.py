@@ -65,7 +65,7 @@ class EventDecoder:
         return Origin(run, file, self._peers, self._ids, Names(_topic_name))
 
     def add(self, offset: int, event: TraceEvent) -> None:
-        """Add `event`, which began at `offset`. Its kind is told by the submessage that it has."""
+        """Add `event`, which began at `offset`. Its kind is the submessage that it has."""
         peer = self._peers[event.peerID]
         time = event.timestamp
         name, handle = self._by_type[event.type]

@@ -230,15 +230,15 @@ def _recovery(report: Report) -> Any:
     least = min(0.99, *(row["reliability"] for row in reached))
     after = alt.X("after:Q", title="since the run began (s)")
     of_faults = _over(faults)
-    told = [
+    tooltip = [
         "run:N", alt.Tooltip("after:Q", format=".1f"), "nodes:Q", "ending:N",
         alt.Tooltip("repair:Q", title="repaired after (s)"),
     ]  # fmt: skip
     return alt.layer(
         of_faults.mark_rect(opacity=0.12, color="#b00020").encode(
-            x=after, x2="until:Q", tooltip=told
+            x=after, x2="until:Q", tooltip=tooltip
         ),
-        of_faults.mark_rule(color="#b00020", strokeDash=[2, 3]).encode(x=after, tooltip=told),
+        of_faults.mark_rule(color="#b00020", strokeDash=[2, 3]).encode(x=after, tooltip=tooltip),
         _over(reached)
         .mark_line(point=alt.OverlayMarkDef(size=14))
         .encode(

@@ -39,7 +39,7 @@ class Comparison:
     tone: str
     """`better` or `worse` where the change is beyond chance, else empty."""
     words: str
-    """Which side is better, and whether that can be told."""
+    """Which side is better, and whether the runs show it."""
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

@@ -25,7 +25,7 @@ def draw(
     number = {peer: place for place, peer in enumerate(chosen)}
     angles = _angles(root, children, number)
     deepest = max(depths[peer] or 0 for peer in chosen)
-    # Who isn't in the tree is outside of it.
+    # Peers that aren't in the tree are drawn outside of it.
     rings = deepest + 1 if any(depths[peer] is None for peer in chosen) else max(deepest, 1)
     pairs = {
         (min(number[a], number[b]), max(number[a], number[b])): None
@@ -56,7 +56,7 @@ def _far(depth: int | None) -> float:
 def _tree(
     root: str, parents: Mapping[str, str | None]
 ) -> tuple[dict[str, int | None], dict[str, list[str]]]:
-    """Links from the root, None for who isn't below it; and the children of each."""
+    """Links from the root, None for peers that aren't below it; and the children of each."""
     below: dict[str, list[str]] = {}
     for peer, parent in sorted(parents.items()):
         if parent is not None and peer != root:
@@ -75,8 +75,8 @@ def _tree(
 def _angles(
     root: str, children: Mapping[str, Sequence[str]], number: Mapping[str, int]
 ) -> dict[str, float]:
-    """Leaves, and who isn't in the tree, at equal distances in the tree's order; a parent in the
-    middle of its children."""
+    """Leaves, and peers that aren't in the tree, at equal distances in the tree's order; a parent
+    in the middle of its children."""
     order: list[str] = []
     stack = [root]
     while stack:

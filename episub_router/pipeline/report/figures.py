@@ -33,8 +33,8 @@ FIGURES = (
            "pairs of a message and a live peer that had it too late, or never"),
     Figure("messages", "Messages", "count", None, "published in the topic"),
     Figure("reliability", "Reliability", "share", "more",
-           "delivered / live peers, mean over the messages; live is who was subscribed and linked "
-           "when the message was published and stayed, or got it"),
+           "delivered / live peers, mean over the messages; live: subscribed and linked when the "
+           "message was published, and stayed or got it"),
     Figure("worst_reliability", "Worst message", "share", "more", "the least reliability"),
     Figure("atomicity", "Atomicity", "share", "more", "messages with reliability 1 / messages"),
     Figure("missing", "Missing", "count", "less", "pairs of a message and a live peer without it"),

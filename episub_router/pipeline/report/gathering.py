@@ -344,12 +344,12 @@ def _about(headers: Sequence[Row]) -> Row:
     """What headers say, in one: where they differ, everything."""
     if not headers:
         return {}
-    told = {
+    described = {
         name: ", ".join(sorted({row[name] for row in headers if row[name] is not None}))
         for name in ABOUT
     }
     simulated = any(row["simulated"] for row in headers)
-    return {name: value for name, value in told.items() if value} | {"simulated": simulated}
+    return {name: value for name, value in described.items() if value} | {"simulated": simulated}
 
 
 def _last_look(looks: Sequence[Row]) -> Row | None:

@@ -66,7 +66,7 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, and what isn't told by topic."""
+    """A run, and what isn't given by topic."""
 
     name: str
     about: Row

@@ -16,9 +16,9 @@ class ReportParams:
     points: int = param(400, unit="points", source="ours: as many as a phone has pixels")
     """In a curve at most: of longer ones, messages are averaged and quantiles thinned out. Also of
     the faults of a topic, those that took the most nodes."""
-    drawn: int = param(400, unit="peers", source="ours: more can't be told apart")
+    drawn: int = param(400, unit="peers", source="ours: more can't be distinguished")
     """In a drawing at most: those nearest to the publisher."""
-    topics: int = param(6, unit="topics", source="ours: as many as colours can be told apart")
+    topics: int = param(6, unit="topics", source="ours: as many as colours can be distinguished")
     """Of each run at most: those with the most messages; of the baseline also what they are held
     against."""
     reasons: int = param(20, unit="rows", source="ours")

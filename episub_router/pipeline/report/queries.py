@@ -18,8 +18,10 @@ MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates", "lat
 def abouts(headers: DataFrame, most: int) -> DataFrame:
     """What the headers of each run say, each combination once, and `most` of them at most."""
     fields = ", ".join(f"{name} string" for name in ABOUT)
-    told = headers.select("run", F.from_json("detail", f"{fields}, simulated boolean").alias("it"))
-    distinct = told.select("run", "it.*").distinct()
+    described = headers.select(
+        "run", F.from_json("detail", f"{fields}, simulated boolean").alias("it")
+    )
+    distinct = described.select("run", "it.*").distinct()
     return first(distinct, [F.struct(*ABOUT)], most)
 
 

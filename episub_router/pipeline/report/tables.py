@@ -28,19 +28,19 @@ class Table:
 
 def headline(report: Report) -> str:
     """The verdict in a sentence."""
-    told = []
+    sentences = []
     for topic in report.topics:
         missing = mean_of(topic.values("missing")) or 0
         lost = "nothing was lost" if not missing else f"{missing:,.0f} deliveries are missing"
         late = mean_of(topic.values("latency_p99"))
         sent = mean_of(topic.values("bytes_per_delivery"))
-        told.append(
+        sentences.append(
             f"{topic.label}: {lost}"
             + (f", p99 {_shown('latency_p99', late)}" if late else "")
             + (f", {_shown('bytes_per_delivery', sent)} per delivery" if sent else "")
             + _of_cuts(topic)
         )
-    return "; ".join(told) + "."
+    return "; ".join(sentences) + "."
 
 
 def _of_cuts(topic: TopicReport) -> str:
@@ -88,7 +88,7 @@ def _verdict(report: Report, one: Figure) -> list[Cell]:
 
 
 def cuts(report: Report) -> Table:
-    """Who was apart from the others, and what was late or lost for that reason."""
+    """Which peers were apart from the others, and what was late or lost for that reason."""
     return Table(
         ("run", "what", "from", "until", "peers", "silent links", "late", "lost"),
         [
