@@ -33,7 +33,7 @@ def test_each_parameter_of_the_router_says_what_it_does(params: type[Any]) -> No
 
 
 def test_the_protocol_has_few_parameters() -> None:
-    """At most 40 in all, so that one who sets them can know them all."""
+    """At most 40 in all, so that a user can know them all."""
     halves = [spec.name for spec in fields(EpisubParams)]
     count = sum(len(fields(getattr(EpisubParams(), name))) for name in halves)
     assert count <= 40

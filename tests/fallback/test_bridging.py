@@ -1,4 +1,4 @@
-"""What one side publishes the other gets, once, whoever else is there."""
+"""What one side publishes the other gets, once, whichever peers are there besides."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ async def test_peers_that_we_left_are_not_grafted_for_ten_seconds(kind: str, clo
 
 
 async def test_peers_that_we_left_may_graft_us(kind: str, clock: Clock) -> None:
-    """leave notes a back-off for those who wait for us to come back, too."""
+    """leave notes a back-off for peers that wait for us to come back, too."""
     lab = Lab(kind)
     [peer] = lab.add(1)
     await lab.router.join(TOPIC)

@@ -1,4 +1,4 @@
-"""Whom a message goes to that the overlay can't carry, and for how long it is kept."""
+"""The peers that get a message which the overlay can't carry, and how long it is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may say that somebody left."""
+"""Which peers may say that another left."""
 
 from __future__ import annotations
 

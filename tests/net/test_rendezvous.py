@@ -27,7 +27,7 @@ def info(peer: bytes, *addresses: Multiaddr) -> PeerInfo:
 
 
 class Directory:
-    """A discovery that answers as it is told to, and notes when it was asked."""
+    """A discovery that answers as it is set to, and notes when it was asked."""
 
     def __init__(self, answer: Callable[[], Any] = list) -> None:
         self.answer = answer
@@ -186,7 +186,7 @@ def raising(error: Exception) -> Callable[[], Any]:
 async def test_a_broken_source_is_counted_and_asked_again(
     autojump_clock: MockClock, answer: Callable[[], Any]
 ) -> None:
-    """And others are heard meanwhile."""
+    """And others are asked meanwhile."""
     broken, good = Directory(answer), Directory(lambda: [info(b"a")])
     async with seeking(broken, good) as seeker:
         await trio.sleep(rendezvous.LOOKUP_TIMEOUT + 0.1)

@@ -68,7 +68,7 @@ def depth(first: dict[tuple[str, str], Event], message: str, peer: str) -> int |
 
 def sessions(events: Sequence[Event], patience: int) -> list[dict[str, Any]]:
     """Subscriptions: topic, peer, since, until, ending, ready (when messages are expected). Where
-    receipts are traced, who is silent for the last SILENCE of the run has gone."""
+    receipts are traced, a peer that is silent for the last SILENCE of the run has gone."""
     made: list[dict[str, Any]] = []
     open_ones: dict[tuple[str, str], dict[str, Any]] = {}
     for event in sorted(events, key=lambda e: (e["time"], e["offset"])):
@@ -100,7 +100,7 @@ def sessions(events: Sequence[Event], patience: int) -> list[dict[str, Any]]:
     intervals = links(events)
     overlays = {link["topic"] for link in intervals if link["kind"] == "active"}
     for session in made:
-        # Where there is no overlay, whoever has a stream can be reached.
+        # Where there is no overlay, any peer with a stream can be reached.
         kinds = {(session["topic"], "active"), (session["topic"], "eager")}
         if session["topic"] not in overlays:
             kinds.add((None, "stream"))
@@ -358,7 +358,7 @@ def gini(values: Sequence[float]) -> float:
 def neighbours_at(
     events: Sequence[Event], kind: str, topic: str | None, time: int, patience: int
 ) -> dict[str, list[str]]:
-    """Who is there, with the peers that it has links of `kind` to at `time`."""
+    """The peers that are there, with those that it has links of `kind` to at `time`."""
     there = {
         s["peer"]: []
         for s in sessions(events, patience)

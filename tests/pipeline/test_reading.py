@@ -297,5 +297,5 @@ def test_what_the_simulator_puts_beside_its_traces_is_passed_over(tmp_path: Path
     for name in ("trace-1.parquet", "summary.json", "degree.svg", "_under_way", "x.pb.tmp"):
         (tmp_path / name).touch()
     assert find(str(tmp_path)) == [str(tmp_path / "trace-1.parquet")]
-    # Who names it means it.
+    # A query that names it means it.
     assert find(str(tmp_path / "summary.json")) == [str(tmp_path / "summary.json")]

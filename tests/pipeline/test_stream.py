@@ -45,7 +45,7 @@ def drain(
 
 @pytest.mark.spark
 def test_the_watermark_waits_for_files_that_are_rotated_hourly() -> None:
-    """Also for nodes that were never heard of; and one wrong time doesn't move it for ever."""
+    """Also for nodes without any file so far; and one wrong time doesn't move it for ever."""
     pytest.importorskip("pyspark")
     from episub_router.pipeline.lake import Entry
     from episub_router.pipeline.params import AnswerParams

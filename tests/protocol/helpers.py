@@ -55,7 +55,7 @@ def ihave(*ids: object, hops: int = 1) -> IHave:
 def request(
     links: int = 0, kind: LinkKind = LinkKind.RANDOM, random_links: int | None = None
 ) -> Neighbor:
-    """A NEIGHBOR request of a peer with that many links, all random unless told otherwise."""
+    """A NEIGHBOR request of a peer with that many links, all random unless said otherwise."""
     random = links if random_links is None else random_links
     return Neighbor(NeighborRole.REQUEST, links, kind, random_links=random)
 
@@ -97,7 +97,7 @@ class Member(Clock):
     """A `Topic` that has joined, with the given neighbours and passive peers.
 
     Timers don't jitter and passive peers aren't checked, unless `membership` says so: see
-    `params`. Whoever sends something is connected.
+    `params`. A peer that sends something is connected.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ class Network:
         self.cut = lambda a, b: False
 
     def kill(self, nodes: Iterable[int], noticed_after: float = 0.1) -> None:
-        """Crash `nodes`; whoever is connected to one is told a little later."""
+        """Crash `nodes`; peers connected to one are notified a little later."""
         for node in nodes:
             self.dead.add(node)
             for pair in [pair for pair in self.connections if node in pair]:

@@ -50,7 +50,7 @@ def test_overlay_at_rest(size: int, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [2, 5, 20, LARGE])
 def test_every_message_is_delivered_exactly_once(size: int, seed: int) -> None:
-    """E30, E32: whoever publishes, every live node delivers once."""
+    """E30, E32: whichever node publishes, every live node delivers once."""
     network = joined(size, seed)
     rng = Random(seed)
     for id in range(10):
@@ -90,7 +90,7 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_tree_is_repaired_after_a_crash(seed: int, repair: EagerRepair) -> None:
     """E15, E17, E34-E37, E40: 30 % of the nodes crash while a message is under way; both
-    ways of repair get it to all who live, and the tree is lean again soon after."""
+    ways of repair get it to all that live, and the tree is lean again soon after."""
     network = joined(100, seed, EpisubParams(broadcast=BroadcastParams(repair=repair)))
     for id in range(5):
         network.publish(0, id)
@@ -154,7 +154,7 @@ def test_undiallable_nodes_take_part() -> None:
 
 @pytest.mark.parametrize("proof", [b"", b"signed"])
 def test_leaving_is_noticed_at_once(proof: bytes) -> None:
-    """E14: after DISCONNECT, or LEAVE, nobody keeps a link to the one who left; after a
+    """E14: after DISCONNECT, or LEAVE, nobody keeps a link to the one that left; after a
     LEAVE next to nobody remembers it."""
     network = joined(40, 3)
     neighbors = network.neighbors(7)

@@ -1,7 +1,7 @@
 """A pubsub stream dies while its connection lives.
 
 `a` loses its stream to `b`. The stock class then forgets what `b` subscribed to and never
-hears of it again, because `b`'s own stream, over which it told, is still whole.
+hears of it again, because `b`'s own stream, over which it subscribed, is still whole.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ async def test_a_peer_that_disconnects_is_forgotten(own_stream_first: bool) -> N
 
 
 class RecordingFlood(FloodSub):
-    """A router that notes what it is told of a peer."""
+    """A router that notes each notification of a peer."""
 
     def __init__(self) -> None:
         super().__init__(flood().get_protocols())

@@ -1,4 +1,4 @@
-"""Who publishes faster than a neighbour takes waits for it, and loses nothing in silence."""
+"""A publisher that is faster than a neighbour waits for it, and loses nothing in silence."""
 
 from __future__ import annotations
 

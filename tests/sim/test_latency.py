@@ -1,4 +1,4 @@
-"""The latency models: symmetric, within their bounds, the same whoever asks first."""
+"""The latency models: symmetric, within their bounds, the same in any order of asking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writing side: nothing blocks, nothing is lost without being told, files are whole."""
+"""The writing side: nothing blocks, nothing is lost without being counted, files are whole."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_any_frame(frame: Frame) -> None:
 
 
 def test_the_author_s_own_tree_takes_two_bytes() -> None:
-    """A payload mostly goes along the tree of its author, whom it names already."""
+    """A payload mostly goes along the tree of its author, which it names already."""
     author = source_id(peer_id(2))
 
     def encoded(along: bytes | None) -> rpc_pb2.RPC:

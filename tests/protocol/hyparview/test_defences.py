@@ -51,7 +51,7 @@ def by_prefix(peer: PeerId) -> Group | None:
 
 
 class Grouped(Member):
-    """A member that is told of groups."""
+    """A member that knows its peers' groups."""
 
     def __init__(self, *neighbors: str, **changed: Any) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def test_contacts_of_one_prefix_are_asked_last() -> None:
 
 
 def test_one_source_gets_its_share_of_a_full_view() -> None:
-    """E07: whatever a neighbour makes up, most of what others told stays."""
+    """E07: whatever a neighbour makes up, most of what others sent stays."""
     member = Member("liar", "b", passive=named("p", 60))
     for n in range(500):
         member.receive("liar", ForwardJoin(f"fake{n}", 0))
@@ -232,7 +232,7 @@ def test_a_link_that_comes_and_goes_comes_rarely() -> None:
 
 
 def test_the_table_of_limits_is_bounded() -> None:
-    """The longest silent are forgotten; who goes on sending is not."""
+    """The longest silent are forgotten; one that goes on sending is not."""
     limiter = RateLimiter()
     while limiter.allows("evil", GetNodes(), 0.0):
         pass
@@ -251,7 +251,7 @@ def test_reconnecting_doesn_t_refill_the_buckets() -> None:
     assert drops(member.receive("evil", GetNodes())) == [DropReason.RATE_LIMITED]
 
 
-# Who may send what
+# Which peers may send what
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_reconnecting_doesn_t_refill_the_buckets() -> None:
     ids=lambda message: type(message).__name__,
 )
 def test_walks_come_over_links(walk: Message) -> None:
-    """E05, E07, E19: a stranger can't have us walk, dial or remember; it is told, since it may
+    """E05, E07, E19: a stranger can't have us walk, dial or remember; it is notified, since it may
     believe to be a neighbour."""
     member = Member("a", "b")
     effects = member.receive("stranger", walk)
@@ -278,7 +278,7 @@ def test_a_stranger_may_join_itself() -> None:
 
 
 def test_nobody_becomes_a_neighbour_by_hearsay() -> None:
-    """E09: who is only named is dialled first, and has to say itself that it wants the link."""
+    """E09: a peer that is only named is dialled first, and has to ask for the link itself."""
     member = Member("a", passive=["named"])
     effects = member.wait(10)
     assert dials(effects) == ["named"]

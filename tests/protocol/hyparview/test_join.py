@@ -198,7 +198,7 @@ def test_while_joining_links_beyond_a_are_taken_up_to_the_bound() -> None:
 
 
 def test_a_node_that_is_alone_joins_again() -> None:
-    """E03, E17: whoever lost all links, and has nobody left to ask, asks its contacts."""
+    """E03, E17: a node that lost all links, and has nobody left to ask, asks its contacts."""
     member, _ = asked("c1")
     member.receive("c1", Nodes((), 6))
     member.receive("c1", accept())
@@ -239,7 +239,7 @@ def test_join_is_accepted_where_there_is_room_or_the_walk_ends(neighbors: int, t
 
 def test_join_walks_on_where_the_view_is_full() -> None:
     """E06: TTL-1 to one random neighbour that isn't the sender; nobody is kicked out, and no
-    connection is opened by those who only pass it on."""
+    connection is opened by those that only pass it on."""
     walkers = set()
     for seed in range(10):
         member = Member(*PEERS[:7], seed=seed)
@@ -286,7 +286,7 @@ def test_join_walks_have_a_longest_length() -> None:
 
 
 def test_join_of_a_neighbour_looks_for_another_link() -> None:
-    """E06, E12: it walks on; where it can't, the neighbour is told that it is one, in case it
+    """E06, E12: it walks on; where it can't, the neighbour is notified that it is one, in case it
     doesn't know."""
     member = Member("a", "b")
     assert sent(member.receive("a", Join("a", 3))) == [("b", Join("a", 2))]
@@ -315,7 +315,7 @@ def test_forwardjoin_walks_and_leaves_the_node_in_passive_views() -> None:
 
 
 def test_forwardjoin_never_names_us_or_a_neighbour_passive() -> None:
-    """E07: both views stay apart, whoever is announced; TTLs are checked."""
+    """E07: both views stay apart, whichever peers are announced; TTLs are checked."""
     member = Member("a", "b")
     for peer in (ME, "a", "b"):
         member.receive("a", ForwardJoin(peer, 0))

@@ -113,7 +113,7 @@ def test_coming_back() -> None:
 
 
 def test_topics_are_told_and_heeded() -> None:
-    """E21: GETTOPICS is answered by members; who isn't in the topic leaves the passive view."""
+    """E21: GETTOPICS is answered by members; peers outside the topic leave the passive view."""
     member = Member("a", passive=["p", "q"])
     assert sent(member.receive("x", GetTopics())) == [("x", Topics(("t",)))]
     member.receive("p", Topics(("other",)))

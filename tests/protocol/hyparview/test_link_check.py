@@ -117,7 +117,7 @@ def test_one_sided_link_ends_where_there_is_none() -> None:
 
 
 def test_strangers_that_send_like_neighbours_are_told_now_and_then() -> None:
-    """E12: what a stranger pushes is delivered all the same, and changes no tree; it is told
+    """E12: what a stranger pushes is delivered all the same, and changes no tree; it is notified
     DISCONNECT, though not for each message."""
     member = Member("a")
     told = 0
@@ -185,7 +185,7 @@ def test_a_suspected_neighbour_that_answers_stays() -> None:
 
 
 def test_an_announcer_that_does_not_answer_its_graft_is_queried() -> None:
-    """E15: whoever announces a message and then falls silent is asked first, and suspected."""
+    """E15: a peer that announces a message and then falls silent is asked first, and suspected."""
     member = Member("liar", "other")
     effects = suspicious(member, "liar")
     assert ("liar", NeighborRole.QUERY) not in roles(effects)

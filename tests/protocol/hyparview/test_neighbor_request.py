@@ -122,7 +122,7 @@ def test_asking_twice_is_measured_once() -> None:
 
 def test_missing_links_are_asked_for_until_there_are_enough() -> None:
     """E09, E17: as many requests as links are missing, each with the number of links we have;
-    who refuses is followed by the next, who accepts is a neighbour."""
+    one that refuses is followed by the next, one that accepts is a neighbour."""
     peers = [f"p{n}" for n in range(20)]
     member = Member("n", passive=peers)
     first = dials(member.wait(6))
@@ -183,7 +183,7 @@ def test_full_view_asks_nobody() -> None:
 
 
 def test_room_is_given() -> None:
-    """E10: fewer than A links: accepted, of the kind that was asked for, and told so."""
+    """E10: fewer than A links: accepted, of the kind that was asked for, and notified."""
     member = Member("a", "b", "c", "d")
     effects = member.receive("p", request(7, LinkKind.NEAR))
     ((peer, answer),) = sent(effects)
@@ -193,7 +193,7 @@ def test_room_is_given() -> None:
 
 
 def test_need_is_met_beyond_a_and_up_to_the_bound() -> None:
-    """E10, E13: who has fewer than C_rand links gets a random one, even from a full view; a
+    """E10, E13: a peer that has fewer than C_rand links gets a random one, even from a full view; a
     bound on that keeps liars from filling it."""
     member = full()
     for n in range(50):
@@ -217,7 +217,7 @@ def test_no_need_no_nearness_no_link() -> None:
 
 
 def test_nearness_evicts_the_farthest_near_neighbour() -> None:
-    """E10: closer by the factor alpha: that neighbour goes, is told and remembered, and the
+    """E10: closer by the factor alpha: that neighbour goes, is notified and remembered, and the
     nearer one comes in its place as a near link."""
     member = full()
     member.handle(ev.RttMeasured("n5", 0.4))
@@ -284,8 +284,8 @@ def test_a_neighbour_that_asks_again_is_granted_again() -> None:
 
 
 def test_unwanted_acceptance_is_undone() -> None:
-    """E12: who believes to be our neighbour and finds no room is told, so that no link is
-    one-sided; with room, it is one."""
+    """E12: a peer that believes to be our neighbour and finds no room is notified, so that no link
+    is one-sided; with room, it is one."""
     member = full()
     effects = member.receive("p", accept())
     assert sent(effects) == [("p", Disconnect())]

@@ -95,7 +95,7 @@ def test_oversubscribed_views_shrink_to_their_size() -> None:
 
 
 def test_the_farthest_goes_where_views_are_too_large() -> None:
-    """E16: of peers that can spare a link alike; who answers no pings is the farthest of all."""
+    """E16: of peers that can spare a link alike; one that answers no pings is the farthest."""
     member = Member(
         "a", "b", "c", "d", membership=params(active_size=2, random_links=2, near_links=0)
     )
@@ -144,7 +144,7 @@ def run_timers(topic: Topic, until: float) -> list:  # type: ignore[type-arg]
 
 
 def test_a_full_node_takes_a_much_nearer_peer_for_a_near_one() -> None:
-    """E10: nearer by alpha: the near neighbour is told DISCONNECT, the asker ACCEPT."""
+    """E10: nearer by alpha: the near neighbour gets DISCONNECT, the asker ACCEPT."""
     topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR)
     request = Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR, (), 4)
     effects = topic.handle(ev.Received(8, request), 1.0)
@@ -221,7 +221,7 @@ def test_a_nearer_passive_peer_replaces_a_far_neighbour() -> None:
 
 
 def test_upkeep_measures_who_is_there_and_forgets_who_is_not() -> None:
-    """E21: GETTOPICS to passive peers; who is in the topic is measured and released, who has
+    """E21: GETTOPICS to passive peers; one in the topic is measured and released, one that has
     left it, can't be dialled or doesn't answer is forgotten."""
     topic = member(1, 2, 3, 4, 5, 6, 7)
     topic.handle(ev.ContactsFound((11, 12)), 0.0)
@@ -279,7 +279,7 @@ def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
 
 
 def test_a_fruitless_search_slows_down() -> None:
-    """E21: with nothing nearer to be found, what is left is to see who is still there."""
+    """E21: with nothing nearer to be found, what is left is to see which are still there."""
     topic = member(1, 2, 3, 4, 5, 6, 7)
     for peer in range(11, 40):
         topic.handle(ev.ContactsFound((peer,)), 0.0)

@@ -94,7 +94,7 @@ def test_a_walk_ends_where_there_is_nobody_else() -> None:
 
 
 def test_no_connection_to_the_origin_no_exchange() -> None:
-    """E19, E20: who can't be answered gets no shuffle, and fills no views."""
+    """E19, E20: a peer that can't be answered gets no shuffle, and fills no views."""
     member = full("a", "b")
     member.receive("a", Shuffle("origin", ("x",), 0))
     effects = member.handle(ev.DialFailed("origin"))

@@ -75,7 +75,7 @@ def test_exchange_with_room_forgets_nobody() -> None:
 
 
 def test_exchange_of_known_peers_changes_nothing() -> None:
-    """E19: being told what one knows costs no entry."""
+    """E19: a known peer that is named again costs no entry."""
     view = passive(3, 1, 2, 3)
     view.exchange([3, 2, 1], [1, 2], Random(0))
     assert set(view) == {1, 2, 3}

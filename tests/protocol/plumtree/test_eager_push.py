@@ -33,8 +33,8 @@ from tests.protocol.helpers import Branch, drops, ihave, sent
 
 
 def test_optimised_delivery_isn_t_pushed_to_the_new_parent() -> None:
-    """E38: who announced the message has it. A copy would be answered with PRUNE, which would
-    leave the node without the link that it just took in and without the one it gave up."""
+    """E38: a peer that announced the message has it. A copy would be answered with PRUNE, which
+    would leave the node without the link that it just took in and without the one it gave up."""
     branch = Branch("far", lazy=["near"])
     branch.receive("near", ihave("m", hops=2))
     effects = branch.receive("far", Gossip("m", 12, "payload"))
@@ -126,7 +126,7 @@ def test_a_lazy_peer_that_pushes_a_duplicate_is_told_again() -> None:
 
 
 def test_pruned_links_carry_announcements_instead() -> None:
-    """E31, E33: a link that left the tree is told of messages, and one that is in it isn't."""
+    """E31, E33: a link that left the tree gets announcements, and one that is in it doesn't."""
     branch = Branch("a", "b")
     branch.receive("b", Prune())
     branch.publish("m")
@@ -183,7 +183,7 @@ def test_a_new_neighbour_is_eager() -> None:
 
 
 def test_a_new_neighbour_is_told_of_recent_messages() -> None:
-    """E39: it may have been cut off while they went round; what is older it isn't told."""
+    """E39: it may have been cut off while they went round; what is older isn't announced to it."""
     branch = Branch()
     branch.publish("old")
     branch.wait(5)

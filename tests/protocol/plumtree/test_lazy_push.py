@@ -24,7 +24,7 @@ from tests.protocol.helpers import Branch, ihave, sent
 
 @pytest.mark.parametrize("why", ["grafted", "eager link lost"])
 def test_peer_made_eager_is_still_told_what_it_wasn_t_pushed(why: str) -> None:
-    """E33, E36, E40: what waits in the lazy queue was not pushed to those who were lazy then.
+    """E33, E36, E40: what waits in the lazy queue was not pushed to those that were lazy then.
     After EagerRepair all of a peer's neighbours may promote it at once: without this, no one
     would tell it."""
     branch = Branch("e", lazy=["l"])
@@ -39,7 +39,7 @@ def test_peer_made_eager_is_still_told_what_it_wasn_t_pushed(why: str) -> None:
 
 def test_the_lazy_queue_goes_out_as_one_ihave_to_each_lazy_peer() -> None:
     """E30, E33: what was published or received since the last flush, aggregated, with the hops
-    that a GOSSIP from here would carry; nobody else is told."""
+    that a GOSSIP from here would carry; nobody else gets one."""
     branch = Branch("e", lazy=["a", "b"])
     branch.publish("m")
     branch.receive("e", Gossip("n", 3, "payload"))
@@ -60,7 +60,7 @@ def test_each_message_is_announced_once_and_the_timer_rests() -> None:
 
 
 def test_who_holds_a_message_is_not_told_of_it() -> None:
-    """E33: whoever announced, pushed or asked us to push needs no announcement; others do."""
+    """E33: a peer that announced, pushed or asked us to push needs no announcement; others do."""
     branch = Branch("e", "twice", lazy=["before", "after", "not"])
     branch.receive("before", ihave("m"))
     branch.receive("e", Gossip("m", 1, "payload"))
@@ -120,7 +120,7 @@ def test_two_nodes_announce_at_different_times() -> None:
 
 
 def test_neighbours_that_are_eager_but_were_not_pushed_to_are_told() -> None:
-    """E33: not to lazy peers alone: what counts is who is known to hold the message."""
+    """E33: not to lazy peers alone: what counts is which peers are known to hold the message."""
     branch = Branch("a", lazy=["b"])
     branch.publish("m")
     branch.handle(NeighborUp("c", LinkKind.RANDOM))

@@ -69,7 +69,7 @@ def test_seen_ids_are_bounded_in_number() -> None:
 
 
 def test_recent_messages_come_newest_first() -> None:
-    """E39, E41: what a new neighbour is told of."""
+    """E39, E41: what is announced to a new neighbour."""
     store = filled(10, every=1.0)
     assert [stored.id for stored in store.recent(6.5)] == [9, 8, 7]
 

@@ -37,7 +37,7 @@ def apart(near: float | None = NEAR, far: float | None = FAR, **changed: float) 
 
 
 def pruned(branch: Branch, peer: str, hops: int, first: int = 3) -> set[object]:
-    """Who is lazy once `peer`'s copy has come, of `hops`, right after far's of `first`."""
+    """The lazy peers once `peer`'s copy has come, of `hops`, right after far's of `first`."""
     branch.receive("far", Gossip("m", first, "payload"))
     branch.receive(peer, Gossip("m", hops, "payload"))
     return branch.lazy
@@ -154,7 +154,7 @@ def test_a_message_under_way_doesn_t_cut_the_new_parent() -> None:
 
 
 def test_a_lost_parent_leaves_the_next_link_uncut() -> None:
-    """Who brought the message first has pruned us since."""
+    """The peer that brought the message first has pruned us since."""
     branch = Branch("a", "b")
     branch.receive("a", Gossip("m", 1, "payload"))
     branch.receive("a", Prune())
@@ -195,8 +195,8 @@ def test_impossible_hops_of_a_copy_are_counted() -> None:
 
 
 def test_a_copy_that_was_asked_for_cuts_nothing() -> None:
-    """Who got a message by announcement and GRAFT, a second after us, pushes it on to us; the
-    next one may well come first along that link. Who is lazy here must be told so again."""
+    """A peer that got a message by announcement and GRAFT, a second after us, pushes it to us; the
+    next one may well come first along that link. A peer that is lazy here must be pruned again."""
     branch = Branch("a", "b", lazy=["c"])
     branch.receive("a", Gossip("m", 1, "payload"))
     branch.wait(SOONEST_REPAIR + 0.01)
@@ -240,8 +240,8 @@ def test_who_announced_a_message_is_not_pushed_it() -> None:
 def test_who_has_just_come_keeps_no_old_message_going(
     age: float, told: list[tuple[str, object]]
 ) -> None:
-    """A new neighbour is told of recent messages (E39). What was announced to one who came
-    itself a second ago may be of any age; later it can only be a message that was lost."""
+    """A new neighbour gets announcements of recent messages (E39). What was announced to one that
+    came itself a second ago may be of any age; later it can only be a message that was lost."""
     branch = Branch("a", lazy=["b"])
     branch.wait(age)
     branch.receive("b", ihave("m"))
@@ -329,7 +329,7 @@ def worlds(draw: st.DrawFn) -> dict[tuple[int, int], float]:
 def test_what_is_left_after_one_message_is_a_tree(
     delays: dict[tuple[int, int], float], source: int
 ) -> None:
-    """Whatever copies cross and whoever is chosen: no part is cut off, and no circle is left."""
+    """Whatever copies cross, whichever parent is chosen: no part is cut off, no circle is left."""
     wires = Wires(delays)
     size = len(wires.machines)
     for id in range(3):
@@ -366,4 +366,4 @@ def test_hardly_anybody_is_cut_off_by_messages_under_way_together() -> None:
         wires.publish(0, "later", 10.0)
         nodes += size
         missed += size - wires.delivered["later"]
-    assert missed <= 0.02 * nodes  # a third, where who pushes first isn't told that it is wanted
+    assert missed <= 0.02 * nodes  # a third, where the first pusher gets no GRAFT

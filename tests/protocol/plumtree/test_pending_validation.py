@@ -123,7 +123,7 @@ def test_hops_are_checked_when_the_payload_counts() -> None:
 
 
 def test_payload_of_a_stranger_is_pushed_on_and_changes_no_tree() -> None:
-    """E32: who publishes without being a member reaches the topic all the same."""
+    """E32: a publisher that is no member reaches the topic all the same."""
     branch = Branch("a", "b")
     branch.handle(ev.PayloadArrived("x", "m", 1))
     effects = accepted(branch, "x")

@@ -111,7 +111,7 @@ def test_the_source_answers_at_most_every_four_seconds() -> None:
     assert sent(branch.wait(2.9), Root) == []
     again = sent(branch.wait(0.2), Root)
     assert again == [(peer, root(2, source=ME)) for peer in "ab"]
-    # An old request, and one without a message since: whoever was cut off missed nothing.
+    # An old request, and one without a message since: a node that was cut off missed nothing.
     branch.receive("a", ask(1, ME))
     branch.receive("a", ask(2, ME))
     assert sent(branch.wait(60), Root) == []

@@ -1,4 +1,4 @@
-"""Whatever is lost, late or reordered, and whoever crashes: each source's tree is one in the end.
+"""Whatever is lost, late or reordered, whichever nodes crash: each source has one tree in the end.
 
 `TREE_MODEL_EXAMPLES` in the environment sets how many random overlays are run (default 400,
 about 8 s of CPU).

@@ -240,7 +240,7 @@ def test_announcements_are_bounded() -> None:
 
 def test_the_announcers_of_a_message_are_bounded() -> None:
     """E34, E37: the first MAX_ANNOUNCERS are asked in turn, so that liars among them only cost
-    their patience; who announces twice is one of them once."""
+    their patience; a peer that announces twice is one of them once."""
     peers = [f"p{n}" for n in range(MAX_ANNOUNCERS + 3)]
     branch = Branch(lazy=peers)
     branch.rtts.update(dict.fromkeys(peers, 0.001))
