@@ -15,6 +15,9 @@ from episub_router.sim.trace import TraceWriter
 
 NEVER_DELIVERED = -1.0
 
+HOSTILE = "hostile"
+"""The kind of message that counts all that hostile nodes send."""
+
 
 class Ending(Enum):
     """How a session of a node ended."""
@@ -37,6 +40,8 @@ class Session:
     """Times in which it had no neighbour any more; the last may be still open."""
     given_up: int = 0
     """Messages that the router declared lost after its own retries."""
+    hostile: bool = False
+    """Whether the node is one of the scenario's adversaries, which no measure counts."""
 
 
 @dataclass(slots=True)

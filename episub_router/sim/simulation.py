@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any
 
+from episub_router.sim.adversaries.cast import Cast
+from episub_router.sim.adversaries.watch import Watch
 from episub_router.sim.faults import Script
 from episub_router.sim.hashing import generator
 from episub_router.sim.metrics.accounting import Islands
@@ -66,6 +69,9 @@ class Simulation:
         self.islands: list[Islands] = []
         """The components at each snapshot and, where there are faults, at each publishing."""
         self.sources = self._choose_sources()
+        self.cast = self._choose_adversaries()
+        self.network.prefixes.update(self.cast.prefixes())
+        self.watch = Watch(self.network, self.cast)
         self.script = Script(
             scenario, self.network, self.rng, self.sources, self.start, self.overlay
         )
@@ -78,12 +84,15 @@ class Simulation:
         scenario = self.scenario
         joining = scenario.join
         for node in range(scenario.network.nodes):
-            self.loop.at(joining.over * node / scenario.network.nodes, self.start, node)
+            due = self.cast.comes(node) or joining.over * node / scenario.network.nodes
+            self.loop.at(due, self.start, node)
         # Before what happens at the same time, so that a phase has all of it.
         for phase in scenario.measured:
             self.loop.at(phase.start, self._take_snapshot, None)
         self._queue_next()
         self.script.arm()
+        if self.cast:
+            self.watch.start()
         was_enabled = gc.isenabled()
         gc.collect()
         gc.freeze()
@@ -119,9 +128,15 @@ class Simulation:
             kind, params = GossipsubNode, GossipsubParams(**router.merged())
         else:
             kind, params = FloodsubNode, router.params
-        if self.records.trace is not None:
-            kind = traced(kind)
-        return lambda node, rng: kind(node, network, rng, params)
+        wrap: Any = cache(traced) if self.records.trace is not None else lambda kind: kind
+        honest, cast = wrap(kind), self.cast
+
+        def make(node: int, rng: Any) -> Any:
+            if node in cast:
+                return cast.make(node, wrap, node, network, rng, params)
+            return honest(node, network, rng, params)
+
+        return make
 
     def _contacts(self, node: int) -> tuple[int, ...]:
         """The contacts of `node` when it comes up: nodes that are up, or come up with it."""
@@ -135,6 +150,8 @@ class Simulation:
         total = self.scenario.network.nodes
         together = self.loop.now == 0 and not joining.over
         candidates = list(range(total) if together else self.network.nodes)
+        if together and self.cast:
+            candidates = [other for other in candidates if not self.cast.comes(other)]
         if joining.via == "first" and isinstance(router, EpisubConfig):
             candidates = list(range(min(count, total)))
         # Contacts are nodes that can be dialled, as bootstrap nodes are: draw enough to have
@@ -151,6 +168,19 @@ class Simulation:
         count, nodes = self.scenario.traffic.fixed, self.scenario.network.nodes
         return tuple(self.rng.sample(range(nodes), min(count, nodes)))
 
+    def _choose_adversaries(self) -> Cast:
+        scenario = self.scenario
+        # All know these, as bootstrap nodes.
+        first = scenario.join.contacts if scenario.join.via == "first" else 0
+        return Cast(
+            scenario.adversaries,
+            scenario.router.kind,
+            scenario.network.nodes,
+            self.sources,
+            tuple(range(min(first, scenario.network.nodes))),
+            generator(self.seed, "adversaries"),
+        )
+
     def _queue_next(self) -> None:
         due = next(self._schedule, None)
         if due is not None:
@@ -160,7 +190,7 @@ class Simulation:
     def _publish(self, turn: int) -> None:
         traffic = self.scenario.traffic
         self._queue_next()
-        if self.scenario.faults:
+        if self.scenario.faults or self.cast:
             self._note_islands(*self.overlay())
         if traffic.source == "outside":
             self._publish_from_outside()
@@ -201,12 +231,17 @@ class Simulation:
     # Looking.
 
     def overlay(self) -> tuple[Any, list[int]]:
-        """The matrix of the live nodes' neighbours as it is now, and their ids in its order."""
-        nodes = self.network.nodes
+        """The matrix of the live honest nodes' neighbours as it is now, and their ids in its
+        order."""
+        nodes = self._honest()
         return adjacency({node: nodes[node].neighbors() for node in nodes})
 
+    def _honest(self) -> dict[int, Node]:
+        nodes, cast = self.network.nodes, self.cast
+        return {node: nodes[node] for node in nodes if node not in cast} if cast else nodes
+
     def _take_snapshot(self, _: object) -> None:
-        nodes = self.network.nodes
+        nodes = self._honest()
         overlay, ids = self.overlay()
         self._note_islands(overlay, ids)
         self.snapshots.append(

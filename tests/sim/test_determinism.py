@@ -53,6 +53,26 @@ at = 33.0
 share = 0.1
 """
 
+HOSTILE = (
+    SCENARIO.replace("ROUTER", "episub").replace('"random"', '"few"')
+    + """
+[[adversaries]]
+kind = "greedy"
+share = 0.05
+comes = 20.0
+[[adversaries]]
+kind = "join-capture"
+share = 0.05
+[[adversaries]]
+kind = "poison"
+share = 0.05
+[[adversaries]]
+kind = "hijack"
+share = 0.05
+at = 20.0
+"""
+)
+
 PROGRAM = """
 import sys
 from episub_router.sim.scenario import loading
@@ -63,9 +83,15 @@ sys.stdout.write(run(scenario, 7).to_json())
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("router", ["episub", "gossipsub", "floodsub"])
-def test_same_bytes_in_every_process(router: str) -> None:
-    text = SCENARIO.replace("ROUTER", router)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(SCENARIO.replace("ROUTER", router) for router in ("episub", "gossipsub", "floodsub")),
+        HOSTILE,
+    ],
+    ids=["episub", "gossipsub", "floodsub", "hostile"],
+)
+def test_same_bytes_in_every_process(text: str) -> None:
     (scenario,) = loading.parse(text).scenarios().values()
     here = run(scenario, 7).to_json()
     assert len(here) > 1000

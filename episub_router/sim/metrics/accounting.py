@@ -29,6 +29,8 @@ class MissingReason(Enum):
     """The network lost a copy or an announcement on its way to it."""
     GIVEN_UP = "given-up"
     """Its router declared a message lost after all its retries."""
+    WITHHELD = "withheld"
+    """None of these, but there were hostile nodes to withhold it."""
     UNEXPLAINED = "unexplained"
     """None of these: a fault of the protocol or of the simulator."""
 
@@ -76,16 +78,26 @@ class Verdict:
 
 
 class Accountant:
-    """Accounts for each message of a run; `patience` is the time that a message is given, in s."""
+    """Accounts for each message of a run at its honest nodes.
+
+    `patience` is the time that a message is given, in s; `hostile_from` when the first hostile node
+    strikes.
+    """
 
     def __init__(
-        self, records: Records, cuts: list[Cut], islands: list[Islands], patience: float
+        self,
+        records: Records,
+        cuts: list[Cut],
+        islands: list[Islands],
+        patience: float,
+        hostile_from: float = float("inf"),
     ) -> None:
         self._records = records
         self._cuts = cuts
         self._islands = islands
         self._looks = [look.time for look in islands]
         self._patience = patience
+        self._hostile_from = hostile_from
         self._given_up = {id(session): session.given_up for session in records.sessions}
         self._by_node: dict[int, list[Session]] = {}
         for session in records.sessions:
@@ -98,6 +110,8 @@ class Accountant:
         time, deadline = record.published, record.published + self._patience
         source_isolated = self._source_isolated(record)
         for session in self._records.sessions:
+            if session.hostile:
+                continue
             # A node that has been up for long enough counts even without a neighbour.
             expected = min(session.joined, session.started + self._patience)
             if not expected <= time < session.ended:
@@ -142,7 +156,9 @@ class Accountant:
         if self._given_up[id(session)] > 0:
             self._given_up[id(session)] -= 1
             return MissingReason.GIVEN_UP
-        return MissingReason.UNEXPLAINED
+        return (
+            MissingReason.WITHHELD if deadline >= self._hostile_from else MissingReason.UNEXPLAINED
+        )
 
     def _source_isolated(self, record: MessageRecord) -> bool:
         for session in self._by_node.get(record.source, ()):

@@ -47,6 +47,9 @@ class Host(Protocol):
     def measured(self, peer: int, rtt: float | None) -> None:
         """A measurement asked of the network is done; None when it failed."""
 
+    def ping_time(self, rtt: float) -> float:
+        """How long a round trip that takes `rtt` seems to take, as this host answers it."""
+
     def messages_in(self, parcel: Any) -> Iterable[int]:
         """The payload messages that `parcel` carries or announces."""
 

@@ -44,6 +44,8 @@ class Network(Generic[H]):
         self.latency = latency
         self.nodes: dict[int, H] = {}
         """The hosts that are up, by id, in the order in which they came up."""
+        self.prefixes: dict[Any, Any] = {}
+        """The address prefix of each host that shares one with others."""
         self._config = config
         self._seed = seed
         self._group: dict[int, int] = {}
@@ -195,7 +197,7 @@ class Network(Generic[H]):
                 self.loop.now + self._config.dial_timeout, self._measured, (node, peer, None)
             )
             return
-        rtt = 2 * link.delay
+        rtt = self.nodes[peer].ping_time(2 * link.delay)
         if self._config.jitter:
             draws = self._generator(node.id)
             rtt += link.delay * self._config.jitter * (draws.random() + draws.random())

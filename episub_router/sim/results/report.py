@@ -32,9 +32,17 @@ def _missing(phase: Phase) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in phase["missing"].items()) or "none"
 
 
+def _lost(phase: Phase) -> str:
+    """Shown where there are adversaries: what a bar is for."""
+    if "hostile" not in phase or "reliability" not in phase:
+        return "-"
+    return f"{100 * (1 - phase['reliability']):.3f}"
+
+
 ROWS: dict[str, Callable[[Phase], str]] = {
     "messages": _number(0, "messages"),
     "reliability": _number(5, "reliability"),
+    "lost, %": _lost,
     "worst message": _number(5, "worst_reliability"),
     "payloads per delivery": _number(3, "payloads_per_delivery"),
     "RMR of the first message": _number(3, "rmr_first"),
@@ -61,6 +69,14 @@ ROWS: dict[str, Callable[[Phase], str]] = {
     "proximity ratio": _number(3, "overlay", "proximity_ratio"),
     "proximity ratio, near links": _number(3, "overlay", "near_proximity_ratio"),
     "source's eccentricity": _number(0, "overlay", "source_eccentricity"),
+    "honest links, mean": _number(2, "hostile", "honest_links_mean"),
+    "honest links, fewest": _number(0, "hostile", "honest_links_fewest"),
+    "honest links of victims": _number(0, "hostile", "victims_honest_links_fewest"),
+    "hostile share of links": _number(3, "hostile", "hostile_share_of_links"),
+    "eclipsed nodes": _number(1, "hostile", "eclipsed"),
+    "eclipsed at the end": _number(1, "hostile", "eclipsed_at_end"),
+    "eclipsed for a minute": _number(1, "hostile", "eclipsed_long"),
+    "longest eclipse, s": _number(0, "hostile", "eclipsed_longest"),
     "missing": _missing,
 }
 """What is shown of a phase, in order. The overlay is as it was when the phase ended."""

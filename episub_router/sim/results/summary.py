@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from episub_router.sim.hashing import generator
-from episub_router.sim.metrics import dissemination, overlay, trees
+from episub_router.sim.metrics import dissemination, eclipse, overlay, trees
 from episub_router.sim.metrics.accounting import Accountant, MissingReason, Verdict
-from episub_router.sim.records import NEVER_DELIVERED, MessageRecord
+from episub_router.sim.records import HOSTILE, NEVER_DELIVERED, MessageRecord
 from episub_router.sim.routers.settings import EpisubConfig
 from episub_router.sim.simulation import Simulation, Snapshot
 
@@ -26,7 +26,9 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
     """All figures of a finished run. The same run gives the same figures, to the bit."""
     scenario, records = simulation.scenario, simulation.records
     patience = scenario.traffic.settle
-    accountant = Accountant(records, simulation.script.cuts, simulation.islands, patience)
+    accountant = Accountant(
+        records, simulation.script.cuts, simulation.islands, patience, simulation.cast.begins
+    )
     verdicts = [accountant.settle(message) for message in range(len(records.messages))]
     rows = [
         _message_row(record, verdict)
@@ -124,6 +126,7 @@ def _phases(
                 **_traffic(before, after, [rows[i] for i in chosen]),
                 "missing": _total_missing([verdicts[i] for i in chosen]),
                 "overlay": _overlay(simulation, after),
+                **_hostile(simulation, before.time, after.time),
             }
         )
     return made
@@ -169,9 +172,9 @@ def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> d
     sends = size = changes = 0
     for kind, (sent, sent_bytes) in after.traffic.items():
         earlier = before.traffic.get(kind, (0, 0))
-        if kind not in _PAYLOAD:
+        if kind not in (*_PAYLOAD, HOSTILE):
             size += sent_bytes - earlier[1]
-        if kind not in (*_PAYLOAD, "GOSSIP", "publish"):
+        if kind not in (*_PAYLOAD, "GOSSIP", "publish", HOSTILE):
             sends += sent - earlier[0]
         if kind in _LINK_CHANGES:
             changes += sent - earlier[0]
@@ -181,6 +184,14 @@ def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> d
         "control_bytes_per_delivery": size / deliveries if deliveries else 0.0,
         "flutter": changes / len(rows) if rows else 0.0,
     }
+
+
+def _hostile(simulation: Simulation, start: float, end: float) -> dict[str, Any]:
+    """What the adversaries left of the honest nodes' links, where there are adversaries."""
+    if not simulation.cast:
+        return {}
+    looks = [look for look in simulation.watch.looks if start <= look.time < end]
+    return {"hostile": eclipse.figures(looks)}
 
 
 def _overlay(simulation: Simulation, snapshot: Snapshot) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class EpisubNode(Node):
         self, node: int, network: Network[Node], rng: random.Random, params: EpisubParams
     ) -> None:
         super().__init__(node, network, rng)
-        self.topic = Topic(node, TOPIC_NAME, params, rng)
+        self.topic = Topic(node, TOPIC_NAME, params, rng, network.prefixes.get)
         self._links_up: dict[int, None] = {}
 
     # From the network and the script.
@@ -165,7 +165,7 @@ class EpisubNode(Node):
             records.sent("payload", len(peers), SIGNED_PAYLOAD + message.size)
             size += SIGNED_PAYLOAD + message.size
         if records.trace is not None:
-            self.trace_send(peers, size, **_columns(message))
+            self.trace_send(peers, size, **columns(message))
         self.network.send(self, peers, Received(self.id, message), size)
 
     def _on_deliver(self, effect: Any) -> None:
@@ -209,7 +209,7 @@ class EpisubNode(Node):
             self.session.given_up += 1
 
 
-def _columns(message: Any) -> dict[str, Any]:
+def columns(message: Any) -> dict[str, Any]:
     """What the trace says of `message`, beside its size and receiver."""
     if isinstance(message, Gossip):
         size = SIGNED_PAYLOAD + message.size

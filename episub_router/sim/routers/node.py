@@ -102,6 +102,10 @@ class Node(Host, ABC):
         """A measurement asked of the network is done; None when it failed."""
         del peer, rtt
 
+    def ping_time(self, rtt: float) -> float:
+        """How long a round trip that takes `rtt` seems to take, as this node answers it."""
+        return rtt
+
     def messages_in(self, parcel: Any) -> Iterable[int]:
         """The payload messages that `parcel` carries or announces."""
         del parcel

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from episub_router.sim.adversaries.cast import check
+from episub_router.sim.adversaries.settings import AnyAttack
 from episub_router.sim.network.settings import Latency, NetworkConfig, UniformLatency
 from episub_router.sim.routers.settings import EpisubConfig, RouterConfig
 from episub_router.sim.scenario.faults import ChurnFault, Fault
@@ -57,6 +59,7 @@ class Scenario:
     join: JoinConfig = field(default_factory=JoinConfig)
     traffic: TrafficConfig = field(default_factory=TrafficConfig)
     faults: tuple[Fault, ...] = ()
+    adversaries: tuple[AnyAttack, ...] = ()
     phases: tuple[Phase, ...] = ()
 
     def __post_init__(self) -> None:
@@ -66,6 +69,11 @@ class Scenario:
         names = [phase.name for phase in self.phases]
         if len(set(names)) != len(names):
             raise ScenarioError(f"phases must have different names: {names}")
+        check(self.router.kind, self.adversaries)
+        if self.adversaries and not self.traffic.fixed:
+            raise ScenarioError(
+                f"adversaries need honest, fixed sources, not {self.traffic.source!r}"
+            )
 
     @property
     def end(self) -> float:

@@ -1,0 +1,67 @@
+"""Members that claim to have, or to be near, what they don't pass on."""
+
+from __future__ import annotations
+
+from episub_router.protocol.messages import (
+    Gossip,
+    Graft,
+    IHave,
+    Message,
+    MessageSummary,
+    Prune,
+    Root,
+    TreeRoot,
+)
+from episub_router.sim.adversaries.member import Member
+from episub_router.sim.adversaries.settings import RootLiarAttack
+
+
+class IHaveLiar(Member):
+    """`IHaveLiarAttack`."""
+
+    __slots__ = ()
+
+    def on_learned(self, message: int) -> None:
+        if self.striking:
+            self.transmit(IHave((MessageSummary(message, 1),)), self._links_up)
+
+    def disguised(self, message: Message) -> Message | None:
+        return None if isinstance(message, Gossip | IHave) else message
+
+
+class Hijack(IHaveLiar):
+    """`HijackAttack`."""
+
+    __slots__ = ()
+
+    def strike(self) -> None:
+        self.transmit(Prune(), self._links_up)
+
+    def takes(self, peer: int, message: Message) -> bool:
+        if not isinstance(message, Graft):
+            return False
+        if not (message.sources or message.standby):
+            # Lazy on the other side again, so that the next announcement counts as this one did.
+            self.transmit(Prune(), (peer,))
+        return True
+
+
+class RootLiar(Member):
+    """`RootLiarAttack`."""
+
+    __slots__ = ()
+
+    def strike(self) -> None:
+        settings = self.ring.settings
+        assert isinstance(settings, RootLiarAttack)
+        self.rounds_ahead = settings.rounds
+
+    def on_root_learned(self, root: TreeRoot) -> None:
+        if self.striking:
+            forged = root._replace(round=root.round + self.rounds_ahead, hops=1, cost=0.0)
+            self.transmit(Root((forged,)), self._links_up)
+
+    def disguised(self, message: Message) -> Message | None:
+        if isinstance(message, Root) and message.roots:
+            return None
+        return None if isinstance(message, Gossip | IHave) else message

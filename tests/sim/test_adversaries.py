@@ -1,0 +1,289 @@
+"""Hostile members of a simulated overlay: each does what its kind says, and none is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+
+from episub_router.sim.adversaries.cast import EPISUB, Cast
+from episub_router.sim.adversaries.watch import Look
+from episub_router.sim.metrics import eclipse
+from episub_router.sim.records import HOSTILE, Records
+from episub_router.sim.results.summary import summarize
+from episub_router.sim.runner import run
+from episub_router.sim.scenario import loading
+from episub_router.sim.scenario.settings import Scenario
+from episub_router.sim.simulation import Simulation
+from episub_router.sim.strict import ScenarioError
+from episub_router.sim.trace import TraceWriter
+from episub_router.trace.simulated import Row
+
+SCENARIO = """
+name = "few"
+[network]
+nodes = 30
+[join]
+over = 3.0
+via = "first"
+[traffic]
+source = "few"
+sources = 2
+messages = 20
+start = 10.0
+interval = 0.5
+settle = 5.0
+[[adversaries]]
+kind = "KIND"
+count = 6
+at = 12.0
+"""
+
+
+def scenario(kind: str, *settings: str) -> Scenario:
+    chosen = loading.parse_settings([f"adversaries.0.{setting}" for setting in settings])
+    (made,) = loading.parse(SCENARIO.replace("KIND", kind)).scenarios(chosen).values()
+    return made
+
+
+class _Kept(TraceWriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Row] = []
+
+    def _write(self, rows: list[Row]) -> None:
+        self.kept += rows
+
+    def _close(self) -> None:
+        pass
+
+
+@dataclass
+class Ran:
+    """A run, and what its hostile nodes have sent from the moment on at which they struck."""
+
+    simulation: Simulation
+    sent: Sequence[Row]
+
+    @property
+    def cast(self) -> Cast:
+        return self.simulation.cast
+
+    def said(self, control: str) -> list[Row]:
+        return [row for row in self.sent if row.control == control]
+
+    def pushed(self) -> list[Row]:
+        return [row for row in self.sent if row.control is None]
+
+    def parents(self) -> list[tuple[int, int]]:
+        """(source, parent) of the honest nodes' deliveries of what came after the strike."""
+        return [
+            (message.source, message.parent[node])
+            for message in self.simulation.records.messages
+            for node in range(len(message.parent))
+            if message.published > self.cast.begins and message.parent[node] >= 0
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        return summarize(self.simulation)
+
+
+@cache
+def ran(kind: str, *settings: str) -> Ran:
+    chosen = scenario(kind, *settings)
+    records = Records(chosen.capacity)
+    with _Kept() as kept:
+        records.trace = kept
+        simulation = Simulation(chosen, 1, records)
+        simulation.run()
+    begins, cast = simulation.cast.begins, simulation.cast
+    sent = [
+        row
+        for row in kept.kept
+        if row.event == "sendRPC" and row.peer in cast and row.time >= begins * 1e9
+    ]
+    return Ran(simulation, sent)
+
+
+def hostile_parents(it: Ran) -> int:
+    return sum(parent in it.cast for _, parent in it.parents())
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("kind", [settings.kind for settings in EPISUB])
+def test_only_honest_nodes_are_measured(kind: str) -> None:
+    summary = run(scenario(kind), 1).summary
+    (phase,) = summary["phases"]
+    assert phase["overlay"]["nodes"] == 30 - 6
+    assert summary["traffic"][HOSTILE]["sends"] > 0
+    assert summary["unexplained"] == 0
+    assert phase["deliveries"] <= 20 * (30 - 6 - 1)
+    assert phase["hostile"]["honest_links_mean"] > 0
+
+
+@pytest.mark.sim
+def test_they_behave_until_they_strike() -> None:
+    late, never = run(scenario("censor", "at=19.0"), 1), run(scenario("censor", "at=99.0"), 1)
+    before = [
+        [result.summary["messages"][key][:16] for key in ("ldh", "mean_hops")]
+        for result in (late, never)
+    ]
+    assert before[0] == before[1]
+    assert late.summary["messages"]["ldh"] != never.summary["messages"]["ldh"]
+
+
+@pytest.mark.sim
+def test_a_censor_passes_nothing_on_and_answers_queries() -> None:
+    it = ran("censor")
+    assert not it.pushed()
+    assert not it.said("IHAVE")
+    assert it.said("NEIGHBOR-LIST")
+    assert hostile_parents(it) == 0
+
+
+@pytest.mark.sim
+def test_a_covert_censor_passes_on_all_but_one_sources_messages() -> None:
+    it = ran("covert-censor")
+    silenced = it.simulation.sources[0]
+    sources = {source for source, parent in it.parents() if parent in it.cast}
+    assert sources == {it.simulation.sources[1]} != {silenced}
+
+
+@pytest.mark.sim
+def test_covert_flash_is_everybodys_parent_and_then_nobodys() -> None:
+    it, honest = ran("covert-flash", "at=16.0"), ran("censor", "at=16.0")
+    of_hostile = [
+        sum(
+            message.parent[node] in each.cast
+            for message in each.simulation.records.messages
+            for node in range(30)
+            if message.published < 15
+        )
+        for each in (it, honest)
+    ]
+    assert of_hostile[0] > of_hostile[1]
+    assert hostile_parents(it) == 0
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("kind", ["ihave-liar", "hijack"])
+def test_a_liar_announces_to_all_and_delivers_nothing(kind: str) -> None:
+    it = ran(kind)
+    announced = {message for row in it.said("IHAVE") for message in row.messages or ()}
+    assert announced >= set(range(5, 20))
+    assert all(set(row.announced or ()) == {1} for row in it.said("IHAVE"))
+    assert not it.pushed()
+    at_once = [row for row in it.said("PRUNE") if row.time == it.cast.begins * 1e9]
+    assert len({row.peer for row in at_once}) == (6 if kind == "hijack" else 0)
+
+
+@pytest.mark.sim
+def test_a_root_liar_is_the_first_with_each_root() -> None:
+    it = ran("root-liar", "at=0.0")
+    roots = it.said("ROOT")
+    members = it.cast.rings[0].members
+    # All at the moment at which one of them has learned it.
+    assert {row.peer for row in roots if row.time == roots[0].time} == set(members)
+    assert not it.pushed()
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("kind", ["greedy", "victim"])
+def test_the_greedy_ask_all_that_they_aim_at_again_and_again(kind: str) -> None:
+    it = ran(kind, "knows=everybody")
+    asked = {row.remote for row in it.said("JOIN")}
+    ring = it.cast.rings[0]
+    assert asked <= set(ring.victims if kind == "victim" else ring.honest)
+    assert len(asked) == (1 if kind == "victim" else 24)
+    assert it.said("NEIGHBOR-REQUEST")
+    assert not it.pushed()
+
+
+@pytest.mark.sim
+def test_late_comers_come_when_they_are_said_to() -> None:
+    it = ran("greedy", "comes=14.0")
+    started = {session.node: session.started for session in it.simulation.records.sessions}
+    assert {started[node] for node in it.cast.rings[0].members} == {14.0}
+    assert max(started[node] for node in it.cast.rings[0].honest) < 3.0
+
+
+@pytest.mark.sim
+def test_captors_accept_joins_together() -> None:
+    it = ran("join-capture", "at=0.0")
+    accepts: dict[int, set[int]] = {}
+    for row in it.said("NEIGHBOR-ACCEPT"):
+        accepts.setdefault(row.remote or 0, set()).add(row.peer)
+    assert max(len(by) for by in accepts.values()) == len(it.cast.rings[0].members)
+
+
+@pytest.mark.sim
+def test_poison_shuffles_more_than_the_honest_do() -> None:
+    assert len(ran("poison").said("SHUFFLE")) > 5 * len(ran("censor").said("SHUFFLE"))
+
+
+@pytest.mark.sim
+def test_duplicates_come_as_often_as_they_are_said_to() -> None:
+    once, often = (len(ran("duplicates", f"copies={n}").pushed()) for n in (1, 5))
+    assert often > 2 * once
+
+
+@pytest.mark.sim
+def test_rtt_liars_seem_nearer() -> None:
+    it = ran("rtt-liar", "at=0.0", "factor=0.1")
+    nodes, cast = it.simulation.network.nodes, it.cast
+    rtts: dict[bool, list[float]] = {True: [], False: []}
+    for node in cast.rings[0].honest:
+        of: Any = nodes[node]
+        for peer, link in of.topic.membership.active.items():
+            if link.rtt is not None:
+                rtts[peer in cast].append(link.rtt.mean)
+    assert max(rtts[True]) < min(rtts[False]) * 3
+    assert sum(rtts[True]) / len(rtts[True]) < 0.3 * sum(rtts[False]) / len(rtts[False])
+
+
+def test_members_share_prefixes_in_turn() -> None:
+    made = scenario("victim", "prefixes=2")
+    cast = Simulation(made, 1, Records(made.capacity)).cast
+    groups = [cast.prefixes()[node] for node in cast.rings[0].members]
+    assert groups == [(0, 0), (0, 1)] * 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["adversaries.0.kind=spy"], "allowed: censor, covert-censor"),
+        (["router.kind=floodsub"], "adversaries[0].kind = 'censor'; allowed with floodsub: none"),
+        (["traffic.source=random"], "adversaries need honest, fixed sources, not 'random'"),
+        (["adversaries.0.share=1.0"], "adversaries[0].share = 1.0; must be more than 0 and at"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: list[str], complaint: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        loading.parse(SCENARIO.replace("KIND", "censor")).scenarios(
+            loading.parse_settings(settings)
+        )
+    assert complaint in str(refused.value)
+
+
+def look(time: float, *eclipsed: int, fewest: int = 0) -> Look:
+    return Look(time, 4, 20, 10, fewest, -1, eclipsed)
+
+
+def test_an_eclipse_lasts_from_the_first_look_without_an_honest_link_to_the_next_with_one() -> None:
+    looks = [look(0.0, 7), look(1.0, 7, 8), look(2.0, 8), look(3.0, 7, 8)]
+    assert sorted(eclipse.eclipses(looks)) == [1.0, 2.0, 3.0]
+    figures = eclipse.figures(looks)
+    assert figures["eclipsed"] == 2
+    assert figures["eclipsed_longest"] == 3.0
+    assert figures["honest_links_mean"] == 2.5
+    assert figures["hostile_share_of_links"] == 0.5
+    assert "victims_honest_links_fewest" not in figures
+
+
+def test_a_node_is_eclipsed_for_long_after_a_minute() -> None:
+    looks = [look(float(second), 7) for second in range(62)]
+    assert eclipse.figures(looks)["eclipsed_long"] == 1
+    assert eclipse.figures(looks[:60])["eclipsed_long"] == 0
