@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from typing import Never
+from pathlib import Path
+from typing import TYPE_CHECKING, Never
+
+if TYPE_CHECKING:
+    from multiaddr import Multiaddr
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,3 +62,43 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--listen`, `--bootstrap`, `--key` and `--verbose`."""
+    parser.add_argument(
+        "--listen",
+        type=_multiaddr,
+        default="/ip4/127.0.0.1/tcp/0",
+        metavar="MULTIADDR",
+        help="where to listen (default: %(default)s, this machine only)",
+    )
+    parser.add_argument(
+        "--bootstrap",
+        nargs="+",
+        action="extend",
+        default=[],
+        type=_multiaddr,
+        metavar="MULTIADDR",
+        help="full addresses, with /p2p/, of nodes to join through",
+    )
+    parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="identity key; made if there is no such file (default: a new key for each run)",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="say which neighbours come and go, and why not"
+    )
+
+
+def _multiaddr(text: str) -> Multiaddr:
+    # Loaded here, since commands that have no addresses needn't wait for it.
+    from multiaddr import Multiaddr
+    from multiaddr.exceptions import Error
+
+    try:
+        return Multiaddr(text)
+    except (Error, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no multiaddress") from error

@@ -10,10 +10,15 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import chat, pipeline, report, sim, store, trace, why
+from episub_router.cli import pipeline, report, sim, store, trace, why
 from episub_router.cli.arguments import CommandError, Parser
+from episub_router.cli.chat import command as chat
 from episub_router.cli.demo import command as demo
 from episub_router.cli.node import command as node
+from episub_router.cli.top import command as top
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C: 128 and the number of SIGINT."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     demo.add_parser(commands)
     node.add_parser(commands)
+    top.add_parser(commands)
     chat.add_parser(commands)
     store.add_parser(commands)
     sim.add_parser(commands)
@@ -41,14 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         known = _status(_single(error))
         if known is None:
             raise
-        return known
+        status = known
+    if status == INTERRUPTED:
+        print("episub: interrupted", file=sys.stderr)
     return status
 
 
 def _status(error: BaseException) -> int | None:
     """The exit status for `error`, reported; None for a bug."""
     if isinstance(error, KeyboardInterrupt):
-        return 130
+        return INTERRUPTED
     if isinstance(error, CommandError):
         print(f"episub: {error}", file=sys.stderr)
         return 1

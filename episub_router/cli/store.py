@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import trio
+from episub_router.cli.arguments import add_host_arguments
 
-from episub_router.cli.host import add_host_arguments, episub, reported_errors, running_pubsub
-from episub_router.sds import Retention, SqliteStore, StoreNode
+if TYPE_CHECKING:
+    from episub_router.sds import SqliteStore
 
 _REPORT_INTERVAL = 60.0
 
@@ -22,18 +21,10 @@ def add_parser(commands: Any) -> None:
         description="Keeps every message of every channel of the topics, and serves them over "
         "/sds/store/1.0.0.",
     )
-    defaults = Retention()
     parser.add_argument("topic", nargs="+", help="topics whose channels are kept")
     parser.add_argument("--db", required=True, help="file that keeps them")
-    parser.add_argument(
-        "--max-age",
-        type=float,
-        default=defaults.max_age / 86_400,
-        help="days (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--max-size", type=int, default=defaults.max_bytes, help="bytes (default: %(default)d)"
-    )
+    parser.add_argument("--max-age", type=float, help="days (default: 30)")
+    parser.add_argument("--max-size", type=int, help="bytes (default: 1 GiB)")
     add_host_arguments(parser)
     parser.set_defaults(run=_run, refuse=parser.error)
 
@@ -41,18 +32,44 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     if not args.key:
         args.refuse("--key is needed: the file belongs to one identity")
-    retention = Retention(args.max_age * 86_400, args.max_size)
+    # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
+    from contextlib import closing
+
+    import trio
+
+    from episub_router.cli.host import reported_errors
+    from episub_router.sds import Retention, SqliteStore
+
+    usual = Retention()
+    retention = Retention(
+        usual.max_age if args.max_age is None else args.max_age * 86_400,
+        usual.max_bytes if args.max_size is None else args.max_size,
+    )
     with reported_errors(), closing(SqliteStore(args.db, retention)) as store:
         trio.run(_keep, args, store)
     return 0
 
 
 async def _keep(args: argparse.Namespace, store: SqliteStore) -> None:
-    async with running_pubsub(args, episub(args)) as pubsub:
+    import trio
+
+    from episub_router.cli.host import episub, running_pubsub
+    from episub_router.cli.sight import report_events
+    from episub_router.sds import StoreNode
+
+    router = episub(args)
+    async with running_pubsub(args, router) as pubsub, trio.open_nursery() as nursery:
         for address in pubsub.host.get_addrs():
             print(f"* listening on {address}", flush=True)
+        if args.verbose:
+            for topic in args.topic:
+                nursery.start_soon(report_events, router.events(topic), _note)
         async with StoreNode(pubsub.host, pubsub, store, topics=args.topic) as keeper:
             while True:
                 for (topic, channel), count in keeper.channels.items():
                     print(f"* {topic}/{channel}: {count} messages in the index", flush=True)
                 await trio.sleep(_REPORT_INTERVAL)
+
+
+def _note(text: str) -> None:
+    print(f"* {text}", flush=True)

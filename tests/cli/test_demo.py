@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from episub_router.cli.demo.recording import RecordingRouter, Trace
 from episub_router.cli.demo.report import broadcast_tree
 from episub_router.cli.demo.summary import percentile
 from episub_router.cli.main import main
+from tests import children
 
 hosts = pytest.mark.hosts
 
@@ -145,3 +148,27 @@ def test_percentiles_are_nearest_ranks() -> None:
     assert percentile(values, 0.5) == 50
     assert percentile(values, 0.99) == 99
     assert percentile([3.0], 0.99) == 3
+
+
+def test_a_directory_that_has_a_run_in_it_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "host-0.pb").write_bytes(b"another run")
+    assert main(["demo", "--hosts", "2", "--trace", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == (
+        f"episub: --trace: {tmp_path} has files in it already; name a new directory\n"
+    )
+
+
+@hosts
+def test_traces_that_could_not_be_written_fail_the_run(tmp_path: Path) -> None:
+    demo = [sys.executable, "-m", "episub_router", "demo", "--hosts", "2", "--messages", "3"]
+    # No file may have more than a block.
+    ran = children.run(
+        ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", *demo, "--trace", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("episub: the traces of 2 hosts are incomplete; ")
+    assert "3 of 3 (100 %)" in ran.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.demo import command as demo
 from episub_router.cli.main import main
+from tests import children
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,24 @@ def test_how_a_run_ends_shows_in_the_status(
 ) -> None:
     monkeypatch.setattr(demo, "add_parser", parser_of_a_command_that_raises(error))
     assert main(["demo"]) == status
+
+
+def test_an_interrupt_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "add_parser", parser_of_a_command_that_raises(KeyboardInterrupt()))
+    main(["demo"])
+    assert capsys.readouterr().err == "episub: interrupted\n"
+
+
+def test_the_commands_load_no_libp2p_before_they_run() -> None:
+    """`--help`, `--version` and wrong arguments needn't wait for it."""
+    code = (
+        "import sys, episub_router.cli.main; "
+        "print([name for name in ('libp2p', 'trio', 'multiaddr', 'numpy') if name in sys.modules])"
+    )
+    ran = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 from pathlib import Path
 
 import pytest
 import trio
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.id import ID
 
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
 from episub_router.cli.main import main
 from episub_router.cli.node.lines import for_each_line
-from episub_router.cli.node.output import printable
-from tests.cli.processes import node_process
+from episub_router.cli.node.output import PlainOutput, printable
+from tests.cli.processes import PATIENCE, node_process
 
 hosts = pytest.mark.hosts
 
@@ -65,6 +68,26 @@ async def test_lines_that_find_no_neighbour_fail_the_run() -> None:
         assert await alone.exit_status() == 1
         assert alone.process.stderr is not None
         assert b"no neighbour within 0.1 s" in await alone.process.stderr.receive_some()
+
+
+@hosts
+async def test_verbose_says_what_can_not_be_reached() -> None:
+    peer = ID.from_pubkey(create_new_key_pair(bytes(32)).public_key)
+    address = f"/ip4/127.0.0.1/tcp/1/p2p/{peer}"
+    async with node_process("--verbose", "--bootstrap", address) as node:
+        assert node.process.stderr is not None
+        said = b""
+        with trio.fail_after(PATIENCE):
+            while b"can't reach /ip4/127.0.0.1/tcp/1: nothing listens there" not in said:
+                said += await node.process.stderr.receive_some()
+
+
+def test_the_hint_to_join_can_be_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainOutput().listening("peer", ["/ip4/127.0.0.1/tcp/1"], "it's; news")
+    hint = capsys.readouterr().err.splitlines()[-1].partition("with: ")[2]
+    assert shlex.split(hint) == [
+        "episub", "node", "--topic=it's; news", "--bootstrap", "/ip4/127.0.0.1/tcp/1",
+    ]  # fmt: skip
 
 
 @hosts

@@ -18,7 +18,8 @@ from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from multiaddr import Multiaddr
 
 from episub_router import EpisubRouter
-from episub_router.cli.host import add_host_arguments, running_pubsub
+from episub_router.cli.arguments import add_host_arguments
+from episub_router.cli.host import running_pubsub
 from episub_router.sds import SdsChannel, SdsParams, SqliteStore
 from tests.hosts import bounded_gossipsub
 

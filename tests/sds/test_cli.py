@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,10 +15,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from episub_router.cli.chat import line_of
+from episub_router import EpisubRouter
+from episub_router.cli.chat.lines import Line, MemberNames
+from episub_router.cli.chat.room import MAX_LINE, Room
 from episub_router.cli.main import main
-from episub_router.sds import ChannelMessage
+from episub_router.sds import ChannelMessage, SdsChannel, SqliteStore
 from tests.children import trio_child
+from tests.hosts import running_nodes
+from tests.sds.sqlite import sqlite_limit
 
 pytestmark = pytest.mark.hosts
 
@@ -79,6 +84,8 @@ async def test_a_room_survives_kill_9(tmp_path: Path) -> None:
         await first.type("bob, you missed this")
         async with terminal("chat", *bob) as second:
             await second.wait_for("ann: bob, you missed this")
+            history = ["bob: hello from bob", "ann: hello from ann"]
+            assert [line for line in second.said.splitlines() if line in history] == history
             await second.type("/log")
             await second.wait_for("  ann: bob, you missed this")
             log = [line.strip() for line in second.said.splitlines() if line.startswith("  ")]
@@ -91,10 +98,92 @@ async def test_a_room_survives_kill_9(tmp_path: Path) -> None:
             assert await second.process.wait() == 0
 
 
+async def test_members_have_names_and_come_and_go() -> None:
+    room = "it's a room"
+    async with terminal("chat", "--name", "ann", "--room", room) as ann:
+        hint = shlex.split(await ann.wait_for("others join with"))
+        assert hint[4:7] == ["episub", "chat", f"--room={room}"]
+        async with terminal("chat", "--name", "bob", *hint[6:]) as bob:
+            await ann.wait_for("* bob joined")
+            await bob.wait_for("* ann joined")
+            await ann.type("hello")
+            await bob.wait_for("ann: hello")
+            await ann.wait_for("* received, first by bob")
+            await ann.type("/who")
+            await ann.wait_for("* bob has your last line")
+            await bob.type("/quit")
+            assert await bob.process.wait() == 0
+        await ann.wait_for("* bob left")
+
+
+async def test_ctrl_c_is_one_line() -> None:
+    async with trio_child(
+        [sys.executable, "-m", "episub_router", "chat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with trio.fail_after(PATIENCE):
+            assert b"others join with" in await process.stdout.receive_some()
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 130
+            said = b"".join([part async for part in process.stderr])
+        assert said == b"episub: interrupted\n"
+
+
+async def test_a_full_disk_is_one_line_and_what_was_sent_before_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    receiving, sending = os.pipe()
+    store = SqliteStore(tmp_path / "room.db")
+    said = ""
+
+    async def wait_for(text: str) -> None:
+        nonlocal said
+        with trio.fail_after(PATIENCE):
+            while text not in said:
+                await trio.sleep(0.01)
+                said += capsys.readouterr().out
+
+    async with (
+        running_nodes(1, router=EpisubRouter) as [node],
+        SdsChannel(node.pubsub, "room", store=store) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(Room(channel, "ann").run, receiving)
+        os.write(sending, b"before\n/log\n")
+        await wait_for("  ann: before")
+        with sqlite_limit(store, 5):
+            os.write(sending, b"x" * (MAX_LINE - 10_000) + b"\n")
+            await wait_for("* not sent: ")
+        assert said.count("the disk is full") == 1
+        os.write(sending, b"after\n/log\n")
+        await wait_for("  ann: after")
+        os.close(sending)
+    os.close(receiving)
+    store.close()
+    assert [line for line in said.splitlines() if line.startswith("  ")][-2:] == [
+        "  ann: before",
+        "  ann: after",
+    ]
+
+
+def test_a_name_that_two_members_gave_themselves_is_told_apart() -> None:
+    members = MemberNames()
+    for sender in ("alice-1", "alice-2"):
+        said = Line("alice", "hi").encoded()
+        shown = members.shown(ChannelMessage(sender, sender, said, 1))
+    assert shown == "alice (...lice-2): hi"
+    notice = ChannelMessage("id", "bob", Line("bob", notice="left").encoded(), 1)
+    assert members.shown(notice) == "* bob left"
+
+
 def test_a_message_of_nested_json_is_shown_and_ends_nothing() -> None:
     for content in (b"[" * 20_000, b'{"name":' * 5000, b"\xff\xfe", b'{"name": 1}', b"3", b""):
         message = ChannelMessage("id", "sender", content, 1)
-        assert line_of(message).startswith("?: ")
+        assert MemberNames().shown(message).startswith("?: ")
 
 
 async def test_a_store_node_bridges_members_that_never_meet(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ Then broadcast, count every copy, and show the path of the last message.
 """
 _EPILOG = """\
 What has to be delivered is every message at every host that is alive at the
-end, except at its own source. Exit status: 0 if all of it was, and once; else 1.
+end, except at its own source. Exit status: 0 if all of it was, and once, and all
+traces could be written; else 1.
 """
 _MIN_SIZE = 8
 MAX_SIZE = 1_000_000
@@ -78,7 +80,12 @@ def add_parser(commands: Any) -> None:
         metavar="SECONDS",
         help="give up when nothing has moved for so long (default: 30)",
     )
-    add("--trace", type=Path, metavar="DIR", help="write what happens at each host to DIR")
+    add(
+        "--trace",
+        type=Path,
+        metavar="DIR",
+        help="write what happens at each host to DIR, which must be new or empty",
+    )
     add("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(run=_run, refuse=parser.error)
 
@@ -102,7 +109,14 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(as_json(outcome, summary), indent=2))
     else:
         print_report(outcome, summary)
-    return 0 if summary.complete else 1
+    untraced = dict(sorted(outcome.untraced.items()))
+    if untraced:
+        host, what = next(iter(untraced.items()))
+        print(
+            f"episub: the traces of {len(untraced)} hosts are incomplete; of host {host}, {what}",
+            file=sys.stderr,
+        )
+    return 0 if summary.complete and not untraced else 1
 
 
 def _config(arguments: argparse.Namespace) -> DemoConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -19,7 +19,7 @@ from episub_router.cli.demo.recording import Recorder, RecordingRouter, Trace, d
 from episub_router.cli.local_host import LocalHost
 from episub_router.cli.progress import ShowProgress
 from episub_router.net.counters import Reason
-from episub_router.trace.tracer import Tracer
+from episub_router.trace.tracer import Tracer, TracerStats
 
 TOPIC = "demo"
 
@@ -83,6 +83,8 @@ class DemoOutcome:
     """Seconds from the first subscription until the overlay had formed."""
     broadcasting: float
     """Seconds from the first message until the last delivery."""
+    untraced: Mapping[int, str] = field(default_factory=dict)
+    """What is missing in the traces of hosts."""
 
 
 async def run_demo(config: DemoConfig, progress: ShowProgress) -> DemoOutcome:
@@ -91,14 +93,27 @@ async def run_demo(config: DemoConfig, progress: ShowProgress) -> DemoOutcome:
     Raises CommandError, in a group, if the hosts can't start or find no overlay.
     """
     demo = _Demo(config, progress)
+    if config.trace is not None:
+        _check_empty(config.trace)
     async with trio.open_nursery() as nursery:
         try:
-            return await demo.run(nursery)
+            outcome = await demo.run(nursery)
         finally:
             for host in demo.hosts:
                 host.crash()  # all are to be gone at once, and goodbyes take time
             nursery.cancel_scope.cancel()
             demo.end_traces()
+    return replace(outcome, untraced=demo.untraced())
+
+
+def _check_empty(directory: Path) -> None:
+    """Raise CommandError if there is something in `directory`: two runs in one are no run."""
+    try:
+        taken = directory.exists() and any(directory.iterdir())
+    except OSError as error:
+        raise CommandError(f"--trace: {error}") from error
+    if taken:
+        raise CommandError(f"--trace: {directory} has files in it already; name a new directory")
 
 
 class _Demo:
@@ -182,6 +197,16 @@ class _Demo:
                 if number not in self._killed:
                     self._note_end(host, "leave")
                 host.router.tracer.close()
+
+    def untraced(self) -> dict[int, str]:
+        """What is missing in the traces of hosts, once those have ended."""
+        missing = {}
+        for number, host in enumerate(self.hosts):
+            stats = host.router.tracer.stats if host.router.tracer else TracerStats()
+            if stats.dropped or stats.failed or stats.error:
+                reason = stats.error or "the queue was full"
+                missing[number] = f"{stats.dropped + stats.failed} events: {reason}"
+        return missing
 
     async def _join(self, nursery: trio.Nursery) -> None:
         wanted, total = self._config.wanted_neighbors, self._config.hosts

@@ -89,6 +89,7 @@ def add_parser(commands: Any) -> None:
         help="serve Prometheus metrics at http://127.0.0.1:PORT/metrics (docs/metrics-node.md)",
     )
     add("--json", action="store_true", help="print events as JSON, one per line")
+    add("--verbose", action="store_true", help="note what happens in the topic, and what fails")
     parser.set_defaults(run=_run, refuse=parser.error)
 
 
@@ -130,6 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
         patience=None if arguments.stay or interactive else arguments.patience,
         trace=arguments.trace,
         metrics=arguments.metrics,
+        verbose=arguments.verbose,
     )
     output = JsonOutput(config.topic) if arguments.json else PlainOutput()
     return trio.run(run_node, config, output, sys.stdin.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -57,7 +58,8 @@ class PlainOutput:
         self.note(f"listening as {peer} on")
         for address in addresses:
             self.note(f"  {address}")
-        self.note(f"others join with: episub node --topic {topic} --bootstrap {addresses[0]}")
+        join = shlex.join(["episub", "node", f"--topic={topic}", "--bootstrap", addresses[0]])
+        self.note(f"others join with: {join}")
 
     def neighbor(self, peer: str, up: bool, count: int) -> None:
         self.note(f"neighbour {_short(peer)} {'came' if up else 'went'}; there are {count}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +15,15 @@ from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 from prometheus_client import CollectorRegistry, start_http_server
 
-from episub_router import EpisubRouter, NotJoined
+from episub_router import EpisubRouter, NeighborDown, NeighborUp, NotJoined
 from episub_router.cli.addresses import check_free
 from episub_router.cli.arguments import CommandError
+from episub_router.cli.farewell import FAREWELL, frames_arrive
 from episub_router.cli.local_host import LocalHost
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.output import NodeOutput
+from episub_router.cli.sight import report_events
 from episub_router.metrics import NodeCollector
-from episub_router.net.ping import measure_rtt
 from episub_router.trace.tracer import Tracer
 
 MAX_LINE = 1_000_000
@@ -30,8 +31,8 @@ MAX_LINE = 1_000_000
 
 _MAX_QUEUED = 16
 """Frames waiting for a neighbour, of the 32 that Pubsub holds, above which input waits."""
-_FAREWELL = 2.0
-"""Seconds that leaving may take."""
+_LONELY = 10.0
+"""Seconds between notes on why there is no neighbour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class NodeConfig:
     """Where to write the trace."""
     metrics: int | None = None
     """The port on loopback that serves Prometheus metrics."""
+    verbose: bool = False
+    """Whether to note every event of the topic."""
 
 
 async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int:
@@ -111,11 +114,15 @@ class _Session:
     async def run(self, input_fd: int) -> int:
         node, config = self._node, self._config
         addresses = [str(address) for address in node.addresses]
+        events = node.router.events(config.topic)
         subscription = await node.pubsub.subscribe(config.topic)
         self._output.listening(str(node.id), addresses, config.topic)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._print_messages, subscription)
+            if config.verbose:
+                shown = (NeighborUp, NeighborDown)
+                nursery.start_soon(report_events, events, self._output.note, shown)
             nursery.start_soon(self._watch_neighbors)
             nursery.start_soon(self._watch_host)
             nursery.start_soon(self._heed_signals)
@@ -138,14 +145,18 @@ class _Session:
         if self._has_neighbor.is_set():
             return
         self._output.note("waiting for a first neighbour")
-        patience = self._config.patience or float("inf")
-        try:
-            await self._node.router.joined(self._config.topic, timeout=patience)
-        except NotJoined as error:
-            raise CommandError(
-                f"nothing was published: no neighbour within {patience:g} s: "
-                f"{'; '.join(error.reasons)}"
-            ) from error
+        patience = self._config.patience
+        while not self._has_neighbor.is_set():
+            try:
+                await self._node.router.joined(self._config.topic, timeout=patience or _LONELY)
+                return
+            except NotJoined as error:
+                why = "; ".join(error.reasons)
+                if patience:
+                    raise CommandError(
+                        f"nothing was published: no neighbour within {patience:g} s: {why}"
+                    ) from error
+                self._output.note(f"no neighbour yet: {why}")
 
     async def _print_messages(self, subscription: ISubscriptionAPI) -> None:
         while True:
@@ -181,11 +192,7 @@ class _Session:
     async def _leave(self) -> None:
         """Say goodbye, and stay until the neighbours have everything that was sent."""
         neighbors = list(self._node.router.mesh.get(self._config.topic, ()))
-        with trio.move_on_after(_FAREWELL):
+        with trio.move_on_after(FAREWELL):
             await self._node.router.wait_for_room(0)
             await self._node.pubsub.unsubscribe(self._config.topic)
-            await self._node.router.wait_for_room(0)
-            for peer in neighbors:
-                # An echo means that what was written before has arrived, too.
-                with suppress(Exception):
-                    await measure_rtt(self._node.host, peer)
+        await frames_arrive(self._node.host, self._node.router, neighbors)

@@ -16,7 +16,8 @@ import trio
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter
-from episub_router.cli.host import add_host_arguments, episub, running_pubsub
+from episub_router.cli.arguments import add_host_arguments
+from episub_router.cli.host import episub, running_pubsub
 from episub_router.cli.local_host import quiet_libp2p
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.run import MAX_LINE

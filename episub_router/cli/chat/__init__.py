@@ -1,0 +1,1 @@
+"""`episub chat`: a room whose members miss no message."""

@@ -1,0 +1,1 @@
+"""`episub top`: a live view of a node in a topic."""
