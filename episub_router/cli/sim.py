@@ -110,8 +110,9 @@ def _run(arguments: argparse.Namespace) -> int:
     file = loading.load(arguments.scenario)
     scenarios = file.scenarios(settings, arguments.variant or ("",))
     if not scenarios:
-        names = ", ".join(variant.name for variant in file.variants) or "no variants"
-        raise ValueError(f"no variant matches {arguments.variant}; there are {names}")
+        # Their names have commas.
+        names = "; ".join(variant.name for variant in file.variants) or "no variants"
+        raise ValueError(f"no variant matches {arguments.variant}; there are: {names}")
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
     jobs = jobs_for(scenarios, range(arguments.seed, arguments.seed + arguments.seeds))
@@ -202,10 +203,10 @@ def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int, each_ph
     from episub_router.sim.results import published, report
 
     console = Console(highlight=False)
-    title = f"{name}, mean of {seeds} seeds" if seeds > 1 else name
+    title = report.titled(name, next(iter(means.values())), seeds)
     if len(means) == 1:
-        (summary,) = means.values()
-        console.print(report.phases(summary, title))
+        ((label, summary),) = means.items()
+        console.print(report.phases(summary, f"{title}: {label}" if label else title))
     elif each_phase:
         for label, summary in means.items():
             console.print(report.phases(summary, f"{title}: {label}"))
@@ -214,8 +215,8 @@ def _show(name: str, means: Mapping[str, Mapping[str, Any]], seeds: int, each_ph
     for label, summary in means.items():
         for line in report.notes(summary):
             console.print(f"{label}: {line}" if label else line)
-    if name in published.PUBLISHED:
-        for summary in means.values():
+    for summary in means.values():
+        if published.same_size(summary):
             console.print(published.comparison(summary))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -81,8 +83,30 @@ def sweep(jobs: Sequence[Job], processes: int = 1) -> Iterator[tuple[Job, Result
         return
     # Spawned, so that a worker starts clean whatever threads the caller has.
     context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
-        yield from zip(jobs, pool.map(_run_job, jobs), strict=True)
+        with _uninterrupted():
+            results = pool.map(_run_job, jobs)
+        try:
+            yield from zip(jobs, results, strict=True)
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                if worker not in others:
+                    worker.terminate()
+            raise
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that start in this context take no notice of Ctrl-C, which their terminal sends to
+    them as well; who started them ends them."""
+    # Its start would let the signal through again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run_job(job: Job) -> Result:

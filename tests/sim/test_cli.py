@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from episub_router.sim.scenario import loading
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.checking import check
 from episub_router.trace.simulated import Row, event_of
+from tests.children import child
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "simulator.md"
 
@@ -58,9 +63,50 @@ def test_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_phases_of_each_variant(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(*small("run", "bursts", "--variant", "uniform", "--phases")) == 0
     out = capsys.readouterr().out
-    titles = ("bursts: episub, uniform", "bursts: gossipsub, uniform")
-    assert all(title in out for title in titles)
+    assert "bursts: 30 nodes, 15 messages: episub, uniform" in out
+    assert "bursts: 30 nodes, 15 messages: gossipsub, uniform" in out
     assert len(re.findall(r"another source.*bursts", out)) == 2
+
+
+def test_a_table_of_variants_has_all_their_phases_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert call(*small("run", "bursts")) == 0
+    table = capsys.readouterr().out.partition("sent in all")[0]
+    file = loading.load("bursts")
+    words = " ".join(table.split())
+    for variant, scenario in file.scenarios().items():
+        assert variant in words
+        assert all(phase.name in table for phase in scenario.phases)
+    assert "…" not in table
+    assert max(map(len, table.splitlines())) <= 80
+    assert table.splitlines()[0].startswith("bursts: 30 nodes, ")
+
+
+def test_published_figures_stand_beside_runs_of_their_size_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("run", "simsub-1") == 0
+    assert "as published in 2018" in capsys.readouterr().out
+    assert call("run", "simsub-1", "--nodes", "40") == 0
+    assert "as published in 2018" not in capsys.readouterr().out
+
+
+def test_ctrl_c_in_the_terminal_is_one_line() -> None:
+    words = ["sim", "run", "scale", "--seeds", "2", "--processes", "2"]
+    with child(
+        [sys.executable, "-m", "episub_router", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(children.read_text().split()) < 3:  # the workers, and who cleans up after them
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == "episub: interrupted\n"
+        assert process.returncode == 130
 
 
 def test_settings_need_only_fit_the_chosen_variants(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +228,7 @@ def test_compare(
         (["run", "scale", "--nodes", "1"], "network.nodes = 1; must be at least 2"),
         (["run", "scale", "--seeds", "0"], "--seeds and --processes must be at least 1"),
         (["run", "scale", "--trace"], "--trace needs --out"),
-        (["run", "headline", "--variant", "x"], "no variant matches ['x']; there are episub,"),
+        (["run", "headline", "--variant", "x"], "no variant matches ['x']; there are: episub,"),
         (["compare", "none", "none"], "No such file"),
     ],
 )

@@ -29,6 +29,17 @@ def counters(summary: Mapping[str, Any]) -> dict[str, float]:
     return counted
 
 
+def same_size(summary: Mapping[str, Any]) -> bool:
+    """Whether this is a run of one of these scenarios with as many nodes and messages."""
+    published = PUBLISHED.get(summary["scenario"])
+    if published is None:
+        return False
+    deliveries, connects = published[:2]
+    messages = len(summary["messages"]["published"])
+    # Each node connects to ten others.
+    return bool(summary["nodes"] * 10 == connects and messages * summary["nodes"] == deliveries)
+
+
 def comparison(summary: Mapping[str, Any]) -> Table:
     """A run of one of these scenarios beside the published figures."""
     table = Table(title=f"{summary['scenario']} as published in 2018", title_justify="left")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from rich import box
 from rich.table import Table
 
 Phase: TypeAlias = Mapping[str, Any]
@@ -82,31 +83,50 @@ ROWS: dict[str, Callable[[Phase], str]] = {
 """What is shown of a phase, in order. The overlay is as it was when the phase ended."""
 
 
+COLUMNS = {
+    "reliability": ROWS["reliability"],
+    "payloads/delivery": ROWS["payloads per delivery"],
+    "p50, ms": ROWS["latency p50, ms"],
+    "p99, ms": ROWS["latency p99, ms"],
+    "control bytes/delivery": ROWS["control bytes per delivery"],
+}
+"""What is shown of a phase where there are several variants: as much as 80 columns hold."""
+
+
+def titled(name: str, summary: Mapping[str, Any], seeds: int) -> str:
+    """`name` with the size of what was run."""
+    messages = len(summary["messages"]["published"])
+    seeded = f", mean of {seeds} seeds" if seeds > 1 else ""
+    return f"{name}: {summary['nodes']:,} nodes, {messages:,} messages{seeded}"
+
+
 def phases(summary: Mapping[str, Any], title: str) -> Table:
     """One column per phase."""
     columns = summary["phases"]
-    return _table(title, [phase["name"] for phase in columns], columns)
-
-
-def variants(summaries: Mapping[str, Mapping[str, Any]], title: str) -> Table:
-    """One column per run, each with its last phase."""
-    last = [summary["phases"][-1] for summary in summaries.values()]
-    names = [
-        f"{name}\n({phase['name']})" if phase["name"] != "all" else name
-        for name, phase in zip(summaries, last, strict=True)
-    ]
-    return _table(title, names, last)
-
-
-def _table(title: str, names: Iterable[str], columns: Sequence[Phase]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right")
+    for phase in columns:
+        table.add_column(phase["name"], justify="right")
     for row, shown in ROWS.items():
         cells = [shown(phase) for phase in columns]
         if any(cell != "-" for cell in cells):
             table.add_row(row, *cells)
+    return table
+
+
+def variants(summaries: Mapping[str, Mapping[str, Any]], title: str) -> Table:
+    """One row per phase of each run, below the name of the run's variant."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("")
+    for column in COLUMNS:
+        table.add_column(column.replace("/", "/\n"), justify="right", no_wrap=True)
+    for name, summary in summaries.items():
+        several = len(summary["phases"]) > 1
+        if several:
+            table.add_row(name)
+        for phase in summary["phases"]:
+            label = f"  {phase['name']}" if several else name
+            table.add_row(label, *(shown(phase) for shown in COLUMNS.values()))
     return table
 
 
@@ -164,9 +184,15 @@ def _padded(entries: list[Any], size: int) -> list[Any]:
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> Table:
-    """Two runs side by side, phase by phase, with the change from the first to the second."""
-    table = Table(title=f"{names[0]} against {names[1]}", title_justify="left")
-    for column in ("phase", "", names[0], names[1], "change"):
+    """Two runs, A and B, side by side, phase by phase, with the change from the first to the
+    second."""
+    table = Table(
+        title=f"A: {names[0]}\nB: {names[1]}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for column in ("phase", "", "A", "B", "change"):
         table.add_column(column, justify="left" if column in ("phase", "") else "right")
     for before, after in zip(a["phases"], b["phases"], strict=False):
         for row, shown in ROWS.items():
