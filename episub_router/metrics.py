@@ -12,11 +12,16 @@ from libp2p.pubsub.pubsub import Pubsub
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from episub_router.pubsub import ResilientPubsub
+from episub_router.net.counters import Reason
+from episub_router.net.sight.warnings import ADVICE
+from episub_router.pubsub import PubsubDrop, ResilientPubsub
 from episub_router.router import EpisubRouter
 
 _MAX_TOPICS = 256
 """Topics with series of their own; ours: peers may name any number, and each costs a series."""
+
+_FROM_THE_START = {reason.value: 0 for reason in (*ADVICE, Reason.ERROR)}
+"""What is alerted on: Prometheus sees no increase in a series that begins with its first count."""
 
 
 class NodeCollector(Collector):
@@ -61,14 +66,17 @@ class NodeCollector(Collector):
             "episub_events",
             "What the router counts, by its name in docs/metrics-node.md.",
             "event",
-            self._router.counters(),
+            {**_FROM_THE_START, **self._router.counters()},
         )
         if isinstance(self._pubsub, ResilientPubsub):
             yield _counter(
                 "episub_pubsub_dropped",
                 "What ResilientPubsub dropped, by reason.",
                 "reason",
-                {reason.value: count for reason, count in list(self._pubsub.drops.items())},
+                {
+                    **dict.fromkeys((reason.value for reason in PubsubDrop), 0),
+                    **{reason.value: count for reason, count in list(self._pubsub.drops.items())},
+                },
             )
             yield _counter(
                 "episub_subscription_lagged",
