@@ -316,8 +316,10 @@ class EpisubRouter(IPubsubRouter, Service):
 
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
         if self._pubsub is not None and msg_forwarder == self._pubsub.my_id:
-            # The stock class asks for nothing before it delivers a message here.
-            self._check_running()
+            # The stock class asks for nothing before it delivers a message here; once stopped
+            # itself, it still delivers to its own subscriptions.
+            if self._pubsub.manager.is_running:
+                self._check_running()
             check_message_size(pubsub_msg, self._pubsub.max_inbound_rpc_size)
         if self._offers_episub:
             with self._guard("publish"):

@@ -22,7 +22,7 @@ from episub_router import (
     RouterNotRunning,
     RouterParams,
 )
-from tests.hosts import LOOPBACK, running_nodes
+from tests.hosts import LOOPBACK, receive, running_nodes
 
 ADDRESS = "/ip4/10.0.0.1/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 
@@ -108,6 +108,18 @@ async def test_publishing_while_the_router_is_not_running(pubsub_class: type[Pub
             await pubsub.publish("news", b"during")
         with pytest.raises(RouterNotRunning):
             await pubsub.publish("news", b"after")
+
+
+@pytest.mark.hosts
+async def test_a_stock_pubsub_that_has_stopped_still_delivers_to_itself() -> None:
+    """As with py-libp2p's GossipSub, whose tests do so."""
+    host, router = new_host(), EpisubRouter()
+    pubsub = Pubsub(host, router)
+    async with host.run([LOOPBACK]):
+        async with background_trio_service(pubsub):
+            subscription = await pubsub.subscribe("news")
+        await pubsub.publish("news", b"hello")
+        assert [message.data for message in await receive(subscription)] == [b"hello"]
 
 
 @pytest.mark.hosts
