@@ -43,6 +43,7 @@ run bursts episub sim run bursts --seeds 8
 run churn-trees episub sim run churn-trees --seeds 8 --phases
 run crash episub sim run crash --seeds 8 --phases
 run lossy-trees episub sim run lossy-trees --seeds 8
+run hostile python -m tests.benchmarks.hostile --seeds 8
 run proximity episub sim run proximity --seeds 8
 run sites episub sim run sites --nodes 400 --seeds 8
 run multi-source episub sim run multi-source --seeds 2

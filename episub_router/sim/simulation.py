@@ -23,6 +23,7 @@ from episub_router.sim.records import Records
 from episub_router.sim.routers.episub import EpisubNode
 from episub_router.sim.routers.floodsub import FloodsubNode
 from episub_router.sim.routers.gossipsub import GossipsubNode
+from episub_router.sim.routers.gossipsub_scored import ScoredGossipsubNode
 from episub_router.sim.routers.node import Node
 from episub_router.sim.routers.params import GossipsubParams
 from episub_router.sim.routers.settings import EpisubConfig, GossipsubConfig
@@ -125,7 +126,8 @@ class Simulation:
         if isinstance(router, EpisubConfig):
             kind, params = EpisubNode, router.params
         elif isinstance(router, GossipsubConfig):
-            kind, params = GossipsubNode, GossipsubParams(**router.merged())
+            kind = ScoredGossipsubNode if router.scoring else GossipsubNode
+            params = GossipsubParams(**router.merged())
         else:
             kind, params = FloodsubNode, router.params
         wrap: Any = cache(traced) if self.records.trace is not None else lambda kind: kind

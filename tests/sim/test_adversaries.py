@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from episub_router.sim.adversaries.cast import EPISUB, Cast
+from episub_router.sim.adversaries.cast import ROUTERS, Cast
 from episub_router.sim.adversaries.watch import Look
 from episub_router.sim.metrics import eclipse
 from episub_router.sim.records import HOSTILE, Records
@@ -43,8 +43,11 @@ at = 12.0
 """
 
 
-def scenario(kind: str, *settings: str) -> Scenario:
+def scenario(kind: str, *settings: str, router: str = "episub") -> Scenario:
     chosen = loading.parse_settings([f"adversaries.0.{setting}" for setting in settings])
+    chosen["router.kind"] = router
+    if router == "gossipsub":
+        chosen["router.scoring"] = True
     (made,) = loading.parse(SCENARIO.replace("KIND", kind)).scenarios(chosen).values()
     return made
 
@@ -92,8 +95,8 @@ class Ran:
 
 
 @cache
-def ran(kind: str, *settings: str) -> Ran:
-    chosen = scenario(kind, *settings)
+def ran(kind: str, *settings: str, router: str = "episub") -> Ran:
+    chosen = scenario(kind, *settings, router=router)
     records = Records(chosen.capacity)
     with _Kept() as kept:
         records.trace = kept
@@ -113,9 +116,12 @@ def hostile_parents(it: Ran) -> int:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("kind", [settings.kind for settings in EPISUB])
-def test_only_honest_nodes_are_measured(kind: str) -> None:
-    summary = run(scenario(kind), 1).summary
+@pytest.mark.parametrize(
+    ("router", "kind"),
+    [(router, of.kind) for router in ("episub", "gossipsub") for of in ROUTERS[router]],
+)
+def test_only_honest_nodes_are_measured(router: str, kind: str) -> None:
+    summary = run(scenario(kind, router=router), 1).summary
     (phase,) = summary["phases"]
     assert phase["overlay"]["nodes"] == 30 - 6
     assert summary["traffic"][HOSTILE]["sends"] > 0
@@ -244,6 +250,30 @@ def test_rtt_liars_seem_nearer() -> None:
     assert sum(rtts[True]) / len(rtts[True]) < 0.3 * sum(rtts[False]) / len(rtts[False])
 
 
+@pytest.mark.sim
+def test_in_gossipsub_too_a_liar_announces_to_all_and_delivers_nothing() -> None:
+    it = ran("ihave-liar", router="gossipsub")
+    announced = {message for row in it.said("IHAVE") for message in row.messages or ()}
+    assert announced >= set(range(5, 20))
+    assert not it.pushed()
+    assert hostile_parents(it) == 0
+
+
+@pytest.mark.sim
+def test_in_gossipsub_the_greedy_graft_themselves_to_all() -> None:
+    it = ran("greedy", router="gossipsub")
+    assert {row.remote for row in it.said("GRAFT")} >= set(it.cast.rings[0].honest)
+    assert not it.pushed()
+
+
+@pytest.mark.sim
+def test_in_gossipsub_a_covert_censor_passes_on_all_but_one_sources_messages() -> None:
+    it = ran("covert-censor", router="gossipsub")
+    messages = it.simulation.records.messages
+    pushed = {messages[row.message].source for row in it.pushed() if row.message is not None}
+    assert pushed == {it.simulation.sources[1]}
+
+
 def test_members_share_prefixes_in_turn() -> None:
     made = scenario("victim", "prefixes=2")
     cast = Simulation(made, 1, Records(made.capacity)).cast
@@ -257,6 +287,7 @@ def test_members_share_prefixes_in_turn() -> None:
         (["adversaries.0.kind=spy"], "allowed: censor, covert-censor"),
         (["router.kind=floodsub"], "adversaries[0].kind = 'censor'; allowed with floodsub: none"),
         (["traffic.source=random"], "adversaries need honest, fixed sources, not 'random'"),
+        (["router.kind=gossipsub", "adversaries.0.kind=hijack"], "allowed with gossipsub: censor,"),
         (["adversaries.0.share=1.0"], "adversaries[0].share = 1.0; must be more than 0 and at"),
     ],
 )

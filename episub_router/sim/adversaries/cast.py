@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from episub_router.sim.adversaries import announcing, claims, links, pushing, withholding
+from episub_router.sim.adversaries import gossipsub as gs
 from episub_router.sim.adversaries import settings as of
 from episub_router.sim.adversaries.member import Member
 from episub_router.sim.adversaries.ring import Ring
@@ -28,7 +29,18 @@ EPISUB: dict[type[of.Attack], type[Member]] = {
 }
 """The members of each kind, where the router is Episub."""
 
-ROUTERS: dict[str, dict[Any, Any]] = {"episub": EPISUB}
+GOSSIPSUB: dict[type[of.Attack], type[gs.GossipsubMember]] = {
+    of.CensorAttack: gs.GossipsubCensor,
+    of.CovertCensorAttack: gs.GossipsubCovertCensor,
+    of.CovertFlashAttack: gs.GossipsubCovertFlash,
+    of.IHaveLiarAttack: gs.GossipsubIHaveLiar,
+    of.GreedyAttack: gs.GossipsubGreedy,
+    of.VictimAttack: gs.GossipsubVictim,
+    of.DuplicatesAttack: gs.GossipsubDuplicates,
+}
+"""The same for gossipsub, which has no trees, JOINs, shuffles or near links to attack."""
+
+ROUTERS: dict[str, dict[Any, Any]] = {"episub": EPISUB, "gossipsub": GOSSIPSUB}
 """The same for each router that can be attacked."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from episub_router.protocol.events import Received
-from episub_router.protocol.messages import Gossip, IHave, Message, Root, TreeRoot
+from episub_router.protocol.messages import Gossip, IHave, Message, Root
 from episub_router.protocol.params import EpisubParams
+from episub_router.sim.adversaries.hostile import Hostile
 from episub_router.sim.adversaries.ring import Ring
 from episub_router.sim.network.network import Network
 from episub_router.sim.records import HOSTILE
@@ -17,13 +18,13 @@ from episub_router.sim.routers.node import Node
 from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 
 
-class Member(EpisubNode):
+class Member(Hostile, EpisubNode):
     """A member of `ring`. Kinds override what they do otherwise than an honest node.
 
     Its deliveries and drops aren't recorded, and what it sends is counted apart.
     """
 
-    __slots__ = ("ring", "rounds_ahead", "striking")
+    __slots__ = ("ring", "rounds_ahead")
 
     def __init__(
         self,
@@ -35,16 +36,11 @@ class Member(EpisubNode):
     ) -> None:
         super().__init__(node, network, rng, params)
         self.ring = ring
-        self.striking = False
+        self.enter_ring()
         self.rounds_ahead = 0
         """How far ahead of the true ones the rounds are that it forges."""
-        self.session.hostile = True
-        ring.up[node] = self
 
     # What kinds override.
-
-    def strike(self) -> None:
-        """The time to be hostile has come."""
 
     def takes(self, peer: int, message: Message) -> bool:
         """Whether `message` from `peer` was dealt with, so that the core doesn't see it; asked
@@ -57,12 +53,6 @@ class Member(EpisubNode):
         if self.ring.settings.withholds and isinstance(message, Gossip | IHave):
             return None
         return message
-
-    def on_learned(self, message: int) -> None:
-        """The ring knows of `message` now."""
-
-    def on_root_learned(self, root: TreeRoot) -> None:
-        """The ring knows a new round of a source now."""
 
     # What kinds use.
 
@@ -77,23 +67,7 @@ class Member(EpisubNode):
             self.trace_send(connected, size, **columns(message))
         self.network.send(self, connected, Received(self.id, message), size)
 
-    def every(self, period: float, action: Callable[[], None]) -> None:
-        """Call `action` now and then every `period` seconds, while this node is up."""
-        if self.live:
-            action()
-            again: Callable[[None], None] = lambda _: self.every(period, action)  # noqa: E731
-            self.loop.at(self.loop.now + period, again, None)
-
     # Between the core and the network.
-
-    def start(self, contacts: tuple[int, ...]) -> None:
-        super().start(contacts)
-        self.loop.at(max(self.loop.now, self.ring.settings.at), self._strike, None)
-
-    def _strike(self, _: None) -> None:
-        if self.live:
-            self.striking = True
-            self.strike()
 
     def receive(self, parcel: Received) -> None:
         peer: Any = parcel.peer
@@ -123,7 +97,3 @@ class Member(EpisubNode):
 
     def _on_dropped(self, effect: Any) -> None:
         pass
-
-    def _end(self, ending: Any) -> None:
-        super()._end(ending)
-        self.ring.up.pop(self.id, None)

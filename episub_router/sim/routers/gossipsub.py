@@ -1,7 +1,7 @@
 """gossipsub as a baseline: one model for the 2018 simulator's, v1.0's and v1.1's rules.
 
-One topic, honest peers: scoring, opportunistic grafting, explicit peers and fanout have
-nothing to act on and are left out. Section names are those of libp2p/specs,
+One topic, honest peers: explicit peers and fanout have nothing to act on and are left out;
+scoring is `gossipsub_scored`'s. Section names are those of libp2p/specs,
 pubsub/gossipsub/gossipsub-v1.0.md, -v1.1.md and -v1.2.md, given as "v1.0, Section".
 """
 
@@ -135,8 +135,12 @@ class GossipsubNode(Node):
                 if peer != sender:
                     self._send(peer, IDONTWANT, (message,), gossipsub_ids(1))
         own = sender == -1 and record.source == self.id
-        peers: Iterable[int] = self.links if own and self._params.flood_publish else self.mesh
+        flood = own and self._params.flood_publish
+        peers: Iterable[int] = self._flood_peers() if flood else self.mesh
         self._push([peer for peer in peers if peer != sender], message, hops + 1)
+
+    def _flood_peers(self) -> Iterable[int]:
+        return self.links
 
     def _push(self, peers: list[int], message: int, hops: int) -> None:
         if self._unwanted:
@@ -230,7 +234,7 @@ class GossipsubNode(Node):
             for peer in self.rng.sample(candidates, min(missing, len(candidates))):
                 self._graft(peer)
         elif len(self.mesh) > params.d_high:
-            kept = self.rng.sample(list(self.mesh), params.d)
+            kept = self._kept()
             missing = params.d_out - sum(peer in self.outbound for peer in kept)
             if missing > 0:
                 spare = [p for p in self.mesh if p not in kept and p in self.outbound][:missing]
@@ -244,6 +248,10 @@ class GossipsubNode(Node):
             candidates = [peer for peer in self._candidates() if peer in self.outbound]
             for peer in self.rng.sample(candidates, min(missing, len(candidates))):
                 self._graft(peer)
+
+    def _kept(self) -> list[int]:
+        """The mesh peers that stay when there are too many."""
+        return self.rng.sample(list(self.mesh), self._params.d)
 
     def _shift(self) -> None:
         """v1.0, Message Cache."""
@@ -261,8 +269,12 @@ class GossipsubNode(Node):
         ids = tuple(message for window in recent for message in window)
         if not ids:
             return
-        peers = [peer for peer in self.links if params.gossip_to_any or peer not in self.mesh]
+        peers = self._gossip_peers()
         count = max(params.d_lazy, int(params.gossip_factor * len(peers)))
         for peer in self.rng.sample(peers, min(count, len(peers))):
             if peer not in self.mesh:
                 self._send(peer, IHAVE, ids, gossipsub_ids(len(ids)))
+
+    def _gossip_peers(self) -> list[int]:
+        to_any = self._params.gossip_to_any
+        return [peer for peer in self.links if to_any or peer not in self.mesh]

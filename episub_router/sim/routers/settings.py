@@ -23,6 +23,8 @@ class GossipsubConfig:
 
     kind: ClassVar[str] = "gossipsub"
     preset: Literal["v1.1", "v1.0", "simsub-2018"] = "v1.1"
+    scoring: bool = False
+    """Peer scores (`routers.gossipsub_scored`), which matter where some peers are hostile."""
     params: dict[str, Any] = field(default_factory=dict)
 
     def merged(self) -> dict[str, Any]:
