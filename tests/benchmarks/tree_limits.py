@@ -1,11 +1,13 @@
 """What trees could reach at best on an overlay of the simulator, computed offline.
 
     python -m tests.benchmarks.tree_limits [--latency uniform|plane] [--nodes N] [--seed S] [--json]
+                                           [--size BYTES ... --uplink MBITS ...]
 
 Joins `headline`'s overlay (300 simulated seconds) and gossipsub v1.1's in the same network, and
 prints p50 and p99 of the latency from 50 sources, as multiples of gossipsub's flood over its mesh:
 along the shortest-path tree of each source, along the best tree that all share, and along the trees
-of k roots, each source using the nearest. Hops cost nothing but the latency of their links.
+of k roots, each source using the nearest. Hops cost nothing but the latency of their links. With
+sizes and uplinks (0: mixed ones) it prints when large messages would be everywhere instead.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from scipy.sparse.csgraph import dijkstra
 from episub_router.sim.records import Records
 from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
+from tests.benchmarks import piece_limits
 
 SOURCES = 50
 JOINED_AT = 299.0
@@ -95,6 +98,26 @@ def limits(overlay: OfflineOverlay, sources: list[int]) -> dict[str, tuple[float
     return found
 
 
+def print_large(overlay: OfflineOverlay, args: argparse.Namespace) -> None:
+    """When messages of `args.size` bytes are everywhere, from five sources."""
+    sources = random.Random(args.seed).sample(range(args.nodes), 5)
+    for size in args.size:
+        for uplink in args.uplink:
+            case = piece_limits.case(size, uplink, args.nodes, args.seed)
+            limit = 0.0, 0.0
+            print(f"{size} bytes, uplinks of {uplink or piece_limits.MIXED_UPLINKS} Mbit/s")
+            for name, (rows, left) in piece_limits.times(overlay, sources, case).items():
+                rows = np.where(np.isinf(rows), np.nan, rows)
+                values = np.concatenate(
+                    [np.delete(row, source) for row, source in zip(rows, sources, strict=True)]
+                )
+                p50, p99 = (float(np.nanquantile(values, share)) for share in (0.5, 0.99))
+                limit = limit if limit[0] else (p50, p99)
+                line = f"p50 {p50 * 1e3:8.0f} ms ({p50 / limit[0]:.2f}x)"
+                line += f"   p99 {p99 * 1e3:8.0f} ms ({p99 / limit[1]:.2f}x)"
+                print(f"  {name:<40} {line}   left over {left}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.tree_limits",
@@ -104,7 +127,16 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1000, help="size of the overlay (1000)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the run (1)")
     parser.add_argument("--json", action="store_true", help="print JSON, in seconds")
+    parser.add_argument("--size", type=int, nargs="*", default=[], help="bytes of a message")
+    parser.add_argument(
+        "--uplink", type=float, nargs="*", default=[20.0], help="Mbit/s of each host; 0: mixed"
+    )
     args = parser.parse_args()
+    if args.size:
+        print("joining the overlay ...", file=sys.stderr)
+        variant = f"episub, {args.latency}, one source"
+        print_large(OfflineOverlay(variant, args.nodes, args.seed), args)
+        return 0
     print("joining both overlays ...", file=sys.stderr)
     overlay, mesh = (
         OfflineOverlay(f"{router}, {args.latency}, one source", args.nodes, args.seed)
