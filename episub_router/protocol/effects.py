@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from episub_router.protocol.messages import LinkKind, Message
+from episub_router.protocol.piece_messages import Piece, Preamble
 from episub_router.protocol.types import MessageId, PeerId
 
 
@@ -39,6 +40,12 @@ class DropReason(Enum):
     DIALS_FULL = "dials-full-for-others"
     """A dial that another node's message asked for, with too many of those under way."""
     MESSAGE_LOST = "message-lost"
+    PREAMBLE_REFUSED = "preamble-refused"
+    """A large message that can't be what its preamble says, or with too many under way."""
+    PIECE_INVALID = "piece-invalid"
+    """A piece that isn't part of the message that it names."""
+    PIECE_LATE = "piece-late"
+    """A piece that is here already."""
 
 
 class DownReason(Enum):
@@ -98,6 +105,17 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class Assembled:
+    """All pieces of a large message are here, in order: validate it, and answer with
+    `PayloadAccepted` if it is valid. `peer` brought the last one."""
+
+    preamble: Preamble
+    pieces: tuple[Piece, ...]
+    peer: PeerId
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
 class NeighborUp:
     """`peer` entered the active view. `source_trees`: it takes part in trees of single sources."""
 
@@ -123,5 +141,5 @@ class Dropped:
 
 
 Effect: TypeAlias = (
-    Send | Dial | Release | MeasureRtt | Deliver | NeighborUp | NeighborDown | Dropped
+    Send | Dial | Release | MeasureRtt | Deliver | Assembled | NeighborUp | NeighborDown | Dropped
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from episub_router.protocol.messages import Message
+from episub_router.protocol.piece_messages import Piece, Preamble
 from episub_router.protocol.types import MessageId, PeerId, SourceId
 
 
@@ -80,6 +81,17 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishInPieces:
+    """The application publishes a large message of its own: `payload` whole, of `size` bytes, for
+    neighbours that take no pieces, and cut for the others (`pieces.cutting`)."""
+
+    preamble: Preamble
+    pieces: tuple[Piece, ...]
+    payload: object
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class PayloadDropped:
     """A GOSSIP to `peer` could not be queued: the id is to be announced instead."""
 
@@ -118,7 +130,9 @@ class RttMeasured:
     rtt: float | None
 
 
-BroadcastEvent: TypeAlias = PayloadArrived | PayloadAccepted | PayloadDropped | Publish
+BroadcastEvent: TypeAlias = (
+    PayloadArrived | PayloadAccepted | PayloadDropped | Publish | PublishInPieces
+)
 
 MembershipEvent: TypeAlias = (
     JoinOverlay

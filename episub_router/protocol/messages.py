@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
+from episub_router.protocol.piece_messages import PieceMessage
 from episub_router.protocol.types import MessageId, PeerId, SourceId
 
 MAX_HOPS = 64
@@ -250,4 +251,4 @@ MembershipMessage: TypeAlias = (
     | ShuffleReply
 )
 BroadcastMessage: TypeAlias = Gossip | IHave | Prune | Graft | Root
-Message: TypeAlias = MembershipMessage | BroadcastMessage
+Message: TypeAlias = MembershipMessage | BroadcastMessage | PieceMessage

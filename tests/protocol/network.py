@@ -17,6 +17,7 @@ from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.pieces.cutting import cut, joined
 from episub_router.protocol.topic import Topic
 
 
@@ -45,6 +46,7 @@ class Network:
         self.connections: dict[frozenset[int], int] = {}
         """Open connections, each with a number: what is in flight ends with its connection."""
         self.delivered: dict[object, Counter[int]] = {}
+        self.payloads: dict[tuple[int, object], object] = {}
         self.copies: Counter[object] = Counter()
         self.sent: Counter[str] = Counter()
         self.drops: Counter[ef.DropReason] = Counter()
@@ -99,6 +101,10 @@ class Network:
     def publish(self, node: int, id: object, size: int = 100, source: object = None) -> None:
         self.feed(node, ev.Publish(id, f"payload {id}", size, source))
 
+    def publish_in_pieces(self, node: int, id: object, data: bytes) -> None:
+        preamble, pieces = cut(id, node, data)
+        self.feed(node, ev.PublishInPieces(preamble, pieces, data, len(data)))
+
     def leave(self, node: int, proof: bytes = b"") -> None:
         self.feed(node, ev.LeaveOverlay(proof))
 
@@ -147,10 +153,15 @@ class Network:
                     rtt = 2 * self.delay(node, peer)
                     answer = ev.RttMeasured(peer, None if peer in self.dead else rtt)
                     self.at(self.now + rtt, partial(self.feed, node, answer))
-                case ef.Deliver(id):
+                case ef.Deliver(id, payload):
+                    self.payloads[node, id] = payload
                     self.delivered.setdefault(id, Counter())[node] += 1
                 case ef.Dropped(_, reason):
                     self.drops[reason] += 1
+                case ef.Assembled(preamble, pieces, by):
+                    data = joined(pieces)
+                    size, source = len(data), preamble.source
+                    self.feed(node, ev.PayloadAccepted(by, preamble.id, data, size, source))
         self._set_timer(node)
 
     def _send(self, node: int, peer: int, message: Message) -> None:

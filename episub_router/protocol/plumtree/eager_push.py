@@ -6,7 +6,7 @@ tree optimisation replace the link of the first copy where another is better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from episub_router.protocol import events as ev
@@ -37,6 +37,25 @@ class EagerPush:
             along = self._root.choose_tree(event.source, now)
             own = Gossip(event.id, 0, event.payload, event.size, event.source, along)
             self._accept(None, own, {}, now, now)
+
+    def on_assembled(
+        self, peer: PeerId | None, message: Gossip, takers: Collection[PeerId], now: Time
+    ) -> None:
+        """A message that went in pieces is whole: deliver it, and push it along the default tree to
+        neighbours that aren't `takers` of pieces."""
+        state = self._state
+        id, hops = message.id, message.hops
+        state.pending.pop(id)
+        if id in state.store:
+            return
+        self._store(peer, message, state.missing.remove(id), now, now)
+        state.effects.append(Deliver(id, message.payload, peer, hops))
+        whole = replace(message, hops=state.next_hops(hops))
+        pushed = [other for other in state.push_peers.eager if other not in takers]
+        state.effects.extend([Send(other, whole) for other in pushed if other != peer])
+        holders = [*takers, *pushed]
+        if any(other not in holders for other in state.push_peers.neighbors):
+            state.lazy_push.add(MessageSummary(id, whole.hops), holders, now)
 
     def on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
         """GOSSIP from a driver without validation: new (E32) or a duplicate (E31)."""

@@ -6,6 +6,7 @@ push peer. Two timers, of the lazy push queue and of the missing messages, run o
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 from episub_router.protocol import events as ev
@@ -123,6 +124,14 @@ class Plumtree:
             self._on_neighbor_up(event, now)
         elif isinstance(event, NeighborDown):
             self._on_neighbor_down(event, now)
+        return self._state.take_effects()
+
+    def accept_assembled(
+        self, peer: PeerId | None, message: Gossip, takers: Collection[PeerId], now: Time
+    ) -> list[Effect]:
+        """A large message is whole and valid; it needs no pushing to `takers` of pieces. `peer` is
+        None for our own."""
+        self._eager_push.on_assembled(peer, message, takers, now)
         return self._state.take_effects()
 
     def _on_neighbor_up(self, event: NeighborUp, now: Time) -> None:

@@ -1,0 +1,5 @@
+"""Large messages in pieces, along narrow trees (beyond the specification)."""
+
+from episub_router.protocol.pieces.machine import Pieces
+
+__all__ = ["Pieces"]

@@ -1,0 +1,148 @@
+"""The machine of large messages: pieces along narrow trees, and pulled where one is missing."""
+
+from __future__ import annotations
+
+from episub_router.protocol.effects import DropReason, Effect
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceMessage,
+    PieceOffer,
+    Preamble,
+)
+from episub_router.protocol.pieces.cutting import belongs
+from episub_router.protocol.pieces.narrow_tree import NarrowTrees
+from episub_router.protocol.pieces.pulling import Pulling
+from episub_router.protocol.pieces.relay import Relay
+from episub_router.protocol.pieces.state import Belongs, PiecesState
+from episub_router.protocol.pieces.transfers import Transfers
+from episub_router.protocol.pieces.tree_building import TreeBuilding
+from episub_router.protocol.types import MessageId, PeerId, Time
+
+_RECENT = 3.0
+"""Seconds of whole messages that a new neighbour is announced; as Plumtree does."""
+
+
+class Pieces:
+    """One node's part in one topic's large messages.
+
+    Drive it with `publish`, `receive`, `on_neighbor_up`, `on_neighbor_down` and `handle_timer`; all
+    return the effects in order. `belongs` checks a piece against its preamble.
+    """
+
+    __slots__ = ("_building", "_pulling", "_relay", "_state")
+
+    def __init__(self, params: BroadcastParams, belongs: Belongs = belongs) -> None:
+        self._state = state = PiecesState(params, belongs)
+        self._building = TreeBuilding(state)
+        self._relay = Relay(state, self._building)
+        self._pulling = Pulling(state, self._building)
+
+    def __contains__(self, id: MessageId) -> bool:
+        """Whether the message `id` came, or comes, in pieces."""
+        return id in self._state.transfers
+
+    @property
+    def takers(self) -> dict[PeerId, None]:
+        """Neighbours that take pieces."""
+        return self._state.takers
+
+    @property
+    def transfers(self) -> Transfers:
+        """The messages under way and kept, to look at."""
+        return self._state.transfers
+
+    @property
+    def trees(self) -> NarrowTrees:
+        """The narrow trees, to look at."""
+        return self._state.trees
+
+    def publish(self, preamble: Preamble, pieces: tuple[Piece, ...], now: Time) -> list[Effect]:
+        """Send a message of our own."""
+        self._relay.publish(preamble, pieces, now)
+        return self._state.take_effects()
+
+    def hops(self, id: MessageId) -> int:
+        """Links that the preamble of `id` took to us; 1 where that is forgotten."""
+        transfer = self._state.transfers.get(id)
+        return 1 if transfer is None else transfer.hops
+
+    def offer(self, id: MessageId, peer: PeerId) -> list[Effect]:
+        """`peer` asked for the message `id` whole, and takes pieces: announce it."""
+        transfer = self._state.transfers.get(id)
+        if transfer is not None:
+            self._state.announce(transfer, peer)
+        return self._state.take_effects()
+
+    def receive(self, peer: PeerId, message: PieceMessage, now: Time) -> list[Effect]:
+        """Act on a message from the neighbour `peer`."""
+        state = self._state
+        if isinstance(message, Piece):
+            self._relay.on_piece(peer, message, now)
+        elif isinstance(message, PieceAnnounce):
+            self._take_up(peer, now)
+            self._relay.on_announce(peer, message, now)
+            transfer = state.transfers.get(message.preamble.id)
+            if transfer is not None and transfer.pulled.get(peer):
+                self._pulling.on_progress_of(peer, transfer, now)
+        elif isinstance(message, PieceOffer):
+            self._take_up(peer, now)
+            self._building.on_offer(peer, message, now)
+        elif isinstance(message, PieceGraft):
+            if message.source is None:
+                self._pulling.on_wants(peer, message.wants, now)
+            else:
+                self._building.on_graft(peer, message.source, message.wants, now)
+        else:
+            self._building.on_prune(peer, message, now)
+        return state.take_effects()
+
+    def refuse(self, peer: PeerId) -> list[Effect]:
+        """A piece message came from a peer that is no neighbour."""
+        self._state.drop(peer, DropReason.NOT_NEIGHBOR)
+        return self._state.take_effects()
+
+    def on_neighbor_up(self, peer: PeerId) -> list[Effect]:
+        """A new neighbour, which may take pieces."""
+        self._building.greet(peer)
+        return self._state.take_effects()
+
+    def _take_up(self, peer: PeerId, now: Time) -> None:
+        """`peer` has shown that it takes pieces."""
+        state = self._state
+        if peer in state.takers:
+            return
+        state.takers[peer] = None
+        for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
+            if transfer.whole_at is None or now - transfer.whole_at <= _RECENT:
+                state.announce(transfer, peer)
+
+    def on_neighbor_down(self, peer: PeerId, now: Time) -> list[Effect]:
+        """A neighbour is gone: what was asked of it is asked of others at once."""
+        state = self._state
+        if state.takers.pop(peer, 0) is None:
+            for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
+                if transfer.pulled.get(peer):
+                    transfer.due = min(transfer.due, now)
+                transfer.forget_peer(peer)
+            self._building.on_neighbor_down(peer, now)
+        return state.take_effects()
+
+    def next_deadline(self) -> Time:
+        """When `handle_timer` is next due; infinity while nothing is waited for."""
+        return min(self._pulling.deadline, self._building.deadline)
+
+    def handle_timer(self, now: Time) -> list[Effect]:
+        """Do what is due at `now`; calling it early or late does no harm."""
+        self._building.fire(now)
+        self._pulling.fire(now)
+        return self._state.take_effects()
+
+    def clear(self) -> None:
+        """We left the topic: forget all but the ids."""
+        state = self._state
+        state.takers.clear()
+        state.transfers.clear()
+        state.trees.clear()

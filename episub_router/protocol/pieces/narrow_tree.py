@@ -1,0 +1,112 @@
+"""The narrow trees along which pieces go: one for each source, with few children a node.
+
+Ranks keep them free of circles: a child's is larger than its parent's, and a node takes a larger
+one than it has only while it has no children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
+
+MAX_TREES = 64
+"""Trees known; the least recently used is forgotten first. As many as `source_trees`."""
+
+TREE_IDLE = 120.0
+"""Seconds that a tree stands after its last message; as long as trees of single sources."""
+
+MAX_RANK = 1 << 16
+"""Links from a source at most that are believed."""
+
+
+class NarrowTree:
+    """One node's part in the narrow tree of one source."""
+
+    __slots__ = (
+        "asking", "asking_until", "children", "former", "offers", "own", "parent", "rank",
+        "refused", "retry_at", "used_at",
+    )  # fmt: skip
+
+    def __init__(self, own: bool, now: Time) -> None:
+        self.own = own
+        """Whether we are the source."""
+        self.parent: PeerId | None = None
+        self.former: PeerId | None = None
+        """The parent that we left last: some pieces may be on their way from it."""
+        self.rank = 0
+        """Links from the source, by way of the parents; kept while there is no parent."""
+        self.children: dict[PeerId, None] = {}
+        self.offers: dict[PeerId, int] = {}
+        """Neighbours with a place, in the order in which they said so, and their ranks."""
+        self.refused: dict[PeerId, None] = {}
+        """Those that have none after all."""
+        self.asking: PeerId | None = None
+        """The neighbour that was asked for a place, and hasn't answered."""
+        self.asking_until: Time = NEVER
+        self.retry_at: Time = NEVER
+        """When to ask again from the first one, where all have refused."""
+        self.used_at = now
+
+    @property
+    def stands(self) -> bool:
+        """Whether pieces come here, so that children can be taken."""
+        return self.own or self.parent is not None
+
+    def next_to_ask(self, neighbors: Collection[PeerId]) -> PeerId | None:
+        """The neighbour to ask for a place: the first to offer one that hasn't refused, and that
+        is nearer to the source than we are while we have children."""
+        for peer, rank in self.offers.items():
+            nearer = rank < self.rank or not self.children
+            if (
+                nearer
+                and peer in neighbors
+                and peer not in self.refused
+                and peer not in self.children
+            ):
+                return peer
+        return None
+
+    def remove(self, peer: PeerId) -> None:
+        """`peer` is no neighbour any more."""
+        self.children.pop(peer, None)
+        self.offers.pop(peer, None)
+        self.refused.pop(peer, None)
+        if self.parent == peer:
+            self.parent = None
+        if self.asking == peer:
+            self.asking = None
+
+
+class NarrowTrees:
+    """The trees that this node takes part in, at most `MAX_TREES`."""
+
+    __slots__ = ("_by_source",)
+
+    def __init__(self) -> None:
+        self._by_source: dict[SourceId, NarrowTree] = {}
+
+    def get(self, source: SourceId) -> NarrowTree | None:
+        return self._by_source.get(source)
+
+    def items(self) -> Iterator[tuple[SourceId, NarrowTree]]:
+        return iter(list(self._by_source.items()))
+
+    def use(self, source: SourceId, now: Time, *, own: bool = False) -> NarrowTree:
+        """The tree of `source`, made if there is none or it has been idle for too long."""
+        tree = self._by_source.pop(source, None)
+        if tree is None or now - tree.used_at > TREE_IDLE or tree.own < own:
+            offers = {} if tree is None else tree.offers
+            tree = NarrowTree(own, now)
+            tree.offers = offers
+        tree.used_at = now
+        self._by_source[source] = tree
+        if len(self._by_source) > MAX_TREES:
+            # Anyone can offer places in the trees of made-up sources; those carry nothing.
+            idle = (s for s, t in islice(self._by_source.items(), MAX_TREES) if not t.stands)
+            del self._by_source[next(idle, next(iter(self._by_source)))]
+        return tree
+
+    def clear(self) -> None:
+        self._by_source.clear()

@@ -1,0 +1,132 @@
+"""Missing pieces: asked of the parent first, then of all neighbours that may have them.
+
+Patience runs out where no new piece comes for some usual times between two. A message that nobody
+has within a bound is given up.
+"""
+
+from __future__ import annotations
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.piece_messages import MAX_WANTS, PieceGraft, PieceWant
+from episub_router.protocol.pieces.relay import patience
+from episub_router.protocol.pieces.state import PiecesState
+from episub_router.protocol.pieces.transfer import Transfer, lowest_bits
+from episub_router.protocol.pieces.tree_building import TreeBuilding
+from episub_router.protocol.types import NEVER, PeerId, Time
+
+GIVE_UP_AFTER = 20.0
+"""Seconds without a new piece after which a message is given up. Ours: several times the longest
+patience, so that each neighbour was asked."""
+
+EMPTY_AFTER = 10.0
+"""Likewise where not one piece has come: a preamble costs its author nothing."""
+
+SLOWEST = 16 * 1024
+"""Bytes a second that a message comes at, or it is given up: what a slow drip can't hold for
+long."""
+
+_AT_ONCE = 3
+"""Neighbours asked beside each other."""
+
+_PIECES_AT_ONCE = 16
+"""Pieces asked of one neighbour at a time."""
+
+KEPT_FOR = 45.0
+"""Seconds that a whole message is kept for others; `cache_ttl`'s default."""
+
+
+class Pulling:
+    """Asks for missing pieces, and answers those that ask."""
+
+    __slots__ = ("_building", "_state")
+
+    def __init__(self, state: PiecesState, building: TreeBuilding) -> None:
+        self._state = state
+        self._building = building
+
+    @property
+    def deadline(self) -> Time:
+        """When `fire` is next due."""
+        return min((transfer.due for transfer in self._state.transfers.unfinished()), default=NEVER)
+
+    def fire(self, now: Time) -> None:
+        """Look after what is due at `now`."""
+        transfers = self._state.transfers
+        transfers.expire(now - KEPT_FOR)
+        for transfer in transfers.unfinished():
+            if transfer.due > now:
+                continue
+            if self._is_hopeless(transfer, now):
+                transfers.give_up(transfer)
+                self._state.drop(transfer.first_bringer, DropReason.MESSAGE_LOST)
+            else:
+                self._pull(transfer, now)
+
+    def _is_hopeless(self, transfer: Transfer, now: Time) -> bool:
+        waited = GIVE_UP_AFTER if transfer.have else EMPTY_AFTER
+        longest = GIVE_UP_AFTER + transfer.preamble.size / SLOWEST
+        return now - transfer.moved_at >= waited or now - transfer.announced_at >= longest
+
+    def _pull(self, transfer: Transfer, now: Time) -> None:
+        state, source = self._state, transfer.preamble.source
+        tree = state.trees.use(source, now)
+        strike = transfer.strikes
+        transfer.strikes += 1
+        transfer.pulled.clear()
+        transfer.due = now + patience(transfer)
+        if tree.parent is not None and strike == 0:
+            # What was lost on the way; or it says what it has, if it is waiting itself.
+            self._ask(transfer, tree.parent, transfer.missing)
+            return
+        if tree.parent is not None and strike == 2:
+            self._building.leave_parent(source, tree, now)
+        self._building.seek(source, tree, now)
+        self._ask_several(transfer, strike)
+
+    def _ask_several(self, transfer: Transfer, turn: int) -> None:
+        """Ask some neighbours for different pieces each, others at each `turn`."""
+        state = self._state
+        known = [peer for peer in transfer.announced if peer in state.takers]
+        # Those that said to have the most, then in turn.
+        shift = turn % len(known) if known else 0
+        known = known[shift:] + known[:shift]
+        missing = transfer.missing
+        known.sort(key=lambda peer: (transfer.announced[peer] & missing) == 0)
+        left = missing
+        for peer in known[:_AT_ONCE]:
+            has = transfer.announced[peer] & left
+            asked = lowest_bits(has or left, _PIECES_AT_ONCE)
+            if asked:
+                self._ask(transfer, peer, asked)
+                left &= ~asked
+
+    def _ask(self, transfer: Transfer, peer: PeerId, mask: int) -> None:
+        transfer.pulled[peer] = transfer.pulled.get(peer, 0) | mask
+        self._state.send(peer, PieceGraft((PieceWant(transfer.preamble.id, mask),)))
+
+    def on_wants(self, peer: PeerId, wants: tuple[PieceWant, ...], now: Time) -> None:
+        """`peer` asks for pieces: send those that are here, and say what is if some aren't."""
+        state = self._state
+        for id, mask in wants[:MAX_WANTS]:
+            transfer = state.transfers.get(id)
+            if transfer is None:
+                state.drop(peer, DropReason.GRAFT_NOT_CACHED)
+                continue
+            mask &= transfer.everything
+            # Asked for again, so it was lost.
+            transfer.taken[peer] = transfer.taken.get(peer, 0) & ~mask
+            if mask & ~transfer.have or not mask:
+                state.announce(transfer, peer)
+            state.push(transfer, peer, mask)
+
+    def on_progress_of(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
+        """`peer`, which we asked, has said what it has: nothing for us, if it waits itself."""
+        if not transfer.missing:
+            return
+        lacks_too = not transfer.announced.get(peer, 0) & transfer.missing
+        tree = self._state.trees.get(transfer.preamble.source)
+        if lacks_too and tree is not None and tree.parent == peer and transfer.strikes == 1:
+            # The gap is further up, and those next to it fill it.
+            transfer.due = now + 2 * patience(transfer)
+        elif transfer.pulled.pop(peer, 0) and not any(transfer.pulled.values()):
+            transfer.due = min(transfer.due, now)

@@ -1,0 +1,150 @@
+"""Preambles and pieces, as they come: checked, kept, and passed on at once."""
+
+from __future__ import annotations
+
+from episub_router.protocol.effects import Assembled, DropReason
+from episub_router.protocol.messages import MAX_HOPS
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
+from episub_router.protocol.pieces.cutting import is_sound
+from episub_router.protocol.pieces.state import PiecesState
+from episub_router.protocol.pieces.transfer import Transfer
+from episub_router.protocol.pieces.tree_building import TreeBuilding
+from episub_router.protocol.types import PeerId, Time
+
+FIRST_PATIENCE = 1.0
+"""Seconds that the first two pieces may take, before their pace is known. Ours: several times the
+way from a source through a thousand nodes."""
+
+
+class Relay:
+    """Takes announcements and pieces, and passes both on."""
+
+    __slots__ = ("_building", "_state")
+
+    def __init__(self, state: PiecesState, building: TreeBuilding) -> None:
+        self._state = state
+        self._building = building
+
+    def publish(self, preamble: Preamble, pieces: tuple[Piece, ...], now: Time) -> None:
+        """A message of our own: announce it to all, push it to our children."""
+        state, id = self._state, preamble.id
+        if id in state.transfers:
+            return
+        own = Transfer(preamble, None, 0, now)
+        for piece in pieces:
+            own.add(piece, now)
+        state.transfers.finish(own, now)
+        tree = state.trees.use(preamble.source, now, own=True)
+        for peer in state.takers:
+            state.announce(own, peer)
+        if not tree.children:
+            self._building.offer_places(preamble.source, tree)
+        # One piece to each child, then the next, so that none waits for all of another's.
+        for index in range(preamble.count):
+            for child in tree.children:
+                state.push(own, child, 1 << index)
+
+    def on_announce(self, peer: PeerId, message: PieceAnnounce, now: Time) -> None:
+        """A neighbour has a message, or will have it: pass that on, and get it."""
+        state, preamble = self._state, message.preamble
+        transfers = state.transfers
+        transfer = transfers.get(preamble.id)
+        if transfer is None:
+            if preamble.id in transfers:
+                return
+            if not is_sound(preamble) or not transfers.has_room(preamble, peer):
+                state.drop(peer, DropReason.PREAMBLE_REFUSED)
+                return
+            transfer = Transfer(preamble, peer, min(max(1, message.hops), MAX_HOPS), now)
+            transfers.add(transfer)
+            transfer.announced[peer] = message.have
+            self._on_new(peer, transfer, now)
+        elif transfer.preamble != preamble:
+            state.drop(peer, DropReason.PREAMBLE_REFUSED)
+            return
+        transfer.announced[peer] = message.have & transfer.everything
+        transfer.note_taken(peer, transfer.announced[peer])
+
+    def _on_new(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
+        state, source = self._state, transfer.preamble.source
+        tree = state.trees.use(source, now)
+        # Children wait for it.
+        others = dict.fromkeys([*tree.children, *state.takers])
+        for other in others:
+            if other != peer:
+                state.announce(transfer, other)
+        if not tree.stands:
+            if tree.asking is None:
+                tree.refused.clear()
+            self._building.seek(source, tree, now)
+        transfer.due = now + FIRST_PATIENCE
+
+    def on_piece(self, peer: PeerId, piece: Piece, now: Time) -> None:
+        """A piece: keep it if it is new and belongs to its message, and pass it on."""
+        state = self._state
+        transfer = state.transfers.get(piece.id)
+        if transfer is None:
+            known = piece.id in state.transfers
+            state.drop(peer, DropReason.PIECE_LATE if known else DropReason.UNSOLICITED)
+            return
+        if not 0 <= piece.index < transfer.preamble.count:
+            state.drop(peer, DropReason.PIECE_INVALID)
+            return
+        bit = 1 << piece.index
+        pulled = transfer.pulled.get(peer, 0)
+        tree = state.trees.get(transfer.preamble.source)
+        pushes = tree is not None and peer in (tree.parent, tree.asking, tree.former)
+        if not pulled & bit and not pushes:
+            known = bool(transfer.have & bit)
+            state.drop(peer, DropReason.PIECE_LATE if known else DropReason.UNSOLICITED)
+            return
+        if transfer.have & bit:
+            transfer.note_taken(peer, bit)
+            state.drop(peer, DropReason.PIECE_LATE)
+            return
+        if not state.belongs(transfer.preamble, piece):
+            state.drop(peer, DropReason.PIECE_INVALID)
+            if tree is not None and tree.parent == peer:
+                self._building.leave_parent(transfer.preamble.source, tree, now)
+            return
+        if tree is not None and tree.asking == peer and not pulled & bit:
+            self._building.note_pushed(transfer.preamble.source, tree, peer)
+        transfer.add(piece, now)
+        transfer.note_taken(peer, bit)
+        for other, mask in transfer.pulled.items():
+            transfer.pulled[other] = mask & ~bit
+        if tree is not None:
+            tree.used_at = now
+            for child in tree.children:
+                state.push(transfer, child, bit)
+        if not transfer.missing:
+            self._finish(peer, transfer, now)
+        elif (tree is None or tree.parent is None) and not any(transfer.pulled.values()):
+            transfer.due = now  # Ask for the next ones.
+        else:
+            transfer.due = now + patience(transfer)
+
+    def _finish(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
+        transfer.pulled.clear()
+        self._state.transfers.finish(transfer, now)
+        pieces = tuple(piece for piece in transfer.pieces if piece is not None)
+        whole = Assembled(transfer.preamble, pieces, peer, transfer.hops)
+        self._state.effects.append(whole)
+
+
+_LEAST_PATIENCE = 0.3
+"""Seconds; two round trips of the longest links."""
+
+_MOST_PATIENCE = 3.0
+"""Seconds."""
+
+_GAPS = 10
+"""Patience in usual times between two pieces. Ours: turns among as many messages as an uplink
+carries change how often one gets its turn."""
+
+
+def patience(transfer: Transfer) -> float:
+    """Seconds that the next piece may take."""
+    if not transfer.gap:
+        return FIRST_PATIENCE
+    return min(max(_GAPS * transfer.gap, _LEAST_PATIENCE), _MOST_PATIENCE)

@@ -1,0 +1,61 @@
+"""What the procedures of this package share: neighbours, transfers, trees and outgoing effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceMessage, Preamble
+from episub_router.protocol.pieces.narrow_tree import NarrowTrees
+from episub_router.protocol.pieces.transfer import Transfer, indices
+from episub_router.protocol.pieces.transfers import Transfers
+from episub_router.protocol.types import PeerId, Time
+
+Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
+"""Whether a piece is part of the message of a preamble."""
+
+
+class PiecesState:
+    """One node's part in the large messages of one topic; only this package uses it."""
+
+    __slots__ = ("belongs", "effects", "params", "takers", "transfers", "trees")
+
+    def __init__(self, params: BroadcastParams, belongs: Belongs) -> None:
+        self.params = params
+        self.belongs = belongs
+        self.takers: dict[PeerId, None] = {}
+        """Neighbours that take pieces."""
+        self.transfers = Transfers()
+        self.trees = NarrowTrees()
+        self.effects: list[Effect] = []
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call, in order."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def send(self, peer: PeerId, message: PieceMessage) -> None:
+        self.effects.append(Send(peer, message))
+
+    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
+        self.effects.append(Dropped(peer, reason))
+
+    def announce(self, transfer: Transfer, peer: PeerId) -> None:
+        """Announce `transfer` to `peer`, with what is here of it."""
+        hops = transfer.hops + 1
+        self.send(peer, PieceAnnounce(transfer.preamble, transfer.have, hops))
+
+    def push(self, transfer: Transfer, peer: PeerId, mask: int) -> None:
+        """Send `peer` the pieces in `mask` that are here and that it hasn't got."""
+        mask &= transfer.have & ~transfer.taken.get(peer, 0)
+        transfer.note_taken(peer, mask)
+        for index in indices(mask):
+            piece = transfer.pieces[index]
+            assert piece is not None
+            self.send(peer, piece)
+
+    def touch(self, transfer: Transfer, due: Time) -> None:
+        """Look after `transfer` at `due`."""
+        transfer.due = due

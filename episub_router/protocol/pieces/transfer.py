@@ -1,0 +1,108 @@
+"""One message in pieces: what is here of it, what is asked for, and who was sent what."""
+
+from __future__ import annotations
+
+from episub_router.protocol.piece_messages import Piece, Preamble
+from episub_router.protocol.types import NEVER, PeerId, Time
+
+_GAP_GAIN = 1 / 8
+"""As for smoothed round-trip times (RFC 6298)."""
+
+
+class Transfer:
+    """One message, under way or whole. Masks have bit i set for piece i."""
+
+    __slots__ = (
+        "announced",
+        "announced_at",
+        "bytes_here",
+        "due",
+        "first_bringer",
+        "gap",
+        "have",
+        "hops",
+        "moved_at",
+        "pieces",
+        "preamble",
+        "pulled",
+        "strikes",
+        "taken",
+        "whole_at",
+    )
+
+    def __init__(self, preamble: Preamble, bringer: PeerId | None, hops: int, now: Time) -> None:
+        self.preamble = preamble
+        self.hops = hops
+        self.first_bringer = bringer
+        """The neighbour that announced it first; None for our own."""
+        self.announced: dict[PeerId, int] = {}
+        """The neighbours that know of it, and the mask of what they said to have."""
+        self.announced_at = now
+        self.pieces: list[Piece | None] = [None] * preamble.count
+        self.have = 0
+        self.bytes_here = 0
+        self.taken: dict[PeerId, int] = {}
+        """What each neighbour has of it, as far as we know: sent by us or to us."""
+        self.pulled: dict[PeerId, int] = {}
+        """What was asked of whom and hasn't come."""
+        self.moved_at = now
+        """When the last new piece came."""
+        self.gap = 0.0
+        """Smoothed seconds between two pieces; 0 before the second."""
+        self.strikes = 0
+        """How often patience ran out since the last new piece."""
+        self.due: Time = NEVER
+        """When to look after it."""
+        self.whole_at: Time | None = None
+
+    @property
+    def everything(self) -> int:
+        """The mask of all pieces."""
+        return (1 << self.preamble.count) - 1
+
+    @property
+    def missing(self) -> int:
+        """The mask of the pieces that aren't here."""
+        return self.everything & ~self.have
+
+    def add(self, piece: Piece, now: Time) -> None:
+        """Keep `piece`, which is new and belongs here."""
+        self.pieces[piece.index] = piece
+        if self.have:
+            waited = now - self.moved_at
+            self.gap += _GAP_GAIN * (waited - self.gap) if self.gap else waited
+        self.have |= 1 << piece.index
+        self.bytes_here += piece.size
+        self.moved_at = now
+        self.strikes = 0
+
+    def note_taken(self, peer: PeerId, mask: int) -> None:
+        """`peer` has the pieces in `mask`, or will have them."""
+        self.taken[peer] = self.taken.get(peer, 0) | mask
+
+    def forget_peer(self, peer: PeerId) -> None:
+        self.announced.pop(peer, None)
+        self.taken.pop(peer, None)
+        self.pulled.pop(peer, None)
+
+
+def indices(mask: int) -> list[int]:
+    """The bits that are set in `mask`, lowest first."""
+    found = []
+    while mask:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return found
+
+
+def lowest_bits(mask: int, count: int) -> int:
+    """The lowest `count` bits that are set in `mask`."""
+    kept = 0
+    for _ in range(count):
+        lowest = mask & -mask
+        if not lowest:
+            break
+        kept |= lowest
+        mask ^= lowest
+    return kept

@@ -1,0 +1,143 @@
+"""The messages under way in pieces, and those that are whole and kept for others; bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from episub_router.protocol.piece_messages import MAX_WANTS, Preamble
+from episub_router.protocol.pieces.cutting import MAX_SIZE
+from episub_router.protocol.pieces.transfer import Transfer
+from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
+
+MAX_UNFINISHED = MAX_WANTS
+"""Messages under way at a time; ours: 64 of 1 MB fill the memory below."""
+
+MAX_OF_ONE_SOURCE = 16
+"""Unfinished messages of one source, and of one neighbour that announced them first. Ours: a
+quarter, so that four have to lie before there is no room for others."""
+
+MAX_UNFINISHED_BYTES = 4 * MAX_SIZE
+"""Announced bytes of all unfinished messages."""
+
+MAX_BYTES_OF_ONE = 2 * MAX_SIZE
+"""Likewise of one source, and of one neighbour that announced them first."""
+
+MAX_KEPT_BYTES = 2 * MAX_SIZE
+"""Bytes of whole messages that are kept for others; the oldest go first."""
+
+MAX_FORGOTTEN = 4096
+"""Ids remembered of messages that were whole, or given up, and aren't kept any more."""
+
+
+class Transfers:
+    """Every message in pieces that this node knows of, by id."""
+
+    __slots__ = ("_announced_bytes", "_by_bringer", "_by_source", "_forgotten", "_kept_bytes",
+                 "_unfinished", "_whole")  # fmt: skip
+
+    def __init__(self) -> None:
+        self._unfinished: dict[MessageId, Transfer] = {}
+        self._whole: dict[MessageId, Transfer] = {}
+        """In the order in which they became whole."""
+        self._forgotten: dict[MessageId, None] = {}
+        self._announced_bytes = 0
+        self._kept_bytes = 0
+        self._by_source: dict[SourceId, tuple[int, int]] = {}
+        """Unfinished messages and their bytes."""
+        self._by_bringer: dict[PeerId, tuple[int, int]] = {}
+
+    def __contains__(self, id: MessageId) -> bool:
+        """Whether the message is under way, kept, or known to be over."""
+        return id in self._unfinished or id in self._whole or id in self._forgotten
+
+    def get(self, id: MessageId) -> Transfer | None:
+        """The message, if it is under way or kept."""
+        return self._unfinished.get(id) or self._whole.get(id)
+
+    def unfinished(self) -> Iterator[Transfer]:
+        return iter(list(self._unfinished.values()))
+
+    def whole(self) -> Iterator[Transfer]:
+        return iter(list(self._whole.values()))
+
+    def is_unfinished(self, id: MessageId) -> bool:
+        return id in self._unfinished
+
+    def count_unfinished(self) -> int:
+        return len(self._unfinished)
+
+    def of_source(self, source: SourceId) -> Iterator[Transfer]:
+        """The messages of `source` that are under way, and those that are kept."""
+        every = (*self._whole.values(), *self._unfinished.values())
+        return (transfer for transfer in every if transfer.preamble.source == source)
+
+    def has_room(self, preamble: Preamble, bringer: PeerId) -> bool:
+        """Whether one more message may be under way."""
+        size = preamble.size
+        if len(self._unfinished) >= MAX_UNFINISHED:
+            return False
+        if self._announced_bytes + size > MAX_UNFINISHED_BYTES:
+            return False
+        shares = (self._by_source.get(preamble.source), self._by_bringer.get(bringer))
+        return all(
+            share is None or (share[0] < MAX_OF_ONE_SOURCE and share[1] + size <= MAX_BYTES_OF_ONE)
+            for share in shares
+        )
+
+    def add(self, transfer: Transfer) -> None:
+        """A message is under way."""
+        self._unfinished[transfer.preamble.id] = transfer
+        self._count(transfer, 1)
+
+    def finish(self, transfer: Transfer, now: Time) -> None:
+        """A message is whole: keep it for others, in place of older ones if need be."""
+        self._take_out(transfer)
+        transfer.whole_at = now
+        self._whole[transfer.preamble.id] = transfer
+        self._kept_bytes += transfer.preamble.size
+        while self._kept_bytes > MAX_KEPT_BYTES and len(self._whole) > 1:
+            self._forget_oldest()
+
+    def give_up(self, transfer: Transfer) -> None:
+        """A message doesn't come."""
+        self._take_out(transfer)
+        self._remember(transfer.preamble.id)
+
+    def expire(self, before: Time) -> None:
+        """Keep nothing that became whole before that time."""
+        while self._whole:
+            oldest = next(iter(self._whole.values()))
+            if oldest.whole_at is None or oldest.whole_at > before:
+                return
+            self._forget_oldest()
+
+    def clear(self) -> None:
+        """Forget everything but the ids."""
+        for transfer in self.unfinished():
+            self.give_up(transfer)
+        while self._whole:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        id = next(iter(self._whole))
+        self._kept_bytes -= self._whole.pop(id).preamble.size
+        self._remember(id)
+
+    def _remember(self, id: MessageId) -> None:
+        self._forgotten[id] = None
+        if len(self._forgotten) > MAX_FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
+
+    def _take_out(self, transfer: Transfer) -> None:
+        if self._unfinished.pop(transfer.preamble.id, None) is not None:
+            self._count(transfer, -1)
+
+    def _count(self, transfer: Transfer, sign: int) -> None:
+        preamble = transfer.preamble
+        self._announced_bytes += sign * preamble.size
+        keys = ((self._by_source, preamble.source), (self._by_bringer, transfer.first_bringer))
+        for table, key in keys:
+            messages, size = table.get(key, (0, 0))
+            table[key] = messages + sign, size + sign * preamble.size
+            if not table[key][0]:
+                del table[key]

@@ -1,0 +1,220 @@
+"""How the narrow tree of a source is built: places are offered, asked for, given and refused.
+
+A node that has a parent offers places to its neighbours. One without asks those that offered, in
+order; one that has its fill refuses and names its children, which are asked next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.piece_messages import (
+    MAX_NAMED,
+    MAX_WANTS,
+    PieceGraft,
+    PieceOffer,
+    PiecePrune,
+    PieceWant,
+    TreeOffer,
+)
+from episub_router.protocol.pieces.narrow_tree import MAX_RANK, MAX_TREES, NarrowTree
+from episub_router.protocol.pieces.state import PiecesState
+from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
+
+_ANSWER_TIME = 1.0
+"""Seconds that a neighbour has to answer: two round trips of the longest links, and a frame that
+is being sent. Ours."""
+
+_RETRY = 1.0
+"""Seconds until neighbours that refused are asked again, while there is something to get."""
+
+
+class TreeBuilding:
+    """Offers, asks for, gives and refuses places in the trees of pieces."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: PiecesState) -> None:
+        self._state = state
+
+    # Offers
+
+    def greet(self, peer: PeerId) -> None:
+        """Tell a new neighbour that we take pieces, and where we have places."""
+        offers = [
+            TreeOffer(source, tree.rank)
+            for source, tree in self._state.trees.items()
+            if tree.stands and self._has_room(tree)
+        ]
+        self._state.send(peer, PieceOffer(tuple(offers[:MAX_TREES])))
+
+    def offer_places(self, source: SourceId, tree: NarrowTree) -> None:
+        """Offer places in the tree of `source`, which stands here, to all that may need one."""
+        if not self._has_room(tree):
+            return
+        offer = PieceOffer((TreeOffer(source, tree.rank),))
+        for peer in self._state.takers:
+            if peer != tree.parent and peer not in tree.children:
+                self._state.send(peer, offer)
+
+    def on_offer(self, peer: PeerId, message: PieceOffer, now: Time) -> None:
+        """A neighbour has places, or has given us one."""
+        trees = self._state.trees
+        for source, rank in message.offers[:MAX_TREES]:
+            tree = trees.get(source) or trees.use(source, now)
+            if tree.own or not 0 <= rank < MAX_RANK:
+                continue
+            tree.offers[peer] = rank
+            tree.refused.pop(peer, None)
+            if not message.accepted:
+                self.seek(source, tree, now)
+            elif tree.asking == peer and tree.parent is None:
+                self._attach(source, tree, peer, rank)
+            elif tree.parent != peer:
+                # Its answer came too late.
+                self._state.send(peer, PiecePrune(source))
+
+    def _attach(self, source: SourceId, tree: NarrowTree, parent: PeerId, rank: int) -> None:
+        tree.asking, tree.asking_until, tree.retry_at = None, NEVER, NEVER
+        if tree.children and rank >= tree.rank:
+            # Nearer when we asked; below us it might close a circle.
+            self._state.send(parent, PiecePrune(source))
+            tree.refused[parent] = None
+            return
+        tree.parent, tree.rank = parent, rank + 1
+        tree.refused.clear()
+        self.offer_places(source, tree)
+
+    def note_pushed(self, source: SourceId, tree: NarrowTree, peer: PeerId) -> None:
+        """`peer`, which we asked for a place, pushes: its answer was lost."""
+        rank = tree.offers.get(peer, MAX_RANK)
+        if rank < MAX_RANK:
+            self._attach(source, tree, peer, rank)
+
+    # Asking
+
+    def seek(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
+        """Ask for a place in the tree of `source`, if we need one and haven't asked."""
+        if tree.stands or tree.asking is not None:
+            return
+        state = self._state
+        peer = tree.next_to_ask(state.takers)
+        if peer is None:
+            tree.retry_at = min(tree.retry_at, now + _RETRY)
+            return
+        tree.asking, tree.asking_until, tree.retry_at = peer, now + _ANSWER_TIME, NEVER
+        state.send(peer, PieceGraft(self._wants(source), source))
+
+    def _wants(self, source: SourceId) -> tuple[PieceWant, ...]:
+        """What is missing of the messages of `source` that we know of."""
+        known = self._state.transfers.of_source(source)
+        wants = [PieceWant(transfer.preamble.id, transfer.missing) for transfer in known]
+        return tuple(wants[-MAX_WANTS:])
+
+    def fire(self, now: Time) -> None:
+        """Ask others where an answer is overdue, or all had refused."""
+        for source, tree in self._state.trees.items():
+            if tree.asking is not None and tree.asking_until <= now:
+                tree.refused[tree.asking] = None
+                tree.asking, tree.asking_until = None, NEVER
+                self.seek(source, tree, now)
+            if tree.retry_at <= now:
+                self._start_over(source, tree, now)
+
+    def _start_over(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
+        tree.retry_at = NEVER
+        under_way = any(t.whole_at is None for t in self._state.transfers.of_source(source))
+        if tree.stands or not under_way:
+            return
+        tree.refused.clear()
+        if tree.next_to_ask(self._state.takers) is None:
+            # Only those below us, or as far, have places. Without children we may take any.
+            for child in tree.children:
+                self._state.send(child, PiecePrune(source))
+            tree.children.clear()
+        self.seek(source, tree, now)
+
+    @property
+    def deadline(self) -> Time:
+        """When `fire` is next due."""
+        trees = self._state.trees.items()
+        return min((min(tree.asking_until, tree.retry_at) for _, tree in trees), default=NEVER)
+
+    # Giving and refusing
+
+    def on_graft(
+        self, peer: PeerId, source: SourceId, wants: Iterable[PieceWant], now: Time
+    ) -> None:
+        """`peer` asks for a place in the tree of `source`, and says what it lacks."""
+        state = self._state
+        tree = state.trees.get(source)
+        is_child = tree is not None and peer in tree.children
+        if tree is None or not tree.stands or peer == tree.parent or not (
+            is_child or self._has_room(tree)
+        ):  # fmt: skip
+            named = () if tree is None else islice(tree.children, MAX_NAMED)
+            state.send(peer, PiecePrune(source, tuple(child for child in named if child != peer)))
+            return
+        tree.children[peer] = None
+        tree.used_at = now
+        state.send(peer, PieceOffer((TreeOffer(source, tree.rank),), accepted=True))
+        missing = dict(wants)
+        for transfer in state.transfers.of_source(source):
+            id = transfer.preamble.id
+            if id not in missing and transfer.whole_at is not None:
+                continue  # It may be long past; a newcomer is offered it when it says hello.
+            if id not in missing:
+                state.announce(transfer, peer)
+            else:
+                transfer.taken[peer] = transfer.everything & ~missing[id]
+            state.push(transfer, peer, transfer.everything)
+
+    def on_prune(self, peer: PeerId, message: PiecePrune, now: Time) -> None:
+        """`peer` isn't our parent, or isn't our child any more."""
+        state, source = self._state, message.source
+        tree = state.trees.get(source)
+        if tree is None:
+            return
+        had_room = self._has_room(tree)
+        if tree.children.pop(peer, 0) is None:
+            if tree.stands and not had_room:
+                self.offer_places(source, tree)
+            return
+        if peer not in (tree.asking, tree.parent):
+            state.drop(peer, DropReason.UNSOLICITED)
+            return
+        if tree.asking == peer:
+            tree.asking, tree.asking_until = None, NEVER
+        if tree.parent == peer:
+            tree.parent = None
+        tree.refused[peer] = None
+        for child in message.instead[:MAX_NAMED]:
+            if child in state.takers and child not in tree.offers:
+                # Its rank isn't known; with children of our own we wait for its own word.
+                tree.offers[child] = MAX_RANK
+        self.seek(source, tree, now)
+
+    def leave_parent(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
+        """The parent brings nothing: look for another one."""
+        if tree.parent is not None:
+            self._state.send(tree.parent, PiecePrune(source))
+            tree.refused[tree.parent] = None
+            tree.former, tree.parent = tree.parent, None
+        self.seek(source, tree, now)
+
+    def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
+        """Make do without `peer`."""
+        for source, tree in self._state.trees.items():
+            was_needed = peer in (tree.parent, tree.asking)
+            had_room = self._has_room(tree)
+            tree.remove(peer)
+            if was_needed:
+                tree.asking_until = NEVER
+                self.seek(source, tree, now)
+            elif tree.stands and not had_room:
+                self.offer_places(source, tree)
+
+    def _has_room(self, tree: NarrowTree) -> bool:
+        return len(tree.children) < self._state.params.piece_children

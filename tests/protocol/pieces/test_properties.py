@@ -1,0 +1,207 @@
+"""Whatever comes in whatever order, a node has the message that its author sent, or none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from episub_router.protocol import effects as ef
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceMessage,
+    PieceOffer,
+    PiecePrune,
+    PieceWant,
+    Preamble,
+    TreeOffer,
+)
+from episub_router.protocol.pieces import Pieces, transfers
+from episub_router.protocol.pieces.cutting import MAX_SIZE, cut, joined
+
+DATA = Random(2).randbytes(50_000)
+PREAMBLE, PIECES = cut("id", "source", DATA)
+PEERS = ("a", "b", "c", "d")
+
+
+def machine(*peers: str) -> Pieces:
+    made = Pieces(BroadcastParams(piece_threshold=1))
+    for peer in peers:
+        made.on_neighbor_up(peer)
+        made.receive(peer, PieceOffer(), 0.0)
+    return made
+
+
+def whole(effects: list[ef.Effect]) -> list[bytes]:
+    return [joined(effect.pieces) for effect in effects if isinstance(effect, ef.Assembled)]
+
+
+def dropped(effects: list[ef.Effect]) -> list[ef.DropReason]:
+    return [effect.reason for effect in effects if isinstance(effect, ef.Dropped)]
+
+
+def to(effects: list[ef.Effect], peer: str) -> list[object]:
+    return [e.message for e in effects if isinstance(e, ef.Send) and e.peer == peer]
+
+
+def child_of(peer: str, *others: str) -> Pieces:
+    """A machine that has `peer` as its parent, and knows of the message."""
+    made = machine(peer, *others)
+    made.receive(peer, PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+    made.receive(peer, PieceOffer((TreeOffer("source", 0),)), 0.0)
+    made.receive(peer, PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
+    return made
+
+
+@given(order=st.permutations(range(len(PIECES))), twice=st.sets(st.integers(0, len(PIECES) - 1)))
+def test_any_order_and_duplication_gives_the_message_once(
+    order: list[int], twice: set[int]
+) -> None:
+    node = child_of("a")
+    found = []
+    for index in order:
+        for _ in range(1 + (index in twice)):
+            found += whole(node.receive("a", PIECES[index], 0.1))
+    assert found == [DATA]
+
+
+@given(lost=st.sets(st.integers(0, len(PIECES) - 1), min_size=1))
+def test_any_loss_ends_in_a_stated_failure_and_leaves_nothing_behind(lost: set[int]) -> None:
+    node = child_of("a")
+    found: list[ef.Effect] = []
+    for index in range(len(PIECES)):
+        if index not in lost:
+            found += node.receive("a", PIECES[index], 0.1)
+    for _ in range(1000):
+        now = node.next_deadline()
+        if now == float("inf"):
+            break
+        found += node.handle_timer(now)
+    assert not whole(found)
+    assert dropped(found) == [ef.DropReason.MESSAGE_LOST]
+    assert not node.transfers.count_unfinished()
+
+
+_bytes = st.binary(max_size=64)
+_masks = st.integers(0, 1 << 70)
+_ids = st.sampled_from(["id", "other"])
+_sources = st.sampled_from(["source", "else"])
+_preambles = st.one_of(
+    st.just(PREAMBLE),
+    st.builds(
+        Preamble, _ids, _sources, st.integers(-1, 2 * MAX_SIZE), st.integers(1, 1 << 16),
+        st.binary(min_size=32, max_size=32),
+    ),
+)  # fmt: skip
+_mutated = st.builds(
+    lambda piece, index, data, proof, size: replace(
+        piece,
+        index=piece.index if index is None else index,
+        data=data or piece.data,
+        proof=piece.proof if proof is None else tuple(proof),
+        size=piece.size if size is None else size,
+    ),
+    st.sampled_from(PIECES),
+    st.none() | st.integers(-2, 600),
+    st.none() | _bytes,
+    st.none() | st.lists(_bytes, max_size=12),
+    st.none() | st.integers(-1, 40_000),
+)
+_messages: st.SearchStrategy[PieceMessage] = st.one_of(
+    st.sampled_from(PIECES),
+    _mutated,
+    st.builds(PieceAnnounce, _preambles, _masks, st.integers(-1, 100)),
+    st.builds(
+        PieceOffer,
+        st.lists(st.builds(TreeOffer, _sources, st.integers(-1, 1 << 20)), max_size=3).map(tuple),
+        st.booleans(),
+    ),
+    st.builds(
+        PieceGraft,
+        st.lists(st.builds(PieceWant, _ids, _masks), max_size=3).map(tuple),
+        st.none() | _sources,
+    ),
+    st.builds(PiecePrune, _sources, st.lists(st.sampled_from(PEERS), max_size=3).map(tuple)),
+)
+
+
+@settings(max_examples=150)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(PEERS), st.one_of(_messages, st.none(), st.just("down"))),
+        max_size=60,
+    )
+)
+def test_nothing_that_neighbors_send_makes_another_message_or_an_error(
+    steps: list[tuple[str, PieceMessage | str | None]],
+) -> None:
+    node = machine(*PEERS)
+    found: list[ef.Effect] = []
+    now = 0.0
+    for peer, message in steps:
+        now += 0.2
+        if message is None:
+            found += node.handle_timer(now)
+        elif isinstance(message, str):
+            found += node.on_neighbor_down(peer, now)
+        else:
+            found += node.receive(peer, message, now)
+        for _, tree in node.trees.items():
+            assert len(tree.children) <= 2
+            assert tree.parent is None or tree.parent not in tree.children
+    for effect in found:
+        if isinstance(effect, ef.Assembled) and effect.preamble == PREAMBLE:
+            assert joined(effect.pieces) == DATA
+
+
+def test_a_piece_that_does_not_belong_is_counted_and_its_bringer_left() -> None:
+    node = child_of("a", "b")
+    node.receive("b", PieceOffer((TreeOffer("source", 1),)), 0.1)
+    effects = node.receive("a", replace(PIECES[0], data=b"x" * PIECES[0].size), 0.1)
+    assert dropped(effects) == [ef.DropReason.PIECE_INVALID]
+    assert to(effects, "a") == [PiecePrune("source")]
+    (asked,) = to(effects, "b")
+    assert isinstance(asked, PieceGraft)
+    assert asked.source == "source"
+
+
+def test_pieces_that_nobody_asked_for_are_refused() -> None:
+    node = child_of("a", "b")
+    assert dropped(node.receive("b", PIECES[0], 0.1)) == [ef.DropReason.UNSOLICITED]
+    assert dropped(node.receive("b", replace(PIECES[0], id="no"), 0.1)) == [
+        ef.DropReason.UNSOLICITED
+    ]
+
+
+def test_ten_thousand_preambles_have_room_for_those_of_others() -> None:
+    node = machine("a", "b")
+    refused = 0
+    for number in range(10_000):
+        flood = replace(PREAMBLE, id=number, source=number // 10, size=1_000_000, piece_size=16384)
+        refused += len(dropped(node.receive("a", PieceAnnounce(flood, 0, 1), 0.0)))
+    assert refused >= 10_000 - transfers.MAX_OF_ONE_SOURCE
+    assert not dropped(node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.0))
+    assert node.transfers.count_unfinished() <= transfers.MAX_UNFINISHED
+    node.handle_timer(60.0)
+    assert not node.transfers.count_unfinished()
+
+
+def test_a_slow_drip_is_given_up() -> None:
+    size = MAX_SIZE // 2
+    slow = Preamble("slow", "source", size, 32 * 1024, bytes(32))
+    node = Pieces(BroadcastParams(piece_threshold=1), belongs=lambda preamble, piece: True)
+    node.receive("a", PieceAnnounce(slow, 0, 1), 0.0)
+    node.receive("a", PieceOffer((TreeOffer("source", 0),)), 0.0)
+    node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
+    found: list[ef.Effect] = []
+    for index in range(200):
+        now = 9.0 * index
+        found += node.handle_timer(now)
+        found += node.receive("a", Piece("slow", index, b"", (), 32 * 1024), now)
+    assert ef.DropReason.MESSAGE_LOST in dropped(found)
+    assert not node.transfers.count_unfinished()

@@ -1,0 +1,159 @@
+"""Large messages over small overlays: all get them, once, whatever fails on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.messages import Message
+from episub_router.protocol.params import BroadcastParams, EpisubParams
+from episub_router.protocol.piece_messages import Piece
+from episub_router.protocol.pieces import Pieces
+from tests.protocol.network import Network
+
+PIECES = EpisubParams(broadcast=BroadcastParams(piece_threshold=32 * 1024))
+DATA = Random(1).randbytes(200_000)
+
+
+def overlay(size: int, seed: int = 1, delay: float = 0.02) -> Network:
+    network = Network(size, PIECES, seed=seed, delay=delay)
+    network.join_all()
+    network.run(60.0)
+    return network
+
+
+def machine(network: Network, node: int) -> Pieces:
+    pieces = network.topics[node].pieces
+    assert pieces is not None
+    return pieces
+
+
+def assert_all_have(network: Network, id: object, data: bytes = DATA) -> None:
+    assert not network.missed(id)
+    assert all(network.payloads[node, id] == data for node in network.live)
+
+
+def test_all_get_the_message_once_and_each_piece_once() -> None:
+    network = overlay(30)
+    for number in range(3):
+        network.sent.clear()
+        network.publish_in_pieces(3, number, DATA)
+        network.run(10.0)
+        assert_all_have(network, number)
+        count = next(iter(machine(network, 3).transfers.whole())).preamble.count
+        assert network.sent["Piece"] == 29 * count
+        assert not network.copies
+
+
+def test_no_node_has_more_children_than_it_may() -> None:
+    network = overlay(30)
+    network.publish_in_pieces(3, "a", DATA)
+    network.run(10.0)
+    children = 0
+    for node in network.live:
+        tree = machine(network, node).trees.get(3)
+        assert tree is not None
+        assert len(tree.children) <= 2
+        assert tree.own or tree.parent is not None
+        children += len(tree.children)
+    assert children == 29
+
+
+def test_a_steady_tree_sends_preambles_and_pieces_alone() -> None:
+    network = overlay(20)
+    network.publish_in_pieces(3, "a", DATA)
+    network.run(10.0)
+    network.sent.clear()
+    network.publish_in_pieces(3, "b", DATA)
+    network.run(2.0)
+    assert_all_have(network, "b")
+    kinds = [kind for kind in network.sent if kind.startswith("Piece")]
+    assert sorted(kinds) == ["Piece", "PieceAnnounce"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parents_that_die_in_mid_transfer_cost_no_piece_twice(seed: int) -> None:
+    network = overlay(30, seed)
+    network.publish_in_pieces(3, "a", DATA)
+    network.run(10.0)
+    inner = [n for n in network.live if n != 3 and machine(network, n).trees.get(3).children]  # type: ignore[union-attr]
+    victims = inner[:4]
+    got: Counter[tuple[int, int]] = Counter()
+
+    def carried(a: int, b: int, message: Message) -> Message:
+        if isinstance(message, Piece):
+            got[b, message.index] += 1
+            if len(got) > 100 and victims:
+                network.at(network.now, lambda: network.kill([victims.pop()]) if victims else None)
+        return message
+
+    network.carried = carried
+    network.publish_in_pieces(3, "b", DATA)
+    network.run(20.0)
+    assert not victims
+    assert_all_have(network, "b")
+    assert sum(got.values()) <= 1.3 * len(got)
+
+
+@pytest.mark.parametrize("loss", [0.01, 0.1])
+def test_lost_frames_are_made_up_for(loss: float) -> None:
+    network = overlay(20)
+    draws = Random(7)
+    network.cut = lambda a, b: draws.random() < loss
+    for number in range(3):
+        network.publish_in_pieces(number, number, DATA)
+    network.run(40.0)
+    network.cut = lambda a, b: False
+    network.run(20.0)
+    for number in range(3):
+        assert_all_have(network, number)
+
+
+def test_one_that_comes_during_a_transfer_gets_it_too() -> None:
+    network = overlay(15)
+    network.publish_in_pieces(3, "a", DATA)
+    network.add(99)
+    network.join(99, 0)
+    network.run(20.0)
+    assert_all_have(network, "a")
+
+
+def test_neighbors_that_take_no_pieces_get_whole_messages() -> None:
+    network = overlay(20)
+    for node in (50, 51, 52):
+        network.add(node, EpisubParams())
+        network.join(node, 0)
+    network.run(20.0)
+    for id in "ab":
+        network.publish_in_pieces(3, id, DATA)
+        network.run(10.0)
+        assert_all_have(network, id)
+    # Whole over the links of the three, and once the default tree is pruned over few of them.
+    assert 3 <= network.copies["b"] < network.copies["a"] <= 80
+
+
+def test_whole_messages_of_one_that_takes_no_pieces_reach_all() -> None:
+    network = overlay(15)
+    network.add(50, EpisubParams())
+    network.join(50, 0)
+    network.run(20.0)
+    network.publish(50, "a", len(DATA), 50)
+    network.run(5.0)
+    assert not network.missed("a")
+
+
+def test_what_nobody_has_is_given_up() -> None:
+    network = overlay(10)
+    # The source dies with its first pieces on the way.
+    network.publish_in_pieces(3, "a", DATA)
+    network.run(0.05)
+    network.kill([3])
+    network.run(60.0)
+    got = network.delivered["a"]
+    waiting = [node for node in network.live if not got[node]]
+    assert waiting
+    assert network.drops[DropReason.MESSAGE_LOST] >= len(waiting)
+    assert all(machine(network, node).transfers.count_unfinished() == 0 for node in network.live)
