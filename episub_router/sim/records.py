@@ -56,8 +56,8 @@ class MessageRecord:
     """Seconds since the start of the run, or `NEVER_DELIVERED`."""
     hops: array[int]
     parent: array[int]
-    payloads: int = 0
-    """Payload transmissions, counted where they are sent."""
+    payloads: float = 0
+    """Payload transmissions, counted where they are sent; pieces count as their share."""
 
 
 @dataclass(slots=True)

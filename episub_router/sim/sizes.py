@@ -12,6 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from episub_router.protocol import messages as msg
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceOffer,
+    PiecePrune,
+)
 
 TOPIC = 2 + 20
 """A topic field; names of 20 bytes are in use on Ethereum and in Waku."""
@@ -25,6 +32,8 @@ PEER_INFO = 3 + PEER_ID + 3 + 192
 """A peer exchange entry: peer id and a signed record with one address."""
 RPC = 3
 """Length prefix and an (empty) control field: what every RPC costs."""
+PROOF = 6 * 34
+"""The proof of one of 64 pieces."""
 SIGNED_PAYLOAD = 4 + PEER_ID + 10 + TOPIC + 66
 """What a signed pubsub message adds to its data: author, sequence number, topic, signature."""
 
@@ -65,6 +74,26 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
     msg.Leave: lambda m: _NESTED + _SMALL + PEER_ID + 160,
     msg.Shuffle: lambda m: _NESTED + _SMALL + (1 + len(m.peers)) * PEER_INFO,
     msg.ShuffleReply: lambda m: _NESTED + len(m.peers) * PEER_INFO,
+}
+
+_PREAMBLE = MESSAGE_ID + 42 + 10 + 4 + 4 + 34 + 66
+"""Id, author, sequence number, sizes, root, signature."""
+
+
+def _mask(mask: int) -> int:
+    return 2 + (mask.bit_length() + 7) // 8
+
+
+_EPISUB |= {
+    Piece: lambda m: _NESTED + MESSAGE_ID + _SMALL + 3 + PROOF,
+    PieceAnnounce: lambda m: _NESTED + _PREAMBLE + _mask(m.have) + _SMALL,
+    PieceOffer: lambda m: _NESTED + len(m.offers) * (2 + SOURCE + _SMALL) + _SMALL * m.accepted,
+    PieceGraft: lambda m: (
+        _NESTED
+        + sum(2 + MESSAGE_ID + _mask(want.missing) for want in m.wants)
+        + (SOURCE if m.source is not None else 0)
+    ),
+    PiecePrune: lambda m: _NESTED + SOURCE + len(m.instead) * PEER_ID,
 }
 
 

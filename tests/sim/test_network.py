@@ -151,6 +151,40 @@ def test_bandwidth_makes_size_cost_time() -> None:
     assert c.seen[0][0] == pytest.approx(3.05)
 
 
+def test_bulk_goes_behind_all_else_and_streams_take_turns() -> None:
+    network, (a, b, c) = connected(3, uplink=1.0)
+    for number in range(3):
+        network.send_in_bulk(a, b.id, (a.id, f"one {number}"), 12_500, "one")
+        network.send_in_bulk(a, c.id, (a.id, f"two {number}"), 12_500, "two")
+    network.loop.at(
+        network.loop.now + 0.05, lambda _: network.send(a, (b.id,), (a.id, "now"), 125), 0
+    )
+    began = network.loop.now
+    network.loop.run(began + 5.0)
+    arrived = [round(t - began, 3) for t, kind, _ in b.seen if kind == "received"]
+    # 0.1 s for each parcel in bulk; the small one waits for the one that was being sent.
+    assert [parcel for _, parcel in b.of("received")] == ["one 0", "now", "one 1", "one 2"]
+    assert arrived == pytest.approx([0.1 + DELAY, 0.101 + DELAY, 0.301 + DELAY, 0.501 + DELAY])
+    assert [parcel for _, parcel in c.of("received")] == ["two 0", "two 1", "two 2"]
+
+
+def test_each_host_draws_its_own_uplink() -> None:
+    network, nodes = connected(30, uplinks=(1.0, 2.0))
+    assert {network.uplink_of(node.id) for node in nodes} == {1.0, 2.0}
+
+
+def test_a_downlink_is_shared_by_all_that_send() -> None:
+    network, (a, b, c) = connected(3, uplink=1.0, downlink=1.0)
+    network.dial(b, c.id)
+    network.loop.run(network.loop.now + 1.0)
+    began = network.loop.now
+    for sender in (a, b):
+        network.send(sender, (c.id,), (sender.id, "big"), 12_500)
+    network.loop.run(began + 5.0)
+    arrived = [t - began for t, kind, _ in c.seen if kind == "received"]
+    assert arrived == pytest.approx([0.1 + DELAY, 0.2 + DELAY], abs=1e-3)
+
+
 def test_what_was_sent_before_a_close_still_arrives() -> None:
     network, (a, b) = connected()
     network.send(a, (1,), (0, 1), 10)

@@ -19,7 +19,7 @@ def reliability(delivered: int, live: int) -> float:
     return delivered / live if live else 1.0
 
 
-def rmr(payloads: int, receivers: int) -> float:
+def rmr(payloads: float, receivers: int) -> float:
     """Relative message redundancy: m / (n - 1) - 1 (Plumtree, section 4).
 
     m is the payload transmissions, answers to GRAFT or IWANT included; n is the nodes that
@@ -34,7 +34,7 @@ def last_delivery_hop(hops: Iterable[int]) -> int:
     return max(hops, default=0)
 
 
-def duplicates_per_delivery(payloads: int, deliveries: int) -> float:
+def duplicates_per_delivery(payloads: float, deliveries: int) -> float:
     """(m - deliveries) / deliveries: payload copies that brought nothing new.
 
     Deliveries at the source don't count. Copies still under way, or lost, count as sent.

@@ -7,14 +7,15 @@ end one delay later, a crashed or unreachable host `crash_notice` seconds later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from episub_router.sim.hashing import generator, unit
 from episub_router.sim.network.host import DirectedLink, Host
 from episub_router.sim.network.latency import LatencyModel
-from episub_router.sim.network.queue import EventLoop
+from episub_router.sim.network.queue import Action, EventLoop
 from episub_router.sim.network.settings import NetworkConfig
+from episub_router.sim.network.uplink import Uplink
 from episub_router.sim.records import Records
 
 PUBLIC_NODES = 3
@@ -49,9 +50,10 @@ class Network(Generic[H]):
         self._config = config
         self._seed = seed
         self._group: dict[int, int] = {}
-        self._uplink_free: dict[int, float] = {}
+        self._uplinks: dict[int, Uplink] = {}
+        self._downlink_free: dict[int, float] = {}
         self._draws: dict[int, Any] = {}
-        self._ideal = not (config.loss or config.jitter or config.uplink)
+        self._ideal = config.ideal
 
     # Hosts come and go.
 
@@ -62,6 +64,8 @@ class Network(Generic[H]):
     def crash(self, node: H) -> None:
         """A host is gone without a word; its peers notice later."""
         del self.nodes[node.id]
+        if node.id in self._uplinks:
+            self._uplinks.pop(node.id).clear()
         notice = self.loop.now + self._config.crash_notice
         for peer in node.links:
             other = self.nodes.get(peer)
@@ -149,6 +153,39 @@ class Network(Generic[H]):
 
     # Traffic.
 
+    def send_in_bulk(self, node: H, peer: int, parcel: Any, size: int, stream: Hashable) -> None:
+        """Put `parcel` on the link to `peer` when nothing but bulk waits for the uplink, and it is
+        the turn of `stream`."""
+        link = node.links.get(peer)
+        uplink = self._uplink(node.id)
+        if link is None or uplink is None:
+            self.send(node, (peer,), parcel, size)
+            return
+
+        def departed(at: float) -> None:
+            if node.links.get(peer) is link:
+                self._depart(link, node, peer, parcel, size, at)
+
+        uplink.send_in_bulk((peer, stream), size, departed)
+
+    def uplink_of(self, node: int) -> float:
+        """Megabit per second that `node` can send; 0 is no limit."""
+        rates = self._config.uplinks
+        if not rates:
+            return self._config.uplink
+        return rates[int(unit(self._seed, 10, node) * len(rates))]
+
+    @property
+    def uplinks_differ(self) -> bool:
+        """Whether each host draws its own uplink."""
+        return bool(self._config.uplinks)
+
+    def _uplink(self, node: int) -> Uplink | None:
+        uplink = self._uplinks.get(node)
+        if uplink is None and (rate := self.uplink_of(node)):
+            uplink = self._uplinks[node] = Uplink(self.loop, rate * 125e3)
+        return uplink
+
     def send(self, node: H, peers: Iterable[int], parcel: Any, size: int) -> None:
         """Put `parcel`, `size` bytes long, on the links from `node` to each of `peers`."""
         links = node.links
@@ -164,12 +201,14 @@ class Network(Generic[H]):
                 self._send_over(link, node, peer, parcel, size)
 
     def _send_over(self, link: DirectedLink, node: H, peer: int, parcel: Any, size: int) -> None:
+        uplink = self._uplink(node.id)
+        departure = self.loop.now if uplink is None else uplink.send(size)
+        self._depart(link, node, peer, parcel, size, departure)
+
+    def _depart(
+        self, link: DirectedLink, node: H, peer: int, parcel: Any, size: int, departure: float
+    ) -> None:
         config = self._config
-        departure = self.loop.now
-        if config.uplink:
-            departure = max(departure, self._uplink_free.get(node.id, 0.0))
-            departure += 8 * size / (config.uplink * 1e6)
-            self._uplink_free[node.id] = departure
         if self._separated(node.id, peer):
             self._lose("partition", node, peer, parcel)
             return
@@ -181,7 +220,18 @@ class Network(Generic[H]):
         if config.jitter:
             arrival += link.delay * config.jitter * draws.random()
         link.free_at = arrival = max(arrival, link.free_at)
-        self.loop.at(arrival, link.sink, parcel)
+        if config.downlink:
+            self.loop.at(arrival, self._arrive, (link.sink, peer, parcel, size))
+        else:
+            self.loop.at(arrival, link.sink, parcel)
+
+    def _arrive(self, arrival: tuple[Action, int, Any, int]) -> None:
+        """The first bit is there, and the downlink takes the rest as it can."""
+        sink, peer, parcel, size = arrival
+        # The last bit has come over the sender's uplink: only what is slower here adds to that.
+        ready = self._downlink_free.get(peer, 0.0) + size / (self._config.downlink * 125e3)
+        self._downlink_free[peer] = done = max(self.loop.now, ready)
+        self.loop.at(done, sink, parcel)
 
     def _lose(self, reason: str, node: H, peer: int, parcel: Any) -> None:
         self.records.dropped(reason)
@@ -234,8 +284,7 @@ class Network(Generic[H]):
     def heal(self) -> None:
         """End the partition."""
         self._group = {}
-        config = self._config
-        self._ideal = not (config.loss or config.jitter or config.uplink)
+        self._ideal = self._config.ideal
 
     def _separated(self, a: int, b: int) -> bool:
         group = self._group

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from episub_router.protocol.effects import (
+    Assembled,
     Deliver,
     Dial,
     Dropped,
@@ -23,8 +24,10 @@ from episub_router.protocol.events import (
     DialFailed,
     JoinOverlay,
     LeaveOverlay,
+    PayloadAccepted,
     PeerDown,
     Publish,
+    PublishInPieces,
     Received,
     RttMeasured,
 )
@@ -38,8 +41,10 @@ from episub_router.protocol.messages import (
     Neighbor,
 )
 from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceMessage
 from episub_router.protocol.topic import Topic
 from episub_router.sim.network.network import Network
+from episub_router.sim.routers.large import belongs, children_by_uplink, simulated_pieces
 from episub_router.sim.routers.node import Node
 from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 
@@ -47,7 +52,7 @@ TOPIC_NAME = "simulated"
 
 _NAMES = {
     kind: kind.__name__.upper()
-    for kind in (*get_args(MembershipMessage), *get_args(BroadcastMessage))
+    for kind in (*get_args(MembershipMessage), *get_args(BroadcastMessage), *get_args(PieceMessage))
 }
 
 
@@ -55,13 +60,16 @@ class EpisubNode(Node):
     """Drives one `Topic`. A parcel is the `Received` event that the receiver is to handle:
     the sender makes one per message, however many peers it goes to."""
 
-    __slots__ = ("_links_up", "topic")
+    __slots__ = ("_links_up", "_piece_threshold", "topic")
 
     def __init__(
         self, node: int, network: Network[Node], rng: random.Random, params: EpisubParams
     ) -> None:
         super().__init__(node, network, rng)
-        self.topic = Topic(node, TOPIC_NAME, params, rng, network.prefixes.get)
+        self._piece_threshold = params.broadcast.piece_threshold
+        if self._piece_threshold:
+            params = children_by_uplink(params, network.uplink_of(node), network.uplinks_differ)
+        self.topic = Topic(node, TOPIC_NAME, params, rng, network.prefixes.get, belongs=belongs)
         self._links_up: dict[int, None] = {}
 
     # From the network and the script.
@@ -83,7 +91,11 @@ class EpisubNode(Node):
 
     def inject(self, message: int, size: int) -> None:
         source = self.records.messages[message].source
-        self._handle(Publish(message, None, size, source))
+        if 0 < self._piece_threshold <= size:
+            preamble, pieces = simulated_pieces(message, source, size)
+            self._handle(PublishInPieces(preamble, pieces, None, size))
+        else:
+            self._handle(Publish(message, None, size, source))
 
     def goodbye(self) -> None:
         self._handle(LeaveOverlay())
@@ -122,6 +134,10 @@ class EpisubNode(Node):
             return (message.id,)  # type: ignore[return-value]
         if type(message) is IHave:
             return tuple(entry.id for entry in message.summary)  # type: ignore[misc]
+        if type(message) is Piece:
+            return (message.id,)  # type: ignore[return-value]
+        if type(message) is PieceAnnounce:
+            return (message.preamble.id,)  # type: ignore[return-value]
         return ()
 
     # To the core and back.
@@ -158,6 +174,9 @@ class EpisubNode(Node):
     def _send(self, message: Any, peers: list[int]) -> None:
         records = self.records
         kind = type(message)
+        if kind is Piece:
+            self._send_piece(message, peers)
+            return
         size = episub_control(message)
         records.sent(_NAMES[kind], len(peers), size)
         if kind is Gossip:
@@ -167,6 +186,24 @@ class EpisubNode(Node):
         if records.trace is not None:
             self.trace_send(peers, size, **columns(message))
         self.network.send(self, peers, Received(self.id, message), size)
+
+    def _send_piece(self, piece: Piece, peers: list[int]) -> None:
+        records, id = self.records, piece.id
+        record: Any = records.messages[id]  # type: ignore[call-overload]
+        control = episub_control(piece)
+        records.sent("PIECE", len(peers), control)
+        records.sent("payload", len(peers), piece.size)
+        record.payloads += len(peers) * piece.size / record.size
+        parcel = Received(self.id, piece)
+        if records.trace is not None:
+            self.trace_send(peers, control + piece.size, **columns(piece))
+        for peer in peers:
+            self.network.send_in_bulk(self, peer, parcel, control + piece.size, id)
+
+    def _on_assembled(self, effect: Assembled) -> None:
+        preamble = effect.preamble
+        event = PayloadAccepted(effect.peer, preamble.id, None, preamble.size, preamble.source)
+        self._handle(event)
 
     def _on_deliver(self, effect: Any) -> None:
         parent = -1 if effect.peer is None else effect.peer
@@ -215,7 +252,9 @@ def columns(message: Any) -> dict[str, Any]:
         size = SIGNED_PAYLOAD + message.size
         return {"message": message.id, "hops": message.hops, "payload": size}
     columns: dict[str, Any] = {"payload": 0, "control": _NAMES[type(message)]}
-    if isinstance(message, IHave):
+    if isinstance(message, Piece):
+        columns["messages"] = [message.id]
+    elif isinstance(message, IHave):
         columns["messages"] = [entry.id for entry in message.summary]
         columns["announced"] = [entry.hops for entry in message.summary]
     elif isinstance(message, Graft):
@@ -227,6 +266,7 @@ def columns(message: Any) -> dict[str, Any]:
 
 _ON_EFFECT: dict[type, str] = {
     Deliver: "_on_deliver",
+    Assembled: "_on_assembled",
     Dial: "_on_dial",
     Release: "_on_release",
     MeasureRtt: "_on_measure",

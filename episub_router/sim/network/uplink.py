@@ -1,0 +1,60 @@
+"""What one host can send and receive at a time: its uplink, and its downlink if that is limited.
+
+There are two classes of traffic. What is in bulk goes when nothing else waits, one parcel of each
+stream in turn; a parcel that is being sent is sent to its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
+
+from episub_router.sim.network.queue import EventLoop
+
+Departed: TypeAlias = Callable[[float], None]
+"""Called with the time at which the last bit has left."""
+
+
+class Uplink:
+    """One host's uplink, of `rate` bytes a second."""
+
+    __slots__ = ("_free_at", "_is_pumping", "_loop", "_streams", "rate")
+
+    def __init__(self, loop: EventLoop, rate: float) -> None:
+        self._loop = loop
+        self.rate = rate
+        self._free_at = 0.0
+        self._streams: dict[Hashable, deque[tuple[int, Departed]]] = {}
+        """What waits in bulk, by stream; the one whose turn is next is first."""
+        self._is_pumping = False
+
+    def send(self, size: int) -> float:
+        """Send `size` bytes behind what waits in their class; returns when they have left."""
+        self._free_at = max(self._loop.now, self._free_at) + size / self.rate
+        return self._free_at
+
+    def send_in_bulk(self, stream: Hashable, size: int, departed: Departed) -> None:
+        """Send `size` bytes when it is the turn of `stream`."""
+        self._streams.setdefault(stream, deque()).append((size, departed))
+        if not self._is_pumping:
+            self._is_pumping = True
+            self._loop.at(max(self._loop.now, self._free_at), self._pump, None)
+
+    def clear(self) -> None:
+        """Nothing of what waits is sent."""
+        self._streams.clear()
+
+    def _pump(self, _: object) -> None:
+        now = self._loop.now
+        if not self._streams:
+            self._is_pumping = False
+            return
+        if self._free_at <= now:
+            stream = next(iter(self._streams))
+            waiting = self._streams.pop(stream)
+            size, departed = waiting.popleft()
+            if waiting:
+                self._streams[stream] = waiting
+            departed(self.send(size))
+        self._loop.at(self._free_at, self._pump, None)

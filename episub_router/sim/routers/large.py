@@ -1,0 +1,38 @@
+"""Large messages of simulated hosts: pieces that have a size and no bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.piece_messages import Piece, Preamble
+from episub_router.protocol.pieces.cutting import piece_size
+from episub_router.protocol.pieces.merkle import HASH_BYTES
+
+PER_CHILD = 10.0
+"""Megabit per second of an uplink for each child, where hosts' uplinks differ. Computed, 1 MB,
+uplinks of 10 to 1,000 Mbit/s: with 50 the quickest are quicker and many find no parent."""
+
+MOST_CHILDREN = 8
+"""A node has some eight neighbours."""
+
+
+def simulated_pieces(id: int, source: int, size: int) -> tuple[Preamble, tuple[Piece, ...]]:
+    """The preamble and the pieces of a message of `size` bytes."""
+    preamble = Preamble(id, source, size, piece_size(size), bytes(HASH_BYTES))
+    pieces = (Piece(id, index, b"", (), preamble.length(index)) for index in range(preamble.count))
+    return preamble, tuple(pieces)
+
+
+def belongs(preamble: Preamble, piece: Piece) -> bool:
+    """Whether `piece` has the size that `preamble` says: there are no bytes to check."""
+    return piece.size == preamble.length(piece.index)
+
+
+def children_by_uplink(params: EpisubParams, uplink: float, differ: bool) -> EpisubParams:
+    """`params` with as many children for pieces as an uplink of `uplink` Mbit/s has room for, where
+    the hosts' uplinks `differ`."""
+    if not differ:
+        return params
+    children = min(max(1, int(uplink / PER_CHILD)), MOST_CHILDREN)
+    return replace(params, broadcast=replace(params.broadcast, piece_children=children))
