@@ -28,7 +28,7 @@ from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reception import Reception
 from episub_router.sds.protocol.reconciliation.catchup import Catchup
-from episub_router.sds.protocol.reconciliation.peers import StreamPeers
+from episub_router.sds.protocol.peers import StreamPeers
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison, compare
 from episub_router.sds.protocol.repair.responses import Responses
 from episub_router.sds.protocol.repair.wants import Wants

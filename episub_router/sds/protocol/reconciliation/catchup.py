@@ -16,7 +16,7 @@ from episub_router.sds.protocol.effects import AskCompare, AskRange, Effect, Pee
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.range_hash import RangeHash
-from episub_router.sds.protocol.reconciliation.peers import StreamPeers
+from episub_router.sds.protocol.peers import StreamPeers
 from episub_router.sds.protocol.reconciliation.ranges import (
     LEAF,
     MAX_RANGES,

@@ -11,7 +11,7 @@ from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.presence import ROUNDING, Presence
-from episub_router.sds.protocol.reconciliation.peers import StreamPeers
+from episub_router.sds.protocol.peers import StreamPeers
 from episub_router.sds.protocol.repair.repair_times import request_delay
 from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.protocol.timers import Timers
