@@ -28,6 +28,8 @@ class _Channel:
     rows: dict[MessageId, fx.Logged] = field(default_factory=dict)
     heads: dict[MessageId, None] = field(default_factory=dict)
     hashes: dict[bytes, MessageId] = field(default_factory=dict)
+    unhashed: dict[MessageId, None] = field(default_factory=dict)
+    """Rows whose digest nobody has asked for yet."""
     positions: FrontList[tuple[int, MessageId]] = field(default_factory=FrontList)
     incoming: dict[MessageId, fx.Buffered] = field(default_factory=dict)
     outgoing: dict[MessageId, None] = field(default_factory=dict)
@@ -83,6 +85,9 @@ class MemoryStore(Store):
 
     def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, StoredMessage]:
         channel = self._channels[channel_id]
+        for message_id in channel.unhashed:
+            channel.hashes[_digest(channel.rows[message_id])] = message_id
+        channel.unhashed.clear()
         return {h: _stored(channel.rows[channel.hashes[h]]) for h in hashes if h in channel.hashes}
 
     def page(
@@ -142,9 +147,10 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
     match change:
         case fx.Logged():
             message_id = change.message_id
+            if message_id not in channel.rows:
+                channel.unhashed[message_id] = None
             channel.rows[message_id] = change
             channel.keys.add((change.entry.lamport, message_id))
-            channel.hashes[hashlib.sha256(change.raw).digest()] = message_id
             channel.incoming.pop(message_id, None)
             channel.tombstones.pop(message_id, None)
             for old in change.covered:
@@ -179,7 +185,8 @@ def _evict(channel: _Channel, change: fx.Evicted) -> None:
     row = channel.rows.pop(message_id)
     key = (row.entry.lamport, message_id)
     channel.keys.remove(key)
-    del channel.hashes[hashlib.sha256(row.raw).digest()]
+    if channel.unhashed.pop(message_id, channel) is channel:
+        del channel.hashes[_digest(row)]
     channel.heads.pop(message_id, None)
     channel.outgoing.pop(message_id, None)
     channel.acks.pop(message_id, None)
@@ -197,3 +204,7 @@ def _stored(row: fx.Logged) -> StoredMessage:
     return StoredMessage(
         (row.entry.lamport, row.message_id), row.raw, row.origin, row.entry.sender_id
     )
+
+
+def _digest(row: fx.Logged) -> bytes:
+    return hashlib.sha256(row.raw).digest()

@@ -118,6 +118,8 @@ class Codec:
 
     def _checked(self, entry: HistoryEntry, sender: str) -> HistoryEntry:
         self._check_id(entry.message_id, "history message_id", sender)
+        if entry.retrieval_hint is None and entry.sender_id is None:
+            return entry
         if len(entry.retrieval_hint or b"") > self._params.max_hint:
             raise SdsWireError(
                 "bad-history", f"retrieval_hint longer than {self._params.max_hint} bytes", sender
@@ -151,7 +153,14 @@ def peek_channel(data: bytes) -> str | None:
 
 def _parse_entry(data: bytes) -> HistoryEntry | None:
     """The entry, if the bytes are completely one. Only ids that start with a newline are both."""
-    if not data or data[0] != 0x0A or not _only_entry_fields(data):
+    if not data or data[0] != 0x0A:
+        return None
+    if len(data) > 2 and data[1] == len(data) - 2 < 0x80:  # an id alone, as most are
+        try:
+            return HistoryEntry(data[2:].decode())
+        except UnicodeDecodeError:
+            return None
+    if not _only_entry_fields(data):
         return None
     try:
         pb = sds_pb2.HistoryEntry.FromString(data)
