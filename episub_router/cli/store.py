@@ -24,7 +24,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("topic", nargs="+", help="topics whose channels are kept")
     parser.add_argument("--db", required=True, help="file that keeps them")
     parser.add_argument("--max-age", type=float, help="days (default: 30)")
-    parser.add_argument("--max-size", type=int, help="bytes (default: 1 GiB)")
+    parser.add_argument("--max-size", type=int, help="bytes (default: 4 GiB)")
+    parser.add_argument("--max-messages", type=int, help="how many (default: any number)")
     add_host_arguments(parser)
     parser.set_defaults(run=_run, refuse=parser.error)
 
@@ -44,6 +45,7 @@ def _run(args: argparse.Namespace) -> int:
     retention = Retention(
         usual.max_age if args.max_age is None else args.max_age * 86_400,
         usual.max_bytes if args.max_size is None else args.max_size,
+        args.max_messages,
     )
     with reported_errors(), closing(SqliteStore(args.db, retention)) as store:
         trio.run(_keep, args, store)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65pisub_router/pb/sds.proto\x12\repisub.sds.v1\"\xf6\x02\n\nSdsMessage\x12\x11\n\tsender_id\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x12\n\nchannel_id\x18\x03 \x01(\t\x12\x1e\n\x11lamport_timestamp\x18\n \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0e\x63\x61usal_history\x18\x0b \x03(\x0c\x12\x19\n\x0c\x62loom_filter\x18\x0c \x01(\x0cH\x01\x88\x01\x01\x12\x33\n\x0erepair_request\x18\r \x03(\x0b\x32\x1b.episub.sds.v1.HistoryEntry\x12\x14\n\x07\x63ontent\x18\x14 \x01(\x0cH\x02\x88\x01\x01\x12%\n\x06origin\x18\x64 \x01(\x0b\x32\x15.episub.sds.v1.Origin\x12\x14\n\x0cmore_history\x18\x65 \x03(\x0c\x12\x0c\n\x04gaps\x18\x66 \x03(\x0c\x12\x11\n\tgaps_more\x18g \x01(\x08\x42\x14\n\x12_lamport_timestampB\x0f\n\r_bloom_filterB\n\n\x08_content\"x\n\x0cHistoryEntry\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1b\n\x0eretrieval_hint\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x12\x16\n\tsender_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x11\n\x0f_retrieval_hintB\x0c\n\n_sender_id\"g\n\x0eNimBloomFilter\x12\r\n\x05words\x18\x01 \x01(\x0c\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x04\x12\x16\n\x0e\x65rror_rate_ppm\x18\x03 \x01(\x04\x12\x0e\n\x06hashes\x18\x04 \x01(\x04\x12\x0c\n\x04\x62its\x18\x05 \x01(\x04\"\xad\x01\n\x0cStoreRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nchannel_id\x18\x02 \x01(\t\x12!\n\x03get\x18\x03 \x01(\x0b\x32\x12.episub.sds.v1.GetH\x00\x12%\n\x05range\x18\x04 \x01(\x0b\x32\x14.episub.sds.v1.RangeH\x00\x12)\n\x07\x63ompare\x18\x06 \x01(\x0b\x32\x16.episub.sds.v1.CompareH\x00\x42\x05\n\x03\x61sk\"*\n\x03Get\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x0e\n\x06hashes\x18\x02 \x03(\x0c\"*\n\x03Key\x12\x0f\n\x07lamport\x18\x01 \x01(\x04\x12\x12\n\nmessage_id\x18\x02 \x01(\t\"n\n\x05Range\x12!\n\x05\x61\x66ter\x18\x01 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12!\n\x05until\x18\x02 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\r\n\x05limit\x18\x03 \x01(\r\x12\x10\n\x08ids_only\x18\x04 \x01(\x08\"A\n\x07\x43ompare\x12\x0c\n\x04salt\x18\x01 \x01(\x0c\x12(\n\x06ranges\x18\x02 \x03(\x0b\x32\x18.episub.sds.v1.RangeHash\"|\n\tRangeHash\x12!\n\x05\x61\x66ter\x18\x01 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12!\n\x05until\x18\x02 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\x12\x0c\n\x04hash\x18\x04 \x01(\x0c\x12\x0c\n\x04open\x18\x05 \x01(\x08\"\xa1\x03\n\rStoreResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.episub.sds.v1.StoreResponse.Status\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\"\n\x05items\x18\x03 \x03(\x0b\x32\x13.episub.sds.v1.Item\x12\x13\n\x0bunknown_ids\x18\x04 \x03(\t\x12\x16\n\x0eunknown_hashes\x18\x05 \x03(\x0c\x12 \n\x04next\x18\x06 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12-\n\ncomparison\x18\t \x01(\x0b\x32\x19.episub.sds.v1.Comparison\x12 \n\x04gone\x18\n \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\x16\n\x0eretry_after_ms\x18\x08 \x01(\r\"o\n\x06Status\x12\x0f\n\x0bUNSPECIFIED\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x0f\n\x0b\x42\x41\x44_REQUEST\x10\x02\x12\x13\n\x0fUNKNOWN_CHANNEL\x10\x03\x12\x15\n\x11TOO_MANY_REQUESTS\x10\x04\x12\x0f\n\x0bUNAVAILABLE\x10\x05\"g\n\x04Item\x12\'\n\x05place\x18\x04 \x01(\x0b\x32\x18.episub.sds.v1.PackedKey\x12\x0f\n\x07message\x18\x02 \x01(\x0c\x12%\n\x06origin\x18\x03 \x01(\x0b\x32\x15.episub.sds.v1.Origin\"X\n\x06Origin\x12\r\n\x05seqno\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x0f\n\x07\x66rom_id\x18\x05 \x01(\x0c\"\x8f\x01\n\nComparison\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.episub.sds.v1.RangeHash\x12&\n\x04keys\x18\x02 \x03(\x0b\x32\x18.episub.sds.v1.PackedKey\x12!\n\x05\x66loor\x18\x03 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\r\n\x05older\x18\x04 \x01(\x04\"(\n\tPackedKey\x12\x0f\n\x07lamport\x18\x01 \x01(\x04\x12\n\n\x02id\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65pisub_router/pb/sds.proto\x12\repisub.sds.v1\"\xa2\x03\n\nSdsMessage\x12\x11\n\tsender_id\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x12\n\nchannel_id\x18\x03 \x01(\t\x12\x1e\n\x11lamport_timestamp\x18\n \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0e\x63\x61usal_history\x18\x0b \x03(\x0c\x12\x19\n\x0c\x62loom_filter\x18\x0c \x01(\x0cH\x01\x88\x01\x01\x12\x33\n\x0erepair_request\x18\r \x03(\x0b\x32\x1b.episub.sds.v1.HistoryEntry\x12\x14\n\x07\x63ontent\x18\x14 \x01(\x0cH\x02\x88\x01\x01\x12%\n\x06origin\x18\x64 \x01(\x0b\x32\x15.episub.sds.v1.Origin\x12\x14\n\x0cmore_history\x18\x65 \x03(\x0c\x12\x0c\n\x04gaps\x18\x66 \x03(\x0c\x12\x11\n\tgaps_more\x18g \x01(\x08\x12\r\n\x05since\x18h \x01(\x04\x12\x0c\n\x04part\x18i \x01(\x08\x12\r\n\x05parts\x18j \x03(\x0c\x42\x14\n\x12_lamport_timestampB\x0f\n\r_bloom_filterB\n\n\x08_content\"x\n\x0cHistoryEntry\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1b\n\x0eretrieval_hint\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x12\x16\n\tsender_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x11\n\x0f_retrieval_hintB\x0c\n\n_sender_id\"g\n\x0eNimBloomFilter\x12\r\n\x05words\x18\x01 \x01(\x0c\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x04\x12\x16\n\x0e\x65rror_rate_ppm\x18\x03 \x01(\x04\x12\x0e\n\x06hashes\x18\x04 \x01(\x04\x12\x0c\n\x04\x62its\x18\x05 \x01(\x04\"\xad\x01\n\x0cStoreRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nchannel_id\x18\x02 \x01(\t\x12!\n\x03get\x18\x03 \x01(\x0b\x32\x12.episub.sds.v1.GetH\x00\x12%\n\x05range\x18\x04 \x01(\x0b\x32\x14.episub.sds.v1.RangeH\x00\x12)\n\x07\x63ompare\x18\x06 \x01(\x0b\x32\x16.episub.sds.v1.CompareH\x00\x42\x05\n\x03\x61sk\"*\n\x03Get\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x0e\n\x06hashes\x18\x02 \x03(\x0c\"*\n\x03Key\x12\x0f\n\x07lamport\x18\x01 \x01(\x04\x12\x12\n\nmessage_id\x18\x02 \x01(\t\"n\n\x05Range\x12!\n\x05\x61\x66ter\x18\x01 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12!\n\x05until\x18\x02 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\r\n\x05limit\x18\x03 \x01(\r\x12\x10\n\x08ids_only\x18\x04 \x01(\x08\"A\n\x07\x43ompare\x12\x0c\n\x04salt\x18\x01 \x01(\x0c\x12(\n\x06ranges\x18\x02 \x03(\x0b\x32\x18.episub.sds.v1.RangeHash\"|\n\tRangeHash\x12!\n\x05\x61\x66ter\x18\x01 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12!\n\x05until\x18\x02 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\x12\x0c\n\x04hash\x18\x04 \x01(\x0c\x12\x0c\n\x04open\x18\x05 \x01(\x08\"\xa1\x03\n\rStoreResponse\x12\x33\n\x06status\x18\x01 \x01(\x0e\x32#.episub.sds.v1.StoreResponse.Status\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\"\n\x05items\x18\x03 \x03(\x0b\x32\x13.episub.sds.v1.Item\x12\x13\n\x0bunknown_ids\x18\x04 \x03(\t\x12\x16\n\x0eunknown_hashes\x18\x05 \x03(\x0c\x12 \n\x04next\x18\x06 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12-\n\ncomparison\x18\t \x01(\x0b\x32\x19.episub.sds.v1.Comparison\x12 \n\x04gone\x18\n \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\x16\n\x0eretry_after_ms\x18\x08 \x01(\r\"o\n\x06Status\x12\x0f\n\x0bUNSPECIFIED\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x0f\n\x0b\x42\x41\x44_REQUEST\x10\x02\x12\x13\n\x0fUNKNOWN_CHANNEL\x10\x03\x12\x15\n\x11TOO_MANY_REQUESTS\x10\x04\x12\x0f\n\x0bUNAVAILABLE\x10\x05\"g\n\x04Item\x12\'\n\x05place\x18\x04 \x01(\x0b\x32\x18.episub.sds.v1.PackedKey\x12\x0f\n\x07message\x18\x02 \x01(\x0c\x12%\n\x06origin\x18\x03 \x01(\x0b\x32\x15.episub.sds.v1.Origin\"X\n\x06Origin\x12\r\n\x05seqno\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x0f\n\x07\x66rom_id\x18\x05 \x01(\x0c\"\x8f\x01\n\nComparison\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.episub.sds.v1.RangeHash\x12&\n\x04keys\x18\x02 \x03(\x0b\x32\x18.episub.sds.v1.PackedKey\x12!\n\x05\x66loor\x18\x03 \x01(\x0b\x32\x12.episub.sds.v1.Key\x12\r\n\x05older\x18\x04 \x01(\x04\"(\n\tPackedKey\x12\x0f\n\x07lamport\x18\x01 \x01(\x04\x12\n\n\x02id\x18\x02 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,33 +32,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'episub_router.pb.sds_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SDSMESSAGE']._serialized_start=46
-  _globals['_SDSMESSAGE']._serialized_end=420
-  _globals['_HISTORYENTRY']._serialized_start=422
-  _globals['_HISTORYENTRY']._serialized_end=542
-  _globals['_NIMBLOOMFILTER']._serialized_start=544
-  _globals['_NIMBLOOMFILTER']._serialized_end=647
-  _globals['_STOREREQUEST']._serialized_start=650
-  _globals['_STOREREQUEST']._serialized_end=823
-  _globals['_GET']._serialized_start=825
-  _globals['_GET']._serialized_end=867
-  _globals['_KEY']._serialized_start=869
-  _globals['_KEY']._serialized_end=911
-  _globals['_RANGE']._serialized_start=913
-  _globals['_RANGE']._serialized_end=1023
-  _globals['_COMPARE']._serialized_start=1025
-  _globals['_COMPARE']._serialized_end=1090
-  _globals['_RANGEHASH']._serialized_start=1092
-  _globals['_RANGEHASH']._serialized_end=1216
-  _globals['_STORERESPONSE']._serialized_start=1219
-  _globals['_STORERESPONSE']._serialized_end=1636
-  _globals['_STORERESPONSE_STATUS']._serialized_start=1525
-  _globals['_STORERESPONSE_STATUS']._serialized_end=1636
-  _globals['_ITEM']._serialized_start=1638
-  _globals['_ITEM']._serialized_end=1741
-  _globals['_ORIGIN']._serialized_start=1743
-  _globals['_ORIGIN']._serialized_end=1831
-  _globals['_COMPARISON']._serialized_start=1834
-  _globals['_COMPARISON']._serialized_end=1977
-  _globals['_PACKEDKEY']._serialized_start=1979
-  _globals['_PACKEDKEY']._serialized_end=2019
+  _globals['_SDSMESSAGE']._serialized_end=464
+  _globals['_HISTORYENTRY']._serialized_start=466
+  _globals['_HISTORYENTRY']._serialized_end=586
+  _globals['_NIMBLOOMFILTER']._serialized_start=588
+  _globals['_NIMBLOOMFILTER']._serialized_end=691
+  _globals['_STOREREQUEST']._serialized_start=694
+  _globals['_STOREREQUEST']._serialized_end=867
+  _globals['_GET']._serialized_start=869
+  _globals['_GET']._serialized_end=911
+  _globals['_KEY']._serialized_start=913
+  _globals['_KEY']._serialized_end=955
+  _globals['_RANGE']._serialized_start=957
+  _globals['_RANGE']._serialized_end=1067
+  _globals['_COMPARE']._serialized_start=1069
+  _globals['_COMPARE']._serialized_end=1134
+  _globals['_RANGEHASH']._serialized_start=1136
+  _globals['_RANGEHASH']._serialized_end=1260
+  _globals['_STORERESPONSE']._serialized_start=1263
+  _globals['_STORERESPONSE']._serialized_end=1680
+  _globals['_STORERESPONSE_STATUS']._serialized_start=1569
+  _globals['_STORERESPONSE_STATUS']._serialized_end=1680
+  _globals['_ITEM']._serialized_start=1682
+  _globals['_ITEM']._serialized_end=1785
+  _globals['_ORIGIN']._serialized_start=1787
+  _globals['_ORIGIN']._serialized_end=1875
+  _globals['_COMPARISON']._serialized_start=1878
+  _globals['_COMPARISON']._serialized_end=2021
+  _globals['_PACKEDKEY']._serialized_start=2023
+  _globals['_PACKEDKEY']._serialized_end=2063
 # @@protoc_insertion_point(module_scope)

@@ -41,6 +41,9 @@ class SdsMessage(_message.Message):
     MORE_HISTORY_FIELD_NUMBER: _builtins.int
     GAPS_FIELD_NUMBER: _builtins.int
     GAPS_MORE_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     sender_id: _builtins.str
     message_id: _builtins.str
     channel_id: _builtins.str
@@ -48,6 +51,10 @@ class SdsMessage(_message.Message):
     bloom_filter: _builtins.bytes
     content: _builtins.bytes
     gaps_more: _builtins.bool
+    since: _builtins.int
+    """The sender joined late: it has nothing whose clock is not above this."""
+    part: _builtins.bool
+    """A piece of a content that is larger than a message may be; not to be shown by itself."""
     @_builtins.property
     def causal_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -73,6 +80,10 @@ class SdsMessage(_message.Message):
         acknowledges nothing but what it names.
         """
 
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The pieces that precede this content, in order, as more_history."""
+
     def __init__(
         self,
         *,
@@ -88,10 +99,13 @@ class SdsMessage(_message.Message):
         more_history: _abc.Iterable[_builtins.bytes] | None = ...,
         gaps: _abc.Iterable[_builtins.bytes] | None = ...,
         gaps_more: _builtins.bool = ...,
+        since: _builtins.int = ...,
+        part: _builtins.bool = ...,
+        parts: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "more_history", b"more_history", "origin", b"origin", "repair_request", b"repair_request", "sender_id", b"sender_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "more_history", b"more_history", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
     _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015

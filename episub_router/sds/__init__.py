@@ -3,10 +3,12 @@
 `SdsChannel` works over any py-libp2p Pubsub, whatever its router.
 """
 
+from episub_router.sds.content.cipher import ContentCipher
+from episub_router.sds.content.log_view import LogView
+from episub_router.sds.content.messages import ChannelMessage, ContentUnreadable, Damaged, LogItem
 from episub_router.sds.net.channel import SdsChannel
-from episub_router.sds.net.driver import ChannelEvent, Damaged
+from episub_router.sds.net.driver import ChannelEvent
 from episub_router.sds.net.intake import Rejected
-from episub_router.sds.net.messages import ChannelMessage, LogItem
 from episub_router.sds.net.node import StoreNode
 from episub_router.sds.net.receipt import NotAcknowledgedError, Receipt
 from episub_router.sds.protocol.clock import ClockAheadError
@@ -45,11 +47,14 @@ __all__ = [
     "ClockAhead",
     "ClockAheadError",
     "Conflict",
+    "ContentCipher",
+    "ContentUnreadable",
     "Damaged",
     "Durability",
     "Expired",
     "Found",
     "LogItem",
+    "LogView",
     "Lost",
     "LostPolicy",
     "MemoryStore",

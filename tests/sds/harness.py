@@ -88,6 +88,8 @@ class Group:
         self.delays: list[float] = []
         self.truth = HappenedBefore()
         self.verify_ids = False
+        self.join_last: dict[str, int] = {}
+        """Members that take only so many of the messages there are when they join."""
         self.requests = 0
         self.kills = 0
         self.limiter = RequestLimiter()
@@ -121,6 +123,7 @@ class Group:
             now=self.now,
             wall_offset=member.offset,
             restored=saved.restore(self.codec.decode) if saved else None,
+            join_last=self.join_last.get(name),
         )
         self._meet(name)
 
@@ -279,7 +282,7 @@ class Group:
                     self._ask(member.name, effect)
                 case fx.Discarded(reason=reason):
                     member.drops[reason.value] += 1
-                case fx.DeliverEphemeral():
+                case fx.DeliverEphemeral() | fx.Retrieve():
                     pass
                 case _:
                     if not isinstance(effect, fx.Change):

@@ -32,6 +32,7 @@ class One:
         *,
         channel_id: str = "0",
         verify_ids: bool = False,
+        join_last: int | None = None,
         **params: Any,
     ) -> None:
         self.params = SdsParams(**params)
@@ -50,6 +51,7 @@ class One:
             now=self.now,
             wall_offset=WALL / 1000 - self.now,
             restored=restored,
+            join_last=join_last,
         )
 
     def send(self, content: bytes = b"x") -> tuple[MessageId, Message]:

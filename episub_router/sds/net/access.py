@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, TypeVar
+import math
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import trio
 
+from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.store import MemoryStore, Store
 
 T = TypeVar("T")
+
+
+class StoreUser(Protocol):
+    """What has a channel of a store in memory."""
+
+    def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
+        """The store has removed these, and up to `floor` it has what it wants to have."""
 
 
 class StoreAccess:
@@ -20,6 +30,10 @@ class StoreAccess:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.users: dict[str, StoreUser] = {}
+        """Who works on each of its channels."""
+        self.purge_at = -math.inf
+        """When its retention is to be looked at next."""
         self._lock = trio.Lock()
         self._inline = isinstance(store, MemoryStore)
 

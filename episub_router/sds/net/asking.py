@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 import trio
@@ -11,37 +13,84 @@ from libp2p.peer.id import ID
 
 from episub_router.sds.net import exchange
 from episub_router.sds.net.exchange import ExchangeError
+from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.store import StoredMessage
+from episub_router.sds.store import StoredMessage, StoreFullError
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request, Response
 
 AskEffect: TypeAlias = fx.AskIds | fx.AskCompare | fx.AskRange
+Step: TypeAlias = Callable[[Participant, float], list[Effect]]
+"""Something that happens to a participant at a time."""
 Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
+Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
+"""Turns a retrieval hint into a message's bytes, or None where it finds none."""
 
 _ASKS = 8
 """Requests under way at once, of one channel."""
 
 
 class Asker:
-    """The requests of one channel of one topic."""
+    """The requests of one channel of one topic; `act` takes what follows to the participant."""
 
-    def __init__(self, host: IHost, topic: str, channel_id: str, params: SdsParams) -> None:
+    def __init__(
+        self,
+        host: IHost,
+        topic: str,
+        channel_id: str,
+        params: SdsParams,
+        *,
+        intake: Intake,
+        accept: Callable[[ReceivedMessage | Rejected], ReceivedMessage | None],
+        act: Callable[[Step], Awaitable[None]],
+        counts: Counter[str],
+        retriever: Retriever | None,
+    ) -> None:
         self._host = host
         self._topic = topic
         self._channel_id = channel_id
         self._params = params
+        self._intake = intake
+        self._accept = accept
+        self._act = act
+        self._counts = counts
+        self._retriever = retriever
         self._limiter = trio.CapacityLimiter(_ASKS)
+        self._retrievals = trio.CapacityLimiter(_ASKS)
 
-    async def ask(self, effect: AskEffect) -> Response:
-        """One request and its answer, asked again where the peer says that it's too early.
+    async def ask(self, effect: AskEffect) -> None:
+        """One request, and what follows from its answer."""
+        try:
+            response = await self._request(effect)
+        except ExchangeError:
+            self._counts["ask-failed"] += 1
+            await self._act(lambda participant, now: failed(participant, effect, now))
+            return
+        try:
+            await self._act(
+                lambda participant, now: answered(participant, effect, response, self._served, now)
+            )
+        except StoreFullError:
+            self._counts["store-full"] += 1  # it is asked for again
 
-        Raises ExchangeError.
-        """
+    async def retrieve(self, effect: fx.Retrieve) -> None:
+        """Let the application look for a message by its hint, if it can."""
+        if self._retriever is None:
+            return
+        data = await self._found(effect.hint, self._retriever)
+        received = None if data is None else self._accept(self._intake.retrieved(data))
+        if received is None or received.message.message_id != effect.message_id:
+            self._counts["retrieve-failed"] += 1
+            return
+        with suppress(StoreFullError):
+            await self._act(lambda participant, now: participant.receive(received, now))
+
+    async def _request(self, effect: AskEffect) -> Response:
+        """Asked again where the peer says that it's too early. Raises ExchangeError."""
         deadline = trio.current_time() + self._params.pull_timeout
         async with self._limiter:
             while True:
@@ -57,6 +106,18 @@ class Asker:
                     if not 0 < error.retry_after < deadline - trio.current_time():
                         raise
                     await trio.sleep(error.retry_after)
+
+    async def _found(self, hint: bytes, retriever: Retriever) -> bytes | None:
+        async with self._retrievals:
+            with trio.move_on_after(self._params.pull_timeout):
+                try:
+                    return await retriever(hint)
+                except Exception:  # the application's
+                    return None
+        return None
+
+    def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
+        return self._accept(self._intake.served(item, peer))
 
 
 def answered(
@@ -89,12 +150,13 @@ def answered(
             return effects + participant.range_answered(peer, keys, response.next, now)
 
 
-def failed(participant: Participant, effect: AskEffect, now: float) -> None:
+def failed(participant: Participant, effect: AskEffect, now: float) -> list[Effect]:
     """There was no usable answer."""
     if isinstance(effect, fx.AskIds):
         participant.ids_failed(effect.peer, effect.ids, now)
     else:
         participant.compare_failed(effect.peer, now)
+    return []
 
 
 def _ids_answered(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from types import TracebackType
 
 import trio
@@ -12,15 +13,14 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.bloom import FilterCodec, js_filter
+from episub_router.sds.content.cipher import ContentCipher
+from episub_router.sds.content.log_view import LogView
+from episub_router.sds.content.messages import ChannelMessage, ContentUnreadable, LogItem
+from episub_router.sds.content.pieces import UnreadableError
+from episub_router.sds.net.asking import Retriever
 from episub_router.sds.net.driver import ChannelDriver, ChannelEvent
-from episub_router.sds.net.messages import (
-    ChannelMessage,
-    LogItem,
-    from_delivery,
-    from_ephemeral,
-    from_stored,
-)
 from episub_router.sds.net.receipt import Receipt
+from episub_router.sds.net.retention import purge_regularly
 from episub_router.sds.protocol.effects import SetAside
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
@@ -44,6 +44,10 @@ class SdsChannel:
     id is the peer id and pubsub signs) a message counts as its sender's only if its sender
     published it, or if its sender's signature came with it.
 
+    `join_last`: a channel that is new to its store takes so many of the messages that there are,
+    0 is from now on; None is all. `cipher` encrypts contents. `retrieve` is given the retrieval
+    hints of missing messages that no peer had so far, and returns their bytes or None.
+
     Raises ValueError on entering for a topic that someone else reads already, and for a pubsub
     whose message ids are hashes of the content, which would swallow what is sent again.
     """
@@ -59,7 +63,12 @@ class SdsChannel:
         params: SdsParams | None = None,
         filters: FilterCodec | None = None,
         bind_sender: bool | None = None,
+        join_last: int | None = None,
+        cipher: ContentCipher | None = None,
+        retrieve: Retriever | None = None,
     ) -> None:
+        if join_last is not None and join_last < 0:
+            raise ValueError(f"join_last must not be negative: {join_last}")
         params = params or SdsParams()
         peer_id = pubsub.my_id.to_base58()
         sender_id = peer_id if sender_id is None else sender_id
@@ -81,6 +90,9 @@ class SdsChannel:
             params=params,
             filters=filters or js_filter(params.bloom_capacity, params.bloom_error_rate),
             bind_sender=signed if bind_sender is None else bind_sender,
+            cipher=cipher,
+            join_last=join_last,
+            retrieve=retrieve,
         )
         self._manager = trio.open_nursery()
         self._reading = trio.Lock()
@@ -99,6 +111,8 @@ class SdsChannel:
         nursery = await self._manager.__aenter__()
         try:
             await self._driver.start(nursery)
+            access, counts = self._driver.access, self._driver.counts
+            nursery.start_soon(partial(purge_regularly, access, counts, keep_unread=True))
         except BaseException as error:
             if not await self.__aexit__(type(error), error, error.__traceback__):
                 raise
@@ -124,9 +138,10 @@ class SdsChannel:
     async def send(self, content: bytes) -> Receipt:
         """Send to the group. When this returns the message survives a crash of this process.
 
-        Waits while `outgoing_limit` messages are unacknowledged and somebody is there. Raises
-        ValueError for content that is empty or too large for one message, StoreFullError where
-        the disk is full, and ClockAheadError where others would refuse the message's clock.
+        Waits while `outgoing_limit` messages are unacknowledged and somebody is there. What is
+        larger than a message may be goes in several. Raises ValueError for content that is empty
+        or larger than `max_content`, StoreFullError where the disk is full, and ClockAheadError
+        where others would refuse the message's clock.
         """
         message_id = await self._driver.send(content)
         receipt = self.receipt(message_id)
@@ -200,17 +215,23 @@ class SdsChannel:
             yield message
 
     async def latest(
-        self, before: LogItem | None = None, limit: int = _PAGE
+        self, before: LogItem | ChannelMessage | None = None, limit: int = _PAGE
     ) -> list[ChannelMessage]:
         """The newest messages of the log with their content, newest first, at most `limit`.
 
         `before`: only those before this place. Costs no more for a long log than for a short one.
         """
-        access, key, codec = self._driver.access, self._driver.store_key, self._driver.codec
-        place = (before.clock, before.id) if before is not None else None
-        ids = [i for _, i in self._driver.participant.log.before(place, limit)]
-        stored = await access.run(lambda: access.store.get(key, ids))
-        return [from_stored(codec.decode(s.raw), s) for s in stored]
+        access, key, contents = self._driver.access, self._driver.store_key, self._driver.contents
+        place = _place(before)
+        result: list[ChannelMessage] = []
+        while len(result) < limit:
+            places = self._driver.participant.log.before(place, limit - len(result))
+            if not places:
+                break
+            place = places[-1]
+            ids = [message_id for _, message_id in places]
+            result += await contents.stored(await access.run(partial(access.store.get, key, ids)))
+        return result
 
     async def done(self, position: int) -> None:
         """The application is done with all deliveries up to `position`."""
@@ -220,29 +241,38 @@ class SdsChannel:
     async def events(self) -> AsyncIterator[ChannelEvent]:
         """Acknowledgements, resends, missing, lost and found messages, syncs, conflicts, and
         rejected bytes, from now on."""
-        async with self._driver.watch() as events:
+        async with self._driver.events.watch() as events:
             async for event in events:
                 yield event
 
     @property
-    def log(self) -> tuple[LogItem, ...]:
-        """All messages in the group's total order, oldest first, ours included (S06)."""
-        log = self._driver.participant.log
-        items = []
-        for clock, message_id in log.places():
-            entry = log.get(message_id)
-            items.append(LogItem(message_id, entry.sender_id if entry else "", clock))
-        return tuple(items)
+    def log(self) -> LogView:
+        """All messages in the group's total order, oldest first, ours included (S06).
+
+        A view that changes as the log does, equal to any sequence of the same places.
+        """
+        return LogView(lambda: self._driver.participant.log)
 
     async def history(
-        self, after: LogItem | None = None, limit: int = _PAGE
+        self, after: LogItem | ChannelMessage | None = None, limit: int = _PAGE
     ) -> list[ChannelMessage]:
-        """Messages of the log with their content, in total order, at most `limit`."""
-        access, key, codec = self._driver.access, self._driver.store_key, self._driver.codec
-        start: Key | None = (after.clock, after.id) if after is not None else None
-        size = limit * self._driver.params.max_message
-        stored, _ = await access.run(lambda: access.store.page(key, start, None, limit, size))
-        return [from_stored(codec.decode(s.raw), s) for s in stored]
+        """Messages of the log with their content, in total order, at most `limit`.
+
+        Also those that the store keeps beyond `log_limit`.
+        """
+        access, key, contents = self._driver.access, self._driver.store_key, self._driver.contents
+        place = _place(after)
+        result: list[ChannelMessage] = []
+        more = True
+        while more and len(result) < limit:
+            items = limit - len(result)
+            size = items * self._driver.params.max_message
+            stored, more = await access.run(
+                partial(access.store.page, key, place, None, items, size)
+            )
+            place = stored[-1].key if stored else place
+            result += await contents.stored(stored)
+        return result
 
     @property
     def stats(self) -> Counter[str]:
@@ -266,12 +296,27 @@ class SdsChannel:
             if driver.nursery.cancel_scope.cancel_called:
                 raise trio.ClosedResourceError("the channel was closed")
             changed = driver.changed
-            if ephemeral and driver.ephemeral:
-                return from_ephemeral(driver.ephemeral.popleft())
-            found = await access.run(lambda: access.store.deliveries(key, after, 1))
-            if found:
-                return from_delivery(driver.codec.decode(found[0].raw), found[0])
+            try:
+                if ephemeral and driver.ephemeral:
+                    message, sender = driver.ephemeral.popleft(), ""
+                    return driver.contents.ephemeral(message)
+                found = await access.run(partial(access.store.deliveries, key, after, 1))
+                if found:
+                    after, sender = found[0].position, found[0].sender_id
+                    message = driver.codec.decode(found[0].raw)
+                    if message.part:
+                        continue  # what it belongs to comes later
+                    return await driver.contents.delivered(message, found[0])
+            except UnreadableError as error:
+                driver.counts["unreadable"] += 1
+                by = sender or message.sender_id
+                driver.tell(ContentUnreadable(message.message_id, by, str(error)))
+                continue
             await changed.wait()
+
+
+def _place(item: LogItem | ChannelMessage | None) -> Key | None:
+    return None if item is None or item.clock is None else (item.clock, item.id)
 
 
 def _refuse_content_ids(pubsub: Pubsub) -> None:

@@ -7,7 +7,6 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import trio
 from libp2p.peer.id import ID
@@ -15,11 +14,16 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.bloom import FilterCodec
+from episub_router.sds.content.cipher import ContentCipher
+from episub_router.sds.content.events import EventFeed
+from episub_router.sds.content.messages import ContentUnreadable, Damaged
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.net.asking import AskEffect, Asker, answered, failed
-from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, Served
+from episub_router.sds.net.asking import Asker, Retriever, Step
+from episub_router.sds.net.contents import Contents
+from episub_router.sds.net.exchange import ExchangeServer, Served
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.outbox import PublishQueue
+from episub_router.sds.net.retention import trim_unread
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
@@ -31,13 +35,12 @@ from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.protocol.sending.outgoing import Own
-from episub_router.sds.store import Store, StoredMessage, StoreFullError
+from episub_router.sds.store import Store, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin
 from episub_router.sds.wire.exchange import CompareAsk
 
 _INBOX = 4096
 _EPHEMERAL = 256
-_EVENTS = 1024
 _BATCH = 256
 _WATCH_INTERVAL = 1.0
 _FULL_PAUSE = 1.0
@@ -46,14 +49,7 @@ _TRIM_EVERY = 256
 """Evictions between two looks at what the application hasn't read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
-    """These messages couldn't be read from the store; they are fetched again."""
-
-    message_ids: tuple[MessageId, ...]
-
-
-ChannelEvent = fx.Notice | Rejected | Damaged
+ChannelEvent = fx.Notice | Rejected | Damaged | ContentUnreadable
 
 
 class ChannelDriver(Served):
@@ -70,6 +66,9 @@ class ChannelDriver(Served):
         params: SdsParams,
         filters: FilterCodec,
         bind_sender: bool,
+        cipher: ContentCipher | None = None,
+        join_last: int | None = None,
+        retrieve: Retriever | None = None,
     ) -> None:
         self.pubsub = pubsub
         self.topic_name = topic_name
@@ -95,9 +94,30 @@ class ChannelDriver(Served):
         self._outbox = PublishQueue(pubsub, topic_name, self.counts, self._published)
         self._peers: dict[ID, None] = {}
         self._evictions = 0
-        self._watchers: dict[trio.MemorySendChannel[ChannelEvent], None] = {}
+        self.events: EventFeed[ChannelEvent] = EventFeed(self.counts)
+        self.tell = self.events.tell
         self._intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
-        self._asker = Asker(pubsub.host, topic_name, channel_id, params)
+        self._join_last = join_last
+        self._asker = Asker(
+            pubsub.host,
+            topic_name,
+            channel_id,
+            params,
+            intake=self._intake,
+            accept=self._accepted,
+            act=self._act,
+            counts=self.counts,
+            retriever=retrieve,
+        )
+        self.contents = Contents(
+            self.access,
+            self.store_key,
+            self.codec,
+            params,
+            topic=topic_name,
+            channel_id=channel_id,
+            cipher=cipher,
+        )
         trace = getattr(pubsub, "trace", None)
         self._trace = trace and ChannelTrace(trace, topic_name, channel_id, sender_id)
 
@@ -105,6 +125,7 @@ class ChannelDriver(Served):
         """Load the state, join the topic, and work in `nursery` until it is cancelled."""
         self.nursery = nursery
         await self._load()
+        self.access.users[self.store_key] = self
         # py-libp2p numbers messages from the second of its start: after a quick restart
         # numbers repeat, and others drop the messages as seen.
         self.pubsub.counter = max(self.pubsub.counter, time.time_ns())
@@ -132,6 +153,7 @@ class ChannelDriver(Served):
             now=now,
             wall_offset=time.time() - now,
             restored=saved.restore(self.codec.decode) if saved else None,
+            join_last=self._join_last,
         )
         if saved is not None and saved.damaged:
             self.counts["damaged"] += len(saved.damaged)
@@ -150,8 +172,8 @@ class ChannelDriver(Served):
             return
         ExchangeServer.of(self.pubsub.host).remove(self)
         self.changed.set()
-        for watcher in self._watchers:
-            watcher.close()
+        self.events.close()
+        self.access.users.pop(self.store_key, None)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
             await self._topic.leave(self)
 
@@ -173,9 +195,21 @@ class ChannelDriver(Served):
             if self.closed:
                 raise trio.ClosedResourceError("the channel was closed")
             await self.changed.wait()
+        *parts, last = self.contents.pieces(content, self.sender_id)
         async with self._lock:
-            message_id, effects = self.participant.send(content, self._now())
-            await self._carry_out(effects)
+            effects: list[Effect] = []
+            ids: list[MessageId] = []
+            try:
+                for part in parts:
+                    part_id, more = self.participant.send(part, self._now(), part=True)
+                    ids.append(part_id)
+                    effects += more
+                message_id, more = self.participant.send(last, self._now(), parts=tuple(ids))
+            except Exception:
+                if ids:
+                    await self._go_back()
+                raise
+            await self._carry_out(effects + more)
         return message_id
 
     async def drain(self) -> None:
@@ -192,8 +226,8 @@ class ChannelDriver(Served):
             await self._outbox.flush()
 
     async def send_ephemeral(self, content: bytes) -> None:
-        async with self._lock:
-            await self._carry_out(self.participant.send_ephemeral(content))
+        sealed = self.contents.sealed(content, self.sender_id)
+        await self._act(lambda participant, now: participant.send_ephemeral(sealed))
 
     # What comes in
 
@@ -212,12 +246,6 @@ class ChannelDriver(Served):
         """The store has removed these messages."""
         if self.running:
             self.participant.purged(ids, floor)
-
-    def watch(self) -> trio.MemoryReceiveChannel[ChannelEvent]:
-        """All events from now on; who doesn't read in time misses some, which is counted."""
-        send, receive = trio.open_memory_channel[ChannelEvent](_EVENTS)
-        self._watchers[send] = None
-        return receive
 
     async def _work(self) -> None:
         while True:
@@ -255,6 +283,12 @@ class ChannelDriver(Served):
 
     # Effects
 
+    async def _act(self, step: Step) -> None:
+        """What a step of the participant asks for."""
+        async with self._lock:
+            await self._carry_out(step(self.participant, self._now()))
+        self._wake.set()
+
     async def _carry_out(self, effects: list[Effect]) -> None:
         """Commit, then the rest. A cancellation comes before or after, never between."""
         if not effects:
@@ -266,9 +300,7 @@ class ChannelDriver(Served):
                 try:
                     await self.access.run(lambda: store.commit(key, changes))
                 except StoreFullError:
-                    # The participant is ahead of its store: back to what is there.
-                    self._outbox.forget()
-                    await self._load()
+                    await self._go_back()
                     raise
                 except BaseException:
                     # The participant is ahead of its store: it must not go on.
@@ -284,7 +316,9 @@ class ChannelDriver(Served):
                 case fx.Rebroadcast(message_id=message_id):
                     self.nursery.start_soon(self._republish, message_id)
                 case fx.AskIds() | fx.AskCompare() | fx.AskRange():
-                    self.nursery.start_soon(self._ask, effect)
+                    self.nursery.start_soon(self._asker.ask, effect)
+                case fx.Retrieve():
+                    self.nursery.start_soon(self._asker.retrieve, effect)
                 case fx.DeliverContent():
                     delivered = True
                 case fx.DeliverEphemeral(message=message):
@@ -305,28 +339,16 @@ class ChannelDriver(Served):
         self._wake.set()
         if self._evictions >= _TRIM_EVERY:
             self._evictions = 0
-            await self._trim_unread()
+            await trim_unread(self.access, self.store_key, self.params, self.counts, self.tell)
 
-    async def _trim_unread(self) -> None:
-        store, key = self.access.store, self.store_key
-        limit = self.params.unread_limit
-        gone = await self.access.run(lambda: store.trim_unread(key, limit))
-        if gone:
-            self.counts["unread-dropped"] += gone
-            self.tell(fx.UnreadDropped(gone))
+    async def _go_back(self) -> None:
+        """The participant is ahead of its store: back to what is there."""
+        self._outbox.forget()
+        await self._load()
 
     def _changed(self) -> None:
         self.changed.set()
         self.changed = trio.Event()
-
-    def tell(self, event: ChannelEvent) -> None:
-        for watcher in list(self._watchers):
-            try:
-                watcher.send_nowait(event)
-            except trio.WouldBlock:
-                self.counts["event-missed"] += 1
-            except trio.BrokenResourceError:
-                del self._watchers[watcher]
 
     # The topic
 
@@ -363,26 +385,6 @@ class ChannelDriver(Served):
                     self._wake.set()
             self._peers = present
             await trio.sleep(_WATCH_INTERVAL)  # py-libp2p has no event for this
-
-    async def _ask(self, effect: AskEffect) -> None:
-        try:
-            response = await self._asker.ask(effect)
-        except ExchangeError:
-            self.counts["ask-failed"] += 1
-            async with self._lock:
-                failed(self.participant, effect, self._now())
-            self._wake.set()
-            return
-        try:
-            async with self._lock:
-                await self._carry_out(
-                    answered(self.participant, effect, response, self._served, self._now())
-                )
-        except StoreFullError:
-            self.counts["store-full"] += 1  # it is asked for again
-
-    def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
-        return self._accepted(self._intake.served(item, peer))
 
     def _now(self) -> float:
         now = trio.current_time()

@@ -50,6 +50,14 @@ class Intake:
         way = Way.REPAIRED if proven == sender else Way.UNPROVEN
         return ReceivedMessage(message, raw, way, by or None, origin)
 
+    def retrieved(self, data: bytes) -> ReceivedMessage | Rejected:
+        """A message to which a retrieval hint led, with its author's proof where it needs one."""
+        try:
+            raw, origin = detach_origin(data)
+        except SdsWireError as error:
+            return Rejected(error.sender_id, error.reason, str(error))
+        return self.served(StoredMessage((0, ""), raw, origin), "")
+
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""
         try:

@@ -15,11 +15,11 @@ from libp2p.pubsub.pubsub import Pubsub
 from episub_router.sds.bloom import FilterCodec, js_filter
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.driver import ChannelDriver
+from episub_router.sds.net.retention import purge_regularly
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import SqliteStore
 
-_PURGE_INTERVAL = 3600.0
 _MAX_CHANNELS = 1000
 
 
@@ -86,7 +86,8 @@ class StoreNode:
                 topic, channel_id = json.loads(key)
                 if topic in self._topics:
                     await self._open(topic, channel_id).start(self._nursery)
-            self._nursery.start_soon(self._purge)
+            access = StoreAccess.of(self._store)
+            self._nursery.start_soon(purge_regularly, access, self.counts)
         except BaseException as error:
             if not await self.__aexit__(type(error), error, error.__traceback__):
                 raise
@@ -132,17 +133,6 @@ class StoreNode:
             bind_sender=self._pubsub.strict_signing,
         )
         return driver
-
-    async def _purge(self) -> None:
-        access = StoreAccess.of(self._store)
-        while True:
-            for key, (ids, floor) in (await access.run(self._store.purge)).items():
-                self.counts["purged"] += len(ids)
-                topic, channel_id = json.loads(key)
-                driver = self._drivers.get((topic, channel_id))
-                if driver is not None:
-                    driver.purged(ids, floor)
-            await trio.sleep(_PURGE_INTERVAL)
 
 
 class _Listener:

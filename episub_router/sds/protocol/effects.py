@@ -46,6 +46,8 @@ class DiscardReason(Enum):
     REPAIR_FULL = "repair-full"
     FILTER_UNUSABLE = "filter-unusable"
     FILTER_SATURATED = "filter-saturated"
+    JOINING = "joining"
+    """Came before we knew where our part of the log begins; it is fetched then."""
     CLOCK_AHEAD = "clock-ahead"
     """Its clock is further ahead of our time of day than `max_clock_lead`: refused for now."""
 
@@ -138,6 +140,13 @@ class Untracked:
     message_id: MessageId
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedAt:
+    """We joined late: what has no clock above `since` (ms) is none of ours."""
+
+    since: int
+
+
 Change: TypeAlias = (
     Logged
     | Buffered
@@ -148,6 +157,7 @@ Change: TypeAlias = (
     | Unbuffered
     | AckStored
     | Untracked
+    | JoinedAt
 )
 
 
@@ -195,6 +205,14 @@ class AskRange:
     after: Key | None
     until: Key | None
     ids_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieve:
+    """Nobody could be asked for a missing message so far: its hint may lead to it."""
+
+    message_id: MessageId
+    hint: bytes
 
 
 # The application.
@@ -349,6 +367,7 @@ Effect: TypeAlias = (
     | AskIds
     | AskCompare
     | AskRange
+    | Retrieve
     | DeliverContent
     | DeliverEphemeral
     | Notice

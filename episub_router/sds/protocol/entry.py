@@ -10,6 +10,9 @@ from episub_router.sds.protocol.message import MessageId, SenderId
 Key: TypeAlias = tuple[int, MessageId]
 """A place in the total order. Ids compare by code point, which is their UTF-8 byte order."""
 
+LAST_ID = "\U0010ffff"
+"""After every id."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:

@@ -11,6 +11,8 @@ MessageId: TypeAlias = str
 SenderId: TypeAlias = str
 
 MAX_LAMPORT = 2**64 - 1
+MAX_PARTS = 256
+"""Pieces of one content besides the last (ours): 128 MiB in pieces of 512 KiB."""
 
 
 class Kind(Enum):
@@ -50,6 +52,12 @@ class Message:
     gaps: tuple[MessageId, ...] = ()
     """Ids of the sender's past that it hasn't delivered; `gaps_more`: there are others."""
     gaps_more: bool = False
+    since: int = 0
+    """The sender joined late: it has nothing whose clock is not above this."""
+    part: bool = False
+    """A piece of a larger content, which a later message completes."""
+    parts: tuple[MessageId, ...] = ()
+    """The pieces that precede this content, in order."""
     seed: bool = field(default=False, compare=False)
     """Whether it came in the first schema, whose clock is the low 32 bits."""
 

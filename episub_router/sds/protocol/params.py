@@ -161,6 +161,9 @@ class SdsParams:
 
     # limits of one message
     max_message: int = param(2**20, "bytes", "py-libp2p: pubsub carries at most 1 MiB")
+    max_content: int = param(
+        64 * 2**20, "bytes", "ours: goes in several messages; readers hold all of it in memory"
+    )
     max_id: int = param(256, "bytes", "ours: four times a hex sha256")
     max_hint: int = param(256, "bytes", "ours: eight times a Waku message hash")
     max_history: int = param(4096, "ids", "ours: twice heads_named; the js default is 200")

@@ -23,12 +23,13 @@ from episub_router.sds.protocol.message import (
     SenderId,
 )
 from episub_router.sds.protocol.params import SdsParams, WireFormat
+from episub_router.sds.protocol.peers import StreamPeers
 from episub_router.sds.protocol.presence import Presence
 from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reception import Reception
 from episub_router.sds.protocol.reconciliation.catchup import Catchup
-from episub_router.sds.protocol.peers import StreamPeers
+from episub_router.sds.protocol.reconciliation.joining import Joining
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison, compare
 from episub_router.sds.protocol.repair.responses import Responses
 from episub_router.sds.protocol.repair.wants import Wants
@@ -48,7 +49,8 @@ class Participant:
 
     `prove` gives the origin that is kept with a message of our own. `verify_ids`: a message's id
     must be the hash that we give to our own, so that nobody can take another's. `wall_offset` is
-    Unix time minus `now`; the driver may move it as its clock is set.
+    Unix time minus `now`; the driver may move it as its clock is set. `join_last`: a newcomer takes
+    so many of the messages that there are, None is all.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Participant:
         now: Time,
         wall_offset: float,
         restored: Restored | None = None,
+        join_last: int | None = None,
     ) -> None:
         self.me = me
         self.channel_id = channel_id
@@ -85,9 +88,17 @@ class Participant:
         )
         self.incoming = self._delivery.incoming
         self._composer = Composer(
-            me, channel_id, params, encode, rng, self._frontier, self._delivery.tombstones
+            me,
+            channel_id,
+            params,
+            encode,
+            rng,
+            self._frontier,
+            self._delivery.tombstones,
+            self.log,
         )
-        self._catchup = Catchup(params, rng, self.peers, self.log)
+        self._joining = Joining(join_last, self.log, self.clock)
+        self._catchup = Catchup(params, rng, self.peers, self.log, self._joining)
         self._reception = Reception(
             me,
             channel_id,
@@ -102,6 +113,8 @@ class Participant:
             presence=self.presence,
             responses=self._responses,
             sync=self._sync,
+            catchup=self._catchup,
+            joining=self._joining,
             filters=filters,
             verify_ids=verify_ids,
         )
@@ -110,8 +123,15 @@ class Participant:
 
     # Sending (S07, S14)
 
-    def send(self, content: bytes, now: Time) -> tuple[MessageId, list[Effect]]:
-        """A new message.
+    def send(
+        self,
+        content: bytes,
+        now: Time,
+        *,
+        part: bool = False,
+        parts: tuple[MessageId, ...] = (),
+    ) -> tuple[MessageId, list[Effect]]:
+        """A new message. `part`: a piece of a content, which a later one with all `parts` ends.
 
         Raises ValueError where it's empty or larger than a message may be, and ClockAheadError
         where our clock is so far ahead that nobody would take it.
@@ -129,7 +149,9 @@ class Participant:
         short = self._short(now)
         history = self._frontier.history(short=short)
         requests = self.wants.take_requests(now)
-        new_id, raw = self._composer.content(content, lamport, history, requests, short=short)
+        new_id, raw = self._composer.content(
+            content, lamport, history, requests, short=short, part=part, parts=parts
+        )
         entry = LogEntry(lamport, self.me, crc32(content), self.outgoing.sequence + 1)
         covered = self.log.add(new_id, entry, [e.message_id for e in history], head=True)
         self._frontier.received(new_id)
@@ -150,7 +172,7 @@ class Participant:
             ),
             fx.BroadcastBytes(new_id, raw, Purpose.CONTENT),
         ]
-        effects += self.outgoing.add(new_id, raw, now)
+        effects += self.outgoing.add(new_id, raw, lamport, now)
         effects += self._delivery.evict()
         self._sync.sent(self.members.count(now), now, content=True)
         return new_id, effects
@@ -309,6 +331,8 @@ class Participant:
     def _restore(self, restored: Restored, now: Time) -> None:
         self.clock.value = max(self.clock.value, restored.clock)
         self._delivery.position = restored.position
+        if restored.since is not None or restored.log:
+            self._joining.restore(restored.since or 0)
         self.log.floor = restored.floor
         self.log.departed = dict(restored.departed)
         self._delivery.repairing = dict(restored.damaged)
@@ -323,10 +347,11 @@ class Participant:
             self.outgoing.sequence, self._frontier.last_own = ours[-1]
         for sequence, old_id in ours[-self.params.tracked_limit :]:
             acked_by = restored.acks.get(old_id, ())
+            clock = self.log.key(old_id)[0]
             if old_id in raws:
-                self.outgoing.restore(old_id, sequence, raws[old_id], now, acked_by)
+                self.outgoing.restore(old_id, sequence, raws[old_id], clock, now, acked_by)
             else:
-                self.outgoing.remember(old_id, sequence, acked_by)
+                self.outgoing.remember(old_id, sequence, clock, acked_by)
         self._delivery.tombstones.restore(restored.tombstones)
         self._frontier.restore(
             self.log.newest(self.params.causal_history),

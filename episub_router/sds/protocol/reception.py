@@ -25,6 +25,8 @@ from episub_router.sds.protocol.message import (
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.presence import Presence
 from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.reconciliation.catchup import Catchup
+from episub_router.sds.protocol.reconciliation.joining import Joining
 from episub_router.sds.protocol.repair.responses import Responses
 from episub_router.sds.protocol.repair.wants import Wants
 from episub_router.sds.protocol.sending.outgoing import Outgoing
@@ -50,6 +52,8 @@ class Reception:
         presence: Presence,
         responses: Responses,
         sync: SyncTimer,
+        catchup: Catchup,
+        joining: Joining,
         filters: FilterCodec,
         verify_ids: bool,
     ) -> None:
@@ -66,6 +70,8 @@ class Reception:
         self._presence = presence
         self._responses = responses
         self._sync = sync
+        self._catchup = catchup
+        self._joining = joining
         self._filters = filters
         self._verify_ids = verify_ids
         self._ephemeral: dict[MessageId, None] = {}
@@ -130,12 +136,19 @@ class Reception:
         ):
             effects.append(fx.Discarded(sender, DiscardReason.NOT_ITS_HASH))
             return
+        if self._joining.pending:
+            if self._catchup.asks_somebody:
+                effects.append(fx.Discarded(sender, DiscardReason.JOINING))
+                return
+            effects += self._joining.begin(max(0, lamport - 1))
         wall = self._clock.wall(now)
         if self._clock.ahead(lamport, wall) and lamport > 1 + self._delivery.newest(history):
             effects.append(fx.Discarded(sender, DiscardReason.CLOCK_AHEAD))
             effects.append(fx.ClockAhead(sender, (lamport - wall) / 1000))
             return
         if self._log.is_old((lamport, new_id), sender):
+            if lamport <= self._log.since:
+                self._log.pass_by(new_id)
             effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
             self._delivery.go_on_without(new_id, effects, lost=False)
             return
@@ -188,6 +201,8 @@ class Reception:
     ) -> None:
         own_seen = self._delivery.own_seen(history)
         if own_seen:
+            if message.since:
+                self._outgoing.review_start(message.sender_id, message.since)
             lacks = own_seen if message.gaps_more else self._delivery.own_seen(message.gaps)
             effects += self._outgoing.review_history(message.sender_id, own_seen, lacks, history)
         if message.bloom_filter and len(self._outgoing):

@@ -16,7 +16,7 @@ class Restored:
 
     `departed`: by sender, the highest clock of its messages that have left the log. `acks`: who
     has our messages. `damaged`: messages to be fetched again, each with whether it is one that
-    the application was done with.
+    the application was done with. `since` is as in `JoinedAt`, None where that isn't decided.
     """
 
     clock: int
@@ -29,3 +29,4 @@ class Restored:
     departed: Mapping[SenderId, int] = field(default_factory=dict)
     acks: Mapping[MessageId, Sequence[SenderId]] = field(default_factory=dict)
     damaged: Mapping[MessageId, bool] = field(default_factory=dict)
+    since: int | None = None

@@ -1,6 +1,7 @@
 """Where a participant's state is kept."""
 
 from episub_router.sds.store.base import (
+    Retention,
     Saved,
     Store,
     StoredDelivery,
@@ -9,7 +10,7 @@ from episub_router.sds.store.base import (
     StoreFullError,
 )
 from episub_router.sds.store.memory import MemoryStore
-from episub_router.sds.store.sqlite import Retention, SqliteStore
+from episub_router.sds.store.sqlite import SqliteStore
 from episub_router.sds.store.sqlite_file import Durability
 
 __all__ = [

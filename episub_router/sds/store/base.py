@@ -22,6 +22,20 @@ class StoreFullError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """What a store keeps, over all its channels; None is no limit.
+
+    `max_age` (s) since receipt, `max_bytes` and `max_messages` of the newest to arrive; looked at
+    each `interval` (s).
+    """
+
+    max_age: float | None = 30 * 86_400.0
+    max_bytes: int | None = 4 * 2**30
+    max_messages: int | None = None
+    interval: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """A logged message's bytes, and the proof of its origin that came with them."""
 
@@ -45,8 +59,8 @@ class StoredDelivery:
 class Saved:
     """A channel as it was when we stopped. `log` is its newest part, in total order.
 
-    `departed` and `acks` are as in `Restored`. `damaged` are messages that couldn't be read and
-    were removed, each with whether the application was done with it.
+    `departed`, `acks` and `since` are as in `Restored`. `damaged` are messages that couldn't be
+    read and were removed, each with whether the application was done with it.
     """
 
     clock: int
@@ -59,6 +73,7 @@ class Saved:
     departed: Mapping[SenderId, int] = field(default_factory=dict)
     acks: Mapping[MessageId, Sequence[SenderId]] = field(default_factory=dict)
     damaged: Mapping[MessageId, bool] = field(default_factory=dict)
+    since: int | None = None
 
     def restore(self, decode: Callable[[bytes], Message]) -> Restored:
         """The participant's state, with its buffered messages decoded."""
@@ -76,11 +91,15 @@ class Saved:
             departed=self.departed,
             acks=self.acks,
             damaged=self.damaged,
+            since=self.since,
         )
 
 
 class Store(ABC):
     """Holds any number of channels. Calls come one at a time, from any thread."""
+
+    retention: Retention | None = None
+    """What `purge` keeps; None is what the participants' logs keep."""
 
     @abstractmethod
     def load(self, channel_id: str, owner: str, limit: int) -> Saved | None:
@@ -145,6 +164,14 @@ class Store(ABC):
     @abstractmethod
     def trim_unread(self, channel_id: str, limit: int) -> int:
         """Keep at most `limit` deliveries that left the log unread; returns how many went."""
+
+    @abstractmethod
+    def purge(self, *, keep_unread: bool = False) -> dict[str, tuple[list[MessageId], Key]]:
+        """Remove what `retention` doesn't keep: by channel the ids, and the newest place of them.
+
+        Messages that come again at or below that place are not taken. `keep_unread`: except what
+        the application isn't done with.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.entry import LAST_ID, Key
 from episub_router.sds.protocol.message import MessageId, SenderId
-from episub_router.sds.store.base import Saved, Store, StoredDelivery, StoredMessage, StoreError
+from episub_router.sds.store.base import (
+    Retention,
+    Saved,
+    Store,
+    StoredDelivery,
+    StoredMessage,
+    StoreError,
+)
 from episub_router.sds.store.front_list import FrontList
-
-LAST = "\U0010ffff"
-"""After every id."""
 
 
 @dataclass(slots=True)
@@ -30,6 +36,7 @@ class _Channel:
     hashes: dict[bytes, MessageId] = field(default_factory=dict)
     unhashed: dict[MessageId, None] = field(default_factory=dict)
     """Rows whose digest nobody has asked for yet."""
+    received: dict[MessageId, float] = field(default_factory=dict)
     positions: FrontList[tuple[int, MessageId]] = field(default_factory=FrontList)
     incoming: dict[MessageId, fx.Buffered] = field(default_factory=dict)
     outgoing: dict[MessageId, None] = field(default_factory=dict)
@@ -38,14 +45,16 @@ class _Channel:
     acks: dict[MessageId, dict[SenderId, None]] = field(default_factory=dict)
     unread: deque[tuple[int, fx.Logged]] = field(default_factory=deque)
     """Deliveries that left the log before the application had them."""
+    since: int | None = None
     offered: int = 0
     offers: int = 0
 
 
 class MemoryStore(Store):
-    """As long as the process lives. Bounded by the participant's log limit."""
+    """As long as the process lives. Bounded by the participant's log limit, and `retention`."""
 
-    def __init__(self) -> None:
+    def __init__(self, retention: Retention | None = None) -> None:
+        self.retention = retention
         self._channels: dict[str, _Channel] = {}
 
     def load(self, channel_id: str, owner: str, limit: int) -> Saved | None:
@@ -69,6 +78,7 @@ class MemoryStore(Store):
             tombstones=list(channel.tombstones),
             departed=dict(channel.departed),
             acks={i: list(by) for i, by in channel.acks.items()},
+            since=channel.since,
         )
 
     def channels(self) -> list[str]:
@@ -113,7 +123,7 @@ class MemoryStore(Store):
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         channel = self._channels[channel_id]
         rows = [row for position, row in channel.unread if position > after][:limit]
-        read = channel.positions.between((after, LAST), None, limit - len(rows))
+        read = channel.positions.between((after, LAST_ID), None, limit - len(rows))
         rows += [channel.rows[i] for _, i in read]
         return [StoredDelivery(r.position, r.raw, r.missing, r.entry.sender_id) for r in rows]
 
@@ -139,6 +149,37 @@ class MemoryStore(Store):
             unread.popleft()
         return gone
 
+    def purge(self, *, keep_unread: bool = False) -> dict[str, tuple[list[MessageId], Key]]:
+        kept = self.retention
+        if kept is None:
+            return {}
+        oldest = sorted(
+            (at, name, message_id)
+            for name, channel in self._channels.items()
+            for message_id, at in channel.received.items()
+        )
+        count = len(oldest)
+        size = sum(len(r.raw) for c in self._channels.values() for r in c.rows.values())
+        since = -math.inf if kept.max_age is None else time.time() - kept.max_age
+        result: dict[str, tuple[list[MessageId], Key]] = {}
+        for at, name, message_id in oldest:
+            over = kept.max_messages is not None and count > kept.max_messages
+            over = over or (kept.max_bytes is not None and size > kept.max_bytes)
+            if at >= since and not over:
+                break
+            channel = self._channels[name]
+            row = channel.rows[message_id]
+            count, size = count - 1, size - len(row.raw)
+            if keep_unread and row.position > channel.consumed:
+                continue
+            key = _remove(channel, message_id)
+            _depart(channel, row.entry.sender_id, row.entry.lamport)
+            ids, newest = result.setdefault(name, ([], key))
+            ids.append(message_id)
+            result[name] = ids, max(newest, key)
+            channel.floor = max(channel.floor or key, key)
+        return result
+
     def close(self) -> None:
         self._channels.clear()
 
@@ -149,6 +190,7 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
             message_id = change.message_id
             if message_id not in channel.rows:
                 channel.unhashed[message_id] = None
+                channel.received[message_id] = time.time()
             channel.rows[message_id] = change
             channel.keys.add((change.entry.lamport, message_id))
             channel.incoming.pop(message_id, None)
@@ -176,28 +218,42 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
             channel.incoming.pop(message_id, None)
         case fx.Untracked(message_id=message_id):
             channel.acks.pop(message_id, None)
+        case fx.JoinedAt(since=since):
+            channel.since = since
+            if since:
+                channel.floor = (since, LAST_ID)
         case fx.AckStored(message_id=message_id, by=by):
             channel.acks.setdefault(message_id, {})[by] = None
 
 
 def _evict(channel: _Channel, change: fx.Evicted) -> None:
-    message_id = change.message_id
+    row = channel.rows[change.message_id]
+    _remove(channel, change.message_id)
+    if row.position > channel.consumed:
+        channel.unread.append((row.position, row))
+    channel.floor = change.floor
+    if change.sender_id:
+        _depart(channel, change.sender_id, change.lamport)
+
+
+def _remove(channel: _Channel, message_id: MessageId) -> Key:
+    """Remove a row; its place."""
     row = channel.rows.pop(message_id)
     key = (row.entry.lamport, message_id)
     channel.keys.remove(key)
     if channel.unhashed.pop(message_id, channel) is channel:
         del channel.hashes[_digest(row)]
+    channel.received.pop(message_id, None)
     channel.heads.pop(message_id, None)
     channel.outgoing.pop(message_id, None)
     channel.acks.pop(message_id, None)
     if row.position:
         channel.positions.remove((row.position, message_id))
-        if row.position > channel.consumed:
-            channel.unread.append((row.position, row))
-    channel.floor = change.floor
-    if change.sender_id:
-        clock = channel.departed.get(change.sender_id, 0)
-        channel.departed[change.sender_id] = max(change.lamport, clock)
+    return key
+
+
+def _depart(channel: _Channel, sender: SenderId, clock: int) -> None:
+    channel.departed[sender] = max(clock, channel.departed.get(sender, 0))
 
 
 def _stored(row: fx.Logged) -> StoredMessage:

@@ -7,14 +7,20 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.entry import LAST_ID, Key
 from episub_router.sds.protocol.message import MessageId, SenderId
-from episub_router.sds.store.base import Saved, Store, StoredDelivery, StoredMessage, StoreError
+from episub_router.sds.store.base import (
+    Retention,
+    Saved,
+    Store,
+    StoredDelivery,
+    StoredMessage,
+    StoreError,
+)
 from episub_router.sds.store.sealing import seal
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.sqlite_load import (
@@ -29,14 +35,6 @@ from episub_router.sds.store.sqlite_load import (
 )
 
 _TOMBSTONES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """What a store node keeps, over all channels: seconds since receipt, and bytes of messages."""
-
-    max_age: float = 30 * 86_400.0
-    max_bytes: int = 4 * 2**30
 
 
 class SqliteStore(Store):
@@ -87,7 +85,7 @@ class SqliteStore(Store):
         with self._transaction() as db:
             for change in changes:
                 self._apply(db, channel_id, change, now)
-            if any(isinstance(c, fx.ClockSet | fx.Evicted) for c in changes):
+            if any(isinstance(c, fx.ClockSet | fx.Evicted | fx.JoinedAt) for c in changes):
                 seal_channel(db, channel_id)
 
     def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
@@ -178,27 +176,29 @@ class SqliteStore(Store):
                 (channel_id, channel_id, limit),
             ).rowcount
 
-    def purge(self) -> dict[str, tuple[list[MessageId], Key]]:
-        """Remove what `retention` doesn't keep: by channel the ids, and the newest place of them.
-
-        Messages that come again at or below that place are not taken.
-        """
-        if self.retention is None:
+    def purge(self, *, keep_unread: bool = False) -> dict[str, tuple[list[MessageId], Key]]:
+        kept = self.retention
+        if kept is None:
             return {}
+        unread = f" AND {_DONE_WITH}" if keep_unread else ""
         with self._transaction() as db:
-            oldest = time.time() - self.retention.max_age
-            rows = db.execute(
-                f"DELETE FROM message WHERE received_at < ? RETURNING {_GONE}",
-                (oldest,),
-            ).fetchall()
-            total = db.execute("SELECT total(length(raw)) FROM message").fetchone()[0]
-            excess = total - self.retention.max_bytes
-            if excess > 0:
+            rows = []
+            if kept.max_age is not None:
+                rows += db.execute(
+                    f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
+                    (time.time() - kept.max_age,),
+                ).fetchall()
+            count, total = db.execute("SELECT count(*), total(length(raw)) FROM message").fetchone()
+            surplus = 0 if kept.max_messages is None else count - kept.max_messages
+            excess = 0 if kept.max_bytes is None else total - kept.max_bytes
+            if surplus > 0 or excess > 0:
                 rows += db.execute(
                     "DELETE FROM message WHERE rowid IN (SELECT rowid FROM (SELECT rowid, "
-                    "sum(length(raw)) OVER (ORDER BY received_at, rowid) - length(raw) AS before "
-                    f"FROM message) WHERE before < ?) RETURNING {_GONE}",
-                    (excess,),
+                    "row_number() OVER oldest AS number, "
+                    "sum(length(raw)) OVER oldest - length(raw) AS before "
+                    "FROM message WINDOW oldest AS (ORDER BY received_at, rowid)) "
+                    f"WHERE number <= ? OR before < ?){unread} RETURNING {_GONE}",
+                    (surplus, excess),
                 ).fetchall()
             result: dict[str, tuple[list[MessageId], Key]] = {}
             for channel, lamport, message_id, sender in rows:
@@ -290,6 +290,10 @@ class SqliteStore(Store):
                 )
             case fx.Untracked(message_id=message_id):
                 db.execute("DELETE FROM ack WHERE channel = ? AND id = ?", (channel, message_id))
+            case fx.JoinedAt(since=since):
+                db.execute("INSERT OR REPLACE INTO joined VALUES (?, ?)", (channel, since - SIGN))
+                if since:
+                    self._set_floor(db, channel, (since, LAST_ID))
             case fx.AckStored(message_id=message_id, by=by):
                 db.execute("INSERT OR IGNORE INTO ack VALUES (?, ?, ?)", (channel, message_id, by))
             case fx.Evicted():
@@ -336,5 +340,6 @@ class SqliteStore(Store):
         return int(row[0] or 0) if row else 0
 
 
+_DONE_WITH = "position <= (SELECT consumed FROM channel WHERE channel.id = message.channel)"
 _GONE = "channel, lamport, id, sender"
 """What is told of a message that is purged."""

@@ -48,6 +48,11 @@ CREATE TABLE ack (
 ) STRICT;
 """
 
+# Files of version 2 from before it was there get it on opening.
+_JOINED = """
+CREATE TABLE IF NOT EXISTS joined (channel TEXT PRIMARY KEY, since INTEGER NOT NULL) STRICT
+"""
+
 
 class Durability(Enum):
     """What a commit outlives. The value is SQLite's `synchronous`."""
@@ -111,6 +116,7 @@ def _prepare(db: sqlite3.Connection, path: Path, durability: Durability) -> None
             f"{path} has schema version {version}, this software reads {SCHEMA_VERSION}"
         )
     db.execute("COMMIT")
+    db.execute(_JOINED)
     if _problem(db) != "ok":
         # Indexes can be made again from the tables, if those are whole.
         db.execute("REINDEX")

@@ -63,6 +63,7 @@ def load_channel(
         below = newest.pop()
         key: Key = (below[0] + SIGN, below[1])
         floor = key if floor is None else max(floor, key)
+    joined = db.execute("SELECT since FROM joined WHERE channel = ?", (channel_id,)).fetchone()
     (position,) = db.execute(
         "SELECT coalesce(max(position), 0) FROM message WHERE channel = ?", (channel_id,)
     ).fetchone()
@@ -92,6 +93,7 @@ def load_channel(
         },
         acks=_acks(db, channel_id),
         damaged=damaged,
+        since=None if joined is None else joined[0] + SIGN,
     )
 
 

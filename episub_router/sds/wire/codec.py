@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
+from episub_router.sds.protocol.message import MAX_PARTS, HistoryEntry, Message, MessageId
 from episub_router.sds.protocol.params import SdsParams, WireFormat
 from episub_router.sds.wire.ids import pack_id, unpack_id
 
@@ -42,6 +42,9 @@ class Codec:
             more_history=[pack_id(i) for i in message.more_history],
             gaps=[pack_id(i) for i in message.gaps],
             gaps_more=message.gaps_more,
+            since=message.since,
+            part=message.part,
+            parts=[pack_id(i) for i in message.parts],
         )
         if message.lamport is not None:
             pb.lamport_timestamp = _as_int32(message.lamport) if seed else message.lamport
@@ -77,6 +80,8 @@ class Codec:
             raise SdsWireError(
                 "history-too-long", f"{entries} entries, at most {params.max_history}", sender
             )
+        if len(pb.parts) > MAX_PARTS:
+            raise SdsWireError("too-many-parts", f"{len(pb.parts)}, at most {MAX_PARTS}", sender)
         message = Message(
             message_id=pb.message_id,
             channel_id=pb.channel_id,
@@ -92,6 +97,9 @@ class Codec:
             more_history=tuple(self._packed(i, sender) for i in pb.more_history),
             gaps=tuple(self._packed(i, sender) for i in pb.gaps[: params.gaps_named]),
             gaps_more=pb.gaps_more or len(pb.gaps) > params.gaps_named,
+            since=pb.since,
+            part=pb.part,
+            parts=tuple(self._packed(i, sender) for i in pb.parts),
             seed=_is_seed(pb),
         )
         if message.kind is None:

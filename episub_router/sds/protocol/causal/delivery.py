@@ -43,8 +43,11 @@ class CausalDelivery:
         """Messages that were damaged in the store, each with whether the application had it."""
 
     def met(self, dependency: MessageId) -> bool:
-        """Delivered or declared lost. Waiting in the buffer is not enough."""
-        return dependency in self._log or dependency in self.tombstones
+        """Delivered, declared lost, or from before we joined. Waiting in the buffer is not
+        enough."""
+        return (
+            dependency in self._log or dependency in self.tombstones or self._log.passed(dependency)
+        )
 
     def known(self, message_id: MessageId) -> bool:
         """We have it. What was given up is met, but not known."""

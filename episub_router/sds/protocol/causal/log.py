@@ -6,12 +6,14 @@ import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from episub_router.sds.protocol.entry import Key, LogEntry
+from episub_router.sds.protocol.entry import LAST_ID, Key, LogEntry
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 
 PRINT_SIZE = 16
 _SPARE = 1024
 """Evicted places that may wait to be cut off the lists."""
+_PASSED = 4096
+"""Messages from before we joined of which it is kept in mind that they needn't come (ours)."""
 _DEPARTED = 65_536
 """Senders of whom it is kept in mind what has left the log; of others, all counts as left."""
 
@@ -32,6 +34,9 @@ class Log:
         """The newest place that was evicted: what is not above it is taken as known."""
         self.departed: dict[SenderId, int] = {}
         """By sender, the highest clock of its messages that have left the log."""
+        self.since = 0
+        """Where we joined late: nothing whose clock is not above this is taken."""
+        self._passed: dict[MessageId, None] = {}
 
     def __len__(self) -> int:
         return len(self._keys) - self._evicted
@@ -88,6 +93,22 @@ class Log:
             self._keys = [k for k in self._keys if k[1] in self._entries]
             self._prints = bytearray(b"".join(map(_print, self._keys)))
 
+    def begin(self, since: int) -> None:
+        """We joined late: what has no clock above `since` is none of ours."""
+        if since > self.since:
+            self.since = since
+            self._raise_floor((since, LAST_ID))
+
+    def pass_by(self, message_id: MessageId) -> None:
+        """A message from before we joined: references to it count as met."""
+        self._passed[message_id] = None
+        if len(self._passed) > _PASSED:
+            del self._passed[next(iter(self._passed))]
+
+    def passed(self, message_id: MessageId) -> bool:
+        """Whether a message is known to be from before we joined."""
+        return message_id in self._passed
+
     def below_floor(self, key: Key) -> bool:
         """Whether a message of this place would have been evicted already."""
         return self.floor is not None and key <= self.floor
@@ -98,6 +119,8 @@ class Log:
         A sender's clock only grows: what is newer than all of its messages that left is new,
         however long ago it was written.
         """
+        if key[0] <= self.since:
+            return True
         unknown = -1 if len(self.departed) < _DEPARTED else MAX_LAMPORT
         return self.below_floor(key) and key[0] <= self.departed.get(sender, unknown)
 
@@ -107,6 +130,12 @@ class Log:
     def newest(self, count: int) -> list[MessageId]:
         """The last `count` ids of the order, ascending."""
         return [key[1] for key in self._keys[max(self._evicted, len(self._keys) - count) :]]
+
+    def place(self, index: int) -> Key:
+        """The place at `index` of the order, from 0. Raises IndexError."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"the log has {len(self)} messages, there is none at {index}")
+        return self._keys[self._evicted + index]
 
     def before(self, key: Key | None, count: int) -> list[Key]:
         """The last `count` places before `key`, descending; None is after the last."""

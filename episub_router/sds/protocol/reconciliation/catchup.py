@@ -15,8 +15,9 @@ from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.effects import AskCompare, AskRange, Effect, PeerRef
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.peers import StreamPeers
+from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.protocol.reconciliation.joining import Joining, PlaceSearch
 from episub_router.sds.protocol.reconciliation.ranges import (
     LEAF,
     MAX_RANGES,
@@ -37,7 +38,8 @@ _IDLE_FACTOR = 8
 @dataclass(slots=True)
 class _Job:
     """One comparison under way, with the ranges that are still to compare, and those to fetch,
-    oldest last. `had` is how much we had taken in when the turn began."""
+    oldest last. `had` is how much we had taken in when the turn began. With `search`, the place
+    at which our log begins is to be found first."""
 
     peer: PeerRef
     deadline: Time
@@ -49,6 +51,7 @@ class _Job:
     rounds: int = 0
     turns: int = 0
     found: bool = False
+    search: PlaceSearch | None = None
 
 
 class Catchup:
@@ -58,8 +61,16 @@ class Catchup:
     another, which goes on where it was, since what has come is no difference any more.
     """
 
-    def __init__(self, params: SdsParams, rng: random.Random, peers: StreamPeers, log: Log) -> None:
+    def __init__(
+        self,
+        params: SdsParams,
+        rng: random.Random,
+        peers: StreamPeers,
+        log: Log,
+        joining: Joining,
+    ) -> None:
         self._params = params
+        self._joining = joining
         self._rng = rng
         self._peers = peers
         self._log = log
@@ -69,6 +80,11 @@ class Catchup:
         self._pause = 1.0
         self._seen = 0
         self._job: _Job | None = None
+
+    @property
+    def asks_somebody(self) -> bool:
+        """Whether a peer is being asked, or is about to be."""
+        return self._job is not None or bool(self._queue)
 
     def next(self) -> Time:
         if self._job is not None:
@@ -118,6 +134,8 @@ class Catchup:
         job = self._job
         if job is None or job.peer != peer or not isinstance(job.asked, AskCompare):
             return []
+        if job.search is not None:
+            return self._searched(job, job.search, answer, now)
         first, salt = job.rounds == 1, job.asked.salt
         fetch: list[AskRange] = []
         for part in answer.parts:
@@ -158,9 +176,30 @@ class Catchup:
 
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
         job = _Job(peer, now, now + self._params.catchup_turn, self._log.added)
-        job.compare = [RangeHash(self._log.floor, None, 0, b"")]
+        if self._joining.pending and self._joining.last is not None:
+            job.search = PlaceSearch(self._joining.last)
+            job.compare = [job.search.range]
+        else:
+            job.compare = [RangeHash(self._log.floor, None, 0, b"")]
         self._job = job
         return self._ask(job, now)
+
+    def _searched(
+        self, job: _Job, search: PlaceSearch, answer: LogComparison, now: Time
+    ) -> list[Effect]:
+        """An answer to where our log begins; once that is known, the comparison itself."""
+        if search.narrow(answer):
+            job.compare = [search.range]
+            return self._ask(job, now)
+        since = search.since
+        if since is None or not self._joining.pending or not self._joining.believes(since, now):
+            self._end(now, again=False)
+            return []
+        self._peers.answered(job.peer)
+        effects = self._joining.begin(since)
+        job.search, job.rounds = None, 0
+        job.compare = [RangeHash(self._log.floor, None, 0, b"")]
+        return [*effects, *self._ask(job, now)]
 
     def _go_on(self, now: Time) -> list[Effect]:
         job = self._job
@@ -187,7 +226,9 @@ class Catchup:
         if job.compare and job.rounds <= _ROUNDS:
             salt = self._rng.randbytes(SALT_SIZE)
             ranges = tuple(
-                RangeHash(r.after, r.until, *self._log.summary(salt, r.after, r.until))
+                r
+                if job.search is not None
+                else RangeHash(r.after, r.until, *self._log.summary(salt, r.after, r.until))
                 for r in job.compare[:MAX_RANGES]
             )
             job.compare = []

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from episub_router.protocol.types import Time
-from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef
+from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef, Retrieve
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.presence import ROUNDING, Presence
 from episub_router.sds.protocol.peers import StreamPeers
+from episub_router.sds.protocol.presence import ROUNDING, Presence
 from episub_router.sds.protocol.repair.repair_times import request_delay
 from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.protocol.timers import Timers
@@ -105,8 +105,13 @@ class Wants:
             self._repairs.set(message_id, now + self._request_delay(message_id))
             elapsed = self._presence.elapsed(now)
             self._ends.set(message_id, elapsed + self._params.lost_after)
-        elif want.entry.sender_id is None and entry.sender_id is not None:
-            want.entry = entry
+        else:
+            known = want.entry
+            want.entry = HistoryEntry(
+                message_id,
+                known.retrieval_hint or entry.retrieval_hint,
+                known.sender_id or entry.sender_id,
+            )
         if source is not None and source not in want.sources:
             want.sources.insert(0, source)
             del want.sources[_MAX_SOURCES:]
@@ -188,6 +193,7 @@ class Wants:
         for message_id in self._repairs.pop_due(now):
             self._overdue[message_id] = None
         by_peer: dict[PeerRef, list[MessageId]] = {}
+        effects: list[Effect] = []
         for message_id in self._pulls.pop_due(now):
             want = self._wants[message_id]
             peer = self._peers.choose(
@@ -195,6 +201,9 @@ class Wants:
             )
             want.pulls += 1
             want.last_asked = peer
+            hint = want.entry.retrieval_hint
+            if hint and (peer is None or want.pulls > 1):
+                effects.append(Retrieve(message_id, hint))
             if peer is None:
                 if self._peers.all_in(want.lacking):
                     want.lacking.clear()
@@ -203,7 +212,7 @@ class Wants:
                 self._pulls.set(message_id, now + self._params.pull_timeout)
                 by_peer.setdefault(peer, []).append(message_id)
         batch = self._params.pull_batch
-        return [
+        return effects + [
             AskIds(peer, tuple(ids[i : i + batch]))
             for peer, ids in by_peer.items()
             for i in range(0, len(ids), batch)

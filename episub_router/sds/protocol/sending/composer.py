@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from episub_router.sds.protocol.causal.frontier import Frontier
+from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.causal.tombstones import Tombstones
 from episub_router.sds.protocol.message import (
     HistoryEntry,
@@ -33,6 +34,7 @@ class Composer:
         rng: random.Random,
         frontier: Frontier,
         tombstones: Tombstones,
+        log: Log,
     ) -> None:
         self._me = me
         self._channel_id = channel_id
@@ -41,6 +43,7 @@ class Composer:
         self._rng = rng
         self._frontier = frontier
         self._tombstones = tombstones
+        self._log = log
 
     def content(
         self,
@@ -50,6 +53,8 @@ class Composer:
         requests: tuple[HistoryEntry, ...],
         *,
         short: bool,
+        part: bool = False,
+        parts: tuple[MessageId, ...] = (),
     ) -> tuple[MessageId, bytes]:
         """Id and bytes of a content message. Raises ValueError where it's too large.
 
@@ -64,6 +69,8 @@ class Composer:
                 lamport=lamport,
                 repair_request=requests,
                 content=content,
+                part=part,
+                parts=parts,
                 **self._state(history, short),
             )
         )
@@ -101,6 +108,7 @@ class Composer:
             "bloom_filter": None if short else self._frontier.filter_bytes(),
             "gaps": gaps,
             "gaps_more": len(gaps) < len(self._tombstones) or self._tombstones.forgotten,
+            "since": self._log.since,
         }
 
     def ephemeral(self, content: bytes) -> tuple[MessageId, bytes]:

@@ -39,10 +39,11 @@ class AckStatus(Enum):
 
 @dataclass(slots=True)
 class Own:
-    """One message of our own. `sequence` counts them from 1."""
+    """One message of our own. `sequence` counts them from 1, `clock` is its place's."""
 
     message_id: MessageId
     sequence: int
+    clock: int
     raw: bytes
     base: BaseHash
     attempts: int = 0
@@ -73,6 +74,7 @@ class Outgoing:
         self._tracked: dict[int, Own] = {}
         self._by_id: dict[MessageId, Own] = {}
         self._acked_up_to: dict[SenderId, int] = {}
+        self._joined_at: dict[SenderId, int] = {}
         self._buffer: dict[MessageId, Own] = {}
         self._timers: Timers[MessageId] = Timers()
         self.sequence = 0
@@ -95,32 +97,47 @@ class Outgoing:
     def next(self) -> Time:
         return self._timers.next()
 
-    def add(self, message_id: MessageId, raw: bytes, now: Time) -> list[Effect]:
+    def add(self, message_id: MessageId, raw: bytes, clock: int, now: Time) -> list[Effect]:
         """A new message of our own, just published."""
         self.sequence += 1
-        return self._track(message_id, self.sequence, raw, now + self._period(0, possibly=False))
+        resend_at = now + self._period(0, possibly=False)
+        return self._track(message_id, self.sequence, clock, raw, resend_at)
 
     def restore(
         self,
         message_id: MessageId,
         sequence: int,
         raw: bytes,
+        clock: int,
         now: Time,
         acked_by: Iterable[SenderId] = (),
     ) -> None:
         """A message that was in the buffer when we stopped: resend it soon."""
         self.sequence = max(self.sequence, sequence)
         soon = now + self._rng.random() * self._params.resend_interval
-        self._track(message_id, sequence, raw, soon)
+        self._track(message_id, sequence, clock, raw, soon)
         self._by_id[message_id].acked_by = dict.fromkeys(acked_by)
 
-    def remember(self, message_id: MessageId, sequence: int, acked_by: Iterable[SenderId]) -> None:
+    def remember(
+        self, message_id: MessageId, sequence: int, clock: int, acked_by: Iterable[SenderId]
+    ) -> None:
         """A message that was out of the buffer when we stopped."""
-        own = Own(message_id, sequence, b"", self._base_hash(message_id), published=True)
+        own = Own(message_id, sequence, clock, b"", self._base_hash(message_id), published=True)
         own.acked_by = dict.fromkeys(acked_by)
         if len(own.acked_by) >= self._params.ack_quorum:
             own.status = AckStatus.ACKNOWLEDGED
         self._tracked[sequence] = self._by_id[message_id] = own
+
+    def review_start(self, sender: SenderId, since: int) -> None:
+        """`sender` joined late: it has none of our messages with a clock up to `since`."""
+        if self._joined_at.get(sender) == since:
+            return
+        if len(self._joined_at) >= self._params.members_limit:
+            del self._joined_at[next(iter(self._joined_at))]
+        self._joined_at[sender] = since
+        last = max((n for n, own in self._tracked.items() if own.clock <= since), default=0)
+        if last > self._acked_up_to.get(sender, 0):
+            self._set_acked(sender, last)
 
     def review_history(
         self, sender: SenderId, own_seen: int, lacks: int = 0, named: Iterable[MessageId] = ()
@@ -135,9 +152,7 @@ class Outgoing:
             return []
         effects: list[Effect] = []
         if lacks <= done:
-            if done == 0 and len(self._acked_up_to) >= self._params.members_limit:
-                del self._acked_up_to[next(iter(self._acked_up_to))]
-            self._acked_up_to[sender] = own_seen
+            self._set_acked(sender, own_seen)
         else:
             for message_id in named:
                 own = self._by_id.get(message_id)
@@ -201,10 +216,16 @@ class Outgoing:
             effects.append(Resent(message_id, own.attempts))
         return effects
 
+    def _set_acked(self, sender: SenderId, sequence: int) -> None:
+        full = len(self._acked_up_to) >= self._params.members_limit
+        if full and sender not in self._acked_up_to:
+            del self._acked_up_to[next(iter(self._acked_up_to))]
+        self._acked_up_to[sender] = sequence
+
     def _track(
-        self, message_id: MessageId, sequence: int, raw: bytes, resend_at: Time
+        self, message_id: MessageId, sequence: int, clock: int, raw: bytes, resend_at: Time
     ) -> list[Effect]:
-        own = Own(message_id, sequence, raw, self._base_hash(message_id))
+        own = Own(message_id, sequence, clock, raw, self._base_hash(message_id))
         self._tracked[sequence] = own
         self._by_id[message_id] = own
         self._buffer[message_id] = own

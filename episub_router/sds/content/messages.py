@@ -1,0 +1,55 @@
+"""What an application gets to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from episub_router.sds.protocol.message import MessageId, SenderId
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelMessage:
+    """A message of the channel.
+
+    `clock` is None for an ephemeral message. `position` counts deliveries here from 1; it is 0
+    for a message of the log that was not delivered, such as our own. `missing` are ids of
+    dependencies that were given up as lost before this message was delivered. What can't be read
+    (see `ContentUnreadable`) has no content, and is found in the history only.
+    """
+
+    id: MessageId
+    sender: SenderId
+    content: bytes
+    clock: int | None
+    position: int = 0
+    missing: tuple[MessageId, ...] = ()
+    readable: bool = True
+
+    @property
+    def ephemeral(self) -> bool:
+        return self.clock is None
+
+
+@dataclass(frozen=True, slots=True)
+class LogItem:
+    """A place in the channel's total order. `clock` in milliseconds of Unix time."""
+
+    id: MessageId
+    sender: SenderId
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContentUnreadable:
+    """The content of this message can't be read: it isn't delivered."""
+
+    message_id: MessageId
+    sender: SenderId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """These messages couldn't be read from the store; they are fetched again."""
+
+    message_ids: tuple[MessageId, ...]

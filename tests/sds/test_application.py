@@ -1,0 +1,253 @@
+"""What applications do with a channel besides sending and iterating, on real hosts."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from episub_router.sds import (
+    ChannelMessage,
+    ContentUnreadable,
+    LogItem,
+    LogView,
+    MemoryStore,
+    Retention,
+    SdsChannel,
+    SqliteStore,
+    Store,
+)
+from episub_router.sds.content.cipher import context_of
+from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.entry import LogEntry
+from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.wire import Codec
+from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
+from tests.sds.test_channel import QUICK, TOPIC, channels, flood, next_of, subscribed
+
+
+class Sealed:
+    """ChaCha20-Poly1305 with a random nonce in front."""
+
+    def __init__(self, key: bytes) -> None:
+        self._aead = ChaCha20Poly1305(key)
+        self._nonces = 0
+
+    def encrypt(self, content: bytes, context: bytes) -> bytes:
+        self._nonces += 1
+        nonce = self._nonces.to_bytes(12, "big")
+        return nonce + self._aead.encrypt(nonce, content, context)
+
+    def decrypt(self, data: bytes, context: bytes) -> bytes:
+        return self._aead.decrypt(data[:12], data[12:], context)
+
+
+async def unreadable(channel: SdsChannel, found: list[ContentUnreadable]) -> None:
+    async for event in channel.events():
+        if isinstance(event, ContentUnreadable):
+            found.append(event)
+
+
+def elsewhere(content: bytes, number: int, *history: HistoryEntry) -> Message:
+    """A message of a member of another implementation."""
+    return Message(
+        sender_id="elsewhere",
+        message_id=message_id("0", "elsewhere", 10**12 + number, content),
+        channel_id="0",
+        lamport=10**12 + number,
+        causal_history=history,
+        content=content,
+    )
+
+
+async def test_history_is_paged_from_both_ends_and_newcomers_choose_where_they_begin() -> None:
+    async with running_nodes(3, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1]), (nodes[0], nodes[2])])
+        async with channels(nodes[:1]) as (one,):
+            sent = [(await one.send(b"%d" % n)).id for n in range(25)]
+            newest: list[ChannelMessage] = []
+            while page := await one.latest(before=newest[-1] if newest else None, limit=10):
+                newest += page
+            oldest: list[ChannelMessage] = []
+            while page := await one.history(after=oldest[-1] if oldest else None, limit=10):
+                oldest += page
+            assert [m.id for m in oldest] == [m.id for m in reversed(newest)] == sent
+            assert newest[0].content == b"24"
+            async with (
+                channels(nodes[1:2], join_last=0) as (now,),
+                channels(nodes[2:], join_last=3) as (last,),
+            ):
+                await subscribed(*nodes)
+                await eventually(lambda: len(last.log) == 3)
+                later = await one.send(b"later")
+                assert (await next_of(now)).id == later.id
+                assert [(await next_of(last)).id for _ in range(4)] == [*sent[-3:], later.id]
+                assert list(now.log) == list(one.log)[-1:]
+        with pytest.raises(ValueError, match="join_last"):
+            SdsChannel(nodes[0].pubsub, TOPIC, join_last=-1)
+
+
+def test_the_log_is_looked_at_without_a_copy() -> None:
+    log = Log()
+    for n in range(50_000):
+        log.add(f"m{n}", LogEntry(n, "ann", 0, 0), (), head=False)
+    view = LogView(lambda: log)
+    tracemalloc.start()
+    assert len(view) == 50_000
+    assert view[-1] == LogItem("m49999", "ann", 49_999)
+    assert view[10] == view[10:12][0] == LogItem("m10", "ann", 10)
+    assert tracemalloc.get_traced_memory()[1] < 10_000
+    tracemalloc.stop()
+    log.evict_oldest()
+    assert view[0].id == "m1"
+    assert view[:2] == (LogItem("m1", "ann", 1), LogItem("m2", "ann", 2))
+    assert view == tuple(view)
+    assert view != tuple(view)[1:]
+    with pytest.raises(IndexError, match="has 49999 messages"):
+        view[49_999]
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
+async def test_a_members_store_keeps_by_number_age_and_size(
+    kind: type[Store], tmp_path: Path
+) -> None:
+    """What the application hasn't read stays all the same."""
+    store = MemoryStore() if kind is MemoryStore else SqliteStore(tmp_path / "two.db")
+    store.retention = Retention(None, None, max_messages=4, interval=0.05)
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[:1]) as (one,):
+            for n in range(10):
+                await one.send(b"%d" % n)
+            async with SdsChannel(nodes[1].pubsub, TOPIC, params=QUICK, store=store) as two:
+                got = [(await next_of(two)).content for _ in range(8)]
+                await eventually(lambda: two.stats["purged"] == 6)
+                got += [(await next_of(two)).content for _ in range(2)]
+                assert got == [b"%d" % n for n in range(10)]
+                assert [m.content for m in await two.history()] == [b"6", b"7", b"8", b"9"]
+                store.retention = Retention(None, 1, interval=0.05)
+                await two.done(10)
+                await eventually(lambda: two.stats["purged"] >= 9)
+                assert len(two.log) <= 1
+                await one.send(b"more")
+                assert (await next_of(two)).content == b"more"
+    store.close()
+
+
+async def test_only_members_with_the_key_can_read() -> None:
+    key = ChaCha20Poly1305.generate_key()
+    async with running_nodes(3, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1]), (nodes[0], nodes[2])])
+        async with (
+            channels(nodes[:1], cipher=Sealed(key)) as (ann,),
+            channels(nodes[1:2], cipher=Sealed(key)) as (bob,),
+            channels(nodes[2:], cipher=Sealed(ChaCha20Poly1305.generate_key())) as (eve,),
+            trio.open_nursery() as nursery,
+        ):
+            found: list[ContentUnreadable] = []
+            nursery.start_soon(unreadable, eve, found)
+            nursery.start_soon(eve.__anext__)
+            await subscribed(*nodes)
+            secret = await ann.send(b"for bob")
+            await ann.send_ephemeral(b"psst")
+            got = {(await next_of(bob)).content for _ in range(2)}
+            assert got == {b"for bob", b"psst"}
+            await eventually(lambda: len(found) == 2)
+            assert {f.sender for f in found} == {ann.sender_id}
+            assert "InvalidTag" in found[0].detail
+            (shown,) = await eve.latest()
+            assert (shown.id, shown.content, shown.readable) == (secret.id, b"", False)
+            (mine,) = await ann.latest()
+            assert mine.content == b"for bob"
+            assert len(nursery.child_tasks) == 2, "eve got something"
+            nursery.cancel_scope.cancel()
+
+
+def test_a_sealed_content_is_bound_to_its_place() -> None:
+    places = {context_of(*p) for p in [("a", "bc", "d"), ("ab", "c", "d"), ("a", "b", "cd")]}
+    assert len(places) == 3
+
+
+async def test_contents_above_the_frame_limit_go_in_pieces(tmp_path: Path) -> None:
+    small = replace(QUICK, max_message=64 * 1024, max_content=600_000)
+    content = bytes(range(256)) * 2000
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        cipher = Sealed(bytes(32))
+        store = SqliteStore(tmp_path / "two.db")
+        async with (
+            channels(nodes[:1], small, cipher=cipher) as (one,),
+            channels(nodes[1:], small, cipher=cipher, store=store) as (two,),
+        ):
+            await subscribed(*nodes)
+            before = await one.send(b"small")
+            receipt = await one.send(content)
+            after = await one.send(b"small again")
+            got = [await next_of(two) for _ in range(3)]
+            assert [m.id for m in got] == [before.id, receipt.id, after.id]
+            assert got[1].content == content
+            assert len(two.log) == 2 + 9
+            for channel in (one, two):
+                shown = await channel.latest(limit=2)
+                assert [m.content for m in shown] == [b"small again", content]
+                assert [m.id for m in await channel.history()] == [m.id for m in got]
+            with trio.fail_after(PATIENCE):
+                await receipt.acknowledged()
+            with pytest.raises(ValueError, match="at most 600000"):
+                await one.send(bytes(600_001))
+        store.close()
+
+
+async def test_pieces_that_are_missing_or_not_its_own_make_a_content_unreadable() -> None:
+    codec = Codec(QUICK)
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[:1], bind_sender=False) as (one,), trio.open_nursery() as nursery:
+            found: list[ContentUnreadable] = []
+            nursery.start_soon(unreadable, one, found)
+            await nodes[1].pubsub.subscribe(TOPIC)
+            await subscribed(*nodes)
+            whole = elsewhere(b"whole by itself", 1)
+            for message in (
+                whole,
+                replace(elsewhere(b"rest", 2), parts=(whole.message_id,)),
+                replace(elsewhere(b"rest", 3), parts=("nobody's",)),
+                elsewhere(b"next", 4),
+            ):
+                await nodes[1].pubsub.publish(TOPIC, codec.encode(message))
+            assert [(await next_of(one)).content for _ in range(2)] == [b"whole by itself", b"next"]
+            assert sorted(f.detail for f in found) == [
+                "1 of 2 pieces are missing",
+                "it names messages as its pieces that are none",
+            ]
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_retrieval_hint_leads_to_what_no_peer_has() -> None:
+    codec = Codec(QUICK)
+
+    first = elsewhere(b"first", 1)
+    second = elsewhere(b"second", 2, HistoryEntry(first.message_id, b"a hint", "elsewhere"))
+    archive = {b"a hint": codec.encode(first)}
+    asked: list[bytes] = []
+
+    async def retrieve(hint: bytes) -> bytes | None:
+        asked.append(hint)
+        if len(asked) == 1:
+            raise OSError("not now")
+        return archive.get(hint) if len(asked) > 2 else b"no message"
+
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[:1], bind_sender=False, retrieve=retrieve) as (one,):
+            await nodes[1].pubsub.subscribe(TOPIC)
+            await subscribed(*nodes)
+            await nodes[1].pubsub.publish(TOPIC, codec.encode(second))
+            got = [(await next_of(one)).content for _ in range(2)]
+            assert got == [b"first", b"second"]
+            assert set(asked) == {b"a hint"}
+            assert one.stats["retrieve-failed"] == 2

@@ -1,0 +1,143 @@
+"""Newcomers that want the last messages only, or none of those that there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.protocol.reconciliation.joining import PlaceSearch
+from episub_router.sds.protocol.reconciliation.ranges import LogComparison, compare
+from episub_router.sds.store import MemoryStore, SqliteStore
+from tests.sds.harness import Group, Links
+from tests.sds.one import WALL, One, made
+
+ANN, BOB, EVE = (f"member-{n:02}" for n in range(3))
+
+
+def with_newcomer(before: int, last: int, *, loss: float = 0.0, streams: bool = True) -> Group:
+    """Ann and Bob have talked; Eve comes, and all talk on."""
+    group = Group(
+        3,
+        seed=5,
+        links=Links(loss=loss, streams=streams),
+        store=lambda: SqliteStore(":memory:"),
+    )
+    group.crash(EVE)
+    group.members[EVE].store = MemoryStore()
+    for n in range(before):
+        group.send((ANN, BOB)[n % 2], b"%d" % n)
+        group.run(0.7)
+    group.run(60.0)
+    group.join_last[EVE] = last
+    group.start(EVE)
+    group.run(20.0)
+    for n in range(30):
+        group.send((ANN, BOB, EVE)[n % 3], b"later %d" % n)
+        group.run(0.7)
+    group.run(120.0)
+    return group
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "loss"),
+    [(60, 0, 0.0), (60, 0, 0.2), (60, 7, 0.2), (60, 40, 0.0), (20, 1000, 0.0), (0, 5, 0.0)],
+)
+def test_a_newcomer_gets_so_many_of_what_there_is_and_all_that_follows(
+    before: int, last: int, loss: float
+) -> None:
+    group = with_newcomer(before, last, loss=loss)
+    logs = {n: m.participant.log.places() for n, m in group.members.items()}  # type: ignore[union-attr]
+    assert logs[ANN] == logs[BOB]
+    assert len(logs[ANN]) == before + 30
+    assert logs[EVE] == logs[ANN][-(min(before, last) + 30) :]
+    member = group.members[EVE]
+    assert set(member.delivered) == {i for _, i in logs[EVE]} - set(member.sent)
+    assert not [n for n in member.notices if isinstance(n, fx.Lost)]
+    assert not len(member.participant.wants)  # type: ignore[union-attr]
+    assert group.requests < 400
+
+
+def test_without_direct_streams_a_newcomer_begins_with_what_it_hears_first() -> None:
+    group = with_newcomer(50, 0, loss=0.1, streams=False)
+    group.run(200.0)
+    ann, eve = (group.members[n].participant.log.places() for n in (ANN, EVE))  # type: ignore[union-attr]
+    assert eve == ann[-len(eve) :]
+    assert 25 <= len(eve) <= 30
+
+
+def test_what_a_newcomer_never_had_is_not_acknowledged() -> None:
+    group = with_newcomer(20, 0)
+    ann = group.members[ANN].participant
+    assert ann is not None
+    for n, sent in enumerate(group.members[ANN].sent):
+        own = ann.outgoing.get(sent)
+        assert own is not None
+        assert (EVE in own.acked_by) <= (n >= 10)
+    assert EVE in own.acked_by
+
+
+def test_where_a_log_begins_survives_a_restart() -> None:
+    group = with_newcomer(30, 5)
+    before = group.members[EVE].participant.log.places()  # type: ignore[union-attr]
+    group.crash(EVE)
+    group.run(10.0)
+    group.start(EVE)
+    group.run(200.0)
+    assert group.members[EVE].participant.log.places() == before  # type: ignore[union-attr]
+    assert len(before) == 35
+
+
+def test_a_place_that_cannot_be_true_is_not_believed() -> None:
+    """With it a liar would keep everybody's messages out."""
+    one = One(join_last=0)
+    one.participant.peer_up("liar", one.now)
+    (asked,) = [e for e in one.wait(5.0) if isinstance(e, fx.AskCompare)]
+    assert asked.ranges == (RangeHash(None, None, 0, b""),)
+    far = WALL + 2 * 86_400_000
+    one.seen += one.participant.compared("liar", LogComparison(keys=((far, "x"),)), one.now)
+    assert not [e for e in one.seen if isinstance(e, fx.JoinedAt)]
+    one.hear("m", lamport=WALL + 100)
+    assert one.log == ["m"]
+
+
+def test_a_message_that_comes_before_the_place_is_known_waits_for_it() -> None:
+    one = One(join_last=0)
+    one.participant.peer_up("peer", one.now)
+    one.wait(5.0)
+    assert one.drops(one.hear("m", lamport=WALL + 100)) == [fx.DiscardReason.JOINING]
+    one.participant.compared("peer", LogComparison(keys=((WALL + 50, "old"),)), one.now)
+    one.hear("m", lamport=WALL + 100)
+    assert one.log == ["m"]
+    assert one.drops(one.hear("old", lamport=WALL + 50)) == [fx.DiscardReason.TOO_OLD]
+
+
+@pytest.mark.parametrize("last", [0, 1, 2, 16, 17, 900, 1999, 2000, 2001])
+def test_the_place_is_found_in_a_few_round_trips(last: int) -> None:
+    one = One()
+    for n in range(2000):
+        one.hear(f"m{n:04}", lamport=WALL + 10 * n)
+    search, rounds = PlaceSearch(last), 1
+    while search.narrow(compare(one.participant.log, bytes(16), [search.range], 2000, None)):
+        rounds += 1
+    expected = {0: WALL + 19_990, 2000: WALL - 1, 2001: 0}
+    assert search.since == expected.get(last, WALL + 10 * (2000 - last) - 1)
+    assert rounds <= 4
+
+
+def test_a_peer_that_never_comes_to_the_point_is_left() -> None:
+    search = PlaceSearch(3)
+    endless = LogComparison(parts=(RangeHash(None, None, 1000, b"x"),))
+    assert sum(search.narrow(endless) for _ in range(100)) < 20
+    assert search.since is None
+
+
+def test_a_newcomer_that_speaks_first_keeps_what_it_said() -> None:
+    one = One(join_last=0)
+    one.participant.peer_up("peer", one.now)
+    first, _ = one.send(b"here I am")
+    one.wait(5.0)
+    one.participant.compared("peer", LogComparison(keys=((WALL + 10**6, "new"),)), one.now)
+    assert one.log == [first]
+    one.take(made("new", first, lamport=WALL + 10**6))
+    assert one.log == [first, "new"]
