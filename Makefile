@@ -12,7 +12,7 @@ FAST := not (hosts or peers or quiet or sim or slow or spark or spark_processes)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
+.PHONY: demo test check lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -67,6 +67,23 @@ proto: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
+# The documentation as a site, in build/site; warnings are errors.
+docs: $(VENV)/.installed-docs
+	$(BIN)/mkdocs build --quiet --strict
+
+# What a release has to pass: distributions that the index takes, and the README's first program and a
+# demo from the wheel, in an environment that has nothing else.
+RELEASE := build/release
+release-check: $(VENV)/.installed-release
+	rm -rf dist $(RELEASE)
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	$(BIN)/python -m tests.docs.first_program >$(RELEASE)/first_program.py
+	cd $(RELEASE) && bin/episub --version && bin/python first_program.py
+	cd $(RELEASE) && bin/episub demo $(or $(ARGS),--hosts 8 --messages 20)
+
 clean:
 	rm -rf interop/js/*/node_modules interop/rust/target interop/go/bin
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -76,7 +93,12 @@ $(VENV)/.installed: NAME := episub-router and what it needs
 $(VENV)/.installed-dev: WHAT := .[dev]
 $(VENV)/.installed-dev: NAME := episub-router, what it needs and the tools for its tests
 
-$(VENV)/.installed $(VENV)/.installed-dev: pyproject.toml
+$(VENV)/.installed-docs: WHAT := .[docs]
+$(VENV)/.installed-docs: NAME := episub-router and the tools for its documentation
+$(VENV)/.installed-release: WHAT := .[release]
+$(VENV)/.installed-release: NAME := episub-router and the tools for its releases
+
+$(VENV)/.installed $(VENV)/.installed-dev $(VENV)/.installed-docs $(VENV)/.installed-release: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo >&2 "episub-router needs Python 3.11 or later, and '$(PYTHON)' is" \
 	    "$$($(PYTHON) --version 2>/dev/null || echo 'not there')."; \

@@ -5,9 +5,11 @@ Exit status: 0 done, 1 the run failed, 2 wrong arguments, 130 interrupted with C
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from episub_router.cli import pipeline, report, sim, store, trace, why
@@ -41,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     why.add_parser(commands)
     arguments = parser.parse_args(argv)
     try:
-        status: int = arguments.run(arguments)
+        with _drops_unlogged():
+            status: int = arguments.run(arguments)
         sys.stdout.flush()
     except BaseException as error:
         known = _status(_single(error))
@@ -51,6 +54,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if status == INTERRUPTED:
         print("episub: interrupted", file=sys.stderr)
     return status
+
+
+@contextmanager
+def _drops_unlogged() -> Iterator[None]:
+    """Keep Pubsub's warnings about what it dropped, which is counted, out of the terminal;
+    py-libp2p's LIBP2P_DEBUG brings them back."""
+    logger = logging.getLogger("episub_router.pubsub")
+    level = logger.level
+    if not os.environ.get("LIBP2P_DEBUG"):
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _status(error: BaseException) -> int | None:

@@ -78,7 +78,7 @@ def test_the_readme_has_the_two_commands() -> None:
     lines = [
         line for s in snippets(ROOT / "README.md") if s.language == "sh" for line in commands(s)
     ]
-    assert lines[:2] == ["make demo", "make test"]
+    assert [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
 
 
 TEXT = """\
