@@ -7,12 +7,12 @@ SCENARIO ?= interop/testbed/scenarios/short.toml
 INTEROP_PART := tests/interop/test_matrix.py tests/interop/test_second_implementation.py
 # Tests run in two processes, those that share a Spark session in one of them (tests/conftest.py).
 SIDE_BY_SIDE := -n 2
-FAST := not (hosts or peers or quiet or sim or slow or spark or spark_processes)
+FAST := not (compiled or hosts or peers or quiet or sim or slow or spark or spark_processes)
 
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
+.PHONY: demo test check compiled lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -20,9 +20,13 @@ demo: $(VENV)/.installed
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
 test:
 	@$(MAKE) --no-print-directory -j 2 lint interop-part interop-sds testbed-tools
-	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not quiet" tests $(INTEROP_PART) --without rust)
+	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not (compiled or quiet)" tests $(INTEROP_PART) --without rust)
 	$(if $(ARGS),,$(BIN)/pytest -m quiet tests)
 	$(if $(ARGS),,$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77)
+
+# The core compiled with mypyc gives the same bytes as the pure Python.
+compiled: $(VENV)/.installed-dev
+	$(BIN)/pytest -m compiled tests/sim $(ARGS)
 
 interop-part:
 	@sh interop/build.sh js go

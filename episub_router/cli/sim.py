@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ _EXTRA = "the simulator needs more packages: pip install 'episub-router[sim]'"
 def add_parser(subparsers: Any) -> None:
     """Add the `sim` command to the subparsers of the main one; its `run` is `main`."""
     parser = subparsers.add_parser("sim", help="run scenarios in the simulator")
+    parser.add_argument("--version", action="version", version=f"episub sim, {build()}")
     commands = parser.add_subparsers(dest="sim_command", required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="the scenarios that there are")
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -58,6 +60,13 @@ def add_parser(subparsers: Any) -> None:
     comparing.add_argument("run_b", type=Path, metavar="RUN_B", help="directory or summary.json")
     comparing.add_argument("--json", action="store_true", help="both summaries as JSON")
     comparing.set_defaults(run=main)
+
+
+def build() -> str:
+    """Which build of the core runs: "compiled" or "pure Python"."""
+    found = find_spec("episub_router.protocol.topic")
+    pure = found is None or str(found.origin).endswith(".py")
+    return "pure Python" if pure else "compiled"
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 from episub_router.sim.runner import jobs_for, run, sweep
 from episub_router.sim.scenario import loading
 from tests import children
+
+ROOT = Path(__file__).parents[2]
 
 SCENARIO = """
 name = "everything"
@@ -108,6 +112,39 @@ def test_same_bytes_in_every_process(text: str) -> None:
             check=True,
         )
         assert there.stdout == here
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compiled copy of the package, compiled quickly rather than well."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("compiled")
+    children.run([sys.executable, ROOT / "hatch_build.py", folder, "0"], check=True)
+    return folder
+
+
+def _in(folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, *arguments]
+    ran = children.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return ran.stdout
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("router", ["episub", "gossipsub", "floodsub"])
+def test_same_bytes_compiled(router: str, compiled: Path) -> None:
+    text = SCENARIO.replace("ROUTER", router)
+    (scenario,) = loading.parse(text).scenarios().values()
+    assert _in(compiled, "-c", PROGRAM, text) == run(scenario, 7).to_json()
+
+
+@pytest.mark.compiled
+def test_the_build_is_named(compiled: Path) -> None:
+    assert _in(compiled, "-m", "episub_router", "sim", "--version") == "episub sim, compiled\n"
+    assert _in(ROOT, "-m", "episub_router", "sim", "--version") == "episub sim, pure Python\n"
 
 
 @pytest.mark.sim

@@ -104,8 +104,10 @@ class SourcePush:
         # Up a tree, a standby may well get it long before the parent: that says nothing.
         down = message.source == message.along
         to = [other for other in tree.announce_to if other not in holders] if down else []
-        if missing is not None and missing.asked and tree.parent not in (None, peer, *to, *holders):
-            to.append(tree.parent)
+        if missing is not None and missing.asked:
+            parent = tree.parent
+            if parent not in (None, peer) and parent not in to and parent not in holders:
+                to.append(parent)
         if to:
             hops = state.next_hops(message.hops)
             announcement = IHave((MessageSummary(message.id, hops),))

@@ -1,0 +1,146 @@
+"""The wheel with a compiled core: EPISUB_COMPILE=1 pip install .
+
+Without EPISUB_COMPILE, and in editable installs, everything stays pure Python. `python
+hatch_build.py FOLDER` makes a compiled copy of the package, to be put on PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SWITCH = "EPISUB_COMPILE"
+PACKAGE = "episub_router"
+ROOT = Path(__file__).parent
+
+COMPILED = (
+    "protocol/**/*.py",
+    "sim/network/*.py",
+    "sim/routers/*.py",
+    "sim/hashing.py",
+    "sim/records.py",
+    "sim/sizes.py",
+)
+"""What is compiled, in the package."""
+
+INTERPRETED = ("__init__.py", "params.py", "settings.py", "traced.py")
+"""What isn't, of that: settings, which are read once, and classes that are made while running."""
+
+SUBCLASSED = ("Host", "Node", "EpisubNode", "GossipsubNode", "FloodsubNode")
+"""Classes that modules which aren't compiled derive others from."""
+
+NEEDED = ("mypy[mypyc]>=2.0,<3", "setuptools>=75")
+"""To compile."""
+
+
+class CompiledCore(BuildHookInterface[Any]):
+    """Adds the compiled modules to a wheel, beside their sources."""
+
+    def _applies(self) -> bool:
+        return self.target_name == "wheel" and os.environ.get(SWITCH, "0") not in ("", "0")
+
+    def dependencies(self) -> list[str]:
+        return [*NEEDED] if self._applies() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable" or not self._applies():
+            return
+        folder = Path(self.directory) / "compiled"
+        for extension in compile_into(folder):
+            build_data["force_include"][str(extension)] = str(extension.relative_to(folder))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["dependencies"].append("mypy-extensions>=1")
+
+
+def compile_into(folder: Path, optimize: str = "3") -> list[Path]:
+    """Make a compiled copy of the package in `folder`; returns the extension modules.
+
+    Raises subprocess.CalledProcessError where a compiler fails.
+    """
+    shutil.rmtree(folder / PACKAGE, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=ignored)
+    with tempfile.TemporaryDirectory() as scratch:
+        shutil.copytree(folder / PACKAGE, Path(scratch, PACKAGE))
+        modules = _modules(Path(scratch))
+        for module in modules:
+            module.write_text(_prepared(module.read_text(encoding="utf-8")), encoding="utf-8")
+        names = [str(module.relative_to(scratch)) for module in modules]
+        # Another process, since mypyc and setuptools exit where something fails.
+        program = [sys.executable, "-c", _PROGRAM, optimize, *names]
+        environment = {**os.environ, "PYTHONPATH": ""}
+        subprocess.run(program, cwd=scratch, env=environment, check=True, stdout=sys.stderr)
+        built = [*Path(scratch, "built").rglob("*.so"), *Path(scratch, "built").rglob("*.pyd")]
+        shutil.copytree(Path(scratch, "built"), folder, dirs_exist_ok=True)
+        return [folder / extension.relative_to(Path(scratch, "built")) for extension in built]
+
+
+_PROGRAM = f"""
+import sys
+from setuptools import setup
+from mypyc.build import mypycify
+
+optimize, *modules = sys.argv[1:]
+options = ["--ignore-missing-imports", "--follow-imports=silent", "--config-file="]
+extensions = mypycify(
+    [*options, *modules], opt_level=optimize, debug_level="0", group_name="{PACKAGE}"
+)
+for extension in extensions:
+    # Or a multiplication and an addition in one step give other bytes than Python does.
+    extension.extra_compile_args = [*extension.extra_compile_args, "-ffp-contract=off"]
+arguments = ["build_ext", "--build-lib", "built", "--build-temp", "temp"]
+setup(name="{PACKAGE}", packages=[], py_modules=[], ext_modules=extensions, script_args=arguments)
+"""
+
+
+def _modules(folder: Path) -> list[Path]:
+    package = folder / PACKAGE
+    found = [path for pattern in COMPILED for path in package.glob(pattern)]
+    return sorted(path for path in found if path.name not in INTERPRETED)
+
+
+_FUTURE = "from __future__ import annotations"
+# mypyc looks for the types of a dataclass's fields among the module's names.
+_IMPORTS = "from builtins import object; from mypy_extensions import mypyc_attr as _mypyc_attr"
+
+
+def _prepared(source: str) -> str:
+    """`source` with what only mypyc needs, in places that move no line by much.
+
+    A dataclass gets an `__init__`, since mypyc would call the interpreted one that `dataclass`
+    makes. A class that others are derived from has to say so.
+    """
+    lines = source.splitlines()
+    for found in reversed(ast.parse(source).body):
+        if not isinstance(found, ast.ClassDef):
+            continue
+        if any("dataclass" in ast.unparse(decorator) for decorator in found.decorator_list):
+            lines[found.end_lineno : found.end_lineno] = _initializer(found)
+        if found.name in SUBCLASSED:
+            lines.insert(found.lineno - 1, "@_mypyc_attr(allow_interpreted_subclasses=True)")
+    return "\n".join(lines).replace(_FUTURE, f"{_FUTURE}; {_IMPORTS}", 1) + "\n"
+
+
+def _initializer(found: ast.ClassDef) -> list[str]:
+    fields = [entry for entry in found.body if isinstance(entry, ast.AnnAssign)]
+    if not fields or any(isinstance(field.value, ast.Call) for field in fields):
+        return []
+    parameters = [ast.unparse(field).replace(" = ", "=") for field in fields]
+    names = [ast.unparse(field.target) for field in fields]
+    return [
+        f"    def __init__(self, {', '.join(parameters)}) -> None:",
+        *(f"        self.{name} = {name}  # type: ignore[misc]" for name in names),
+    ]
+
+
+if __name__ == "__main__":
+    compile_into(Path(sys.argv[1]), *sys.argv[2:])
