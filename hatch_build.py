@@ -31,8 +31,8 @@ COMPILED = (
 )
 """What is compiled, in the package."""
 
-INTERPRETED = ("__init__.py", "params.py", "settings.py", "traced.py")
-"""What isn't, of that: settings, which are read once, and classes that are made while running."""
+INTERPRETED = ("__init__.py", "params.py", "settings.py", "traced.py", "gossipsub_scored.py")
+"""What isn't, of that: settings, which are read once, and what is seldom run."""
 
 SUBCLASSED = ("Host", "Node", "EpisubNode", "GossipsubNode", "FloodsubNode")
 """Classes that modules which aren't compiled derive others from."""

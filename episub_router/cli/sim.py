@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 if TYPE_CHECKING:
     from episub_router.sim.runner import Job, Result
+    from episub_router.sim.scenario.settings import Scenario
 
 _TRACES = ("parquet", "pb", "pb.gz", "json", "json.gz")
 _EXTRA = "the simulator needs more packages: pip install 'episub-router[sim]'"
@@ -36,15 +44,10 @@ def add_parser(subparsers: Any) -> None:
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(run=main)
     runs = commands.add_parser("run", help="run a scenario, in all its variants")
-    runs.add_argument("scenario", metavar="NAME", help="a scenario's name, or a .toml file")
-    runs.add_argument("--nodes", type=int, help="number of nodes")
-    runs.add_argument("--messages", type=int, help="number of messages")
-    runs.add_argument("--seed", type=int, default=1, help="first seed (default 1)")
+    _add_scenario(runs)
     runs.add_argument("--seeds", type=int, default=1, help="number of seeds (default 1)")
-    runs.add_argument("--variant", action="append", metavar="TEXT", default=[],
-                      help="only variants whose name contains this")  # fmt: skip
-    runs.add_argument("--set", action="append", metavar="KEY=VALUE", default=[],
-                      help="change a setting, e.g. network.loss=0.05")  # fmt: skip
+    runs.add_argument("--warm", action="append", type=Path, metavar="FILE", default=[],
+                      help="start runs from this kept warm-up where it is theirs")  # fmt: skip
     runs.add_argument("--processes", type=int, default=1, help="runs at a time (default 1)")
     runs.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and plots here")
     runs.add_argument("--plots", choices=("svg", "png", "none"), default="svg", help="plot format")
@@ -55,11 +58,28 @@ def add_parser(subparsers: Any) -> None:
                       help="a table for each variant, with a column for each phase")  # fmt: skip
     runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
     runs.set_defaults(run=main)
+    warming = commands.add_parser("warm", help="keep a warm-up that runs can start from")
+    _add_scenario(warming)
+    warming.add_argument("--until", type=float, default=math.inf, metavar="SECONDS",
+                         help="end here, before the scenario's first message")  # fmt: skip
+    warming.add_argument("--out", type=Path, metavar="FILE", required=True, help="the file")
+    warming.set_defaults(run=main)
     comparing = commands.add_parser("compare", help="compare two runs")
     comparing.add_argument("run_a", type=Path, metavar="RUN_A", help="directory or summary.json")
     comparing.add_argument("run_b", type=Path, metavar="RUN_B", help="directory or summary.json")
     comparing.add_argument("--json", action="store_true", help="both summaries as JSON")
     comparing.set_defaults(run=main)
+
+
+def _add_scenario(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", metavar="NAME", help="a scenario's name, or a .toml file")
+    parser.add_argument("--nodes", type=int, help="number of nodes")
+    parser.add_argument("--messages", type=int, help="number of messages")
+    parser.add_argument("--seed", type=int, default=1, help="first seed (default 1)")
+    parser.add_argument("--variant", action="append", metavar="TEXT", default=[],
+                        help="only variants whose name contains this")  # fmt: skip
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", default=[],
+                        help="change a setting, e.g. network.loss=0.05")  # fmt: skip
 
 
 def build() -> str:
@@ -76,6 +96,8 @@ def main(arguments: argparse.Namespace) -> int:
             return _list(arguments)
         if arguments.sim_command == "run":
             return _run(arguments)
+        if arguments.sim_command == "warm":
+            return _warm(arguments)
         return _compare(arguments)
     except ModuleNotFoundError as error:
         print(f"episub sim: {_EXTRA} ({error})", file=sys.stderr)
@@ -103,25 +125,51 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    from episub_router.sim.results import report
-    from episub_router.sim.runner import jobs_for
+def _scenarios(
+    arguments: argparse.Namespace,
+) -> tuple[str, dict[str, Any], dict[str, Scenario]]:
+    """The scenario's name, the settings that the command changes, and what is to be run."""
     from episub_router.sim.scenario import loading
 
     settings = loading.parse_settings(arguments.set)
     for key, value in (("nodes", arguments.nodes), ("messages", arguments.messages)):
         if value is not None:
             settings["network.nodes" if key == "nodes" else "traffic.messages"] = value
-    if arguments.seeds < 1 or arguments.processes < 1:
-        raise ValueError("--seeds and --processes must be at least 1")
-    if arguments.trace and arguments.out is None:
-        raise ValueError("--trace needs --out")
     file = loading.load(arguments.scenario)
     scenarios = file.scenarios(settings, arguments.variant or ("",))
     if not scenarios:
         # Their names have commas.
         names = "; ".join(variant.name for variant in file.variants) or "no variants"
         raise ValueError(f"no variant matches {arguments.variant}; there are: {names}")
+    return file.name, settings, scenarios
+
+
+def _warm(arguments: argparse.Namespace) -> int:
+    from episub_router.sim.runner import keep_warm_up
+    from episub_router.sim.warm_up import key
+
+    _, _, scenarios = _scenarios(arguments)
+    if len({key(scenario, arguments.seed) for scenario in scenarios.values()}) > 1:
+        names = "; ".join(scenarios)
+        raise ValueError(f"these variants have different warm-ups, choose one: {names}")
+    # What is left out by ending early is simulated by each run that starts from the file.
+    scenario = min(scenarios.values(), key=lambda scenario: scenario.quiet_until)
+    until = min(arguments.until, scenario.quiet_until)
+    with _progress_bars() as bars:
+        advance, _ = _bar(bars, "warm-up", until)
+        keep_warm_up(scenario, arguments.seed, arguments.out, until, advance)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from episub_router.sim.results import report
+    from episub_router.sim.runner import jobs_for
+
+    if arguments.seeds < 1 or arguments.processes < 1:
+        raise ValueError("--seeds and --processes must be at least 1")
+    if arguments.trace and arguments.out is None:
+        raise ValueError("--trace needs --out")
+    name, settings, scenarios = _scenarios(arguments)
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
     jobs = jobs_for(scenarios, range(arguments.seed, arguments.seed + arguments.seeds))
@@ -135,51 +183,68 @@ def _run(arguments: argparse.Namespace) -> int:
         for name, summaries in by_variant.items()
         for summary in summaries
     ]
-    everything = {"scenario": file.name, "settings": settings, "runs": runs}
+    everything = {"scenario": name, "settings": settings, "runs": runs}
     if arguments.out is not None:
         _write(arguments, everything, {name: of[0] for name, of in by_variant.items()})
     if arguments.json:
         print(json.dumps(everything, indent=1, sort_keys=True))
     else:
-        _show(file.name, means, len(jobs) // len(means), arguments.phases)
+        _show(name, means, len(jobs) // len(means), arguments.phases)
     return 1 if any(summary["unexplained"] for summary in means.values()) else 0
 
 
 def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
     """Yield (job, result), with a progress display on standard error."""
-    from episub_router.sim.runner import run, sweep
+    from episub_router.sim.runner import SharedWarmUps, run, sweep
 
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    with _progress_bars() as bars:
         if arguments.processes > 1 and not arguments.trace:
-            task = bar.add_task("runs", total=len(jobs), rate="")
-            for job, result in sweep(jobs, arguments.processes):
-                bar.advance(task)
+            task = bars.add_task("runs", total=len(jobs), rate="")
+            for job, result in sweep(jobs, arguments.processes, arguments.warm):
+                bars.advance(task)
                 yield job, result
             return
-        for job in jobs:
-            label = f"{job.label or job.scenario.name} seed {job.seed}"
-            task = bar.add_task(label, total=job.scenario.end, rate="")
-            started = perf_counter()
+        with SharedWarmUps([] if arguments.trace else jobs, arguments.warm) as shared:
+            for job in jobs:
+                label = f"{job.label or job.scenario.name} seed {job.seed}"
+                advance, remove = _bar(bars, label, job.scenario.end)
+                trace = None
+                if arguments.trace:
+                    part = f"{_file_part(job.label)}-{job.seed}.{arguments.trace}"
+                    trace = arguments.out / f"trace{part}"
+                warm = shared.take(job, advance)
+                yield job, run(job.scenario, job.seed, trace=trace, progress=advance, warm=warm)
+                remove()
 
-            def progress(
-                now: float, events: int, task: TaskID = task, started: float = started
-            ) -> None:
-                speed = events / (perf_counter() - started)
-                rate = f"{now:,.0f} s simulated, {speed:,.0f} events/s"
-                bar.update(task, completed=now, rate=rate)
 
-            trace = None
-            if arguments.trace:
-                trace = arguments.out / f"trace{_file_part(job.label)}-{job.seed}.{arguments.trace}"
-            yield job, run(job.scenario, job.seed, trace=trace, progress=progress)
-            bar.remove_task(task)
+def _progress_bars() -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _bar(
+    bars: Progress, label: str, total: float
+) -> tuple[Callable[[float, int], None], Callable[[], None]]:
+    """A bar for one run of `total` simulated seconds: how to advance it, and how to remove it."""
+    task = bars.add_task(label, total=total, rate="")
+    started = perf_counter()
+
+    def advance(now: float, events: int) -> None:
+        speed = events / (perf_counter() - started)
+        rate = f"{now:,.0f} s simulated, {speed:,.0f} events/s"
+        bars.update(task, completed=now, rate=rate)
+
+    return advance, lambda: bars.remove_task(task)
 
 
 def _note_speed(job: Job, result: Result) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import signal
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -14,10 +16,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from episub_router.sim import warm_up
 from episub_router.sim.records import Records
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.scenario.settings import Scenario
-from episub_router.sim.simulation import Progress, Simulation
+from episub_router.sim.simulation import Progress, Simulation, collection_held_off
 from episub_router.sim.trace import open_trace
 from episub_router.trace.software import software
 
@@ -41,15 +44,20 @@ def run(
     *,
     trace: Path | None = None,
     progress: Progress | None = None,
+    warm: Path | None = None,
 ) -> Result:
     """Run `scenario` with `seed`; `trace` is a file to write every event to, as Parquet or as
-    its name says (`sim.trace.open_trace`)."""
+    its name says (`sim.trace.open_trace`). `warm` is a kept warm-up to start from; with a trace
+    it isn't used. Raises WarmUpError where that is another run's."""
     started = perf_counter()
     records = Records(scenario.capacity)
     with ExitStack() as stack:
         if trace is not None:
             records.trace = stack.enter_context(open_trace(trace, _header(scenario, seed, trace)))
         simulation = Simulation(scenario, seed, records)
+        if warm is not None and trace is None:
+            with collection_held_off():
+                warm_up.restore(simulation, warm)
         simulation.run(progress)
     seconds = perf_counter() - started
     return Result(summarize(simulation), seconds)
@@ -75,25 +83,50 @@ class Job:
     seed: int
 
 
-def sweep(jobs: Sequence[Job], processes: int = 1) -> Iterator[tuple[Job, Result]]:
-    """Run all `jobs` in up to `processes` processes; results come in the order of the jobs."""
-    if processes == 1 or len(jobs) < 2:
-        for job in jobs:
-            yield job, _run_job(job)
-        return
-    # Spawned, so that a worker starts clean whatever threads the caller has.
-    context = multiprocessing.get_context("spawn")
-    others = multiprocessing.active_children()
-    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
+def sweep(
+    jobs: Sequence[Job], processes: int = 1, kept: Sequence[Path] = ()
+) -> Iterator[tuple[Job, Result]]:
+    """Run all `jobs` in up to `processes` processes; results come in the order of the jobs.
+
+    Jobs with the same warm-up start from one that is made once, or from a `kept` one. Raises
+    WarmUpError where a kept one is no job's.
+    """
+    with SharedWarmUps(jobs, kept) as shared:
+        if processes == 1 or len(jobs) < 2:
+            for job in jobs:
+                yield job, run(job.scenario, job.seed, warm=shared.take(job))
+            return
+        # Spawned, so that a worker starts clean whatever threads the caller has.
+        context = multiprocessing.get_context("spawn")
+        others = multiprocessing.active_children()
+        with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
+            try:
+                results = _submit(pool, jobs, shared)
+                for job, result in zip(jobs, results, strict=True):
+                    yield job, result.result()
+            except BaseException:
+                for worker in multiprocessing.active_children():
+                    if worker not in others:
+                        worker.terminate()
+                raise
+
+
+def _submit(
+    pool: ProcessPoolExecutor, jobs: Sequence[Job], shared: SharedWarmUps
+) -> list[Future[Result]]:
+    """Have all jobs run in `pool`, each once its warm-up is there."""
+    made = {}
+    for path, arguments in shared.due.items():
         with _uninterrupted():
-            results = pool.map(_run_job, jobs)
-        try:
-            yield from zip(jobs, results, strict=True)
-        except BaseException:
-            for worker in multiprocessing.active_children():
-                if worker not in others:
-                    worker.terminate()
-            raise
+            made[path] = pool.submit(keep_warm_up, *arguments)
+    results = []
+    for job in jobs:
+        warm = shared.path(job)
+        if warm in made:
+            made[warm].result()
+        with _uninterrupted():
+            results.append(pool.submit(_run_job, job, warm))
+    return results
 
 
 @contextmanager
@@ -109,8 +142,70 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _run_job(job: Job) -> Result:
-    return run(job.scenario, job.seed)
+def _run_job(job: Job, warm: Path | None) -> Result:
+    return run(job.scenario, job.seed, warm=warm)
+
+
+def keep_warm_up(
+    scenario: Scenario, seed: int, path: Path, until: float = math.inf,
+    progress: Progress | None = None,
+) -> None:  # fmt: skip
+    """Warm up as a run of `scenario` with `seed` does, `until` a time in seconds if that is
+    earlier than its first message, fault or phase, and keep the overlay in the file `path`.
+
+    Raises WarmUpError where the run begins with one of those.
+    """
+    simulation = Simulation(scenario, seed, Records(scenario.capacity))
+    end = math.nextafter(min(until, scenario.quiet_until), 0.0)
+    if end <= 0:
+        raise warm_up.WarmUpError(f"{scenario.name} has no warm-up: it begins with a message")
+    with collection_held_off():
+        simulation.warm_up(end, progress)
+        warm_up.save(simulation, path)
+
+
+class SharedWarmUps:
+    """Warm-ups of jobs that have the same one, in a temporary folder."""
+
+    def __init__(self, jobs: Sequence[Job], kept: Iterable[Path] = ()) -> None:
+        """`kept` are files to take in place of warm-ups. Raises WarmUpError where one is of no
+        use."""
+        self._paths: dict[int, Path] = {}
+        """By the `id` of a job: scenarios have no hash."""
+        for path in kept:
+            fitting = [job for job in jobs if warm_up.fits(path, job.scenario, job.seed)]
+            self._paths.update({id(job): path for job in fitting})
+            if jobs and not fitting:
+                raise warm_up.mismatch(path, jobs[0].scenario, jobs[0].seed)
+        self._folder = tempfile.TemporaryDirectory(prefix="episub-warm-")
+        alike: dict[str, list[Job]] = {}
+        for job in jobs:
+            if job.scenario.quiet_until > 0 and id(job) not in self._paths:
+                alike.setdefault(warm_up.key(job.scenario, job.seed), []).append(job)
+        self.due: dict[Path, tuple[Scenario, int, Path, float]] = {}
+        """The files that aren't there yet, with the arguments of `keep_warm_up` for each."""
+        for number, group in enumerate(group for group in alike.values() if len(group) > 1):
+            path = Path(self._folder.name, f"{number}.warm")
+            until = min(job.scenario.quiet_until for job in group)
+            self.due[path] = (group[0].scenario, group[0].seed, path, until)
+            self._paths.update({id(job): path for job in group})
+
+    def __enter__(self) -> SharedWarmUps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def path(self, job: Job) -> Path | None:
+        """The file that `job` may start from; None if no other job has its warm-up."""
+        return self._paths.get(id(job))
+
+    def take(self, job: Job, progress: Progress | None = None) -> Path | None:
+        """The same, made if it isn't there yet."""
+        path = self.path(job)
+        if path is not None and path in self.due:
+            keep_warm_up(*self.due.pop(path), progress)
+        return path
 
 
 def jobs_for(scenarios: dict[str, Scenario], seeds: Iterable[int]) -> list[Job]:

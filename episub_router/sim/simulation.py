@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -76,38 +78,69 @@ class Simulation:
         self.script = Script(
             scenario, self.network, self.rng, self.sources, self.start, self.overlay
         )
+        self.params = self._router_params()
         self._make = self._node_factory()
+        self._contact_rng = generator(seed, "contacts")
         self._lives: dict[int, int] = {}
         self._schedule = scenario.traffic.schedule(generator(seed, "traffic"))
 
     def run(self, progress: Progress | None = None) -> None:
-        """Perform the whole scenario, with garbage collection held off."""
+        """Perform the whole scenario, or what is left of it after a warm-up."""
         scenario = self.scenario
-        joining = scenario.join
-        for node in range(scenario.network.nodes):
-            due = self.cast.comes(node) or joining.over * node / scenario.network.nodes
-            self.loop.at(due, self.start, node)
-        # Before what happens at the same time, so that a phase has all of it.
-        for phase in scenario.measured:
-            self.loop.at(phase.start, self._take_snapshot, None)
-        self._queue_next()
-        self.script.arm()
-        if self.cast:
-            self.watch.start()
-        was_enabled = gc.isenabled()
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        try:
-            for step in range(1, _SLICES + 1):
-                self.loop.run(scenario.end * step / _SLICES)
-                if progress is not None:
-                    progress(self.loop.now, self.loop.performed)
-        finally:
-            gc.unfreeze()
-            if was_enabled:
-                gc.enable()
+        with collection_held_off():
+            self.warm_up(math.nextafter(scenario.quiet_until, 0.0), progress)
+            # Before what happens at the same time, so that a phase has all of it.
+            for phase in scenario.measured:
+                self.loop.at(phase.start, self._take_snapshot, None)
+            self._queue_next()
+            self.script.arm()
+            if self.cast:
+                self.watch.start()
+            self._advance(scenario.end, progress)
         self._take_snapshot(None)
+
+    def warm_up(self, until: float, progress: Progress | None = None) -> None:
+        """Have the nodes join, and go on to the time `until`, before anything else happens."""
+        nodes, over = self.scenario.network.nodes, self.scenario.join.over
+        if not self._lives:
+            for node in range(nodes):
+                self.loop.at(self.cast.comes(node) or over * node / nodes, self.start, node)
+        self._advance(until, progress)
+
+    def _advance(self, until: float, progress: Progress | None) -> None:
+        """Go on to the time `until`, with a call of `progress` each two-hundredth of the run."""
+        slice = self.scenario.end / _SLICES
+        while self.loop.now < until:
+            done = math.floor(self.loop.now / slice + 1e-6)
+            self.loop.run(min(until, (done + 1) * slice))
+            if progress is not None:
+                progress(self.loop.now, self.loop.performed)
+
+    def warm_state(self) -> dict[str, Any]:
+        """All that a warm-up has changed but the nodes, to give to `take_warm_state`."""
+        records = self.records
+        return {
+            "loop": self.loop.state(),
+            "network": self.network.state(),
+            "contacts": self._contact_rng,
+            "lives": self._lives,
+            "sessions": records.sessions,
+            "traffic": records.traffic,
+            "drops": records.drops,
+            "lost": records.lost_on_the_way,
+        }
+
+    def take_warm_state(self, state: dict[str, Any]) -> None:
+        """Go on from another run's warm-up, whose nodes are in the network already."""
+        records = self.records
+        self.loop.take_state(state["loop"])
+        self.network.take_state(state["network"])
+        self._contact_rng = state["contacts"]
+        self._lives = state["lives"]
+        records.sessions = state["sessions"]
+        records.traffic = state["traffic"]
+        records.drops = state["drops"]
+        records.lost_on_the_way = state["lost"]
 
     # Nodes.
 
@@ -119,19 +152,24 @@ class Simulation:
         made.start(self._contacts(node))
         return made
 
+    def _router_params(self) -> Any:
+        router = self.scenario.router
+        return (
+            GossipsubParams(**router.merged())
+            if isinstance(router, GossipsubConfig)
+            else router.params
+        )
+
     def _node_factory(self) -> Callable[[int, Any], Node]:
-        router, network = self.scenario.router, self.network
-        kind: Any
-        params: Any
+        router = self.scenario.router
+        kind: Any = FloodsubNode
         if isinstance(router, EpisubConfig):
-            kind, params = EpisubNode, router.params
+            kind = EpisubNode
         elif isinstance(router, GossipsubConfig):
             kind = ScoredGossipsubNode if router.scoring else GossipsubNode
-            params = GossipsubParams(**router.merged())
-        else:
-            kind, params = FloodsubNode, router.params
         wrap: Any = cache(traced) if self.records.trace is not None else lambda kind: kind
         honest, cast = wrap(kind), self.cast
+        network, params = self.network, self.params
 
         def make(node: int, rng: Any) -> Any:
             if node in cast:
@@ -143,12 +181,7 @@ class Simulation:
     def _contacts(self, node: int) -> tuple[int, ...]:
         """The contacts of `node` when it comes up: nodes that are up, or come up with it."""
         joining, router = self.scenario.join, self.scenario.router
-        if isinstance(router, EpisubConfig):
-            count = joining.contacts
-        elif isinstance(router, GossipsubConfig):
-            count = GossipsubParams(**router.merged()).connect
-        else:
-            count = router.params.connect
+        count = joining.contacts if isinstance(router, EpisubConfig) else self.params.connect
         total = self.scenario.network.nodes
         together = self.loop.now == 0 and not joining.over
         candidates = list(range(total) if together else self.network.nodes)
@@ -159,7 +192,7 @@ class Simulation:
         # Contacts are nodes that can be dialled, as bootstrap nodes are: draw enough to have
         # as many left.
         drawn = 16 + int(2 * count / (1 - self.scenario.network.nat_share))
-        spare = self.rng.sample(candidates, min(drawn, len(candidates)))
+        spare = self._contact_rng.sample(candidates, min(drawn, len(candidates)))
         fit = (other for other in spare if other != node and self.network.dialable(other))
         return tuple(islice(fit, count))
 
@@ -264,6 +297,21 @@ class Simulation:
         # Mostly there is one, and nothing to remember.
         label = dict(zip(ids, labels, strict=True)) if any(labels) else {}
         self.islands.append(Islands(self.loop.now, label))
+
+
+@contextmanager
+def collection_held_off() -> Iterator[None]:
+    """Garbage collection looks through millions of objects and finds nothing."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
 
 
 def latency_model(scenario: Scenario, seed: int) -> latency.LatencyModel:

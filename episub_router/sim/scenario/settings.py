@@ -14,7 +14,7 @@ from episub_router.sim.adversaries.settings import AnyAttack
 from episub_router.sim.network.settings import Latency, NetworkConfig, UniformLatency
 from episub_router.sim.routers.settings import EpisubConfig, RouterConfig
 from episub_router.sim.scenario.faults import ChurnFault, Fault
-from episub_router.sim.scenario.traffic import TrafficConfig
+from episub_router.sim.scenario.traffic import PREFACE_LEAD, TrafficConfig
 from episub_router.sim.strict import ScenarioError, setting
 
 
@@ -79,6 +79,16 @@ class Scenario:
     def end(self) -> float:
         """When the run ends."""
         return self.traffic.last + self.traffic.settle
+
+    @property
+    def quiet_until(self) -> float:
+        """When the first message, fault or phase comes: until then nodes join, and no more. 0 with
+        adversaries, which are there from the start."""
+        if self.adversaries:
+            return 0.0
+        traffic = self.traffic
+        first = traffic.start - PREFACE_LEAD if traffic.preface else traffic.start
+        return min(first, *(of.start for of in self.measured), *(of.at for of in self.faults))
 
     @property
     def measured(self) -> tuple[Phase, ...]:
