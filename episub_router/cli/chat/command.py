@@ -38,4 +38,4 @@ def _run(args: argparse.Namespace) -> int:
     from episub_router.sds import MemoryStore, SqliteStore
 
     with reported_errors(), closing(SqliteStore(args.db) if args.db else MemoryStore()) as store:
-        return trio.run(chat, args, store, sys.stdin.fileno())
+        return trio.run(chat, args, store, sys.stdin.fileno)

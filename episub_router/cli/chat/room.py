@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 from argparse import Namespace
+from collections.abc import Callable
 
 import trio
 from libp2p.pubsub.pubsub import Pubsub
@@ -36,10 +37,11 @@ _FULL_PAUSE = 5.0
 """Seconds until a message that found no room on the disk is tried again."""
 
 
-async def chat(args: Namespace, store: Store, input_fd: int) -> int:
+async def chat(args: Namespace, store: Store, input_fd: Callable[[], int]) -> int:
     """Take part in the room that `args` name until the input ends; the exit status.
 
-    Raises CommandError for addresses and keys that can't be used, StoreError for the store.
+    `input_fd` gives the input's descriptor, once there is a host. Raises CommandError for addresses
+    and keys that can't be used, StoreError for the store.
     """
     router = episub(args)
     async with running_pubsub(args, router) as pubsub:
@@ -49,7 +51,7 @@ async def chat(args: Namespace, store: Store, input_fd: int) -> int:
         async with trio.open_nursery() as nursery:
             if args.verbose:
                 nursery.start_soon(report_events, router.events(args.room), _note)
-            status = await _take_part(args, pubsub, router, store, input_fd)
+            status = await _take_part(args, pubsub, router, store, input_fd())
             nursery.cancel_scope.cancel()
     return status
 
