@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import signal
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 from episub_router.sim import warm_up
@@ -131,15 +133,23 @@ def _submit(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes that start in this context take no notice of Ctrl-C, which their terminal sends to
-    them as well; who started them ends them."""
+    """Processes that start in this context ignore Ctrl-C, which their terminal sends to them as
+    well: the process that started them ends them. Its own Ctrl-C takes effect afterwards."""
     # Its start would let the signal through again.
     resource_tracker.ensure_running()
+    pressed: list[FrameType | None] = []
+    main = threading.current_thread() is threading.main_thread()
+    # The mask holds for this thread; another one, such as the progress bar's, may take the signal.
+    handler = signal.signal(signal.SIGINT, lambda _, frame: pressed.append(frame)) if main else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if main:
+            signal.signal(signal.SIGINT, handler)
+        if pressed and callable(handler):
+            handler(signal.SIGINT, pressed[0])
 
 
 def _run_job(job: Job, warm: Path | None) -> Result:

@@ -8,6 +8,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as msg
+from episub_router.protocol import piece_messages as pieces
 from episub_router.protocol.messages import Message
 from tests.protocol.helpers import Member
 
@@ -31,15 +32,21 @@ SAMPLES: list[Message] = [
     msg.Graft(("m",)),
     msg.Graft(("m",), sources=("s",), standby=("t",)),
     msg.Root((msg.TreeRoot("s", 1, 1, 0.0),), (msg.RootRequest("s", 0),)),
+    pieces.PieceAnnounce(pieces.Preamble("m", "s", 10, 5, bytes(32)), 1, 1),
+    pieces.Piece("m", 0, bytes(5), (bytes(32),), 5),
+    pieces.PieceGraft((pieces.PieceWant("m", 1),), "s"),
+    pieces.PieceOffer((pieces.TreeOffer("s", 1),)),
+    pieces.PiecePrune("s", ("q",)),
 ]
 
 
 def test_every_message_of_the_specification_exists() -> None:
-    """E42: the fifteen of its summary; ROOT is the only one beyond it."""
+    """E42: the fifteen of its summary; beyond it ROOT, and what large messages go in."""
     names = {kind.__name__.upper() for kind in get_args(Message)}
     assert names == {
         "GETNODES", "NODES", "GETTOPICS", "TOPICS", "JOIN", "FORWARDJOIN", "NEIGHBOR", "DISCONNECT",
         "LEAVE", "SHUFFLE", "SHUFFLEREPLY", "GOSSIP", "IHAVE", "PRUNE", "GRAFT", "ROOT",
+        "PIECEANNOUNCE", "PIECE", "PIECEGRAFT", "PIECEOFFER", "PIECEPRUNE",
     }  # fmt: skip
     assert {type(sample) for sample in SAMPLES} == set(get_args(Message))
 

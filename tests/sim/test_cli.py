@@ -102,7 +102,7 @@ def test_ctrl_c_in_the_terminal_is_one_line() -> None:
         text=True,
     ) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while len(children.read_text().split()) < 3:  # the workers, and who cleans up after them
+        while len(children.read_text().split()) < 3:  # the workers, and the resource tracker
             assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)
         assert process.communicate(timeout=60)[1] == "episub: interrupted\n"
@@ -273,8 +273,9 @@ def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(commands) >= 10
     for command in commands:
         arguments = parse(*shlex.split(command)[2:])
-        if arguments.sim_command == "run":
+        if arguments.sim_command in ("run", "warm"):
             arguments.nodes = 40
+        if arguments.sim_command == "run":
             arguments.messages = min(arguments.messages or 12, 12)
             arguments.seeds = 1
             arguments.processes = 1

@@ -51,9 +51,12 @@ def test_overrides_of_private_methods_are_listed_and_take_the_same_arguments(
 
 
 def calls_of_super() -> Iterator[str]:
-    """Private methods that our classes call with `super()`."""
+    """Private methods that our subclasses of py-libp2p's classes call with `super()`."""
     for path in Path(episub_router.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        if not re.search(r"^from libp2p", source, re.M):
+            continue
+        for node in ast.walk(ast.parse(source)):
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Call)
