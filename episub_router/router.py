@@ -328,6 +328,15 @@ class EpisubRouter(IPubsubRouter, Service):
             with self._guard("publish"):
                 await self._bridge.publish(msg_forwarder, pubsub_msg)
 
+    def payload_rejected(
+        self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message, forged: bool
+    ) -> None:
+        """A copy was not accepted; `ResilientPubsub` calls it. `forged`: its author didn't sign
+        it."""
+        if self._offers_episub:
+            with self._guard("payload_rejected"):
+                self._attached().reject(msg_forwarder, pubsub_msg, forged)
+
     async def join(self, topic: str) -> None:
         if self._offers_episub:
             with self._guard("join"):

@@ -51,6 +51,7 @@ from episub_router.protocol.events import (
     ContactsFound,
     PayloadAccepted,
     PayloadDropped,
+    PayloadRejected,
     Publish,
 )
 from episub_router.protocol.hyparview.join import CONTACTS_ASKED
@@ -212,6 +213,13 @@ class EpisubService(PeerListener):
                 self.driver.feed(topic, Publish(message_id, message, size, source))
             else:
                 self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size, source))
+
+    def reject(self, forwarder: ID, message: rpc_pb2.Message, forged: bool) -> None:
+        """A copy of `message` was not accepted."""
+        message_id = self._pubsub.get_message_id(message)
+        for topic in dict.fromkeys(message.topicIDs):
+            if self.driver.joined(topic) is not None:
+                self.driver.feed(topic, PayloadRejected(forwarder.to_bytes(), message_id, forged))
 
     def join(self, topic: str) -> None:
         """Enter the overlay of `topic` through connected subscribers, and where they are too few

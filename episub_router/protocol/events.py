@@ -71,6 +71,17 @@ class PayloadAccepted:
 
 
 @dataclass(frozen=True, slots=True)
+class PayloadRejected:
+    """The payload that `peer` forwarded was refused, and counts no longer. `forged`: it is not
+    what its author signed, so no correct peer forwards it; a validator that refused it, or a full
+    queue, says nothing about `peer`."""
+
+    peer: PeerId
+    id: MessageId
+    forged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """The application publishes a message of its own (E30)."""
 
@@ -131,7 +142,7 @@ class RttMeasured:
 
 
 BroadcastEvent: TypeAlias = (
-    PayloadArrived | PayloadAccepted | PayloadDropped | Publish | PublishInPieces
+    PayloadArrived | PayloadAccepted | PayloadRejected | PayloadDropped | Publish | PublishInPieces
 )
 
 MembershipEvent: TypeAlias = (

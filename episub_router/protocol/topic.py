@@ -45,7 +45,8 @@ from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 
 _BROADCAST_EVENTS = (
-    ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadDropped, ev.Publish, ev.PublishInPieces,
+    ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadRejected, ev.PayloadDropped, ev.Publish,
+    ev.PublishInPieces,
 )  # fmt: skip
 _BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft, Root)
 _PIECE_MESSAGES = (Piece, PieceAnnounce, PieceOffer, PieceGraft, PiecePrune)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import trio
 from libp2p.abc import INetStream
 from libp2p.peer.id import ID
-from libp2p.pubsub.pb.rpc_pb2 import RPC
+from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.pubsub import GossipsubEvent, Pubsub
 from libp2p.pubsub.utils import maybe_consume_signed_record
 
@@ -41,6 +41,8 @@ class _Frame:
 
     jobs: list[ValidationJob] = field(default_factory=list)
     """Its messages that are to be validated."""
+    refused: list[Message] = field(default_factory=list)
+    """Its messages that aren't."""
     is_faulty: bool = False
     """Whether something in it comes from no correct peer."""
 
@@ -55,13 +57,15 @@ class InboundFrames:
         costs: Costs,
         validators: Validators,
         drop: Callable[[PubsubDrop, ID, object], None],
+        refuse: Callable[[ID, Message], None],
     ) -> None:
-        """`drop` counts and logs."""
+        """`drop` counts and logs, `refuse` notifies the router of an invalid message."""
         self._pubsub = pubsub
         self._params = params
         self._costs = costs
         self._validators = validators
         self._count_drop = drop
+        self._refuse = refuse
         self._unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
         changes = params.subscription_changes
         self._changes = Budgets(changes.per_second, changes.burst)
@@ -113,6 +117,9 @@ class InboundFrames:
                 self._drop(PubsubDrop.ROUTER_RAISED, peer, error, taken)
             if self.trace is not None:
                 self.trace.look_at_mesh()
+        # Only now: the control message beside a payload says what it is.
+        for msg in taken.refused:
+            self._refuse(peer, msg)
         if stream.metric_send_channel is not None:
             await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
 
@@ -128,6 +135,7 @@ class InboundFrames:
                     continue
                 reason = PubsubDrop.VALIDATION_FULL
             self._drop(reason, peer, "a message", taken)
+            taken.refused.append(msg)
             if self.trace is not None and reason in REJECTED:
                 full = reason is PubsubDrop.VALIDATION_FULL
                 why = "validation queue full" if full else "validation failed"

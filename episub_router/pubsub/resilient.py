@@ -88,7 +88,9 @@ class ResilientPubsub(BackpressurePubsub):
             costs,
             self._push_received,
         )
-        self._frames = InboundFrames(self, self.params, costs, self._validators, self._drop)
+        self._frames = InboundFrames(
+            self, self.params, costs, self._validators, self._drop, self._refuse
+        )
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
@@ -178,13 +180,18 @@ class ResilientPubsub(BackpressurePubsub):
             )
         finally:
             if self._is_refused(forwarder, msg):
-                self._validators.refused(msg)
+                forged = self._validators.refused(msg) if self.strict_signing else False
+                self._refuse(forwarder, msg, forged)
+
+    def _refuse(self, forwarder: ID, msg: Message, forged: bool = False) -> None:
+        """Notify a router that asks for it of a copy that isn't accepted."""
+        payload_rejected = getattr(self.router, "payload_rejected", None)
+        if payload_rejected is not None:
+            payload_rejected(forwarder, msg, forged)
 
     def _is_refused(self, forwarder: ID, msg: Message) -> bool:
         """Whether no copy of `msg` was accepted, and that isn't for its peers' names."""
-        if not self.strict_signing or any(
-            map(self.is_peer_blacklisted, (forwarder, ID(msg.from_id)))
-        ):
+        if any(map(self.is_peer_blacklisted, (forwarder, ID(msg.from_id)))):
             return False
         try:
             return not self._is_msg_seen(msg)

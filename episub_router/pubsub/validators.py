@@ -75,11 +75,14 @@ class Validators:
         if job is not None:
             job.verified = True
 
-    def refused(self, message: Message) -> None:
-        """It was not accepted, and no other copy was: forged, if it wasn't verified before."""
+    def refused(self, message: Message) -> bool:
+        """It was not accepted, and no other copy was: forged, if it wasn't verified before. Returns
+        whether it is."""
         job = self._running.get(id(message))
-        if job is not None:
-            job.forged = not job.verified
+        if job is None:
+            return False
+        job.forged = not job.verified
+        return job.forged
 
     def start(self) -> None:
         """Begin as many validations as there are turns for."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from libp2p.abc import ISubscriptionAPI
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import PUBSUB_SIGNING_PREFIX as PREFIX
 from libp2p.utils.varint import encode_uvarint
 
 from episub_router import PROTOCOL_ID, EpisubParams, EpisubRouter, PubsubDrop, ResilientPubsub
@@ -18,6 +19,7 @@ from episub_router.net.inbound.leave_proof import sign_leave
 from episub_router.net.peer import RemotePeer
 from episub_router.protocol import messages as m
 from episub_router.protocol.effects import DropReason
+from episub_router.protocol.events import PayloadArrived, PayloadRejected
 from episub_router.wire import Decoded, WireFault, decode_frame
 from episub_router.wire.root_gate import ROOT_RATE
 from tests.hosts import Node, connect, eventually, receive, running_nodes
@@ -70,6 +72,19 @@ def frames_to(node: Node) -> list[Decoded]:
 
     service(node).inbound.receive = spy  # type: ignore[method-assign]
     return frames
+
+
+def events_of(node: Node) -> list[Any]:
+    """Records every event that the core of `node` is fed from now on."""
+    events: list[Any] = []
+    feed = service(node).driver.feed
+
+    def spy(topic: str, event: Any) -> None:
+        events.append(event)
+        feed(topic, event)
+
+    service(node).driver.feed = spy  # type: ignore[method-assign]
+    return events
 
 
 async def test_garbage_on_the_stream() -> None:
@@ -181,20 +196,15 @@ async def test_nobody_can_expel_another() -> None:
 async def test_a_leave_cannot_be_used_twice() -> None:
     async with victims_and_attacker() as (nodes, subscriptions, attacker):
         leaver = nodes[1]
-        overheard: list[m.Leave] = []
-        feed = service(nodes[0]).driver.feed
-
-        def spy(topic: str, event: Any) -> None:
-            if isinstance(getattr(event, "message", None), m.Leave):
-                overheard.append(event.message)
-            feed(topic, event)
-
-        service(nodes[0]).driver.feed = spy  # type: ignore[method-assign]
+        events = events_of(nodes[0])
         await leaver.pubsub.unsubscribe(TOPIC)
         await eventually(lambda: leaver.id not in router(nodes[0]).mesh[TOPIC])
         subscriptions[1] = await leaver.pubsub.subscribe(TOPIC)
         await joined(nodes)
-        push_frame(attacker, nodes[0], overheard[0])
+        messages = [getattr(event, "message", None) for event in events]
+        push_frame(
+            attacker, nodes[0], next(leave for leave in messages if isinstance(leave, m.Leave))
+        )
         await eventually(lambda: count(nodes[0], Reason.LEAVE_REFUSED) > 0)
         await assert_unharmed(nodes, subscriptions)
 
@@ -211,12 +221,39 @@ async def test_a_forged_payload_does_not_stand_in_the_way_of_the_true_one() -> N
             signature=b"x" * 64,
             key=source.host.get_public_key().serialize(),
         )
+        events = events_of(nodes[0])
         push_frame(attacker, nodes[0], m.Gossip(b"ignored", 1, forged, 6))
-        await eventually(lambda: router(nodes[0]).overlay(TOPIC).validating == 1)
+        forger, id = attacker.id.to_bytes(), source.pubsub.get_message_id(forged)
+        rejected = PayloadRejected(forger, id, forged=True)
+        await eventually(lambda: rejected in events)
+        assert PayloadArrived(forger, id, 1) in events[: events.index(rejected)]
+        assert router(nodes[0]).overlay(TOPIC).validating == 0
         await source.pubsub.publish(TOPIC, b"true")
         for subscription in subscriptions:
             assert [msg.data for msg in await receive(subscription)] == [b"true"]
+        await assert_unharmed(nodes, subscriptions)
+
+
+@pytest.mark.parametrize("reason", ["padded", "refused"])
+async def test_a_copy_that_is_not_accepted_ceases_to_be_in_validation(reason: str) -> None:
+    """Whatever the reason, and without a word against its sender where that may be honest."""
+    async with victims_and_attacker() as (nodes, subscriptions, attacker):
+        message = rpc_pb2.Message(
+            from_id=nodes[1].id.to_bytes(), seqno=b"12345678", data=b"data", topicIDs=[TOPIC]
+        )
+        key = nodes[1].host.get_private_key()
+        message.signature = key.sign(PREFIX.encode() + message.SerializeToString())
+        if reason == "padded":
+            message.key = bytes(100)
+        else:
+            nodes[0].pubsub.set_topic_validator(TOPIC, lambda *_: False, False)
+        events = events_of(nodes[0])
+        push_frame(attacker, nodes[0], m.Gossip(b"ignored", 1, message, 6))
+        id = nodes[0].pubsub.get_message_id(message)
+        rejected = PayloadRejected(attacker.id.to_bytes(), id, forged=False)
+        await eventually(lambda: rejected in events)
         assert router(nodes[0]).overlay(TOPIC).validating == 0
+        nodes[0].pubsub.remove_topic_validator(TOPIC)
         await assert_unharmed(nodes, subscriptions)
 
 

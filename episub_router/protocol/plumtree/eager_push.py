@@ -87,6 +87,13 @@ class EagerPush:
         message = Gossip(event.id, hops, event.payload, event.size, event.source, first.along)
         self._accept(event.peer, message, copies, first.arrived_at, now)
 
+    def on_payload_rejected(self, event: ev.PayloadRejected, now: Time) -> None:
+        """A copy has proved invalid: ask others at once for the message, if they announced it."""
+        state = self._state
+        state.pending.remove(event.id, event.peer)
+        if event.id not in state.pending:
+            state.missing.on_rejected(event.id, now)
+
     def on_payload_dropped(self, event: ev.PayloadDropped, now: Time) -> None:
         """A push could not be queued: announce the message to that neighbour instead."""
         state = self._state

@@ -118,6 +118,8 @@ class Plumtree:
             self._eager_push.on_payload_accepted(event, now)
         elif isinstance(event, ev.Publish):
             self._eager_push.on_publish(event, now)
+        elif isinstance(event, ev.PayloadRejected):
+            self._eager_push.on_payload_rejected(event, now)
         elif isinstance(event, ev.PayloadDropped):
             self._eager_push.on_payload_dropped(event, now)
         elif isinstance(event, NeighborUp):

@@ -183,6 +183,12 @@ class MissingMessages:
                 grafts.setdefault(peer, []).append(id)
         return grafts, lost
 
+    def on_rejected(self, id: MessageId, now: Time) -> None:
+        """No copy of `id` is in validation any more: it is asked for at once."""
+        missing = self._by_id.get(id)
+        if missing is not None and missing.due > now:
+            self._schedule(id, missing, now)
+
     def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
         """What was asked of `peer` last is asked of the next announcer at once (E37)."""
         for id, missing in self._by_id.items():

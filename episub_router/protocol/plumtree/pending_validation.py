@@ -37,8 +37,8 @@ class _PendingMessage:
 
 
 class PendingValidation:
-    """Bounded in messages (`MAX_PENDING`), in copies of each, and in time, since a rejection is
-    never reported."""
+    """Bounded in messages (`MAX_PENDING`), in copies of each, and in time, since a driver need not
+    report rejections."""
 
     __slots__ = ("_by_id", "_params")
 
@@ -75,6 +75,14 @@ class PendingValidation:
         """One copy proved valid: returns all copies, by sender."""
         pending = self._by_id.pop(id, None)
         return {} if pending is None else pending.copies
+
+    def remove(self, id: MessageId, peer: PeerId) -> None:
+        """The copy from `peer` proved invalid."""
+        pending = self._by_id.get(id)
+        if pending is not None:
+            pending.copies.pop(peer, None)
+            if not pending.copies:
+                del self._by_id[id]
 
     def expire(self, now: Time) -> None:
         """Remove what has not proved valid in time."""

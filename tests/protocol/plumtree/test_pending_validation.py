@@ -78,8 +78,31 @@ def test_announced_messages_in_validation_are_not_fetched() -> None:
     assert grafts[0] == ("l", Graft(("n",)))
 
 
-def test_rejected_payloads_are_forgotten() -> None:
-    """Rejections aren't reported: time ends what is in validation."""
+def test_a_rejected_copy_ceases_to_count_at_once() -> None:
+    """E34: a forged copy under a true id delays the good one by as long as it takes to find out."""
+    branch = Branch("a", "b", lazy=["l"])
+    branch.receive("l", ihave("m"))
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    branch.handle(ev.PayloadArrived("b", "m", 1))
+    assert sent(branch.wait(2)) == []
+    branch.handle(ev.PayloadRejected("a", "m", forged=True))
+    assert sent(branch.wait(0)) == []
+    branch.handle(ev.PayloadRejected("b", "m"))
+    assert branch.machine.pending == 0
+    assert sent(branch.wait(0)) == [("l", Graft(("m",)))]
+
+
+def test_a_rejection_of_what_is_not_in_validation_does_nothing() -> None:
+    branch = Branch("a", lazy=["l"])
+    for forged in (False, True):
+        assert branch.handle(ev.PayloadRejected("x", "m", forged)) == []
+    branch.handle(ev.PayloadArrived("a", "m", 1))
+    assert branch.handle(ev.PayloadRejected("x", "m")) == []
+    assert branch.machine.pending == 1
+
+
+def test_what_is_never_said_to_be_valid_is_forgotten() -> None:
+    """A driver need not report rejections: time ends what is in validation."""
     branch = Branch("a")
     branch.handle(ev.PayloadArrived("a", "bad", 1))
     branch.now += branch.params.validation_timeout
