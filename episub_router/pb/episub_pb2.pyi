@@ -131,6 +131,11 @@ class Control(_message.Message):
     PRUNE_FIELD_NUMBER: _builtins.int
     GRAFT_FIELD_NUMBER: _builtins.int
     ROOT_FIELD_NUMBER: _builtins.int
+    PIECE_OFFER_FIELD_NUMBER: _builtins.int
+    PIECE_ANNOUNCE_FIELD_NUMBER: _builtins.int
+    PIECE_GRAFT_FIELD_NUMBER: _builtins.int
+    PIECE_PRUNE_FIELD_NUMBER: _builtins.int
+    PIECE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def get_nodes(self) -> Global___GetNodes: ...
     @_builtins.property
@@ -161,6 +166,16 @@ class Control(_message.Message):
     def graft(self) -> Global___Graft: ...
     @_builtins.property
     def root(self) -> Global___Root: ...
+    @_builtins.property
+    def piece_offer(self) -> Global___PieceOffer: ...
+    @_builtins.property
+    def piece_announce(self) -> Global___PieceAnnounce: ...
+    @_builtins.property
+    def piece_graft(self) -> Global___PieceGraft: ...
+    @_builtins.property
+    def piece_prune(self) -> Global___PiecePrune: ...
+    @_builtins.property
+    def piece(self) -> Global___Piece: ...
     def __init__(
         self,
         *,
@@ -179,12 +194,17 @@ class Control(_message.Message):
         prune: Global___Prune | None = ...,
         graft: Global___Graft | None = ...,
         root: Global___Root | None = ...,
+        piece_offer: Global___PieceOffer | None = ...,
+        piece_announce: Global___PieceAnnounce | None = ...,
+        piece_graft: Global___PieceGraft | None = ...,
+        piece_prune: Global___PiecePrune | None = ...,
+        piece: Global___Piece | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "prune", b"prune", "root", b"root", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "piece", b"piece", "piece_announce", b"piece_announce", "piece_graft", b"piece_graft", "piece_offer", b"piece_offer", "piece_prune", b"piece_prune", "prune", b"prune", "root", b"root", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "prune", b"prune", "root", b"root", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disconnect", b"disconnect", "forward_join", b"forward_join", "get_nodes", b"get_nodes", "get_topics", b"get_topics", "graft", b"graft", "ihave", b"ihave", "join", b"join", "leave", b"leave", "message", b"message", "neighbor", b"neighbor", "nodes", b"nodes", "piece", b"piece", "piece_announce", b"piece_announce", "piece_graft", b"piece_graft", "piece_offer", b"piece_offer", "piece_prune", b"piece_prune", "prune", b"prune", "root", b"root", "shuffle", b"shuffle", "shuffle_reply", b"shuffle_reply", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["get_nodes", "nodes", "get_topics", "topics", "join", "forward_join", "neighbor", "disconnect", "leave", "shuffle", "shuffle_reply", "ihave", "prune", "graft", "root"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["get_nodes", "nodes", "get_topics", "topics", "join", "forward_join", "neighbor", "disconnect", "leave", "shuffle", "shuffle_reply", "ihave", "prune", "graft", "root", "piece_offer", "piece_announce", "piece_graft", "piece_prune", "piece"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -777,3 +797,276 @@ class RootRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RootRequest: _TypeAlias = RootRequest  # noqa: Y015
+
+@_typing.final
+class PieceOffer(_message.Message):
+    """Beyond the specification: large messages in pieces. "I take pieces, and have places in these
+    trees."
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFERS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    accepted: _builtins.bool
+    """The receiver asked, and is the sender's child now in the trees above."""
+    @_builtins.property
+    def offers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TreeOffer]: ...
+    def __init__(
+        self,
+        *,
+        offers: _abc.Iterable[Global___TreeOffer] | None = ...,
+        accepted: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "offers", b"offers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PieceOffer: _TypeAlias = PieceOffer  # noqa: Y015
+
+@_typing.final
+class TreeOffer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    source: _builtins.bytes
+    """As in TreeRoot."""
+    rank: _builtins.int
+    """Links from the source to the sender, along the tree."""
+    def __init__(
+        self,
+        *,
+        source: _builtins.bytes | None = ...,
+        rank: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rank", b"rank", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rank", b"rank", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TreeOffer: _TypeAlias = TreeOffer  # noqa: Y015
+
+@_typing.final
+class PieceAnnounce(_message.Message):
+    """A message comes in pieces."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREAMBLE_FIELD_NUMBER: _builtins.int
+    HAVE_FIELD_NUMBER: _builtins.int
+    HOPS_FIELD_NUMBER: _builtins.int
+    have: _builtins.bytes
+    """The pieces that the sender has: piece i is bit i % 8 of byte i / 8."""
+    hops: _builtins.int
+    """As in Gossip."""
+    @_builtins.property
+    def preamble(self) -> Global___Preamble: ...
+    def __init__(
+        self,
+        *,
+        preamble: Global___Preamble | None = ...,
+        have: _builtins.bytes | None = ...,
+        hops: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["have", b"have", "hops", b"hops", "preamble", b"preamble"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["have", b"have", "hops", b"hops", "preamble", b"preamble"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PieceAnnounce: _TypeAlias = PieceAnnounce  # noqa: Y015
+
+@_typing.final
+class Preamble(_message.Message):
+    """What is known of a message before its pieces."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    SEQNO_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    PIECE_SIZE_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    id: _builtins.bytes
+    """The message id, which follows from author and seqno."""
+    author: _builtins.bytes
+    """`from` of the message."""
+    seqno: _builtins.bytes
+    """`seqno` of the message."""
+    size: _builtins.int
+    """Bytes of the serialized message."""
+    piece_size: _builtins.int
+    """Bytes of each piece, but for the last."""
+    root: _builtins.bytes
+    """The root of the Merkle tree over the pieces."""
+    key: _builtins.bytes
+    """The author's libp2p PublicKey; absent where the peer id holds it."""
+    signature: _builtins.bytes
+    """The author's, over "episub-preamble:" and a PreambleRecord; absent where the topic doesn't sign."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.bytes | None = ...,
+        author: _builtins.bytes | None = ...,
+        seqno: _builtins.bytes | None = ...,
+        size: _builtins.int | None = ...,
+        piece_size: _builtins.int | None = ...,
+        root: _builtins.bytes | None = ...,
+        key: _builtins.bytes | None = ...,
+        signature: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "id", b"id", "key", b"key", "piece_size", b"piece_size", "root", b"root", "seqno", b"seqno", "signature", b"signature", "size", b"size"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "id", b"id", "key", b"key", "piece_size", b"piece_size", "root", b"root", "seqno", b"seqno", "signature", b"signature", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Preamble: _TypeAlias = Preamble  # noqa: Y015
+
+@_typing.final
+class PreambleRecord(_message.Message):
+    """What the author of a Preamble signs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    SEQNO_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    PIECE_SIZE_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    id: _builtins.bytes
+    seqno: _builtins.bytes
+    size: _builtins.int
+    piece_size: _builtins.int
+    root: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str | None = ...,
+        id: _builtins.bytes | None = ...,
+        seqno: _builtins.bytes | None = ...,
+        size: _builtins.int | None = ...,
+        piece_size: _builtins.int | None = ...,
+        root: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "piece_size", b"piece_size", "root", b"root", "seqno", b"seqno", "size", b"size", "topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "piece_size", b"piece_size", "root", b"root", "seqno", b"seqno", "size", b"size", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreambleRecord: _TypeAlias = PreambleRecord  # noqa: Y015
+
+@_typing.final
+class PieceGraft(_message.Message):
+    """"Send me these pieces"; with `source`, "and push all pieces of this source from now on"."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WANTS_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    source: _builtins.bytes
+    @_builtins.property
+    def wants(self) -> _containers.RepeatedCompositeFieldContainer[Global___PieceWant]: ...
+    def __init__(
+        self,
+        *,
+        wants: _abc.Iterable[Global___PieceWant] | None = ...,
+        source: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "wants", b"wants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PieceGraft: _TypeAlias = PieceGraft  # noqa: Y015
+
+@_typing.final
+class PieceWant(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    id: _builtins.bytes
+    missing: _builtins.bytes
+    """As `have` in PieceAnnounce."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.bytes | None = ...,
+        missing: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "missing", b"missing"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "missing", b"missing"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PieceWant: _TypeAlias = PieceWant  # noqa: Y015
+
+@_typing.final
+class PiecePrune(_message.Message):
+    """The sender isn't the receiver's parent, or no longer its child, in the tree of the source."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    INSTEAD_FIELD_NUMBER: _builtins.int
+    source: _builtins.bytes
+    @_builtins.property
+    def instead(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Peer ids of children of the sender, which may have room."""
+
+    def __init__(
+        self,
+        *,
+        source: _builtins.bytes | None = ...,
+        instead: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instead", b"instead", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PiecePrune: _TypeAlias = PiecePrune  # noqa: Y015
+
+@_typing.final
+class Piece(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    id: _builtins.bytes
+    """Of the message."""
+    index: _builtins.int
+    proof: _builtins.bytes
+    """The hashes beside the way from the piece to the root, the lowest first, 32 bytes each."""
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        id: _builtins.bytes | None = ...,
+        index: _builtins.int | None = ...,
+        proof: _builtins.bytes | None = ...,
+        data: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "id", b"id", "index", b"index", "proof", b"proof"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "id", b"id", "index", b"index", "proof", b"proof"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Piece: _TypeAlias = Piece  # noqa: Y015

@@ -1,5 +1,6 @@
 """The Episub frame inside gossipsub's RPC (clause E42). docs/wire.md describes every byte."""
 
+from episub_router.wire.authorship import Authorship, sign_preamble, verify_preamble
 from episub_router.wire.decode import decode_frame
 from episub_router.wire.encode import check_size, encode_frame
 from episub_router.wire.frame import Decoded, Frame, WireError, WireFault
@@ -7,6 +8,7 @@ from episub_router.wire.limits import WireLimits, check_params, check_topics
 from episub_router.wire.source import source_id
 
 __all__ = [
+    "Authorship",
     "Decoded",
     "Frame",
     "WireError",
@@ -17,5 +19,7 @@ __all__ = [
     "check_topics",
     "decode_frame",
     "encode_frame",
+    "sign_preamble",
     "source_id",
+    "verify_preamble",
 ]

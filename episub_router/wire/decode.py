@@ -33,8 +33,9 @@ from episub_router.protocol.messages import (
     Topics,
     TreeRoot,
 )
-from episub_router.wire.frame import Decoded, WireError, WireFault
+from episub_router.wire.frame import Decoded, PartDropped, WireError, WireFault
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
+from episub_router.wire.piece_codec import PIECE_READERS
 from episub_router.wire.source import FEATURE_SOURCE_TREES, SOURCE_BYTES, source_id
 
 _T = TypeVar("_T")
@@ -64,7 +65,7 @@ def decode_frame(rpc: rpc_pb2.RPC, limits: WireLimits = DEFAULT_LIMITS) -> Decod
     reader = _Reader(limits)
     try:
         topic = reader.topic(frame.topic)
-    except _Drop:
+    except PartDropped:
         raise WireError(f"the topic must be 1 to {limits.max_topic_bytes} bytes of UTF-8") from None
     if frame.seq == 0:
         raise WireError("the sequence id is missing")
@@ -76,24 +77,17 @@ def decode_frame(rpc: rpc_pb2.RPC, limits: WireLimits = DEFAULT_LIMITS) -> Decod
         try:
             hops = reader.header(frame.gossip, topic, rpc)
             along = reader.along(frame.gossip, rpc.publish[0])
-        except _Drop as drop:
+        except PartDropped as drop:
             reader.faults.append(drop.fault)
     return Decoded(
         topic, frame.seq, messages, hops, tuple(reader.records), tuple(reader.faults), along
     )
 
 
-class _Drop(Exception):
-    """The part of the frame that is being read is to be dropped."""
-
-    def __init__(self, fault: WireFault) -> None:
-        self.fault = fault
-
-
 class _Reader:
     """Reads the parts of one frame, and collects its faults and peer records.
 
-    The methods that read one thing raise _Drop; `each` turns that into a fault.
+    The methods that read one thing raise PartDropped; `each` turns that into a fault.
     """
 
     def __init__(self, limits: WireLimits) -> None:
@@ -107,7 +101,7 @@ class _Reader:
         for item in islice(items, bound):
             try:
                 yield read(item)
-            except _Drop as drop:
+            except PartDropped as drop:
                 self.faults.append(drop.fault)
         if len(items) > bound:
             self.faults.append(excess)
@@ -115,16 +109,16 @@ class _Reader:
     def message(self, control: pb.Control) -> Message:
         kind = control.WhichOneof("message")
         if kind is None:
-            raise _Drop(WireFault.UNKNOWN_MESSAGE)
+            raise PartDropped(WireFault.UNKNOWN_MESSAGE)
         return _READERS[kind](self, getattr(control, kind))
 
     def header(self, header: pb.Gossip, topic: str, rpc: rpc_pb2.RPC) -> int:
         if not rpc.publish:
-            raise _Drop(WireFault.NO_PAYLOAD)
+            raise PartDropped(WireFault.NO_PAYLOAD)
         if len(rpc.publish) > 1:
-            raise _Drop(WireFault.SEVERAL_PAYLOADS)
+            raise PartDropped(WireFault.SEVERAL_PAYLOADS)
         if topic not in rpc.publish[0].topicIDs:
-            raise _Drop(WireFault.PAYLOAD_TOPIC)
+            raise PartDropped(WireFault.PAYLOAD_TOPIC)
         return self.hops(header.hops)
 
     def along(self, header: pb.Gossip, payload: rpc_pb2.Message) -> bytes | None:
@@ -132,28 +126,28 @@ class _Reader:
         if header.own_tree:
             source = source_id(payload.from_id)
             if source is None:
-                raise _Drop(WireFault.BAD_SOURCE)
+                raise PartDropped(WireFault.BAD_SOURCE)
             return source
         return self.source(header.along) if header.HasField("along") else None
 
     def topic(self, value: object) -> str:
         # protobuf hands proto2 strings that aren't UTF-8 out as bytes.
         if not isinstance(value, str):
-            raise _Drop(WireFault.BAD_TOPIC)
+            raise PartDropped(WireFault.BAD_TOPIC)
         if not 1 <= len(value.encode()) <= self.limits.max_topic_bytes:
-            raise _Drop(WireFault.BAD_TOPIC)
+            raise PartDropped(WireFault.BAD_TOPIC)
         return value
 
     def peer_id(self, value: bytes) -> bytes:
         """A multihash as libp2p makes them of public keys: identity if short, else SHA2-256."""
         if len(value) < 2 or value[1] != len(value) - 2:
-            raise _Drop(WireFault.BAD_PEER_ID)
+            raise PartDropped(WireFault.BAD_PEER_ID)
         code, length = value[0], value[1]
         if not (
             (code == _SHA2_256 and length == 32)
             or (code == _IDENTITY and 1 <= length <= _MAX_INLINE_KEY)
         ):
-            raise _Drop(WireFault.BAD_PEER_ID)
+            raise PartDropped(WireFault.BAD_PEER_ID)
         return value
 
     def peer(self, info: pb.PeerInfo) -> bytes:
@@ -172,12 +166,12 @@ class _Reader:
 
     def message_id(self, value: bytes) -> bytes:
         if not 1 <= len(value) <= self.limits.max_message_id_bytes:
-            raise _Drop(WireFault.BAD_MESSAGE_ID)
+            raise PartDropped(WireFault.BAD_MESSAGE_ID)
         return value
 
     def source(self, value: bytes) -> bytes:
         if len(value) != SOURCE_BYTES:
-            raise _Drop(WireFault.BAD_SOURCE)
+            raise PartDropped(WireFault.BAD_SOURCE)
         return value
 
     def sources(self, values: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -189,12 +183,12 @@ class _Reader:
 
     def hops(self, value: int) -> int:
         if not 1 <= value <= self.limits.max_hops:
-            raise _Drop(WireFault.HOPS_RANGE)
+            raise PartDropped(WireFault.HOPS_RANGE)
         return value
 
     def ttl(self, value: int) -> int:
         if value > self.limits.max_ttl:
-            raise _Drop(WireFault.TTL_RANGE)
+            raise PartDropped(WireFault.TTL_RANGE)
         return value
 
     def nodes(self, body: pb.Nodes) -> Nodes:
@@ -216,9 +210,9 @@ class _Reader:
     def neighbor(self, body: pb.Neighbor) -> Neighbor:
         # A value that a closed enum lacks looks as if the field were missing.
         if not body.HasField("role") or not body.HasField("kind"):
-            raise _Drop(WireFault.UNKNOWN_ENUM)
+            raise PartDropped(WireFault.UNKNOWN_ENUM)
         if body.links > self.limits.max_links or body.random_links > body.links:
-            raise _Drop(WireFault.LINKS_RANGE)
+            raise PartDropped(WireFault.LINKS_RANGE)
         return Neighbor(
             NeighborRole(body.role),
             body.links,
@@ -230,7 +224,7 @@ class _Reader:
 
     def leave(self, body: pb.Leave) -> Leave:
         if not 1 <= len(body.proof) <= self.limits.max_proof_bytes:
-            raise _Drop(WireFault.BAD_PROOF)
+            raise PartDropped(WireFault.BAD_PROOF)
         return Leave(self.peer_id(body.source), self.ttl(body.ttl), body.proof)
 
     def shuffle(self, body: pb.Shuffle) -> Shuffle:
@@ -246,13 +240,13 @@ class _Reader:
         graft = Graft(tuple(ids), self.sources(body.sources), self.sources(body.standby))
         # Without what it was about, it would be about the default tree.
         if (body.sources or body.standby) and graft == Graft():
-            raise _Drop(WireFault.BAD_SOURCE)
+            raise PartDropped(WireFault.BAD_SOURCE)
         return graft
 
     def prune(self, body: pb.Prune) -> Prune:
         prune = Prune(self.sources(body.sources), self.sources(body.standby))
         if (body.sources or body.standby) and prune == Prune():
-            raise _Drop(WireFault.BAD_SOURCE)
+            raise PartDropped(WireFault.BAD_SOURCE)
         return prune
 
     def tree_root(self, line: pb.TreeRoot) -> TreeRoot:
@@ -285,4 +279,5 @@ _READERS: dict[str, Callable[[_Reader, Any], Message]] = {
     "prune": _Reader.prune,
     "graft": _Reader.graft,
     "root": _Reader.root,
+    **PIECE_READERS,
 }

@@ -27,8 +27,16 @@ from episub_router.protocol.messages import (
     ShuffleReply,
     Topics,
 )
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceOffer,
+    PiecePrune,
+)
 from episub_router.wire.frame import Frame
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
+from episub_router.wire.piece_codec import write_piece_message
 from episub_router.wire.source import FEATURE_SOURCE_TREES, SOURCE_BYTES
 
 Records: TypeAlias = Callable[[bytes], bytes | None]
@@ -157,6 +165,8 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
         case ShuffleReply(peers):
             out.shuffle_reply.SetInParent()
             out.shuffle_reply.peers.extend(_infos(peers, records))
+        case Piece() | PieceAnnounce() | PieceOffer() | PieceGraft() | PiecePrune():
+            write_piece_message(out, message)
         case _:
             raise TypeError(f"not a control message: {message!r}")
 

@@ -27,6 +27,12 @@ class WireFault(Enum):
     BAD_PROOF = "bad-proof"
     BAD_SOURCE = "bad-source"
     """A source that isn't eight bytes, or the tree of an author that the payload doesn't name."""
+    BAD_PREAMBLE = "bad-preamble"
+    """Sizes, a root, a key or a signature that no large message can have."""
+    BAD_PIECE = "bad-piece"
+    """An empty or too large piece, an index or a proof that no message can have."""
+    BAD_MASK = "bad-mask"
+    """A bit mask of more pieces than a message can have."""
     RECORD_TOO_LARGE = "record-too-large"
     TTL_RANGE = "ttl-range"
     HOPS_RANGE = "hops-range"
@@ -43,6 +49,13 @@ class WireFault(Enum):
     """A gossip header that could belong to any of several payloads."""
     PAYLOAD_TOPIC = "payload-topic"
     """A gossip header beside a payload of another topic."""
+
+
+class PartDropped(Exception):
+    """The part of a frame that is being read is to be dropped."""
+
+    def __init__(self, fault: WireFault) -> None:
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)

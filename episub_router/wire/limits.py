@@ -10,7 +10,10 @@ from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize
 from episub_router.protocol.hyparview.leave import LEAVE_TTL
 from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, MAX_NODES
 from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.piece_messages import MAX_PIECES, MAX_WANTS
+from episub_router.protocol.pieces.cutting import LARGEST_PIECE
 from episub_router.util.params import param
+from episub_router.wire.keys import MAX_KEY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,12 @@ class WireLimits:
     max_ttl: int = param(16, "hops", "ours: over twice HyParView's longest walk, 6")
     max_hops: int = param(64, "hops", "ours: as protocol.messages.MAX_HOPS")
     max_links: int = param(255, "links", "ours: far above any active view")
+    max_pieces: int = param(MAX_PIECES, "pieces", "ours: as protocol.piece_messages.MAX_PIECES")
+    max_piece_bytes: int = param(LARGEST_PIECE, "bytes", "ours: as pieces.cutting.LARGEST_PIECE")
+    max_wants: int = param(MAX_WANTS, "messages", "ours: those that can be under way")
+    max_seqno_bytes: int = param(64, "bytes", "ours: pubsub's specification has 8")
+    max_key_bytes: int = param(MAX_KEY_BYTES, "bytes", "ours: an RSA key of 4,096 bits takes 558")
+    max_signature_bytes: int = param(512, "bytes", "ours: what an RSA key of 4,096 bits makes")
 
     def __post_init__(self) -> None:
         for spec in fields(self):

@@ -7,7 +7,9 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
-from episub_router.wire import Frame, WireLimits, source_id
+from episub_router.protocol import piece_messages as pm
+from episub_router.protocol.pieces.cutting import LARGEST_PIECE, SMALLEST_PIECE
+from episub_router.wire import Authorship, Frame, WireLimits, source_id
 
 LIMITS = WireLimits()
 
@@ -61,8 +63,45 @@ sources = st.binary(min_size=8, max_size=8)
 source_tuples = st.lists(sources, max_size=5).map(tuple)
 rounds = st.integers(0, 2**64 - 1)
 costs = st.integers(0, 2**32 - 1).map(lambda microseconds: microseconds / 1e6)
+masks = st.integers(0, (1 << LIMITS.max_pieces) - 1)
+
+
+@st.composite
+def preambles(draw: st.DrawFn) -> pm.Preamble:
+    author, piece_size = draw(peer_ids), draw(st.integers(SMALLEST_PIECE, LARGEST_PIECE))
+    size = draw(st.integers(1, piece_size * pm.MAX_PIECES))
+    small = st.binary(max_size=64)
+    envelope = Authorship(author, draw(small.filter(bool)), draw(small), draw(small))
+    root = draw(st.binary(min_size=32, max_size=32))
+    return pm.Preamble(draw(message_ids), source_id(author), size, piece_size, root, envelope)
+
+
+piece_messages: st.SearchStrategy[pm.PieceMessage] = st.one_of(
+    st.builds(
+        lambda id, index, data, proof: pm.Piece(id, index, data, tuple(proof), len(data)),
+        message_ids,
+        st.integers(0, pm.MAX_PIECES - 1),
+        st.binary(min_size=1, max_size=100),
+        st.lists(st.binary(min_size=32, max_size=32), max_size=9),
+    ),
+    st.builds(pm.PieceAnnounce, preambles(), masks, hops),
+    st.builds(
+        pm.PieceOffer,
+        st.lists(st.builds(pm.TreeOffer, sources, st.integers(0, 2**32 - 1)), max_size=5).map(
+            tuple
+        ),
+        st.booleans(),
+    ),
+    st.builds(
+        pm.PieceGraft,
+        st.lists(st.builds(pm.PieceWant, message_ids, masks), max_size=5).map(tuple),
+        st.none() | sources,
+    ),
+    st.builds(pm.PiecePrune, sources, peer_tuples),
+)
 
 control_messages = st.one_of(
+    piece_messages,
     st.just(m.GetNodes()),
     st.builds(m.Nodes, peer_tuples, ttls),
     st.just(m.GetTopics()),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
+from episub_router.protocol import piece_messages as pm
 from episub_router.wire import Decoded, WireError, WireFault, WireLimits, decode_frame
 from tests.wire.strategies import field, payload, peer_id, rpc_with, varint
 
@@ -38,6 +40,24 @@ def decode(*controls: pb.Control | bytes, limits: WireLimits | None = None) -> D
     result = decode_frame(rpc_with(body), limits or WireLimits())
     assert result is not None
     return result
+
+
+GOOD_PREAMBLE = pb.Preamble(
+    id=b"i", author=P1, seqno=b"s", size=50_000, piece_size=8192, root=b"r" * 32
+)
+
+
+def announced(**fields: Any) -> pb.PieceAnnounce:
+    """An announcement whose preamble has `fields` in place of good ones."""
+    preamble = pb.Preamble()
+    preamble.CopyFrom(GOOD_PREAMBLE)
+    preamble.MergeFrom(pb.Preamble(**fields))
+    return pb.PieceAnnounce(preamble=preamble, hops=1)
+
+
+def good_piece(**fields: Any) -> pb.Piece:
+    """A piece with `fields` in place of good ones."""
+    return pb.Piece(**{"id": b"i", "index": 0, "data": b"d", **fields})
 
 
 F = WireFault
@@ -98,6 +118,50 @@ BAD_MESSAGES = [
         F.BAD_PROOF,
         id="leave with a huge proof",
     ),
+    *(
+        pytest.param(pb.Control(piece=piece), fault, id=f"piece with {what}")
+        for what, piece, fault in (
+            ("no id", good_piece(id=b""), F.BAD_MESSAGE_ID),
+            ("no data", good_piece(data=b""), F.BAD_PIECE),
+            ("a byte too many", good_piece(data=b"d" * 32769), F.BAD_PIECE),
+            ("an index too high", good_piece(index=512), F.BAD_PIECE),
+            ("half a hash", good_piece(proof=b"h" * 48), F.BAD_PIECE),
+            ("ten hashes", good_piece(proof=b"h" * 320), F.BAD_PIECE),
+        )
+    ),
+    *(
+        pytest.param(pb.Control(piece_announce=announce), fault, id=f"preamble with {what}")
+        for what, announce, fault in (
+            ("nothing", pb.PieceAnnounce(hops=1), F.BAD_MESSAGE_ID),
+            ("no author", announced(author=b""), F.BAD_PEER_ID),
+            ("no seqno", announced(seqno=b""), F.BAD_PREAMBLE),
+            ("a long seqno", announced(seqno=b"s" * 65), F.BAD_PREAMBLE),
+            ("a long key", announced(key=b"k" * 641), F.BAD_PREAMBLE),
+            ("a long signature", announced(signature=b"s" * 513), F.BAD_PREAMBLE),
+            ("no size", announced(size=0), F.BAD_PREAMBLE),
+            ("no piece size", announced(piece_size=0), F.BAD_PREAMBLE),
+            ("small pieces", announced(piece_size=8191), F.BAD_PREAMBLE),
+            ("large pieces", announced(piece_size=32769), F.BAD_PREAMBLE),
+            ("too many pieces", announced(size=8192 * 512 + 1), F.BAD_PREAMBLE),
+            ("half a root", announced(root=b"r" * 16), F.BAD_PREAMBLE),
+        )
+    ),
+    pytest.param(
+        pb.Control(piece_announce=pb.PieceAnnounce(preamble=GOOD_PREAMBLE)),
+        F.HOPS_RANGE,
+        id="announce without hops",
+    ),
+    pytest.param(
+        pb.Control(piece_announce=pb.PieceAnnounce(preamble=GOOD_PREAMBLE, hops=1, have=b"m" * 65)),
+        F.BAD_MASK,
+        id="announce with a long mask",
+    ),
+    pytest.param(
+        pb.Control(piece_graft=pb.PieceGraft(source=b"7 bytes")),
+        F.BAD_SOURCE,
+        id="piece graft source",
+    ),
+    pytest.param(pb.Control(piece_prune=pb.PiecePrune()), F.BAD_SOURCE, id="piece prune source"),
 ]
 
 
@@ -111,6 +175,36 @@ def test_a_bad_message_is_dropped_alone(control: pb.Control | bytes, fault: Wire
 S1, S2 = b"source 1", b"source 2"
 
 PARTLY_BAD = [
+    pytest.param(
+        pb.Control(
+            piece_offer=pb.PieceOffer(
+                offers=[pb.TreeOffer(source=b"7 bytes"), pb.TreeOffer(source=S1, rank=3)]
+            )
+        ),
+        pm.PieceOffer((pm.TreeOffer(S1, 3),)),
+        {F.BAD_SOURCE: 1},
+        id="piece offer",
+    ),
+    pytest.param(
+        pb.Control(
+            piece_graft=pb.PieceGraft(
+                wants=[
+                    pb.PieceWant(missing=b"\x01"),
+                    pb.PieceWant(id=b"i", missing=b"m" * 65),
+                    pb.PieceWant(id=b"j", missing=b"\x02"),
+                ]
+            )
+        ),
+        pm.PieceGraft((pm.PieceWant(b"j", 2),)),
+        {F.BAD_MESSAGE_ID: 1, F.BAD_MASK: 1},
+        id="piece graft",
+    ),
+    pytest.param(
+        pb.Control(piece_prune=pb.PiecePrune(source=S1, instead=[P1, b"", P2])),
+        pm.PiecePrune(S1, (P1, P2)),
+        {F.BAD_PEER_ID: 1},
+        id="piece prune",
+    ),
     pytest.param(
         pb.Control(prune=pb.Prune(sources=[b"", S1, b"7 bytes"], standby=[b"9 bytes !"])),
         m.Prune((S1,)),

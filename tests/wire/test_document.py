@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,18 @@ from episub_router.net.inbound.leave_proof import sign_leave, verify_leave
 from episub_router.net.sequence import WINDOW
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
-from episub_router.wire import Decoded, Frame, WireLimits, decode_frame, encode_frame, source_id
+from episub_router.protocol import piece_messages as pm
+from episub_router.protocol.pieces.cutting import belongs, cut
+from episub_router.wire import (
+    Decoded,
+    Frame,
+    WireLimits,
+    decode_frame,
+    encode_frame,
+    sign_preamble,
+    source_id,
+    verify_preamble,
+)
 
 TEXT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 VECTORS = [
@@ -110,7 +121,7 @@ def test_vectors_of_frames() -> None:
 
 
 def test_vectors_of_source_trees() -> None:
-    _, _, control, own_tree, along, _, peer_id = VECTORS
+    _, _, control, own_tree, along, *_, peer_id = VECTORS
     source, other = source_id(peer_id), bytes(range(8))
     messages = (
         m.Root((m.TreeRoot(source, 2**40, 3, 0.0015),), (m.RootRequest(source, 5),)),
@@ -133,6 +144,30 @@ def test_vectors_of_source_trees() -> None:
         assert decode_frame(rpc_pb2.RPC.FromString(vector)) == Decoded(
             "blocks", 2**60, (), 2, (), (), tree
         )
+
+
+def test_vectors_of_pieces() -> None:
+    *_, control, piece, _, _ = VECTORS
+    keys = create_new_key_pair(b"\x61" * 32)
+    author, seqno = ID.from_pubkey(keys.public_key).to_bytes(), bytes(7) + b"\x07"
+    source = source_id(author)
+    unsigned, pieces = cut(author + seqno, source, b"a" * 16_386)
+    envelope = sign_preamble(keys.private_key, "blocks", unsigned, author, seqno)
+    preamble = replace(unsigned, envelope=envelope)
+    messages = (
+        pm.PieceOffer((pm.TreeOffer(source, 2),)),
+        pm.PieceAnnounce(preamble, 0b101, 3),
+        pm.PieceGraft((pm.PieceWant(preamble.id, 0b10),), source),
+        pm.PiecePrune(source, (author,)),
+    )
+
+    for vector, sent in ((control, messages), (piece, (pieces[2],))):
+        frame = Frame("blocks", 2**60, sent)
+        assert vector.hex() == encode_frame(frame, lambda _: None).SerializeToString().hex()
+        decoded = decode_frame(rpc_pb2.RPC.FromString(vector))
+        assert decoded == Decoded("blocks", 2**60, sent, None, (), ())
+    assert verify_preamble("blocks", preamble)
+    assert belongs(preamble, pieces[2])
 
 
 def test_vectors_of_a_leave() -> None:

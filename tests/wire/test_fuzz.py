@@ -12,6 +12,8 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
+from episub_router.protocol import piece_messages as pm
+from episub_router.protocol.pieces.cutting import is_sound
 from episub_router.wire import Decoded, Frame, WireError, WireLimits, decode_frame, encode_frame
 from tests.wire.strategies import field, payload, peer_id, record_of, varint
 from tests.wire.test_round_trip import ONE_OF_EACH
@@ -25,6 +27,7 @@ LIMITS = WireLimits(
     max_sources=4,
     max_topics=3,
     max_record_bytes=50,
+    max_wants=5,
 )
 
 
@@ -55,6 +58,16 @@ def check_bounds(result: Decoded) -> None:
             assert max(len(message.roots), len(message.requests)) <= LIMITS.max_sources
             assert all(len(line.source) == 8 for line in (*message.roots, *message.requests))
             assert all(1 <= root.hops <= LIMITS.max_hops for root in message.roots)
+        if isinstance(message, pm.Piece):
+            assert 1 <= len(message.data) == message.size <= LIMITS.max_piece_bytes
+            assert len(message.proof) <= 9
+        if isinstance(message, pm.PieceAnnounce):
+            assert is_sound(message.preamble)
+            assert message.have.bit_length() <= LIMITS.max_pieces
+        if isinstance(message, pm.PieceOffer):
+            assert len(message.offers) <= LIMITS.max_sources
+        if isinstance(message, pm.PieceGraft):
+            assert len(message.wants) <= LIMITS.max_wants
     assert all(len(record) <= LIMITS.max_record_bytes for _, record in result.records)
     assert result.along is None or len(result.along) == 8
     assert result.hops is None or 1 <= result.hops <= LIMITS.max_hops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -11,8 +12,10 @@ from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize, RpcQueue
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
+from episub_router.protocol import piece_messages as pm
 from episub_router.protocol.params import EpisubParams, MembershipParams
 from episub_router.wire import (
+    Authorship,
     Decoded,
     Frame,
     WireLimits,
@@ -27,6 +30,11 @@ from tests.wire.strategies import frames, payload, peer_id, record_of
 PEERS = (peer_id(1), peer_id(2), peer_id(4))
 
 SOURCES = (b"\x00" * 8, b"source 1")
+
+PREAMBLE = pm.Preamble(
+    b"i", source_id(PEERS[0]), 2**24, 32768, b"r" * 32,
+    Authorship(PEERS[0], b"\x00" * 8, b"key", b"signature"),
+)  # fmt: skip
 
 ONE_OF_EACH: tuple[m.Message, ...] = (
     m.GetNodes(),
@@ -58,6 +66,16 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
         (m.TreeRoot(SOURCES[0], 0, 1, 0.0), m.TreeRoot(SOURCES[1], 2**64 - 1, 64, 1.234567)),
         (m.RootRequest(SOURCES[1], 2**40),),
     ),
+    pm.PieceOffer(),
+    pm.PieceOffer((pm.TreeOffer(SOURCES[0], 0), pm.TreeOffer(SOURCES[1], 2**32 - 1)), True),
+    pm.PieceAnnounce(PREAMBLE, 0, 1),
+    pm.PieceAnnounce(replace(PREAMBLE, envelope=Authorship(PEERS[0], b"s")), 1 << 511, 64),
+    pm.PieceGraft(),
+    pm.PieceGraft((pm.PieceWant(b"i", 0), pm.PieceWant(b"j", 0b101)), SOURCES[0]),
+    pm.PiecePrune(SOURCES[0]),
+    pm.PiecePrune(SOURCES[0], PEERS),
+    pm.Piece(b"i", 0, b"a", (), 1),
+    pm.Piece(b"i", 511, b"d" * 32768, (b"h" * 32,) * 9, 32768),
 )
 
 
@@ -74,7 +92,7 @@ def decoded(frame: Frame) -> tuple[Decoded, rpc_pb2.RPC]:
 
 def test_every_message_of_the_vocabulary() -> None:
     assert {type(message) for message in ONE_OF_EACH} == set(
-        get_args(m.MembershipMessage) + get_args(m.BroadcastMessage)
+        get_args(m.MembershipMessage) + get_args(m.BroadcastMessage) + get_args(pm.PieceMessage)
     )
     for message in ONE_OF_EACH:
         result, rpc = decoded(Frame("blocks", 7, (message,)))
@@ -196,6 +214,13 @@ def test_peer_infos_are_those_of_gossipsubs_peer_exchange() -> None:
         (Frame("t", 1, (m.Graft(("i",)),)), TypeError, "ids on the wire are bytes"),
         (Frame("t", 1, (m.Graft((), (b"7 bytes",)),)), TypeError, "sources on the wire are 8"),
         (Frame("t", 1, (m.Prune((7,)),)), TypeError, "sources on the wire are 8"),
+        (Frame("t", 1, (pm.PiecePrune(7),)), TypeError, "sources on the wire are 8"),
+        (Frame("t", 1, (pm.Piece(7, 0, b"d", (), 1),)), TypeError, "ids on the wire are bytes"),
+        (
+            Frame("t", 1, (pm.PieceAnnounce(replace(PREAMBLE, envelope=None), 0, 1),)),
+            TypeError,
+            "must be an Authorship",
+        ),
         (
             Frame("t", 1, (m.Gossip(b"i", 1, payload("t"), along=7),)),
             TypeError,

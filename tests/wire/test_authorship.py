@@ -1,0 +1,66 @@
+"""A preamble holds for the author that signed it, for its topic, and for what it says alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.keys import KeyPair
+from libp2p.crypto.rsa import create_new_key_pair as create_rsa
+from libp2p.crypto.secp256k1 import create_new_key_pair as create_secp256k1
+from libp2p.peer.id import ID
+
+from episub_router.protocol.piece_messages import Preamble
+from episub_router.protocol.pieces.cutting import cut
+from episub_router.wire import Authorship, sign_preamble, source_id, verify_preamble
+
+SEQNO = b"\x00" * 7 + b"\x01"
+
+
+def signed(keys: KeyPair) -> Preamble:
+    author = ID.from_pubkey(keys.public_key).to_bytes()
+    unsigned, _ = cut(author + SEQNO, source_id(author), b"data" * 5000)
+    envelope = sign_preamble(keys.private_key, "t", unsigned, author, SEQNO)
+    return replace(unsigned, envelope=envelope)
+
+
+@pytest.mark.parametrize("create", [create_new_key_pair, create_secp256k1, create_rsa])
+def test_an_author_is_believed(create: object) -> None:
+    preamble = signed(create(2048) if create is create_rsa else create())  # type: ignore[operator]
+    assert verify_preamble("t", preamble)
+    assert not verify_preamble("u", preamble)
+
+
+def test_what_was_changed_is_not() -> None:
+    preamble, other = signed(create_new_key_pair()), signed(create_new_key_pair())
+    envelope = preamble.envelope
+    assert isinstance(envelope, Authorship)
+    assert isinstance(other.envelope, Authorship)
+    for changed in (
+        replace(preamble, id=b"another"),
+        replace(preamble, size=preamble.size + 1),
+        replace(preamble, piece_size=preamble.piece_size * 2),
+        replace(preamble, root=bytes(32)),
+        replace(preamble, envelope=replace(envelope, seqno=b"another")),
+        replace(preamble, envelope=replace(envelope, author=other.envelope.author)),
+        replace(preamble, envelope=replace(envelope, signature=b"")),
+        replace(preamble, envelope=replace(envelope, signature=b"s" * 64)),
+        replace(preamble, envelope=replace(envelope, author=b"\x12\x20" + b"h" * 32, key=b"k")),
+        replace(preamble, envelope=None),
+    ):
+        assert not verify_preamble("t", changed)
+
+
+def test_a_key_that_is_not_the_author_s_proves_nothing() -> None:
+    preamble = signed(create_rsa(2048))
+    envelope = preamble.envelope
+    assert isinstance(envelope, Authorship)
+    assert envelope.key
+    victim = replace(envelope, author=b"\x12\x20" + b"h" * 32)
+    assert not verify_preamble("t", replace(preamble, envelope=victim))
+
+
+def test_without_a_key_nothing_is_signed() -> None:
+    preamble, _ = cut(b"id", b"s" * 8, b"data" * 5000)
+    assert sign_preamble(None, "t", preamble, b"author", SEQNO) == Authorship(b"author", SEQNO)
