@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from libp2p.peer.id import ID
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
@@ -59,9 +59,15 @@ class BoundedCache(MessageCache):
             oldest = next(slot for slot in reversed(self.history) if slot)
             self._forget(oldest.pop(0).mid)
 
+    def foreign(self, mids: Iterable[bytes], peer: ID) -> list[bytes]:
+        """Those of `mids` that are here, and whose author isn't `peer`."""
+        author = peer.to_bytes()
+        return [mid for mid in mids if mid in self.msgs and self.msgs[mid].from_id != author]
+
     def may_serve(self, mid: bytes, peer: ID) -> bool:
-        """Whether `mid` is here and `peer` hasn't had it `MAX_SENDS` times; counts."""
-        if mid not in self.msgs:
+        """Whether `mid` is here, of another author than `peer`, and `peer` hasn't had it
+        `MAX_SENDS` times; counts."""
+        if not self.foreign((mid,), peer):
             return False
         times = self._served.setdefault(mid, {})
         times[peer] = times.get(peer, 0) + 1

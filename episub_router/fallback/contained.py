@@ -15,11 +15,13 @@ from typing import TypeVar
 
 from libp2p.peer.id import ID
 from libp2p.pubsub.extensions import ExtensionsState
-from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.fallback.cache import BoundedCache
 from episub_router.fallback.params import FallbackParams
+from episub_router.fallback.protection import MeshProtection
+from episub_router.fallback.sending import MessageSender
 
 _T = TypeVar("_T")
 
@@ -36,7 +38,7 @@ _BRIDGE_DEGREE_LOW = 1
 """gossipsub's D_low where Episub brings messages too; ours."""
 
 
-class ContainedGossipSub(GossipSub):
+class ContainedGossipSub(MessageSender):
     """Serves the peers that were added to it."""
 
     def __init__(
@@ -64,9 +66,6 @@ class ContainedGossipSub(GossipSub):
             # It lowers the heartbeat's rate to once in 30 s or more, whatever the health of the
             # network (_adapt_heartbeat_parameters).
             adaptive_gossip_enabled=False,
-            # It counts our own messages and relayed ones alike, and lets 10/s pass
-            # (_check_spam_protection).
-            spam_protection_enabled=False,
             # Own replay covers it; what is queued here is handed out up to 30 s later.
             pending_messages_ttl=0,
         )
@@ -82,11 +81,30 @@ class ContainedGossipSub(GossipSub):
         self._gossiping = False
         self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
         self._left: dict[tuple[str, ID], float] = {}  # when we unsubscribed from our mesh
+        self._protection: MeshProtection | None = None
+
+    def attach(self, pubsub: Pubsub) -> None:
+        super().attach(pubsub)
+        self._protection = MeshProtection(pubsub.host.get_network())
 
     def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
         super()._notify_mesh_peer_added(peer_id, topic)
         self._fresh[topic, peer_id] = None
+        if self._protection is not None:
+            self._protection.protect(topic, peer_id)
         self._note_link(topic, peer_id)
+
+    def remove_peer(self, peer_id: ID) -> None:
+        super().remove_peer(peer_id)
+        self._release()
+
+    async def leave(self, topic: str) -> None:
+        await super().leave(topic)
+        self._release()
+
+    def _release(self) -> None:
+        if self._protection is not None:
+            self._protection.keep(self.mesh)
 
     async def _emit_control_msgs(
         self,
@@ -170,8 +188,9 @@ class ContainedGossipSub(GossipSub):
         finally:
             self._gossiping = False
         for topic, peer in self._fresh:
-            if peer in self.peer_protocol and (ids := self.mcache.window(topic)):
-                gossip[peer].setdefault(topic, ids)
+            ids = self.mcache.foreign(self.mcache.window(topic), peer)
+            if peer in self.peer_protocol and ids:
+                gossip.setdefault(peer, {}).setdefault(topic, ids)
         self._fresh.clear()
         return gossip
 
@@ -206,11 +225,6 @@ class ContainedGossipSub(GossipSub):
             self.graft_flood_tracking[sender_peer_id].pop(topic, None)
         await super().handle_graft(graft_msg, sender_peer_id)
 
-    def _check_equivocation(self, msg: rpc_pb2.Message) -> bool:
-        """It keeps 1000 whole messages, and takes all messages without a sequence number for one.
-        Pubsub lets only one message of an id pass."""
-        return True
-
     async def handle_ihave(self, ihave_msg: rpc_pb2.ControlIHave, sender_peer_id: ID) -> None:
         """Messages of topics that we aren't in are asked for as well otherwise."""
         if ihave_msg.topicID in self.mesh:
@@ -218,19 +232,11 @@ class ContainedGossipSub(GossipSub):
             exact = rpc_pb2.ControlIHave(topicID=ihave_msg.topicID, messageIDs=ids)
             await super().handle_ihave(exact, sender_peer_id)
 
-    async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
-        """An id that is named a thousand times is answered a thousand times otherwise."""
-        wanted = [
-            _in_hex(mid)
-            for mid in dict.fromkeys(iwant_msg.messageIDs)
-            if self.mcache.may_serve(mid, sender_peer_id)
-        ]
-        await super().handle_iwant(rpc_pb2.ControlIWant(messageIDs=wanted), sender_peer_id)
-
     async def handle_prune(self, prune_msg: rpc_pb2.ControlPrune, sender_peer_id: ID) -> None:
         """Back-offs for any topic that a peer makes up are kept for ever otherwise."""
         if prune_msg.topicID in self.mesh:
             await super().handle_prune(prune_msg, sender_peer_id)
+            self._release()
 
     async def _do_px(self, px_peers: list[rpc_pb2.PeerInfo]) -> None:
         """It dials them one after the other in the task that reads from the sender of the PRUNE,
@@ -247,8 +253,7 @@ class ContainedGossipSub(GossipSub):
                 del self.back_off[topic]
         paused = over - self._params.regraft_pause
         self._left = {link: left for link, left in self._left.items() if left > paused}
-        # For adaptive gossip only, which is off, and never emptied then (publish).
-        self.recent_message_deliveries.clear()
+        self._release()
         for topic in [t for t in self.time_since_last_publish if t not in self.fanout]:
             del self.time_since_last_publish[topic]
 

@@ -36,7 +36,12 @@ class FakePubsub:
 
     def __init__(self, message_id: Any = get_peer_and_seqno_msg_id) -> None:
         self.connected: list[ID] = []
-        network = SimpleNamespace(get_connections=lambda p: [p] if p in self.connected else [])
+        self.protected: set[tuple[ID, str]] = set()
+        network = SimpleNamespace(
+            get_connections=lambda p: [p] if p in self.connected else [],
+            protect=lambda peer, tag: self.protected.add((peer, tag)),
+            unprotect=lambda peer, tag: self.protected.discard((peer, tag)),
+        )
         self.host = SimpleNamespace(
             get_id=lambda: ME, get_network=lambda: network, connect=self.connect
         )

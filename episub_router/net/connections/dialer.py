@@ -22,6 +22,7 @@ from multiaddr import Multiaddr
 
 from episub_router.net.address_book import DIALLED_ADDRESSES
 from episub_router.net.connections.dial_budget import DialBudget
+from episub_router.net.connections.kept_addresses import addresses_kept
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 from episub_router.net.patience import Pace, patient
@@ -40,9 +41,6 @@ _HELD = 2.0
 
 _FEWEST = 2
 """Dials at a time to begin with, one of them for others."""
-
-_ADDRESS_TTL = 120
-"""Seconds that py-libp2p keeps the addresses of a peer that it connects to."""
 
 
 _EXPLAINED = {
@@ -168,7 +166,6 @@ class Dialer(PeerListener):
     async def _connect(self, peer: RemotePeer) -> Reason | None:
         target = peer.id
         network = self._host.get_network()
-        peerstore = self._host.get_peerstore()
         addresses = self._known_addresses(peer)
         if not addresses or target == self._host.get_id():
             return Reason.DIAL_NO_ADDRESS
@@ -177,10 +174,28 @@ class Dialer(PeerListener):
             return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
         share = self._params.dial_timeout / len(addresses)
+        with addresses_kept(self._host.get_peerstore(), target, addresses):
+            await self._try_each(peer, addresses, share)
+        if not self._is_connected(target):
+            return Reason.DIAL_FAILED
+        if teller:
+            self._budget.give_back(teller, addresses, trio.current_time())
+        # The other side may have dialled at the same time, and been faster.
+        if any(
+            isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
+            for connection in network.get_connections(target)
+        ):
+            self._peers.note_dialled(peer)
+        return None
+
+    async def _try_each(self, peer: RemotePeer, addresses: list[Multiaddr], share: float) -> None:
+        """Dial one address after the other, for `share` seconds each, until one answers."""
+        target = peer.id
+        network = self._host.get_network()
         for address in addresses:
             # py-libp2p dials the first TCP address that the peerstore has and no other, and
             # refuses for a minute to dial a peer that failed.
-            peerstore.clear_addrs(target)
+            self._host.get_peerstore().clear_addrs(target)
             if isinstance(network, Swarm):
                 network.unblock_peer(target)
             peer.dial_error = f"no answer in {share:g} s"
@@ -194,17 +209,7 @@ class Dialer(PeerListener):
                 # Whatever goes wrong here, there is the next address.
                 peer.dial_error = root_cause(error)
             if self._is_connected(target):
-                if teller:
-                    self._budget.give_back(teller, addresses, trio.current_time())
-                # The other side may have dialled at the same time, and been faster.
-                if any(
-                    isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
-                    for connection in network.get_connections(target)
-                ):
-                    self._peers.note_dialled(peer)
-                return None
-        peerstore.add_addrs(target, addresses, _ADDRESS_TTL)
-        return Reason.DIAL_FAILED
+                return
 
     def _known_addresses(self, peer: RemotePeer) -> list[Multiaddr]:
         """Ours first, then those that the host has from elsewhere, without repetition."""

@@ -1,0 +1,91 @@
+"""Which messages go to which gossipsub peer, and what names them.
+
+A message never goes to its author, nor does its id in an IHAVE: go-libp2p-pubsub counts each
+message of its own that comes back as an invalid one of the sender, and a peer that came back
+without its memory asks for what an IHAVE names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.fallback.cache import BoundedCache
+
+IDONTWANT_SIZE = 1024
+"""Bytes of payload from which IDONTWANT goes out; go-libp2p-pubsub: IDontWantMessageThreshold
+1024, rust-libp2p: idontwant_message_size_threshold 1000."""
+
+
+class MessageSender(GossipSub):
+    """The part of GossipSub that sends messages, in a form of our own."""
+
+    mcache: BoundedCache
+
+    async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
+        """Without queues for peers that aren't in the topic, for which there is replay, and
+        without limits on how many messages an author or a forwarder may send."""
+        pubsub = self._pubsub()
+        message_id = pubsub.get_message_id(pubsub_msg)
+        self.mcache.put(pubsub_msg)
+        author = ID(pubsub_msg.from_id)
+        receivers = self._get_peers_to_send(
+            pubsub_msg.topicIDs, msg_forwarder=msg_forwarder, origin=author, msg_id=message_id
+        )
+        if len(pubsub_msg.data) >= IDONTWANT_SIZE and msg_forwarder != pubsub.host.get_id():
+            await self._say_unwanted(message_id, pubsub_msg.topicIDs, {msg_forwarder, author})
+        await self._notify_observers(pubsub_msg.topicIDs, message_id)
+        rpc = rpc_pb2.RPC(publish=[pubsub_msg])
+        for peer in receivers:
+            self.send_rpc(peer, rpc)
+        now = int(time.time())
+        for topic in pubsub_msg.topicIDs:
+            if topic not in self.mesh:
+                self.time_since_last_publish[topic] = now
+
+    async def _say_unwanted(
+        self, message_id: bytes, topics: Iterable[str], have_it: set[ID]
+    ) -> None:
+        """IDONTWANT to those in the mesh that understand it and may yet send the message."""
+        chosen = {peer for topic in topics for peer in self.mesh.get(topic, ())} - have_it
+        for peer in chosen:
+            if self.supports_protocol_feature(peer, "idontwant"):
+                await self.emit_idontwant([message_id], peer)
+
+    async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
+        """Send a peer that has just subscribed, or become writable, what the cache has of
+        `topic` from others than itself."""
+        for message_id in self.mcache.foreign(self.mcache.window(topic), peer_id):
+            self.send_rpc(peer_id, rpc_pb2.RPC(publish=[self.mcache.msgs[message_id]]))
+
+    async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
+        """Answer every IWANT: go-libp2p-pubsub counts an announced message that doesn't come as
+        a broken promise. What one peer can ask for is bounded by the cache: each id three times.
+
+        GossipSub answers ten a second and peer, and an id a thousand times if it is named a
+        thousand times."""
+        wanted = [
+            self.mcache.msgs[message_id]
+            for message_id in dict.fromkeys(iwant_msg.messageIDs)
+            if self.mcache.may_serve(message_id, sender_peer_id)
+        ]
+        if wanted:
+            self.send_rpc(sender_peer_id, rpc_pb2.RPC(publish=wanted))
+
+    def gossip_heartbeat(self) -> dict[ID, dict[str, list[bytes]]]:  # type: ignore[override]
+        """A peer is sent no id of a message of its own."""
+        gossip = {}
+        for peer, by_topic in super().gossip_heartbeat().items():
+            foreign = {topic: self.mcache.foreign(ids, peer) for topic, ids in by_topic.items()}
+            if named := {topic: ids for topic, ids in foreign.items() if ids}:
+                gossip[peer] = named
+        return gossip
+
+    def _pubsub(self) -> Pubsub:
+        assert self.pubsub is not None
+        return self.pubsub
