@@ -22,7 +22,7 @@ for peer; do
     ;;
   go)
     has go go || continue
-    (cd go && GOFLAGS=-mod=readonly go build -trimpath -o bin/ ./gossipsub ./leaf)
+    (cd go && GOFLAGS=-mod=readonly go build -trimpath -o bin/ ./gossipsub ./leaf ./episub)
     ;;
   rust)
     has cargo rust || continue

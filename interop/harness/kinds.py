@@ -52,6 +52,7 @@ _JS = INTEROP / "js" / "gossipsub"
 _RUST_PEER = INTEROP / "rust" / "target" / "release" / "episub-interop-peer"
 _GO_PEER = INTEROP / "go" / "bin" / "gossipsub"
 _LEAF = INTEROP / "go" / "bin" / "leaf"
+_GO_EPISUB = INTEROP / "go" / "bin" / "episub"
 
 _V10, _V11, _V12, _V13 = "1.0.0", "1.1.0", "1.2.0", "1.3.0"
 
@@ -92,5 +93,6 @@ KINDS = {
             told=[_V13, _V12, _V11, _V10],
         ),
         Kind("leaf", [str(_LEAF)], "go", _LEAF),
+        Kind("episub-go", [str(_GO_EPISUB)], "go", _GO_EPISUB),
     )
 }

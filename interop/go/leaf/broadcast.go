@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/lines"
-	"episub-interop/leaf/pb"
+	"episub-interop/internal/payload"
+	"episub-interop/internal/pb"
 )
 
 const recent = 3 * time.Second
@@ -45,12 +46,12 @@ func (n *node) publish(message *pb.Message) {
 
 // gossip handles a payload of a peer. Nothing is made of it before its signature holds.
 func (n *node) gossip(from peer.ID, message *pb.Message, hops uint32, along string) {
-	if checkSignature(message) != nil {
+	if payload.StrictSign.Check(message) != nil {
 		lines.Emit("refused", lines.Fields{"peer": from.String()})
 		return
 	}
 	neighbor := n.active[from]
-	if known := n.seen[messageID(message)]; known != nil {
+	if known := n.seen[payload.StrictSign.ID(message)]; known != nil {
 		if neighbor != nil && !n.duplicate(from, known) {
 			neighbor.eager = false
 			n.control(from, &pb.Control{Message: &pb.Control_Prune{Prune: &pb.Prune{}}})
@@ -75,7 +76,7 @@ func (n *node) gossip(from peer.ID, message *pb.Message, hops uint32, along stri
 
 // push stores a new message and sends it to the eager neighbours, its id to the others later.
 func (n *node) push(message *pb.Message, hops uint32, from peer.ID, along string) {
-	id := messageID(message)
+	id := payload.StrictSign.ID(message)
 	known := &stored{message: message, hops: hops, along: along, at: time.Now(), copies: map[peer.ID]int{}}
 	if waiting := n.missing[id]; waiting != nil {
 		known.asked = waiting.asked

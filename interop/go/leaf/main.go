@@ -15,7 +15,9 @@ import (
 
 	"episub-interop/internal/hosts"
 	"episub-interop/internal/lines"
-	"episub-interop/leaf/pb"
+	"episub-interop/internal/payload"
+	"episub-interop/internal/pb"
+	"episub-interop/internal/records"
 )
 
 func main() {
@@ -47,7 +49,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	record, err := ownRecord(h, key)
+	record, err := records.Own(h, key)
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func (n *node) obey(c lines.Command) error {
 
 func (n *node) obeyPublish(c lines.Command) error {
 	data := c.Payload()
-	message, err := newMessage(n.key, c.Topic, data)
+	message, err := payload.StrictSign.New(n.key, c.Topic, data)
 	if err != nil {
 		return err
 	}
@@ -111,6 +113,6 @@ func emitDelivery(message *pb.Message) {
 	lines.Emit("delivery", lines.Digest(message.Data, lines.Fields{
 		"topic": message.GetTopic(),
 		"from":  peer.ID(message.From).String(),
-		"id":    hex.EncodeToString([]byte(messageID(message))),
+		"id":    hex.EncodeToString([]byte(payload.StrictSign.ID(message))),
 	}))
 }

@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/lines"
-	"episub-interop/leaf/pb"
+	"episub-interop/internal/pb"
+	"episub-interop/internal/records"
 )
 
 const joinTTL = 6
@@ -89,7 +90,7 @@ func (n *node) learn(info *pb.PeerInfo) (peer.ID, bool) {
 	if err != nil || id == n.host.ID() {
 		return "", false
 	}
-	if len(info.SignedPeerRecord) > 0 && readRecord(n.host, id, info.SignedPeerRecord) {
+	if len(info.SignedPeerRecord) > 0 && records.Read(n.host, id, info.SignedPeerRecord) {
 		if other := n.peers[id]; other != nil {
 			other.record = info.SignedPeerRecord
 		}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/lines"
-	"episub-interop/leaf/pb"
+	"episub-interop/internal/pb"
 )
 
 const (
@@ -21,7 +21,6 @@ const (
 
 	// Limits of docs/wire.md section 9, in bytes or entries.
 	maxRPC       = 1 << 20
-	maxAddrs     = 32
 	maxControls  = 64
 	maxPeers     = 64
 	maxIDs       = 100

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/lines"
-	"episub-interop/leaf/pb"
+	"episub-interop/internal/pb"
 )
 
 // remote is a connected peer.

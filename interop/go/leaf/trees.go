@@ -8,7 +8,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
-	"episub-interop/leaf/pb"
+	"episub-interop/internal/pb"
 )
 
 const (

@@ -33,6 +33,7 @@ type Command struct {
 	Size  int    `json:"size"`
 	Seed  string `json:"seed"`
 	Addr  string `json:"addr"`
+	Peer  string `json:"peer"`
 }
 
 // Payload is what the command says is to be published: its data, or else the SHA-256 of "seed/0",

@@ -1,4 +1,5 @@
-package main
+// Package records is about the signed peer records in PeerInfo: docs/wire.md, section 5.
+package records
 
 import (
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -8,8 +9,13 @@ import (
 	"github.com/libp2p/go-libp2p/core/record"
 )
 
-// ownRecord is the signed peer record of the host, as in PeerInfo.signedPeerRecord.
-func ownRecord(h host.Host, key crypto.PrivKey) ([]byte, error) {
+const (
+	maxAddrs  = 32   // of one record
+	maxRecord = 4096 // bytes
+)
+
+// Own is the signed peer record of the host, as in PeerInfo.signedPeerRecord.
+func Own(h host.Host, key crypto.PrivKey) ([]byte, error) {
 	info := peer.AddrInfo{ID: h.ID(), Addrs: h.Addrs()}
 	envelope, err := record.Seal(peer.PeerRecordFromAddrInfo(info), key)
 	if err != nil {
@@ -18,8 +24,11 @@ func ownRecord(h host.Host, key crypto.PrivKey) ([]byte, error) {
 	return envelope.Marshal()
 }
 
-// readRecord verifies a signed peer record as docs/wire.md section 5 asks and keeps its addresses.
-func readRecord(h host.Host, id peer.ID, signed []byte) bool {
+// Read verifies a signed peer record as section 5 asks and keeps its addresses.
+func Read(h host.Host, id peer.ID, signed []byte) bool {
+	if len(signed) > maxRecord {
+		return false
+	}
 	envelope, untyped, err := record.ConsumeEnvelope(signed, peer.PeerRecordEnvelopeDomain)
 	if err != nil {
 		return false
@@ -35,6 +44,6 @@ func readRecord(h host.Host, id peer.ID, signed []byte) bool {
 	if !ok {
 		return false
 	}
-	accepted, err := book.ConsumePeerRecord(envelope, peerstore.ConnectedAddrTTL)
+	accepted, err := book.ConsumePeerRecord(envelope, peerstore.PermanentAddrTTL)
 	return accepted && err == nil
 }

@@ -330,6 +330,11 @@ type Control struct {
 	//	*Control_Prune
 	//	*Control_Graft
 	//	*Control_Root
+	//	*Control_PieceOffer
+	//	*Control_PieceAnnounce
+	//	*Control_PieceGraft
+	//	*Control_PiecePrune
+	//	*Control_Piece
 	Message       isControl_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -507,6 +512,51 @@ func (x *Control) GetRoot() *Root {
 	return nil
 }
 
+func (x *Control) GetPieceOffer() *PieceOffer {
+	if x != nil {
+		if x, ok := x.Message.(*Control_PieceOffer); ok {
+			return x.PieceOffer
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetPieceAnnounce() *PieceAnnounce {
+	if x != nil {
+		if x, ok := x.Message.(*Control_PieceAnnounce); ok {
+			return x.PieceAnnounce
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetPieceGraft() *PieceGraft {
+	if x != nil {
+		if x, ok := x.Message.(*Control_PieceGraft); ok {
+			return x.PieceGraft
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetPiecePrune() *PiecePrune {
+	if x != nil {
+		if x, ok := x.Message.(*Control_PiecePrune); ok {
+			return x.PiecePrune
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetPiece() *Piece {
+	if x != nil {
+		if x, ok := x.Message.(*Control_Piece); ok {
+			return x.Piece
+		}
+	}
+	return nil
+}
+
 type isControl_Message interface {
 	isControl_Message()
 }
@@ -571,6 +621,26 @@ type Control_Root struct {
 	Root *Root `protobuf:"bytes,15,opt,name=root,oneof"`
 }
 
+type Control_PieceOffer struct {
+	PieceOffer *PieceOffer `protobuf:"bytes,16,opt,name=piece_offer,json=pieceOffer,oneof"`
+}
+
+type Control_PieceAnnounce struct {
+	PieceAnnounce *PieceAnnounce `protobuf:"bytes,17,opt,name=piece_announce,json=pieceAnnounce,oneof"`
+}
+
+type Control_PieceGraft struct {
+	PieceGraft *PieceGraft `protobuf:"bytes,18,opt,name=piece_graft,json=pieceGraft,oneof"`
+}
+
+type Control_PiecePrune struct {
+	PiecePrune *PiecePrune `protobuf:"bytes,19,opt,name=piece_prune,json=piecePrune,oneof"`
+}
+
+type Control_Piece struct {
+	Piece *Piece `protobuf:"bytes,20,opt,name=piece,oneof"`
+}
+
 func (*Control_GetNodes) isControl_Message() {}
 
 func (*Control_Nodes_) isControl_Message() {}
@@ -600,6 +670,16 @@ func (*Control_Prune) isControl_Message() {}
 func (*Control_Graft) isControl_Message() {}
 
 func (*Control_Root) isControl_Message() {}
+
+func (*Control_PieceOffer) isControl_Message() {}
+
+func (*Control_PieceAnnounce) isControl_Message() {}
+
+func (*Control_PieceGraft) isControl_Message() {}
+
+func (*Control_PiecePrune) isControl_Message() {}
+
+func (*Control_Piece) isControl_Message() {}
 
 // A peer and how to reach it. Field numbers and meaning are those of gossipsub's peer exchange.
 type PeerInfo struct {
@@ -1774,6 +1854,602 @@ func (x *RootRequest) GetRound() uint64 {
 	return 0
 }
 
+// Beyond the specification: large messages in pieces. "I take pieces, and have places in these
+// trees."
+type PieceOffer struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Offers []*TreeOffer           `protobuf:"bytes,1,rep,name=offers" json:"offers,omitempty"`
+	// The receiver asked, and is the sender's child now in the trees above.
+	Accepted      *bool `protobuf:"varint,2,opt,name=accepted" json:"accepted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PieceOffer) Reset() {
+	*x = PieceOffer{}
+	mi := &file_episub_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PieceOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PieceOffer) ProtoMessage() {}
+
+func (x *PieceOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PieceOffer.ProtoReflect.Descriptor instead.
+func (*PieceOffer) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PieceOffer) GetOffers() []*TreeOffer {
+	if x != nil {
+		return x.Offers
+	}
+	return nil
+}
+
+func (x *PieceOffer) GetAccepted() bool {
+	if x != nil && x.Accepted != nil {
+		return *x.Accepted
+	}
+	return false
+}
+
+type TreeOffer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in TreeRoot.
+	Source []byte `protobuf:"bytes,1,opt,name=source" json:"source,omitempty"`
+	// Links from the source to the sender, along the tree.
+	Rank          *uint32 `protobuf:"varint,2,opt,name=rank" json:"rank,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeOffer) Reset() {
+	*x = TreeOffer{}
+	mi := &file_episub_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeOffer) ProtoMessage() {}
+
+func (x *TreeOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeOffer.ProtoReflect.Descriptor instead.
+func (*TreeOffer) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TreeOffer) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *TreeOffer) GetRank() uint32 {
+	if x != nil && x.Rank != nil {
+		return *x.Rank
+	}
+	return 0
+}
+
+// A message comes in pieces.
+type PieceAnnounce struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Preamble *Preamble              `protobuf:"bytes,1,opt,name=preamble" json:"preamble,omitempty"`
+	// The pieces that the sender has: piece i is bit i % 8 of byte i / 8.
+	Have []byte `protobuf:"bytes,2,opt,name=have" json:"have,omitempty"`
+	// As in Gossip.
+	Hops          *uint32 `protobuf:"varint,3,opt,name=hops" json:"hops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PieceAnnounce) Reset() {
+	*x = PieceAnnounce{}
+	mi := &file_episub_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PieceAnnounce) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PieceAnnounce) ProtoMessage() {}
+
+func (x *PieceAnnounce) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PieceAnnounce.ProtoReflect.Descriptor instead.
+func (*PieceAnnounce) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PieceAnnounce) GetPreamble() *Preamble {
+	if x != nil {
+		return x.Preamble
+	}
+	return nil
+}
+
+func (x *PieceAnnounce) GetHave() []byte {
+	if x != nil {
+		return x.Have
+	}
+	return nil
+}
+
+func (x *PieceAnnounce) GetHops() uint32 {
+	if x != nil && x.Hops != nil {
+		return *x.Hops
+	}
+	return 0
+}
+
+// What is known of a message before its pieces.
+type Preamble struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message id, which follows from author and seqno.
+	Id []byte `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
+	// `from` of the message.
+	Author []byte `protobuf:"bytes,2,opt,name=author" json:"author,omitempty"`
+	// `seqno` of the message.
+	Seqno []byte `protobuf:"bytes,3,opt,name=seqno" json:"seqno,omitempty"`
+	// Bytes of the serialized message.
+	Size *uint32 `protobuf:"varint,4,opt,name=size" json:"size,omitempty"`
+	// Bytes of each piece, but for the last.
+	PieceSize *uint32 `protobuf:"varint,5,opt,name=piece_size,json=pieceSize" json:"piece_size,omitempty"`
+	// The root of the Merkle tree over the pieces.
+	Root []byte `protobuf:"bytes,6,opt,name=root" json:"root,omitempty"`
+	// The author's libp2p PublicKey; absent where the peer id holds it.
+	Key []byte `protobuf:"bytes,7,opt,name=key" json:"key,omitempty"`
+	// The author's, over "episub-preamble:" and a PreambleRecord; absent where the topic doesn't sign.
+	Signature     []byte `protobuf:"bytes,8,opt,name=signature" json:"signature,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preamble) Reset() {
+	*x = Preamble{}
+	mi := &file_episub_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preamble) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preamble) ProtoMessage() {}
+
+func (x *Preamble) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preamble.ProtoReflect.Descriptor instead.
+func (*Preamble) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Preamble) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Preamble) GetAuthor() []byte {
+	if x != nil {
+		return x.Author
+	}
+	return nil
+}
+
+func (x *Preamble) GetSeqno() []byte {
+	if x != nil {
+		return x.Seqno
+	}
+	return nil
+}
+
+func (x *Preamble) GetSize() uint32 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *Preamble) GetPieceSize() uint32 {
+	if x != nil && x.PieceSize != nil {
+		return *x.PieceSize
+	}
+	return 0
+}
+
+func (x *Preamble) GetRoot() []byte {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *Preamble) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Preamble) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+// What the author of a Preamble signs.
+type PreambleRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         *string                `protobuf:"bytes,1,opt,name=topic" json:"topic,omitempty"`
+	Id            []byte                 `protobuf:"bytes,2,opt,name=id" json:"id,omitempty"`
+	Seqno         []byte                 `protobuf:"bytes,3,opt,name=seqno" json:"seqno,omitempty"`
+	Size          *uint32                `protobuf:"varint,4,opt,name=size" json:"size,omitempty"`
+	PieceSize     *uint32                `protobuf:"varint,5,opt,name=piece_size,json=pieceSize" json:"piece_size,omitempty"`
+	Root          []byte                 `protobuf:"bytes,6,opt,name=root" json:"root,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreambleRecord) Reset() {
+	*x = PreambleRecord{}
+	mi := &file_episub_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreambleRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreambleRecord) ProtoMessage() {}
+
+func (x *PreambleRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreambleRecord.ProtoReflect.Descriptor instead.
+func (*PreambleRecord) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PreambleRecord) GetTopic() string {
+	if x != nil && x.Topic != nil {
+		return *x.Topic
+	}
+	return ""
+}
+
+func (x *PreambleRecord) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *PreambleRecord) GetSeqno() []byte {
+	if x != nil {
+		return x.Seqno
+	}
+	return nil
+}
+
+func (x *PreambleRecord) GetSize() uint32 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *PreambleRecord) GetPieceSize() uint32 {
+	if x != nil && x.PieceSize != nil {
+		return *x.PieceSize
+	}
+	return 0
+}
+
+func (x *PreambleRecord) GetRoot() []byte {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+// "Send me these pieces"; with `source`, "and push all pieces of this source from now on".
+type PieceGraft struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Wants         []*PieceWant           `protobuf:"bytes,1,rep,name=wants" json:"wants,omitempty"`
+	Source        []byte                 `protobuf:"bytes,2,opt,name=source" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PieceGraft) Reset() {
+	*x = PieceGraft{}
+	mi := &file_episub_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PieceGraft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PieceGraft) ProtoMessage() {}
+
+func (x *PieceGraft) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PieceGraft.ProtoReflect.Descriptor instead.
+func (*PieceGraft) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *PieceGraft) GetWants() []*PieceWant {
+	if x != nil {
+		return x.Wants
+	}
+	return nil
+}
+
+func (x *PieceGraft) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+type PieceWant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    []byte                 `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
+	// As `have` in PieceAnnounce.
+	Missing       []byte `protobuf:"bytes,2,opt,name=missing" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PieceWant) Reset() {
+	*x = PieceWant{}
+	mi := &file_episub_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PieceWant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PieceWant) ProtoMessage() {}
+
+func (x *PieceWant) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PieceWant.ProtoReflect.Descriptor instead.
+func (*PieceWant) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PieceWant) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *PieceWant) GetMissing() []byte {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+// The sender isn't the receiver's parent, or no longer its child, in the tree of the source.
+type PiecePrune struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source []byte                 `protobuf:"bytes,1,opt,name=source" json:"source,omitempty"`
+	// Peer ids of children of the sender, which may have room.
+	Instead       [][]byte `protobuf:"bytes,2,rep,name=instead" json:"instead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PiecePrune) Reset() {
+	*x = PiecePrune{}
+	mi := &file_episub_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PiecePrune) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PiecePrune) ProtoMessage() {}
+
+func (x *PiecePrune) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PiecePrune.ProtoReflect.Descriptor instead.
+func (*PiecePrune) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PiecePrune) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *PiecePrune) GetInstead() [][]byte {
+	if x != nil {
+		return x.Instead
+	}
+	return nil
+}
+
+type Piece struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the message.
+	Id    []byte  `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
+	Index *uint32 `protobuf:"varint,2,opt,name=index" json:"index,omitempty"`
+	// The hashes beside the way from the piece to the root, the lowest first, 32 bytes each.
+	Proof         []byte `protobuf:"bytes,3,opt,name=proof" json:"proof,omitempty"`
+	Data          []byte `protobuf:"bytes,4,opt,name=data" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Piece) Reset() {
+	*x = Piece{}
+	mi := &file_episub_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Piece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Piece) ProtoMessage() {}
+
+func (x *Piece) ProtoReflect() protoreflect.Message {
+	mi := &file_episub_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Piece.ProtoReflect.Descriptor instead.
+func (*Piece) Descriptor() ([]byte, []int) {
+	return file_episub_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Piece) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Piece) GetIndex() uint32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *Piece) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *Piece) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_episub_proto protoreflect.FileDescriptor
 
 const file_episub_proto_rawDesc = "" +
@@ -1787,7 +2463,7 @@ const file_episub_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12)\n" +
 	"\x06gossip\x18\x03 \x01(\v2\x11.episub.pb.GossipR\x06gossip\x12,\n" +
-	"\acontrol\x18\x04 \x03(\v2\x12.episub.pb.ControlR\acontrol\"\xe5\x05\n" +
+	"\acontrol\x18\x04 \x03(\v2\x12.episub.pb.ControlR\acontrol\"\x80\b\n" +
 	"\aControl\x122\n" +
 	"\tget_nodes\x18\x01 \x01(\v2\x13.episub.pb.GetNodesH\x00R\bgetNodes\x12(\n" +
 	"\x05nodes\x18\x02 \x01(\v2\x10.episub.pb.NodesH\x00R\x05nodes\x125\n" +
@@ -1807,7 +2483,15 @@ const file_episub_proto_rawDesc = "" +
 	"\x05ihave\x18\f \x01(\v2\x10.episub.pb.IHaveH\x00R\x05ihave\x12(\n" +
 	"\x05prune\x18\r \x01(\v2\x10.episub.pb.PruneH\x00R\x05prune\x12(\n" +
 	"\x05graft\x18\x0e \x01(\v2\x10.episub.pb.GraftH\x00R\x05graft\x12%\n" +
-	"\x04root\x18\x0f \x01(\v2\x0f.episub.pb.RootH\x00R\x04rootB\t\n" +
+	"\x04root\x18\x0f \x01(\v2\x0f.episub.pb.RootH\x00R\x04root\x128\n" +
+	"\vpiece_offer\x18\x10 \x01(\v2\x15.episub.pb.PieceOfferH\x00R\n" +
+	"pieceOffer\x12A\n" +
+	"\x0epiece_announce\x18\x11 \x01(\v2\x18.episub.pb.PieceAnnounceH\x00R\rpieceAnnounce\x128\n" +
+	"\vpiece_graft\x18\x12 \x01(\v2\x15.episub.pb.PieceGraftH\x00R\n" +
+	"pieceGraft\x128\n" +
+	"\vpiece_prune\x18\x13 \x01(\v2\x15.episub.pb.PiecePruneH\x00R\n" +
+	"piecePrune\x12(\n" +
+	"\x05piece\x18\x14 \x01(\v2\x10.episub.pb.PieceH\x00R\x05pieceB\t\n" +
 	"\amessage\"N\n" +
 	"\bPeerInfo\x12\x16\n" +
 	"\x06peerID\x18\x01 \x01(\fR\x06peerID\x12*\n" +
@@ -1887,7 +2571,52 @@ const file_episub_proto_rawDesc = "" +
 	"\x05proof\x18\x05 \x01(\fR\x05proof\";\n" +
 	"\vRootRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\x12\x14\n" +
-	"\x05round\x18\x02 \x01(\x04R\x05round"
+	"\x05round\x18\x02 \x01(\x04R\x05round\"V\n" +
+	"\n" +
+	"PieceOffer\x12,\n" +
+	"\x06offers\x18\x01 \x03(\v2\x14.episub.pb.TreeOfferR\x06offers\x12\x1a\n" +
+	"\baccepted\x18\x02 \x01(\bR\baccepted\"7\n" +
+	"\tTreeOffer\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\"h\n" +
+	"\rPieceAnnounce\x12/\n" +
+	"\bpreamble\x18\x01 \x01(\v2\x13.episub.pb.PreambleR\bpreamble\x12\x12\n" +
+	"\x04have\x18\x02 \x01(\fR\x04have\x12\x12\n" +
+	"\x04hops\x18\x03 \x01(\rR\x04hops\"\xbf\x01\n" +
+	"\bPreamble\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
+	"\x06author\x18\x02 \x01(\fR\x06author\x12\x14\n" +
+	"\x05seqno\x18\x03 \x01(\fR\x05seqno\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\rR\x04size\x12\x1d\n" +
+	"\n" +
+	"piece_size\x18\x05 \x01(\rR\tpieceSize\x12\x12\n" +
+	"\x04root\x18\x06 \x01(\fR\x04root\x12\x10\n" +
+	"\x03key\x18\a \x01(\fR\x03key\x12\x1c\n" +
+	"\tsignature\x18\b \x01(\fR\tsignature\"\x93\x01\n" +
+	"\x0ePreambleRecord\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x14\n" +
+	"\x05seqno\x18\x03 \x01(\fR\x05seqno\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\rR\x04size\x12\x1d\n" +
+	"\n" +
+	"piece_size\x18\x05 \x01(\rR\tpieceSize\x12\x12\n" +
+	"\x04root\x18\x06 \x01(\fR\x04root\"P\n" +
+	"\n" +
+	"PieceGraft\x12*\n" +
+	"\x05wants\x18\x01 \x03(\v2\x14.episub.pb.PieceWantR\x05wants\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\fR\x06source\"5\n" +
+	"\tPieceWant\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x18\n" +
+	"\amissing\x18\x02 \x01(\fR\amissing\">\n" +
+	"\n" +
+	"PiecePrune\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x18\n" +
+	"\ainstead\x18\x02 \x03(\fR\ainstead\"W\n" +
+	"\x05Piece\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x14\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data"
 
 var (
 	file_episub_proto_rawDescOnce sync.Once
@@ -1902,7 +2631,7 @@ func file_episub_proto_rawDescGZIP() []byte {
 }
 
 var file_episub_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_episub_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_episub_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_episub_proto_goTypes = []any{
 	(Neighbor_Role)(0),       // 0: episub.pb.Neighbor.Role
 	(Neighbor_Kind)(0),       // 1: episub.pb.Neighbor.Kind
@@ -1931,6 +2660,15 @@ var file_episub_proto_goTypes = []any{
 	(*Root)(nil),             // 24: episub.pb.Root
 	(*TreeRoot)(nil),         // 25: episub.pb.TreeRoot
 	(*RootRequest)(nil),      // 26: episub.pb.RootRequest
+	(*PieceOffer)(nil),       // 27: episub.pb.PieceOffer
+	(*TreeOffer)(nil),        // 28: episub.pb.TreeOffer
+	(*PieceAnnounce)(nil),    // 29: episub.pb.PieceAnnounce
+	(*Preamble)(nil),         // 30: episub.pb.Preamble
+	(*PreambleRecord)(nil),   // 31: episub.pb.PreambleRecord
+	(*PieceGraft)(nil),       // 32: episub.pb.PieceGraft
+	(*PieceWant)(nil),        // 33: episub.pb.PieceWant
+	(*PiecePrune)(nil),       // 34: episub.pb.PiecePrune
+	(*Piece)(nil),            // 35: episub.pb.Piece
 }
 var file_episub_proto_depIdxs = []int32{
 	4,  // 0: episub.pb.EpisubRpc.episub:type_name -> episub.pb.EpisubFrame
@@ -1951,23 +2689,31 @@ var file_episub_proto_depIdxs = []int32{
 	22, // 15: episub.pb.Control.prune:type_name -> episub.pb.Prune
 	23, // 16: episub.pb.Control.graft:type_name -> episub.pb.Graft
 	24, // 17: episub.pb.Control.root:type_name -> episub.pb.Root
-	6,  // 18: episub.pb.Nodes.peers:type_name -> episub.pb.PeerInfo
-	6,  // 19: episub.pb.Join.peer:type_name -> episub.pb.PeerInfo
-	6,  // 20: episub.pb.ForwardJoin.peer:type_name -> episub.pb.PeerInfo
-	0,  // 21: episub.pb.Neighbor.role:type_name -> episub.pb.Neighbor.Role
-	1,  // 22: episub.pb.Neighbor.kind:type_name -> episub.pb.Neighbor.Kind
-	6,  // 23: episub.pb.Neighbor.peers:type_name -> episub.pb.PeerInfo
-	6,  // 24: episub.pb.Shuffle.peer:type_name -> episub.pb.PeerInfo
-	6,  // 25: episub.pb.Shuffle.peers:type_name -> episub.pb.PeerInfo
-	6,  // 26: episub.pb.ShuffleReply.peers:type_name -> episub.pb.PeerInfo
-	21, // 27: episub.pb.IHave.summary:type_name -> episub.pb.MessageSummary
-	25, // 28: episub.pb.Root.roots:type_name -> episub.pb.TreeRoot
-	26, // 29: episub.pb.Root.requests:type_name -> episub.pb.RootRequest
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	27, // 18: episub.pb.Control.piece_offer:type_name -> episub.pb.PieceOffer
+	29, // 19: episub.pb.Control.piece_announce:type_name -> episub.pb.PieceAnnounce
+	32, // 20: episub.pb.Control.piece_graft:type_name -> episub.pb.PieceGraft
+	34, // 21: episub.pb.Control.piece_prune:type_name -> episub.pb.PiecePrune
+	35, // 22: episub.pb.Control.piece:type_name -> episub.pb.Piece
+	6,  // 23: episub.pb.Nodes.peers:type_name -> episub.pb.PeerInfo
+	6,  // 24: episub.pb.Join.peer:type_name -> episub.pb.PeerInfo
+	6,  // 25: episub.pb.ForwardJoin.peer:type_name -> episub.pb.PeerInfo
+	0,  // 26: episub.pb.Neighbor.role:type_name -> episub.pb.Neighbor.Role
+	1,  // 27: episub.pb.Neighbor.kind:type_name -> episub.pb.Neighbor.Kind
+	6,  // 28: episub.pb.Neighbor.peers:type_name -> episub.pb.PeerInfo
+	6,  // 29: episub.pb.Shuffle.peer:type_name -> episub.pb.PeerInfo
+	6,  // 30: episub.pb.Shuffle.peers:type_name -> episub.pb.PeerInfo
+	6,  // 31: episub.pb.ShuffleReply.peers:type_name -> episub.pb.PeerInfo
+	21, // 32: episub.pb.IHave.summary:type_name -> episub.pb.MessageSummary
+	25, // 33: episub.pb.Root.roots:type_name -> episub.pb.TreeRoot
+	26, // 34: episub.pb.Root.requests:type_name -> episub.pb.RootRequest
+	28, // 35: episub.pb.PieceOffer.offers:type_name -> episub.pb.TreeOffer
+	30, // 36: episub.pb.PieceAnnounce.preamble:type_name -> episub.pb.Preamble
+	33, // 37: episub.pb.PieceGraft.wants:type_name -> episub.pb.PieceWant
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_episub_proto_init() }
@@ -1991,6 +2737,11 @@ func file_episub_proto_init() {
 		(*Control_Prune)(nil),
 		(*Control_Graft)(nil),
 		(*Control_Root)(nil),
+		(*Control_PieceOffer)(nil),
+		(*Control_PieceAnnounce)(nil),
+		(*Control_PieceGraft)(nil),
+		(*Control_PiecePrune)(nil),
+		(*Control_Piece)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1998,7 +2749,7 @@ func file_episub_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_episub_proto_rawDesc), len(file_episub_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,6 +1,9 @@
-package main
+// Package payload makes, checks and names the messages that applications publish: docs/wire.md,
+// sections 2 and 4.
+package payload
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"sync/atomic"
@@ -10,20 +13,41 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
-	"episub-interop/leaf/pb"
+	"episub-interop/internal/pb"
+)
+
+// Policy says whether messages name their author and are signed.
+type Policy int
+
+const (
+	// StrictSign: every message has its author, a sequence number and a signature.
+	StrictSign Policy = iota
+	// StrictNoSign: none has any of these, nor a key. Ids come from the content.
+	StrictNoSign
 )
 
 var lastSeqno atomic.Uint64
 
 func init() { lastSeqno.Store(uint64(time.Now().UnixNano())) }
 
-// messageID is the author followed by the sequence number, as raw bytes.
-func messageID(message *pb.Message) string {
-	return string(message.From) + string(message.Seqno)
+// ID is what IHAVE and GRAFT call a message: the author followed by the sequence number, as raw
+// bytes; without an author the SHA-256 of topic and data, each after its length.
+func (p Policy) ID(message *pb.Message) string {
+	if p == StrictSign {
+		return string(message.From) + string(message.Seqno)
+	}
+	content := binary.AppendUvarint(nil, uint64(len(message.GetTopic())))
+	content = append(content, message.GetTopic()...)
+	content = binary.AppendUvarint(content, uint64(len(message.Data)))
+	digest := sha256.Sum256(append(content, message.Data...))
+	return string(digest[:])
 }
 
-// newMessage makes a signed message. An Ed25519 key stands in the peer id, so `key` is left out.
-func newMessage(key crypto.PrivKey, topic string, data []byte) (*pb.Message, error) {
+// New makes a message. An Ed25519 key stands in the peer id, so `key` is left out.
+func (p Policy) New(key crypto.PrivKey, topic string, data []byte) (*pb.Message, error) {
+	if p == StrictNoSign {
+		return &pb.Message{Data: data, Topic: &topic}, nil
+	}
 	author, err := peer.IDFromPrivateKey(key)
 	if err != nil {
 		return nil, err
@@ -40,6 +64,17 @@ func newMessage(key crypto.PrivKey, topic string, data []byte) (*pb.Message, err
 	}
 	message.Signature, err = key.Sign(signed)
 	return message, err
+}
+
+// Check returns an error unless the message is as the policy wants it.
+func (p Policy) Check(message *pb.Message) error {
+	if p == StrictSign {
+		return checkSignature(message)
+	}
+	if message.From != nil || message.Seqno != nil || message.Signature != nil || message.Key != nil {
+		return errors.New("the message names its author")
+	}
+	return nil
 }
 
 // checkSignature returns an error unless the message is signed by the author that it names.

@@ -1,0 +1,59 @@
+package core
+
+import (
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/pb"
+)
+
+// checkLinks queries neighbours that have been silent, and ends links that were for too long.
+func (t *Topic) checkLinks() {
+	failed, now := []peer.ID{}, t.port.Now()
+	for _, l := range t.links {
+		switch silence := now.Sub(l.heardAt); {
+		case silence >= silentChecks*checkInterval:
+			failed = append(failed, l.id)
+		case silence >= checkInterval/2:
+			t.say(l.id, pb.Neighbor_QUERY, l.kind)
+		}
+	}
+	t.linksFailed(failed...)
+}
+
+// suspect is called when a neighbour should have sent something: it is queried once it has been
+// silent for a while, and its link fails if it doesn't answer.
+func (t *Topic) suspect(id peer.ID) {
+	l := t.link(id)
+	if l == nil || l.suspectAt.After(l.heardAt) {
+		return
+	}
+	at := t.port.Now()
+	l.suspectAt = at
+	t.after(suspicious-at.Sub(l.heardAt), func() {
+		if l.suspectAt != at || !l.silentSince(at) {
+			return
+		}
+		t.say(id, pb.Neighbor_QUERY, l.kind)
+		t.after(answerTimeout, func() {
+			if l.suspectAt == at && l.silentSince(at) && t.link(id) == l {
+				t.linksFailed(id)
+			}
+		})
+	})
+}
+
+func (l *link) silentSince(at time.Time) bool { return !l.heardAt.After(at) }
+
+// linksFailed replaces neighbours that are gone, and has them tried again later.
+func (t *Topic) linksFailed(ids ...peer.ID) {
+	for _, id := range ids {
+		if t.dropLink(id, true, false) {
+			t.lost.note(id, t.port.Now())
+		}
+	}
+	if len(ids) > 0 {
+		t.replaceLinks()
+	}
+}

@@ -1,0 +1,176 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/pb"
+)
+
+// announced is a message that others have and that has not come.
+type announced struct {
+	by    []announcer
+	at    time.Time
+	due   time.Time // when to ask for it, or to ask the next
+	asked []peer.ID
+}
+
+type announcer struct {
+	id   peer.ID
+	hops uint32
+}
+
+// missingList has one timer for all of them.
+type missingList struct {
+	known map[string]*announced
+	next  time.Time // when the timer fires; zero while nothing is missing
+}
+
+func (t *Topic) onIHave(l *link, message *pb.IHave) {
+	now := t.port.Now()
+	wait := t.waits.after(l.id)
+	for _, entry := range message.Summary[:min(len(message.Summary), maxIDs)] {
+		id := string(entry.GetId())
+		if len(id) == 0 || len(id) > maxMessageID || entry.GetHops() < 1 || entry.GetHops() > maxHops {
+			continue
+		}
+		if t.cache.known[id] != nil {
+			t.lazy.hold(id, l.id)
+			t.waits.alreadyKnown(l.id)
+			continue
+		}
+		missing := t.missing.known[id]
+		if missing == nil {
+			if len(t.missing.known) >= maxMissing {
+				continue
+			}
+			missing = &announced{at: now, due: now.Add(wait)}
+			t.missing.known[id] = missing
+		}
+		known := slices.ContainsFunc(missing.by, func(by announcer) bool { return by.id == l.id })
+		if !known && len(missing.by) < maxAnnouncers {
+			missing.by = append(missing.by, announcer{l.id, entry.GetHops()})
+			if len(missing.asked) == 0 && now.Add(wait).Before(missing.due) {
+				missing.due = now.Add(wait)
+			}
+		}
+		t.missing.wake(t, missing.due)
+	}
+}
+
+// wake has the timer fire at that time, if it wouldn't before.
+func (m *missingList) wake(t *Topic, at time.Time) {
+	if !m.next.IsZero() && !at.Before(m.next) {
+		return
+	}
+	m.next = at
+	t.after(at.Sub(t.port.Now()), func() {
+		if m.next.Equal(at) {
+			m.next = time.Time{}
+			t.askMissing()
+		}
+	})
+}
+
+// askMissing asks for what is due, one announcer at a time.
+func (t *Topic) askMissing() {
+	now := t.port.Now()
+	asked, next := map[peer.ID][][]byte{}, time.Time{}
+	for id, missing := range t.missing.known {
+		from := t.nextAnnouncer(missing)
+		if !missing.due.After(now.Add(piggyback)) {
+			switch {
+			case now.Sub(missing.at) > lostAfter && (from == "" || len(missing.asked) > 0):
+				delete(t.missing.known, id)
+				continue
+			case from == "":
+				missing.due = now.Add(graftTimeout)
+			default:
+				t.suspectSilent(missing)
+				missing.asked = append(missing.asked, from)
+				missing.due = now.Add(t.patience(from))
+				asked[from] = append(asked[from], []byte(id))
+			}
+		}
+		if next.IsZero() || missing.due.Before(next) {
+			next = missing.due
+		}
+	}
+	for from, ids := range asked {
+		for part := range slices.Chunk(ids, maxIDs) {
+			t.port.Send(from, controlGraft(&pb.Graft{Ids: part}))
+		}
+	}
+	if !next.IsZero() {
+		t.missing.wake(t, next)
+	}
+}
+
+// nextAnnouncer is the one that was asked least often, the earliest of them.
+func (t *Topic) nextAnnouncer(missing *announced) peer.ID {
+	best, least := peer.ID(""), 0
+	for _, by := range missing.by {
+		if t.link(by.id) == nil {
+			continue
+		}
+		times := 0
+		for _, id := range missing.asked {
+			if id == by.id {
+				times++
+			}
+		}
+		if best == "" || times < least {
+			best, least = by.id, times
+		}
+	}
+	return best
+}
+
+// patience is how long a neighbour has to answer a GRAFT.
+func (t *Topic) patience(id peer.ID) time.Duration {
+	if l := t.link(id); l != nil && l.rtt > 0 {
+		return min(graftTimeout, 2*l.rtt+answerTime)
+	}
+	return graftTimeout
+}
+
+// suspectSilent: those that should have pushed a message, and those that were asked for it, may be
+// gone.
+func (t *Topic) suspectSilent(missing *announced) {
+	for _, l := range t.links {
+		if l.parent || t.isTreeParent(l.id) || slices.Contains(missing.asked, l.id) {
+			t.suspect(l.id)
+		}
+	}
+}
+
+// gone: what was asked of a neighbour is asked of the next one at once.
+func (m *missingList) gone(t *Topic, id peer.ID) {
+	for _, missing := range m.known {
+		if len(missing.asked) > 0 && missing.asked[len(missing.asked)-1] == id {
+			missing.due = t.port.Now()
+			m.wake(t, missing.due)
+		}
+	}
+}
+
+func (t *Topic) onGraft(l *link, message *pb.Graft) {
+	if len(message.Ids)+len(message.Sources)+len(message.Standby) == 0 {
+		l.eager = true
+	}
+	for _, id := range message.Ids[:min(len(message.Ids), maxIDs)] {
+		s := t.cache.known[string(id)]
+		if s == nil || s.message == nil {
+			continue
+		}
+		if s.along == "" || !l.trees {
+			l.eager = true
+		}
+		if s.served[l.id] < maxServed && t.push(l.id, s) {
+			s.served[l.id]++
+		}
+	}
+	t.graftTrees(l, message)
+}

@@ -1,0 +1,130 @@
+package core
+
+import (
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/pb"
+)
+
+// NEIGHBOR in its four roles, and DISCONNECT.
+
+// say sends a NEIGHBOR about the link to a peer.
+func (t *Topic) say(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind) {
+	message := &pb.Neighbor{
+		Role: &role, Kind: &kind, Features: proto.Uint32(sourceTrees),
+		Links:       proto.Uint32(uint32(len(t.links))),
+		RandomLinks: proto.Uint32(uint32(t.count(pb.Neighbor_RANDOM))),
+	}
+	if role == pb.Neighbor_LIST {
+		message.Peers = t.infos(t.neighbors(id))
+	}
+	t.port.Send(id, controlNeighbor(message))
+}
+
+func (t *Topic) onNeighbor(from peer.ID, message *pb.Neighbor) {
+	bad := message.GetLinks() > maxLinks || message.GetRandomLinks() > message.GetLinks()
+	if message.Role == nil || message.Kind == nil || bad {
+		return
+	}
+	known := t.link(from)
+	switch message.GetRole() {
+	case pb.Neighbor_REQUEST:
+		t.onRequest(from, known, message)
+	case pb.Neighbor_ACCEPT:
+		t.onAccept(from, known, message)
+	case pb.Neighbor_QUERY:
+		switch {
+		case known != nil:
+			t.note(known, message)
+			t.say(from, pb.Neighbor_LIST, known.kind)
+		case len(t.links) < activeSize:
+			t.admit(from, message.GetKind(), message)
+		default:
+			t.port.Send(from, Disconnect(true))
+		}
+	case pb.Neighbor_LIST:
+		if known != nil {
+			t.note(known, message)
+			for _, id := range known.peers {
+				if len(t.passive) < passiveSize {
+					t.passive.add(t, id, from, 0)
+				}
+			}
+		}
+	}
+}
+
+// onRequest: room, need or nearness decide, in this order.
+func (t *Topic) onRequest(from peer.ID, known *link, message *pb.Neighbor) {
+	need := message.GetLinks() < randomLinks ||
+		(message.GetKind() == pb.Neighbor_RANDOM && message.GetRandomLinks() < randomLinks)
+	switch {
+	case known != nil:
+		t.note(known, message)
+		t.say(from, pb.Neighbor_ACCEPT, known.kind)
+	case len(t.links) < activeSize:
+		kind := message.GetKind()
+		if t.count(pb.Neighbor_RANDOM) < randomLinks && t.count(pb.Neighbor_NEAR) >= nearLinks {
+			kind = pb.Neighbor_RANDOM
+		}
+		t.admit(from, kind, message)
+	case need && len(t.links) < activeBound:
+		t.admit(from, pb.Neighbor_RANDOM, message)
+	default:
+		t.port.Ping(from, func(rtt time.Duration) { t.onMeasured(from, message, rtt) })
+	}
+}
+
+// onMeasured: a peer that asked is a near neighbour if it is much nearer than one of those.
+func (t *Topic) onMeasured(from peer.ID, message *pb.Neighbor, rtt time.Duration) {
+	if t.left || t.link(from) != nil {
+		return
+	}
+	if rtt > 0 && len(t.links) < activeSize {
+		t.onRequest(from, nil, message)
+		return
+	}
+	victim := t.farther(rtt)
+	if victim == nil {
+		t.port.Send(from, Disconnect(true))
+		return
+	}
+	t.dropLink(victim.id, true, true)
+	t.probe.found = true
+	t.admit(from, pb.Neighbor_NEAR, message)
+}
+
+func (t *Topic) admit(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
+	t.addLink(id, kind, said.GetFeatures(), said, true)
+}
+
+func (t *Topic) onAccept(from peer.ID, known *link, message *pb.Neighbor) {
+	_, asked := t.growth.asked[from]
+	wanted := asked || t.nearer.candidate == from || t.lost.rejoined[from] ||
+		(t.joining.active && t.joining.walking)
+	switch {
+	case known != nil:
+		t.note(known, message)
+	case len(t.links) < activeSize || (wanted && len(t.links) < activeBound):
+		t.addLink(from, message.GetKind(), message.GetFeatures(), message, false)
+	default:
+		t.port.Send(from, Disconnect(true))
+	}
+}
+
+func (t *Topic) onDisconnect(from peer.ID, message *pb.Disconnect) {
+	if !message.GetAlive() {
+		t.passive.remove(from)
+		delete(t.lost.tries, from)
+	}
+	if t.dropLink(from, false, message.GetAlive()) {
+		t.growth.backOff(from, t.port.Now())
+		t.replaceLinks()
+		return
+	}
+	t.nearer.refused(t, from)
+	t.refusedBy(from)
+}

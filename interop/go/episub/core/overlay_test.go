@@ -1,0 +1,111 @@
+package core
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestTenNodesDeliverEverythingOnce(t *testing.T) {
+	n := newNetwork(t, 10)
+	n.run(30 * time.Second)
+	n.checkViews(n.nodes, randomLinks)
+	n.publish(n.nodes, 2, 500*time.Millisecond) // the trees come to stand
+	n.run(2 * time.Second)
+	n.pushes = 0
+	messages := n.publish(n.nodes, 20, 20*time.Millisecond)
+	n.run(5 * time.Second)
+	n.check(n.nodes, messages)
+	if copies := float64(n.pushes) / float64(9*len(messages)); copies > 1.1 {
+		t.Errorf("%.2f copies a delivery", copies)
+	}
+}
+
+func TestEveryMessageIsUsed(t *testing.T) {
+	n := newNetwork(t, 30)
+	n.run(200 * time.Second)
+	n.publish(n.nodes, 3, 200*time.Millisecond)
+	proof, err := Prove(n.nodes[3].key, "t", n.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.nodes[3].topic.Leave(proof)
+	n.run(5 * time.Second)
+	for _, name := range []string{
+		"get_nodes", "nodes", "get_topics", "topics", "join", "forward_join", "neighbor",
+		"disconnect", "leave", "shuffle", "shuffle_reply", "ihave", "prune", "graft", "root",
+	} {
+		if n.sent[name] == 0 {
+			t.Errorf("no %s", name)
+		}
+	}
+	for _, node := range n.alive() {
+		if node != n.nodes[3] && node.topic.link(n.nodes[3].id) != nil {
+			t.Error("a node that left is a neighbour")
+		}
+	}
+}
+
+func TestTheOthersGoOnWhenSomeAreKilled(t *testing.T) {
+	n := newNetwork(t, 20)
+	n.run(30 * time.Second)
+	n.publish(n.nodes, 2, 100*time.Millisecond)
+	for _, node := range n.nodes[5:10] {
+		n.kill(node)
+	}
+	messages := n.publish(n.alive(), 5, 20*time.Millisecond)
+	n.run(30 * time.Second)
+	n.check(n.alive(), messages)
+	n.checkViews(n.alive(), randomLinks)
+}
+
+func TestAFrozenNeighbourIsLeft(t *testing.T) {
+	n := newNetwork(t, 10)
+	n.run(30 * time.Second)
+	n.publish(n.nodes, 2, 100*time.Millisecond)
+	n.nodes[4].frozen = true
+	messages := n.publish(n.alive(), 5, 50*time.Millisecond)
+	n.run(45 * time.Second)
+	n.check(n.alive(), messages)
+	n.checkViews(n.alive(), randomLinks)
+}
+
+func TestLostMessagesAreFetched(t *testing.T) {
+	n := newNetwork(t, 10)
+	n.run(30 * time.Second)
+	n.loss = 0.1
+	messages := n.publish(n.nodes, 10, 50*time.Millisecond)
+	n.run(10 * time.Second)
+	n.check(n.nodes, messages)
+}
+
+func TestHalvesOfAPartitionMerge(t *testing.T) {
+	n := newNetwork(t, 10)
+	n.run(30 * time.Second)
+	n.publish(n.nodes, 2, 100*time.Millisecond)
+	n.cut = func(a, b *simNode) bool {
+		return slices.Index(n.nodes, a) < 5 != (slices.Index(n.nodes, b) < 5)
+	}
+	messages := n.publish(n.nodes, 2, 100*time.Millisecond)
+	n.run(20 * time.Second)
+	n.cut = func(a, b *simNode) bool { return false }
+	n.run(60 * time.Second)
+	n.checkViews(n.nodes, randomLinks)
+	late := n.publish(n.nodes, 2, 100*time.Millisecond)
+	n.run(10 * time.Second)
+	n.check(n.nodes, late)
+	n.check(n.nodes, messages)
+}
+
+func TestAMessageWithoutItsSignatureIsRefused(t *testing.T) {
+	n := newNetwork(t, 2)
+	n.run(time.Second)
+	messages := n.publish(n.nodes[:1], 1, time.Second)
+	stored := n.nodes[0].topic.cache.kept[0].message
+	stored.Data = []byte("other")
+	stored.Seqno = []byte("12345678")
+	if n.nodes[1].topic.Gossip(n.nodes[0].id, stored, nil) == nil {
+		t.Error("it was accepted")
+	}
+	n.check(n.nodes[1:], messages)
+}

@@ -1,0 +1,102 @@
+// Package core is one node's part in one topic of /episub/1.0.0, made from docs/wire.md and
+// proto/episub.proto: the overlay, and the trees in it. It does no input or output and reads no
+// clock; a Port does that for it.
+package core
+
+import (
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/pb"
+)
+
+// Port is what a topic needs of its node. Callbacks come one at a time, never from inside a call.
+type Port interface {
+	Now() time.Time
+	// After calls f after a while.
+	After(d time.Duration, f func())
+	// Connected tells whether a peer can be written to.
+	Connected(id peer.ID) bool
+	// Dial connects to a peer and calls f once, with whether that succeeded.
+	Dial(id peer.ID, f func(up bool))
+	// Ping measures a round trip and calls f once; 0 if there was no answer.
+	Ping(id peer.ID, f func(rtt time.Duration))
+	// Send queues control messages to a peer.
+	Send(id peer.ID, controls ...*pb.Control)
+	// Push queues a payload to a peer, false if there is no room.
+	Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool
+	// Info is what others are told of a peer, this node itself included.
+	Info(id peer.ID) *pb.PeerInfo
+	// Learn keeps what is told of a peer; false if that is no peer.
+	Learn(info *pb.PeerInfo) (peer.ID, bool)
+	// Subscriptions are the topics of this node.
+	Subscriptions() []string
+	// Deliver hands a new message to the application.
+	Deliver(message *pb.Message)
+	// Linked tells the neighbours after each change.
+	Linked(ids []peer.ID)
+}
+
+func controlGetNodes() *pb.Control {
+	return &pb.Control{Message: &pb.Control_GetNodes{GetNodes: &pb.GetNodes{}}}
+}
+
+func controlNodes(message *pb.Nodes) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Nodes_{Nodes_: message}}
+}
+
+func controlGetTopics() *pb.Control {
+	return &pb.Control{Message: &pb.Control_GetTopics{GetTopics: &pb.GetTopics{}}}
+}
+
+func controlJoin(message *pb.Join) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Join{Join: message}}
+}
+
+func controlForwardJoin(message *pb.ForwardJoin) *pb.Control {
+	return &pb.Control{Message: &pb.Control_ForwardJoin{ForwardJoin: message}}
+}
+
+func controlNeighbor(message *pb.Neighbor) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Neighbor{Neighbor: message}}
+}
+
+func controlLeave(message *pb.Leave) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Leave{Leave: message}}
+}
+
+func controlShuffle(message *pb.Shuffle) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Shuffle{Shuffle: message}}
+}
+
+func controlShuffleReply(message *pb.ShuffleReply) *pb.Control {
+	return &pb.Control{Message: &pb.Control_ShuffleReply{ShuffleReply: message}}
+}
+
+func controlIHave(message *pb.IHave) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Ihave{Ihave: message}}
+}
+
+func controlPrune(message *pb.Prune) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Prune{Prune: message}}
+}
+
+func controlGraft(message *pb.Graft) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Graft{Graft: message}}
+}
+
+func controlRoot(message *pb.Root) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Root{Root: message}}
+}
+
+// Topics is a TOPICS.
+func Topics(names []string) *pb.Control {
+	names = names[:min(len(names), maxTopics)]
+	return &pb.Control{Message: &pb.Control_Topics_{Topics_: &pb.Topics{Topics: names}}}
+}
+
+// Disconnect is a DISCONNECT.
+func Disconnect(alive bool) *pb.Control {
+	return &pb.Control{Message: &pb.Control_Disconnect{Disconnect: &pb.Disconnect{Alive: &alive}}}
+}

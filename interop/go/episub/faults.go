@@ -1,0 +1,28 @@
+package main
+
+import "github.com/libp2p/go-libp2p/core/peer"
+
+// faults are what tests do to the links of a node: a blocked peer is disconnected and refused; of a
+// muted one, all that comes and goes is lost, which nothing reports.
+type faults struct {
+	blocked, muted map[peer.ID]bool
+}
+
+func newFaults() faults {
+	return faults{blocked: map[peer.ID]bool{}, muted: map[peer.ID]bool{}}
+}
+
+// fault carries out "block", "unblock", "mute" and "unmute".
+func (n *node) fault(op string, id peer.ID) {
+	switch op {
+	case "block":
+		n.faults.blocked[id] = true
+		go func() { _ = n.host.Network().ClosePeer(id) }()
+	case "unblock":
+		delete(n.faults.blocked, id)
+	case "mute":
+		n.faults.muted[id] = true
+	case "unmute":
+		delete(n.faults.muted, id)
+	}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
+
+	"episub-interop/episub/core"
+	"episub-interop/internal/lines"
+	"episub-interop/internal/payload"
+	"episub-interop/internal/pb"
+)
+
+const (
+	protocolID    = "/episub/1.0.0"
+	streamTimeout = 10 * time.Second
+	dialTimeout   = 5 * time.Second
+	pingTimeout   = 3 * time.Second
+	maxDials      = 64
+
+	// Limits of docs/wire.md section 9, in bytes or entries.
+	maxRPC      = 1 << 20
+	maxTopic    = 1024
+	maxControls = 64
+	maxRecords  = 32
+	maxRemotes  = 4096
+)
+
+// node is one host. All but the host is used by the goroutine of run alone.
+type node struct {
+	host   host.Host
+	ping   *ping.PingService
+	key    crypto.PrivKey
+	record []byte
+	policy payload.Policy
+	tasks  chan func()
+	soon   []func() // after the task that is under way
+	done   chan struct{}
+
+	topics  map[string]*core.Topic
+	remotes map[peer.ID]*remote
+	dials   map[peer.ID][]func(up bool)
+	faults  faults
+	counts  counts
+}
+
+func newNode(h host.Host, key crypto.PrivKey, record []byte, policy payload.Policy) *node {
+	return &node{
+		host: h, key: key, record: record, policy: policy, ping: ping.NewPingService(h),
+		tasks: make(chan func(), 1024), done: make(chan struct{}),
+		topics: map[string]*core.Topic{}, remotes: map[peer.ID]*remote{},
+		dials: map[peer.ID][]func(bool){}, faults: newFaults(), counts: newCounts(),
+	}
+}
+
+// do has the goroutine of run call f.
+func (n *node) do(f func()) {
+	select {
+	case n.tasks <- f:
+	case <-n.done:
+	}
+}
+
+// run handles tasks until `done` is closed.
+func (n *node) run() {
+	for {
+		select {
+		case f := <-n.tasks:
+			f()
+		case <-n.done:
+			return
+		}
+		for len(n.soon) > 0 {
+			f := n.soon[0]
+			n.soon = n.soon[1:]
+			f()
+		}
+	}
+}
+
+func (n *node) later(after time.Duration, f func()) {
+	time.AfterFunc(after, func() { n.do(f) })
+}
+
+// subscribe joins a topic: its subscribers among the connected peers are contacts.
+func (n *node) subscribe(name string) {
+	if n.topics[name] != nil {
+		return
+	}
+	t := core.NewTopic(port{n, name}, n.host.ID(), name, n.policy, rand.Uint64())
+	n.topics[name] = t
+	n.announceTopics(true, name)
+	for id, other := range n.remotes {
+		if other.out != nil && other.topics[name] {
+			t.Contact(id)
+		}
+	}
+	lines.Emit("subscribed", lines.Fields{"topic": name})
+}
+
+// unsubscribe leaves a topic, with a proof that it is this node that does.
+func (n *node) unsubscribe(name string) {
+	t := n.topics[name]
+	if t == nil {
+		return
+	}
+	proof, err := core.Prove(n.key, name, time.Now())
+	if err != nil {
+		proof = nil // DISCONNECT says it to the neighbours
+	}
+	t.Leave(proof)
+	delete(n.topics, name)
+	n.announceTopics(false, name)
+	lines.Emit("unsubscribed", lines.Fields{"topic": name})
+}
+
+func (n *node) subscriptions() []string {
+	names := []string{}
+	for name := range n.topics {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// publish sends a message of our own to a topic that this node is subscribed to.
+func (n *node) publish(topic string, data []byte) error {
+	message, err := n.policy.New(n.key, topic, data)
+	if err != nil {
+		return err
+	}
+	if n.topics[topic] == nil {
+		return errNotSubscribed
+	}
+	n.topics[topic].Publish(message)
+	return nil
+}
+
+// dial connects to a peer and calls f once, after the task that is under way.
+func (n *node) dial(id peer.ID, f func(up bool)) {
+	if n.writable(id) {
+		n.soon = append(n.soon, func() { f(n.writable(id)) })
+		return
+	}
+	waiting, known := n.dials[id]
+	if !known && (len(n.dials) >= maxDials || n.faults.blocked[id]) {
+		n.soon = append(n.soon, func() { f(false) })
+		return
+	}
+	n.dials[id] = append(waiting, f)
+	if known {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		defer cancel()
+		if n.host.Connect(ctx, n.host.Peerstore().PeerInfo(id)) != nil {
+			n.do(func() { n.dialled(id, false) })
+		}
+	}()
+	// Connected, it waits for our stream.
+	n.later(dialTimeout+streamTimeout, func() { n.dialled(id, n.writable(id)) })
+}
+
+func (n *node) dialled(id peer.ID, up bool) {
+	waiting := n.dials[id]
+	delete(n.dials, id)
+	for _, f := range waiting {
+		f(up)
+	}
+}
+
+// measure pings a peer; 0 if there was no answer in time.
+func (n *node) measure(id peer.ID, f func(rtt time.Duration)) {
+	muted := n.faults.muted[id]
+	go func() {
+		ctx, cancel := context.WithTimeout(network.WithNoDial(context.Background(), "ping"), pingTimeout)
+		defer cancel()
+		rtt := time.Duration(0)
+		if result := <-n.ping.Ping(ctx, id); result.Error == nil && !muted {
+			rtt = result.RTT
+		}
+		n.do(func() { f(rtt) })
+	}()
+}
+
+// port is what a topic sees of its node.
+type port struct {
+	*node
+	name string
+}
+
+func (p port) Now() time.Time                           { return time.Now() }
+func (p port) After(d time.Duration, f func())          { p.later(d, f) }
+func (p port) Connected(id peer.ID) bool                { return p.writable(id) }
+func (p port) Dial(id peer.ID, f func(bool))            { p.dial(id, f) }
+func (p port) Ping(id peer.ID, f func(time.Duration))   { p.measure(id, f) }
+func (p port) Send(id peer.ID, controls ...*pb.Control) { p.sendControl(p.name, id, controls...) }
+func (p port) Subscriptions() []string                  { return p.subscriptions() }
+func (p port) Deliver(message *pb.Message)              { emitDelivery(p.policy, message) }
+
+func (p port) Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool {
+	frame := &pb.EpisubFrame{Topic: &p.name, Gossip: header}
+	return p.send(id, &pb.Rpc{Publish: []*pb.Message{message}}, frame)
+}
+
+func (p port) Linked(ids []peer.ID) {
+	names := []string{}
+	for _, id := range ids {
+		names = append(names, id.String())
+	}
+	slices.Sort(names)
+	lines.Emit("mesh", lines.Fields{"topic": p.name, "peers": names})
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/lines"
+	"episub-interop/internal/pb"
+	"episub-interop/internal/records"
+)
+
+const reopenAfter = time.Second // a stream that broke while its connection stands
+
+// remote is what is known of a peer.
+type remote struct {
+	out       *outgoing // nil while we have no stream to it
+	connected bool
+	sent      uint64 // sequence id of the last frame that was queued for it
+	seen      window
+	topics    map[string]bool
+	record    []byte // its signed peer record
+	told      time.Time
+}
+
+// remote makes a record of a peer if there is none; of unconnected ones so many are kept.
+func (n *node) remote(id peer.ID) *remote {
+	if n.remotes[id] == nil {
+		for other, known := range n.remotes {
+			if len(n.remotes) < maxRemotes {
+				break
+			}
+			if !known.connected {
+				delete(n.remotes, other)
+			}
+		}
+		// Above the ids of an earlier run.
+		n.remotes[id] = &remote{sent: uint64(time.Now().UnixNano()), topics: map[string]bool{}}
+	}
+	return n.remotes[id]
+}
+
+func (n *node) writable(id peer.ID) bool {
+	other := n.remotes[id]
+	return other != nil && other.out != nil
+}
+
+// connected is called with each connection.
+func (n *node) connected(id peer.ID) {
+	other := n.remote(id)
+	if n.faults.blocked[id] {
+		go func() { _ = n.host.Network().ClosePeer(id) }()
+		return
+	}
+	if !other.connected {
+		other.connected = true
+		lines.Emit("connected", lines.Fields{"peer": id.String()})
+		go n.openStream(id)
+	}
+}
+
+// opened is called when our stream to a peer is there. The first RPC announces our topics.
+func (n *node) opened(id peer.ID, out *outgoing) bool {
+	other := n.remote(id)
+	if !other.connected || other.out != nil {
+		return false
+	}
+	other.out = out
+	lines.Emit("protocol", lines.Fields{"peer": id.String(), "protocol": protocolID})
+	subscriptions := []*pb.Rpc_SubOpts{}
+	subscribe := true
+	for _, name := range n.subscriptions() {
+		subscriptions = append(subscriptions, &pb.Rpc_SubOpts{Subscribe: &subscribe, Topicid: &name})
+	}
+	n.send(id, &pb.Rpc{Subscriptions: subscriptions}, nil)
+	n.dialled(id, true)
+	for name := range other.topics {
+		if t := n.topics[name]; t != nil {
+			t.Contact(id)
+		}
+	}
+	return true
+}
+
+// closed is called when our stream to a peer has ended; another is opened while it is connected.
+func (n *node) closed(id peer.ID, out *outgoing) {
+	other := n.remotes[id]
+	if other == nil || other.out != out {
+		return
+	}
+	n.interrupted(id, other)
+	n.later(reopenAfter, func() {
+		if other.connected && other.out == nil {
+			go n.openStream(id)
+		}
+	})
+}
+
+// interrupted: nothing can be written to a peer any more.
+func (n *node) interrupted(id peer.ID, other *remote) {
+	if other.out == nil {
+		return
+	}
+	other.out.end()
+	other.out = nil
+	for _, t := range n.topics {
+		t.Down(id)
+	}
+}
+
+// disconnected is called when a connection has ended, perhaps not the last.
+func (n *node) disconnected(id peer.ID) {
+	other := n.remotes[id]
+	if other == nil || !other.connected || n.host.Network().Connectedness(id) == network.Connected {
+		return
+	}
+	other.connected = false
+	for name := range other.topics {
+		lines.Emit("peer_unsubscribed", lines.Fields{"peer": id.String(), "topic": name})
+	}
+	other.topics, other.seen = map[string]bool{}, window{}
+	lines.Emit("disconnected", lines.Fields{"peer": id.String()})
+	n.interrupted(id, other)
+}
+
+// subscribed notes that a peer is in a topic, or has left it.
+func (n *node) subscribed(id peer.ID, topic string, is bool) {
+	other := n.remote(id)
+	if other.topics[topic] == is || topic == "" || len(topic) > maxTopic || len(other.topics) > maxRemotes {
+		return
+	}
+	if !is {
+		delete(other.topics, topic)
+		lines.Emit("peer_unsubscribed", lines.Fields{"peer": id.String(), "topic": topic})
+		return
+	}
+	other.topics[topic] = true
+	lines.Emit("peer_subscribed", lines.Fields{"peer": id.String(), "topic": topic})
+	if t := n.topics[topic]; t != nil && other.out != nil {
+		t.Contact(id)
+	}
+}
+
+// Info is what others are told of a peer.
+func (p port) Info(id peer.ID) *pb.PeerInfo {
+	if id == p.host.ID() {
+		return &pb.PeerInfo{PeerID: []byte(id), SignedPeerRecord: p.record}
+	}
+	info := &pb.PeerInfo{PeerID: []byte(id)}
+	if other := p.remotes[id]; other != nil {
+		info.SignedPeerRecord = other.record
+	}
+	return info
+}
+
+// Learn keeps the record of a peer, if it is valid.
+func (p port) Learn(info *pb.PeerInfo) (peer.ID, bool) {
+	id, err := peer.IDFromBytes(info.GetPeerID())
+	if err != nil {
+		return "", false
+	}
+	signed := info.GetSignedPeerRecord()
+	if id != p.host.ID() && len(signed) > 0 && string(p.remote(id).record) != string(signed) &&
+		records.Read(p.host, id, signed) {
+		p.remote(id).record = signed
+	}
+	return id, true
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/pb"
+)
+
+const (
+	maxControlsQueued = 4096 // RPCs for one peer
+	maxPayloadsQueued = 4096
+	writeTimeout      = 30 * time.Second // that a peer may take nothing
+)
+
+// outgoing is what waits for one stream: control frames go before payloads.
+type outgoing struct {
+	urgent, payloads chan []byte
+	ended            chan struct{}
+	once             sync.Once
+}
+
+func newOutgoing() *outgoing {
+	return &outgoing{
+		urgent: make(chan []byte, maxControlsQueued), payloads: make(chan []byte, maxPayloadsQueued),
+		ended: make(chan struct{}),
+	}
+}
+
+func (o *outgoing) end() { o.once.Do(func() { close(o.ended) }) }
+
+// add queues an RPC, false if there is no room.
+func (o *outgoing) add(raw []byte, isPayload bool) bool {
+	queue := o.urgent
+	if isPayload {
+		queue = o.payloads
+	}
+	select {
+	case queue <- raw:
+		return true
+	default:
+		return false
+	}
+}
+
+// next is the next RPC to write; nil at the end.
+func (o *outgoing) next() []byte {
+	select {
+	case raw := <-o.urgent:
+		return raw
+	default:
+	}
+	select {
+	case raw := <-o.urgent:
+		return raw
+	case raw := <-o.payloads:
+		return raw
+	case <-o.ended:
+		return nil
+	}
+}
+
+// listen opens a stream to everybody who connects, and reads everybody's streams.
+func (n *node) listen() {
+	n.host.SetStreamHandler(protocolID, n.readStream)
+	n.host.Network().Notify(&network.NotifyBundle{
+		ConnectedF:    func(_ network.Network, c network.Conn) { n.do(func() { n.connected(c.RemotePeer()) }) },
+		DisconnectedF: func(_ network.Network, c network.Conn) { n.do(func() { n.disconnected(c.RemotePeer()) }) },
+	})
+}
+
+// openStream opens our stream to a peer and writes what is queued for it.
+func (n *node) openStream(id peer.ID) {
+	ctx, cancel := context.WithTimeout(network.WithNoDial(context.Background(), "pubsub"), streamTimeout)
+	defer cancel()
+	stream, err := n.host.NewStream(ctx, id, protocolID)
+	if err != nil {
+		n.do(func() { n.dialled(id, false) })
+		return
+	}
+	out, used := newOutgoing(), make(chan bool, 1)
+	n.do(func() { used <- n.opened(id, out) })
+	select {
+	case is := <-used:
+		if !is {
+			_ = stream.Reset()
+			return
+		}
+	case <-n.done:
+		return
+	}
+	for raw := out.next(); raw != nil; raw = out.next() {
+		framed := append(binary.AppendUvarint(nil, uint64(len(raw))), raw...)
+		_ = stream.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := stream.Write(framed); err != nil {
+			break
+		}
+	}
+	_ = stream.Reset()
+	n.do(func() { n.closed(id, out) })
+}
+
+// readStream reads the RPCs of a peer until its stream ends or it sends what is no RPC.
+func (n *node) readStream(stream network.Stream) {
+	id := stream.Conn().RemotePeer()
+	reader := bufio.NewReader(stream)
+	for {
+		size, err := binary.ReadUvarint(reader)
+		if err != nil || size > maxRPC {
+			break
+		}
+		raw := make([]byte, size)
+		if _, err := io.ReadFull(reader, raw); err != nil {
+			break
+		}
+		rpc, extension := &pb.Rpc{}, &pb.EpisubRpc{}
+		if proto.Unmarshal(raw, rpc) != nil {
+			break
+		}
+		if proto.Unmarshal(raw, extension) != nil {
+			extension = &pb.EpisubRpc{} // the frame alone is lost
+		}
+		n.do(func() { n.received(id, rpc, extension.GetEpisub()) })
+	}
+	_ = stream.Reset()
+}

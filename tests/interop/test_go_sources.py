@@ -1,0 +1,38 @@
+"""The Go implementation: formatted, vetted, in small files, and its own tests pass."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from interop.harness.kinds import INTEROP
+
+GO = INTEROP / "go"
+MOST_LINES = 400
+
+
+def go(*command: str) -> str:
+    done = subprocess.run(command, cwd=GO, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def written() -> list[Path]:
+    return [path for path in sorted(GO.rglob("*.go")) if not path.name.endswith(".pb.go")]
+
+
+@pytest.mark.peers("episub-go")
+def test_the_sources_are_formatted_and_vetted() -> None:
+    assert not go("gofmt", "-l", *map(str, written()))
+    go("go", "vet", "./...")
+
+
+@pytest.mark.peers("episub-go")
+def test_its_own_tests_pass() -> None:
+    go("go", "test", "./...")
+
+
+def test_files_are_small() -> None:
+    assert not [path.name for path in written() if len(path.read_text().split("\n")) > MOST_LINES]

@@ -1,0 +1,29 @@
+"""Overlays of the Go implementation alone, and mixed with Python nodes: faults and costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from interop.harness.lab import Lab
+from interop.harness.overlays import LEAST_LINKS, overlay, redundancy, symmetric, warm_up
+from interop.harness.traffic import Traffic
+
+TOPIC = "overlay"
+
+
+@pytest.mark.peers("episub-go")
+async def test_ten_go_nodes_deliver_everything(lab: Lab) -> None:
+    nodes = await overlay(lab, ["episub-go"] * 10, TOPIC)
+    traffic = Traffic(TOPIC)
+    await warm_up(nodes, traffic)
+    assert await redundancy(nodes, traffic, 5) < 1  # A flood over seven links has 6.
+    dead, alive = nodes[4:6], nodes[:4] + nodes[6:]
+    for node in dead:
+        await node.kill()
+        traffic.expected.pop(node)
+    for author in alive:
+        await traffic.publish(author, alive, [100] * 5)
+    await symmetric(alive, TOPIC, LEAST_LINKS)
+    assert await alive[0].end() == 0
+    await symmetric(alive[1:], TOPIC, LEAST_LINKS)
+    traffic.check()
