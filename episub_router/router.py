@@ -7,15 +7,18 @@ host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from inspect import signature
 from random import Random
+from typing import Any
 
 import trio
-from libp2p.abc import IPubsubRouter
 from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
-from libp2p.pubsub.gossipsub import PROTOCOL_ID_V13
+from libp2p.peer.peerinfo import PeerInfo
+from libp2p.pubsub import gossipsub
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V13, PROTOCOL_ID_V14, PROTOCOL_ID_V20
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service
@@ -24,16 +27,16 @@ from multiaddr import Multiaddr
 
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
+from episub_router.gossipsub_arguments import router_options
 from episub_router.net.arrivals import ConnectionNotifee
+from episub_router.net.connections.direct import DirectPeers
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
 from episub_router.net.discovery.source import Discovery, check_sources
-from episub_router.net.mesh import union
 from episub_router.net.params import RouterParams
 from episub_router.net.peer import PROTOCOL_ID, PeerSide
 from episub_router.net.peer_table import PeerTable
 from episub_router.net.service import EpisubService
-from episub_router.net.sight.events import EventStream, NotJoined
 from episub_router.protocol.params import EpisubParams
 from episub_router.publishing import (
     RouterNotRunning,
@@ -41,7 +44,7 @@ from episub_router.publishing import (
     check_one_pubsub,
 )
 from episub_router.pubsub import ResilientPubsub
-from episub_router.snapshot import OverlaySnapshot, overlay_snapshot
+from episub_router.router_sight import RouterSight
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_type
@@ -51,8 +54,12 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT_FALLBACK = FallbackParams()
 
+_stock: Any = gossipsub
 
-class EpisubRouter(IPubsubRouter, Service):
+_WITH_EXTENSIONS = (PROTOCOL_ID_V13, PROTOCOL_ID_V14, PROTOCOL_ID_V20)
+
+
+class EpisubRouter(RouterSight, Service):
     """Broadcasts along trees over a self-healing overlay, one of each per topic.
 
         router = EpisubRouter(bootstrap=["/ip4/10.0.0.1/tcp/4001/p2p/12D3..."])
@@ -66,7 +73,8 @@ class EpisubRouter(IPubsubRouter, Service):
 
     `bootstrap` are multiaddrs with /p2p/ of nodes to join through, `discovery` are places to
     look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
-    the topic are known without either. `seed` makes the overlay's random choices repeatable.
+    the topic are known without either. To `direct_peers` this node stays connected. `seed` makes
+    the overlay's random choices repeatable.
     `tracer` gets what happens here and in the Pubsub, which has to be a `ResilientPubsub` then.
     Raises TypeError for arguments of a wrong type, ValueError for a bad bootstrap address, for
     params that the wire format can't carry, and if nothing is left to offer.
@@ -83,6 +91,7 @@ class EpisubRouter(IPubsubRouter, Service):
         discovery: Iterable[Discovery] = (),
         seed: int | None = None,
         tracer: Tracer | None = None,
+        direct_peers: Iterable[PeerInfo] = (),
     ) -> None:
         check_type("params", params, EpisubParams, optional=True)
         check_type("router_params", router_params, RouterParams, optional=True)
@@ -99,6 +108,9 @@ class EpisubRouter(IPubsubRouter, Service):
             raise ValueError("without a fallback, Episub has to be offered")
         self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
         self._discovery = check_sources(discovery)
+        self._direct = DirectPeers(
+            direct_peers, (fallback or _DEFAULT_FALLBACK).direct_connect_interval
+        )
         self._rng = Random(seed)
         self._counters = Counters()
         self._pubsub: Pubsub | None = None
@@ -111,87 +123,35 @@ class EpisubRouter(IPubsubRouter, Service):
         self.degree = self._params.membership.active_size
         self.extensions_state = EpisubExtension(announced=offer_episub)
 
+    @classmethod
+    def from_gossipsub(cls, *arguments: Any, **options: Any) -> EpisubRouter:
+        """A router for what a `GossipSub` is made with, for code that makes one.
+
+        Keyword arguments of `EpisubRouter` itself, except `fallback` and `direct_peers`, may be
+        among `options`. Raises ValueError that names what has no meaning here
+        (docs/from-gossipsub.md).
+        """
+        own = set(signature(cls).parameters) - {"fallback", "direct_peers"}
+        ours = {name: value for name, value in options.items() if name in own}
+        theirs = {name: value for name, value in options.items() if name not in own}
+        return cls(**router_options(arguments, theirs), **ours)
+
     # For applications, tools and tests
 
     @property
-    def mesh(self) -> dict[str, set[ID]]:  # type: ignore[override]
-        """Joined topics and the neighbours in each, Episub's and gossipsub's."""
-        return union(self._attached().mesh.neighbors, self._bridge.mesh if self._bridge else {})
+    def protocols(self) -> list[TProtocol]:
+        """What this node offers, the preferred one first."""
+        return self.get_protocols()
 
     @property
-    def fanout(self) -> dict[str, set[ID]]:  # type: ignore[override]
-        """Topics published to without joining, and the subscribers chosen for each."""
-        return union(self._attached().fanout.peers, self._bridge.fanout if self._bridge else {})
+    def pubsub(self) -> Pubsub | None:
+        """The Pubsub that this router is attached to."""
+        return self._pubsub
 
     @property
-    def peer_protocol(self) -> dict[ID, TProtocol]:  # type: ignore[override]
-        """What our stream to each peer negotiated."""
-        return self._unattached if self._peers is None else self._peers.protocols()
-
-    def overlay(self, topic: str) -> OverlaySnapshot:
-        """A snapshot of `topic`; raises KeyError if this node hasn't joined it."""
-        service = self._attached()
-        machine = service.driver.joined(topic)
-        if machine is None:
-            raise KeyError(topic)
-        return overlay_snapshot(machine, service.driver.hops(topic), service.counts())
-
-    def counters(self) -> Mapping[str, int]:
-        """Every counter by name (docs/metrics-node.md)."""
-        return self._attached().counts()
-
-    def deliveries(self, topic: str) -> Mapping[int, int]:
-        """How many messages of `topic` were accepted after how many hops; 0 for our own."""
-        return self._attached().driver.hops(topic)
-
-    def events(self, topic: str) -> EventStream:
-        """What happens in `topic` from now on, for `async for`; the topic may be joined later.
-
-        At most 256 events wait for the reader; `EventsMissed` stands for those before them.
-        """
-        return self._attached().events.read(topic)
-
-    async def joined(
-        self,
-        topic: str,
-        timeout: float = 30.0,  # noqa: ASYNC109 (it raises an error of its own)
-    ) -> None:
-        """Wait until there is a neighbour in `topic`, of Episub's or of gossipsub's.
-
-        Raises `NotJoined` after `timeout` seconds, which says what was tried, and KeyError if
-        nobody here subscribed to `topic`.
-        """
-        if topic not in self.mesh:
-            raise KeyError(topic)
-        with trio.move_on_after(timeout):
-            while not self.mesh.get(topic):
-                await self.mesh_changed()
-            return
-        raise NotJoined(topic, timeout, self._attached().why_alone(topic))
-
-    async def wait_for_mesh(
-        self,
-        peer_id: ID,
-        topic_id: str,
-        timeout: float = 5.0,  # noqa: ASYNC109 (Pubsub passes it)
-    ) -> None:
-        """Wait until `peer_id` is a neighbour in `topic_id`; trio.TooSlowError after `timeout`."""
-        if peer_id not in self.mesh.get(topic_id, ()):
-            with trio.fail_after(timeout):
-                await self._attached().mesh.wait(topic_id, peer_id)
-
-    async def mesh_changed(self) -> None:
-        """Wait until an Episub neighbour comes or goes, or a gossipsub one comes, in any topic."""
-        await self._attached().mesh.changed()
-
-    async def wait_for_room(self, most: int = 16) -> None:
-        """Wait until no peer has more than `most` messages queued, so that what is published
-        next isn't dropped for lack of room.
-
-        Returns after `RouterParams.stall_timeout` at the latest; a peer that has taken nothing
-        for so long doesn't count.
-        """
-        await self._attached().outbox.wait_for_room(most)
+    def direct_peers(self) -> dict[ID, PeerInfo]:
+        """The peers that this node stays connected to."""
+        return self._direct.peers
 
     @asynccontextmanager
     async def room_to_publish(
@@ -244,7 +204,9 @@ class EpisubRouter(IPubsubRouter, Service):
                 self.extensions_state,
                 peers,
                 service,
+                self._direct.peers.values(),
             )
+        self._direct.attach(pubsub.host)
         silence = self._router_params.silence_timeout
         pubsub.host.get_network().register_notifee(ConnectionNotifee(peers, self._guard, silence))
 
@@ -260,6 +222,7 @@ class EpisubRouter(IPubsubRouter, Service):
         service = self._attached()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(service.outbox.run)
+            nursery.start_soon(self._direct.run, service.host)
             if self._offers_episub:
                 nursery.start_soon(service.run)
             if self._bridge is not None:
@@ -303,6 +266,11 @@ class EpisubRouter(IPubsubRouter, Service):
     async def handle_rpc(self, rpc: rpc_pb2.RPC, sender_peer_id: ID) -> None:
         with self._guard("handle_rpc"):
             peers = self._table()
+            # ResilientPubsub has looked at the record, and taken it out.
+            if rpc.HasField("senderRecord") and not _stock.maybe_consume_signed_record(
+                rpc, self._attached().host, sender_peer_id
+            ):
+                return
             peer = peers[sender_peer_id.to_bytes()]
             if self._offers_episub:
                 if self._attached().inbound.receive(peer, rpc):
@@ -355,7 +323,7 @@ class EpisubRouter(IPubsubRouter, Service):
 
     def supports_v13_features(self, peer_id: ID) -> bool:
         """Pubsub looks for this name before it lets us announce extensions."""
-        return self.peer_protocol.get(peer_id) == PROTOCOL_ID_V13
+        return self.peer_protocol.get(peer_id) in _WITH_EXTENSIONS
 
     def _check_running(self) -> None:
         with suppress(LifecycleError):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import trio
 from libp2p.peer.id import ID
+from libp2p.peer.peerinfo import PeerInfo
+from libp2p.peer.peerstore import env_to_send_in_RPC
 from libp2p.pubsub.extensions import ExtensionsState
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
@@ -39,6 +42,7 @@ class Bridge(PeerListener):
         extensions: ExtensionsState,
         peers: PeerTable,
         episub: EpisubService,
+        direct_peers: Iterable[PeerInfo] = (),
     ) -> None:
         """`episub` is the other side of this node."""
         self._pubsub = pubsub
@@ -52,7 +56,9 @@ class Bridge(PeerListener):
             note_link=episub.mesh.note_link,
             connect_to=self._exchange.connect_to,
             is_bridged=episub.has_peers,
+            direct_peers=direct_peers,
         )
+        self._gossip.own_record = lambda: env_to_send_in_RPC(pubsub.host)[0]
         view: Any = GossipView(pubsub, self.serves, peers, episub.outbox)
         self._gossip.attach(view)
         peers.listen(self)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from libp2p.peer.id import ID
+from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.extensions import ExtensionsState
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
@@ -50,6 +51,7 @@ class ContainedGossipSub(MessageSender):
         note_link: Callable[[str, ID], None],
         connect_to: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
         is_bridged: Callable[[str], bool],
+        direct_peers: Iterable[PeerInfo] = (),
     ) -> None:
         """`note_link` gets each new mesh link, by topic and peer, and `connect_to` the peers in a
         PRUNE; `is_bridged` says of a topic whether Episub brings its messages too."""
@@ -58,6 +60,7 @@ class ContainedGossipSub(MessageSender):
             degree=params.degree,
             degree_low=params.degree_low,
             degree_high=params.degree_high,
+            direct_peers=list(direct_peers),
             time_to_live=_FANOUT_TTL,
             heartbeat_interval=params.heartbeat_interval,
             prune_back_off=params.prune_backoff,
@@ -166,6 +169,14 @@ class ContainedGossipSub(MessageSender):
             yield
         finally:
             self.degree_low, self.degree = params.degree_low, params.degree
+
+    def _get_in_topic_gossipsub_peers_from_minus(
+        self, topic: str, num_to_select: int, minus: Iterable[ID], backoff_check: bool = False
+    ) -> list[ID]:
+        """The heartbeat grafts direct peers, which refuse: they are sent all messages anyway."""
+        return super()._get_in_topic_gossipsub_peers_from_minus(
+            topic, num_to_select, {*minus, *self.direct_peers}, backoff_check
+        )
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
         """The heartbeat prunes and notes no back-off: it grafts the same peers again, which then

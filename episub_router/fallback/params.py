@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from libp2p.custom_types import TProtocol
 from libp2p.pubsub import floodsub
-from libp2p.pubsub.gossipsub import PROTOCOL_ID, PROTOCOL_ID_V11, PROTOCOL_ID_V12, PROTOCOL_ID_V13
+from libp2p.pubsub.gossipsub import (
+    PROTOCOL_ID,
+    PROTOCOL_ID_V11,
+    PROTOCOL_ID_V12,
+    PROTOCOL_ID_V13,
+    PROTOCOL_ID_V14,
+    PROTOCOL_ID_V20,
+)
 
 from episub_router.util.params import check_numbers, param
 
@@ -19,7 +26,8 @@ class FallbackParams:
     protocols: tuple[TProtocol, ...] = param(
         (PROTOCOL_ID_V13, PROTOCOL_ID_V12, PROTOCOL_ID_V11, PROTOCOL_ID, floodsub.PROTOCOL_ID),
         "protocol ids",
-        "gossipsub spec: 1.0 to 1.3, the newest first; py-libp2p's 1.4.0 and 2.0.0 are its own",
+        "gossipsub spec: 1.0 to 1.3, the newest first; py-libp2p's 1.4.0 and 2.0.0 are its own, "
+        "and served as 1.3 where they are named",
     )
     """What is offered beside Episub, the preferred one first."""
     heartbeat_interval: int = param(1, "s", "gossipsub: 1 s; py-libp2p's default is 120 s")
@@ -50,6 +58,8 @@ class FallbackParams:
         "gossipsub v1.1's unsubscribe back-off; py-libp2p refuses a GRAFT so long after any PRUNE",
     )
     """Time in which this node grafts no peer that it left by unsubscribing."""
+    direct_connect_interval: int = param(300, "s", "go-libp2p-pubsub: DirectConnectTicks 300")
+    """How often direct peers that are gone are dialled."""
 
     def __post_init__(self) -> None:
         if not self.protocols:
@@ -70,5 +80,8 @@ class FallbackParams:
 
 
 _SERVED = frozenset(
-    (PROTOCOL_ID_V13, PROTOCOL_ID_V12, PROTOCOL_ID_V11, PROTOCOL_ID, floodsub.PROTOCOL_ID)
+    (
+        *(PROTOCOL_ID_V20, PROTOCOL_ID_V14, PROTOCOL_ID_V13, PROTOCOL_ID_V12, PROTOCOL_ID_V11),
+        *(PROTOCOL_ID, floodsub.PROTOCOL_ID),
+    )
 )

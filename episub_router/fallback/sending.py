@@ -8,7 +8,7 @@ without its memory asks for what an IHAVE names.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import GossipSub
@@ -26,6 +26,8 @@ class MessageSender(GossipSub):
     """The part of GossipSub that sends messages, in a form of our own."""
 
     mcache: BoundedCache
+    own_record: Callable[[], bytes] | None = None
+    """This node's signed peer record, which goes along with its own messages."""
 
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
         """Without queues for peers that aren't in the topic, for which there is replay, and
@@ -41,6 +43,8 @@ class MessageSender(GossipSub):
             await self._say_unwanted(message_id, pubsub_msg.topicIDs, {msg_forwarder, author})
         await self._notify_observers(pubsub_msg.topicIDs, message_id)
         rpc = rpc_pb2.RPC(publish=[pubsub_msg])
+        if self.own_record is not None and msg_forwarder == pubsub.host.get_id():
+            rpc.senderRecord = self.own_record()
         for peer in receivers:
             self.send_rpc(peer, rpc)
         now = int(time.time())

@@ -78,6 +78,7 @@ class EpisubService(PeerListener):
         rng: Random,
     ) -> None:
         self._pubsub = pubsub
+        self.host = pubsub.host
         self._peers = peers
         self._params = router_params
         self._contacts_asked = CONTACTS_ASKED

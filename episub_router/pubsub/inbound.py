@@ -108,6 +108,7 @@ class InboundFrames:
         if not maybe_consume_signed_record(rpc, self._pubsub.host, peer):
             self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record of another", taken)
             return
+        rpc.ClearField("senderRecord")  # else a router would verify it again
         self._take_messages(peer, rpc, taken)
         self._take_subscriptions(peer, rpc, taken)
         if rpc.HasField("control"):

@@ -61,7 +61,7 @@ def test_what_is_offered_in_which_order() -> None:
     ("wrong", "text"),
     [
         ({"protocols": ()}, "at least one"),
-        ({"protocols": (TProtocol("/meshsub/1.4.0"),)}, "/meshsub/1.4.0"),
+        ({"protocols": (TProtocol("/meshsub/9.0.0"),)}, "/meshsub/9.0.0"),
         ({"degree_low": 7}, "must not decrease"),
         ({"heartbeat_interval": 0}, "heartbeat_interval"),
         ({"bridge_degree": 7}, "bridge_degree"),

@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,16 @@ class Record:
     substituted: bool = False
     missed: list[str] = field(default_factory=list)
     """Attributes of GossipSub that the test asked its router for in vain."""
+    refused: list[str] = field(default_factory=list)
+    """Arguments of GossipSub that an EpisubRouter has nothing for."""
     needs_rsa: bool = False
     """An RSA key takes 0.3 s to make, and is what few tests are about."""
 
+
+_OURS = FallbackParams()
+DEFAULTS = {
+    name: parameter.default for name, parameter in signature(GossipSub).parameters.items()
+} | {name: getattr(_OURS, name) for name in ("degree", "degree_low", "degree_high", "protocols")}
 
 RECORDS: dict[str, Record] = {}
 _current = Record()
@@ -58,31 +66,21 @@ class Substitute(EpisubRouter):
 
 
 def _substitute(cls: Any, model: Any, *_: Any, **options: Any) -> Substitute:
+    """What the test asked of its GossipSub, less what is refused."""
     _current.substituted = True
-    return Substitute(fallback=_params(options), offer_episub=MODE == "episub")
-
-
-def _params(options: dict[str, Any]) -> FallbackParams:
-    """What the test asked of its GossipSub, as far as we have that."""
-    names = {
-        "protocols": "protocols",
-        "degree": "degree",
-        "degree_low": "degree_low",
-        "degree_high": "degree_high",
-        "heartbeat_interval": "heartbeat_interval",
-        "prune_back_off": "prune_backoff",
-        "unsubscribe_back_off": "unsubscribe_backoff",
-    }
-    wanted = {ours: options[theirs] for theirs, ours in names.items() if theirs in options}
-    if "unsubscribe_back_off" in options:
-        # All peers of such a test wait no longer than this, and ours need not either.
-        wanted["regraft_pause"] = options["unsubscribe_back_off"]
-    served = FallbackParams().protocols
-    wanted["protocols"] = tuple(p for p in wanted["protocols"] if p in served) or served
-    try:
-        return FallbackParams(**wanted)
-    except ValueError:
-        return FallbackParams()
+    while True:
+        try:
+            made = Substitute.from_gossipsub(**options, offer_episub=MODE == "episub")
+        except ValueError as error:
+            refused = [name for name in options if name in str(error)]
+            if not refused:
+                raise
+            _current.refused += refused
+            for name in refused:
+                options[name] = DEFAULTS[name]
+        else:
+            assert isinstance(made, Substitute)
+            return made
 
 
 async def _outlive_the_end(

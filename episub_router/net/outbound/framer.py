@@ -35,7 +35,11 @@ class Framer:
     def encode(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> rpc_pb2.RPC:
         """The RPC for `peer`, with its next sequence id; raises ValueError or TypeError as
         `encode_frame` does."""
-        return encode_frame(Frame(topic, peer.next_sequence_id(), messages), self.record)
+        rpc = encode_frame(Frame(topic, peer.next_sequence_id(), messages), self.record)
+        if isinstance(messages[0], Gossip) and messages[0].hops == 1:
+            # As GossipSub does: those next to an author have its newest addresses.
+            rpc.senderRecord = env_to_send_in_RPC(self._host)[0]
+        return rpc
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer`, ourselves included, if we have it."""
@@ -99,6 +103,8 @@ class OutgoingFrame:
             # must not reach Pubsub or the nursery, since the host would stop.
             self.counters.add(Reason.UNENCODABLE)
             return True
+        if rpc.ByteSize() > queue.max_message_size:
+            rpc.ClearField("senderRecord")
         if rpc.ByteSize() > queue.max_message_size:
             # Announcing it instead would only make others ask for what can't be sent.
             self.counters.add(Reason.OVERSIZE)

@@ -1,0 +1,77 @@
+"""The arguments of py-libp2p's `GossipSub`, as those of an `EpisubRouter`.
+
+docs/from-gossipsub.md has what becomes of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import Signature, signature
+from typing import Any
+
+from libp2p.pubsub.gossipsub import GossipSub
+
+from episub_router.fallback import FallbackParams
+
+_FALLBACK = {
+    "degree": "degree",
+    "degree_low": "degree_low",
+    "degree_high": "degree_high",
+    "heartbeat_interval": "heartbeat_interval",
+    "prune_back_off": "prune_backoff",
+    "unsubscribe_back_off": "unsubscribe_backoff",
+    "direct_connect_interval": "direct_connect_interval",
+}
+"""Arguments that are parameters of the embedded GossipSub, under these names."""
+
+_UNSEEN = (
+    "time_to_live",
+    "heartbeat_initial_delay",
+    "direct_connect_initial_delay",
+    "max_pending_messages_per_peer",
+    "pending_messages_ttl",
+)
+"""Times and bounds inside of GossipSub: taken, and not used; here they are constants."""
+
+_AS_HERE: Mapping[str, Any] = {
+    "gossip_window": 3,
+    "gossip_history": 5,
+    "adaptive_gossip_enabled": False,
+    "spam_protection_enabled": False,
+    "max_idontwant_messages": 1000,
+}
+"""What holds here anyway, where it isn't GossipSub's default."""
+
+_PYTHON_REFUSES_GRAFTS = 10
+"""Seconds after a PRUNE; py-libp2p: graft_flood_threshold, or prune_back_off if that is less."""
+
+
+def router_options(arguments: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of `EpisubRouter` for what a `GossipSub` was made with.
+
+    Raises TypeError for what `GossipSub` doesn't take, and ValueError that names each argument
+    that has no meaning here, unless its value is GossipSub's default or what holds here anyway.
+    """
+    made = signature(GossipSub).bind(*arguments, **options).arguments
+    refused = [name for name, value in made.items() if not _is_taken(name, value)]
+    if refused:
+        raise ValueError(
+            f"an EpisubRouter has nothing like GossipSub's {', '.join(sorted(refused))}; "
+            "docs/from-gossipsub.md has what there is in place of each"
+        )
+    wanted = {ours: made[theirs] for theirs, ours in _FALLBACK.items() if theirs in made}
+    if "prune_back_off" in made:
+        wanted["regraft_pause"] = min(_PYTHON_REFUSES_GRAFTS, made["prune_back_off"])
+    least = FallbackParams().bridge_degree
+    wanted["bridge_degree"] = min(least, wanted.get("degree", least))
+    fallback = FallbackParams(protocols=tuple(made["protocols"]), **wanted)
+    return {"fallback": fallback, "direct_peers": tuple(made.get("direct_peers") or ())}
+
+
+def _is_taken(name: str, value: Any) -> bool:
+    if name in ("protocols", "direct_peers", *_FALLBACK, *_UNSEEN):
+        return True
+    default = signature(GossipSub).parameters[name].default
+    return (default is not Signature.empty and value == default) or (
+        name in _AS_HERE and value == _AS_HERE[name]
+    )
