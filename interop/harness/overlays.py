@@ -62,11 +62,27 @@ def _copies(nodes: Iterable[Peer]) -> int:
     return sum(len(node.told("copy")) for node in nodes)
 
 
-async def redundancy(nodes: Sequence[Peer], traffic: Traffic, each: int) -> float:
-    """The relative message redundancy (RMR) of `each` messages of every node: copies received
-    for each delivery, less the one that is needed."""
+async def cost(nodes: Sequence[Peer], traffic: Traffic, each: int) -> float:
+    """Copies received for each delivery, of `each` messages of every node, one after the other:
+    1 and the relative message redundancy (RMR)."""
     before = _copies(nodes)
     for author in nodes:
-        await traffic.publish(author, nodes, [100] * each)
+        for _ in range(each):
+            await traffic.publish(author, nodes, [100])
     deliveries = len(nodes) * each * (len(nodes) - 1)
-    return (_copies(nodes) - before) / deliveries - 1
+    return (_copies(nodes) - before) / deliveries
+
+
+async def everyone_publishes(nodes: Sequence[Peer], traffic: Traffic, each: int) -> None:
+    """`each` messages of every node, all of them at a time; all come everywhere."""
+    async with trio.open_nursery() as nursery:
+        for author in nodes:
+            nursery.start_soon(traffic.publish, author, nodes, [100] * each)
+
+
+async def faults(op: str, nodes: Iterable[Peer], others: Iterable[Peer]) -> None:
+    """Have each of the Go nodes `block`, `unblock`, `mute` or `unmute` the others."""
+    others = list(others)
+    for node in nodes:
+        for other in others:
+            await node.send(op, peer=other.id)
