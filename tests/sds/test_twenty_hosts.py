@@ -18,7 +18,7 @@ from tests.children import end, open_child
 pytestmark = pytest.mark.hosts
 
 MEMBERS = 20
-MESSAGES = 120
+MESSAGES = 60
 PATIENCE = 240.0
 JOINING = 4
 """Members that start or dial at the same time: twenty processes share few cores."""
@@ -117,11 +117,11 @@ async def test_all_have_everything_once_in_one_order(router: str, tmp_path: Path
                 others = [members[(n + step) % MEMBERS] for step in (1, 3, 7)]
                 nursery.start_soon(dial, member, others)
         down: dict[Member, int] = {}
-        kill_at = {30: members[4], 60: members[11]}
+        kill_at = {15: members[4], 30: members[11]}
         for n in range(MESSAGES):
             if n in kill_at:
                 await kill_at[n].kill()
-                down[kill_at[n]] = n + 20
+                down[kill_at[n]] = n + 15
             for member in [m for m, until in down.items() if until == n]:
                 del down[member]
                 await member.start()

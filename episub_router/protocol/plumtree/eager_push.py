@@ -121,6 +121,9 @@ class EagerPush:
         missing = state.missing.remove(id)
         if missing is not None:
             state.graft_wait.note_first_copy(peer, missing, arrived_at)
+            if peer in missing.asked_at:
+                took = arrived_at - missing.asked_at[peer]
+                state.graft_wait.note_answer(took - (state.rtt_of(peer) or 0.0), now)
         self._store(peer, message, missing, arrived_at, now)
         effects.append(Deliver(id, payload, peer, hops))
         if message.along is None:

@@ -39,11 +39,16 @@ _PIGGYBACK = 0.02
 _PENDING_CHECK = 0.5
 """Seconds until a message in validation is looked at again."""
 
+_MOST_BACKOFF = 8
+"""What a peer's time to answer is multiplied by at most: twice as much for each GRAFT for the same
+message that it got before, so that GRAFTs don't add to the load that delays their answers. As a
+retransmission timer does it (RFC 6298, 5.5)."""
+
 
 class MissingMessage:
     """The announcers of one message with their hop counts, and the neighbours asked for it."""
 
-    __slots__ = ("announced_at", "announcers", "asked", "due")
+    __slots__ = ("announced_at", "announcers", "asked", "asked_at", "due")
 
     def __init__(self, now: Time, due: Time) -> None:
         self.announcers: list[tuple[PeerId, int]] = []
@@ -53,6 +58,15 @@ class MissingMessage:
         """When to ask for it, or to ask the next announcer."""
         self.asked: list[PeerId] = []
         """The neighbours that got a GRAFT for it, in order."""
+        self.asked_at: dict[PeerId, Time] = {}
+        """When each got the first one."""
+
+    def note_asked(self, peer: PeerId, now: Time) -> int:
+        """`peer` gets a GRAFT; returns by what its time to answer is to be multiplied."""
+        before = self.asked.count(peer)
+        self.asked.append(peer)
+        self.asked_at.setdefault(peer, now)
+        return int(min(2**before, _MOST_BACKOFF))
 
     def next_announcer(self, neighbors: Container[PeerId]) -> PeerId | None:
         """The announcer that was asked least often, the earliest of them; None without one."""
@@ -178,8 +192,8 @@ class MissingMessages:
             elif peer is None:
                 self._schedule(id, missing, now + _PENDING_CHECK)
             else:
-                missing.asked.append(peer)
-                self._schedule(id, missing, now + patience(peer))
+                backoff = missing.note_asked(peer, now)
+                self._schedule(id, missing, now + backoff * patience(peer))
                 grafts.setdefault(peer, []).append(id)
         return grafts, lost
 

@@ -15,9 +15,6 @@ from episub_router.protocol.types import PeerId, Time
 MAX_RETRANSMISSIONS = 3
 """How often GRAFTs of one peer get it one message. go-libp2p-pubsub: GossipRetransmission."""
 
-_ANSWER_TIME = 0.05
-"""Seconds that a peer may take to answer a GRAFT, beside two round trips."""
-
 
 class TreeRepair:
     """Fetches missing messages, serves the GRAFTs of others, and replaces lost parents."""
@@ -51,18 +48,21 @@ class TreeRepair:
     def fire(self, now: Time) -> None:
         """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""
         state = self._state
-        grafts, lost = state.missing.tick(state.pending, state.push_peers, now, self._patience)
+        answer_time = state.graft_wait.for_answer(now)
+        grafts, lost = state.missing.tick(
+            state.pending, state.push_peers, now, lambda peer: self._patience(peer, answer_time)
+        )
         for _ in lost:
             state.drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():
             for start in range(0, len(ids), MAX_IDS):
                 state.effects.append(Send(peer, Graft(tuple(ids[start : start + MAX_IDS]))))
 
-    def _patience(self, peer: PeerId) -> float:
+    def _patience(self, peer: PeerId, answer_time: float) -> float:
         """Seconds that `peer` has to answer a GRAFT."""
         rtt = self._state.rtt_of(peer)
-        most = self._state.params.graft_timeout
-        return most if rtt is None else min(most, 2 * rtt + _ANSWER_TIME)
+        most = max(self._state.params.graft_timeout, answer_time)
+        return most if rtt is None else min(most, 2 * rtt + answer_time)
 
     def on_graft(self, peer: PeerId, message: Graft) -> None:
         """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""
