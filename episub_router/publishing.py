@@ -25,15 +25,17 @@ class PublishError(Exception):
 
 
 class MessageTooLarge(PublishError, ValueError):
-    """The message doesn't fit an RPC.
+    """The message doesn't fit an RPC, nor pieces if it goes in those.
 
     `size` is what it takes with its signature, `limit` what may be taken, both in bytes.
     """
 
-    def __init__(self, size: int, limit: int) -> None:
+    def __init__(
+        self, size: int, limit: int, what: str = "an RPC", option: str = "max_inbound_rpc_size"
+    ) -> None:
         super().__init__(
-            f"the message takes {size:,} bytes with its signature, and at most {limit:,} fit an "
-            "RPC; send less at a time, or raise max_inbound_rpc_size at every node"
+            f"the message takes {size:,} bytes with its signature, and at most {limit:,} fit "
+            f"{what}; send less at a time, or raise {option} at every node"
         )
         self.size = size
         self.limit = limit
@@ -136,7 +138,11 @@ class BackpressurePubsub(Pubsub):
     async def push_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """As in `Pubsub`; raises MessageTooLarge for a message of this node that doesn't fit."""
         if msg_forwarder == self.my_id:
-            check_message_size(msg, self.max_inbound_rpc_size)
+            check = getattr(self.router, "check_message_size", None)
+            if check is None:
+                check_message_size(msg, self.max_inbound_rpc_size)
+            else:
+                check(msg)
         await super().push_msg(msg_forwarder, msg)
 
     async def _handle_new_peer(self, peer_id: ID) -> None:

@@ -168,6 +168,14 @@ class EpisubRouter(RouterSight, Service):
         async with self._attached().room.reserve(topics, size, timeout):
             yield
 
+    def check_message_size(self, message: rpc_pb2.Message) -> None:
+        """Raises MessageTooLarge for a message of this node that can go neither whole nor in
+        pieces."""
+        if self._offers_episub and self._attached().takes_in_pieces(message):
+            return
+        assert self._pubsub is not None
+        check_message_size(message, self._pubsub.max_inbound_rpc_size)
+
     # Pubsub's hooks
 
     def get_protocols(self) -> list[TProtocol]:
@@ -288,7 +296,7 @@ class EpisubRouter(RouterSight, Service):
             # itself, it still delivers to its own subscriptions.
             if self._pubsub.manager.is_running:
                 self._check_running()
-            check_message_size(pubsub_msg, self._pubsub.max_inbound_rpc_size)
+            self.check_message_size(pubsub_msg)
         if self._offers_episub:
             with self._guard("publish"):
                 self._attached().publish(msg_forwarder, pubsub_msg)

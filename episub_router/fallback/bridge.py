@@ -23,6 +23,7 @@ from episub_router.net.params import RouterParams
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerListener, PeerTable
 from episub_router.net.service import EpisubService
+from episub_router.publishing import largest_message
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +128,12 @@ class Bridge(PeerListener):
 
     async def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
         """Send a valid message, ours or anybody's, to the peers of this side, once."""
+        limit = largest_message(message.topicIDs, self._pubsub.max_inbound_rpc_size)
+        if message.ByteSize() > limit:
+            # It came in pieces, or goes in pieces: here a peer would reset the stream for it.
+            if self._gossip.peer_protocol:
+                self._counters.add(Reason.OVERSIZE)
+            return
         # Under the stock Pubsub copies that are validated side by side all get here.
         if self._pubsub.get_message_id(message) not in self._gossip.mcache:
             await self._gossip.publish(forwarder, message)

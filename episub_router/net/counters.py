@@ -15,6 +15,10 @@ class Reason(Enum):
     PAYLOADS_RECEIVED = "payloads-received"
     """Copies of payload messages, the first one and duplicates."""
     PAYLOADS_SENT = "payloads-sent"
+    PIECES_RECEIVED = "pieces-received"
+    PIECES_SENT = "pieces-sent"
+    ASSEMBLED = "assembled"
+    """Large messages of which all pieces came."""
     DELIVERED = "delivered"
     PUBLISHED = "published"
     NOT_EPISUB = "not-episub"
@@ -28,6 +32,14 @@ class Reason(Enum):
     """A relayed LEAVE that is unproven, old or repeated."""
     ROOTS_EXCESS = "roots-excess"
     """Lines of ROOT beyond what one peer may send."""
+    PREAMBLE_FORGED = "preamble-forged"
+    """A large message whose author didn't sign its preamble, or whose id isn't the author's."""
+    PREAMBLE_TOO_LARGE = "preamble-too-large"
+    """A large message above `max_message_size`."""
+    MESSAGE_MISMATCHED = "message-mismatched"
+    """A message in pieces that isn't what its signed preamble says: its author's fault."""
+    PIECE_LANE_FULL = "piece-lane-full"
+    """A piece for a peer for which too many wait; the peer asks for it again."""
     MESSAGE_ID_FAILED = "message-id-failed"
     """The application's message id function raised."""
     OVERSIZE = "oversize"
@@ -69,6 +81,9 @@ ORDINARY = frozenset(
         Reason.FRAMES_SENT,
         Reason.PAYLOADS_RECEIVED,
         Reason.PAYLOADS_SENT,
+        Reason.PIECES_RECEIVED,
+        Reason.PIECES_SENT,
+        Reason.ASSEMBLED,
         Reason.DELIVERED,
         Reason.PUBLISHED,
         Reason.NOT_EPISUB,

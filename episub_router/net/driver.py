@@ -23,6 +23,7 @@ from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.piece_messages import Piece
 from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import NEVER
 
@@ -57,6 +58,9 @@ class Actions(Protocol):
 
     def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
         """`peer` left it."""
+
+    def assembled(self, topic: str, whole: ef.Assembled) -> None:
+        """All pieces of a large message are here: validate it."""
 
     def dropped(self, topic: str, reason: ef.DropReason) -> None:
         """The machine of `topic` dropped or lost something."""
@@ -109,6 +113,7 @@ class Driver(PeerListener):
             ef.NeighborUp: lambda topic, e: actions.neighbor_up(topic, peers[e.peer]),
             ef.NeighborDown: lambda topic, e: actions.neighbor_down(topic, peers[e.peer]),
             ef.Dropped: self._on_dropped,
+            ef.Assembled: actions.assembled,
         }
         peers.listen(self)
 
@@ -250,9 +255,10 @@ class Driver(PeerListener):
                 logger.exception("topic %r: could not handle %r", topic.name, event)
 
     def _apply(self, topic: str, effects: list[ef.Effect]) -> None:
-        """Perform `effects`. Control messages to one peer share a frame, and what is released
-        is released last, since a goodbye comes before."""
+        """Perform `effects`. Control messages to one peer share a frame, pieces follow them, and
+        what is released is released last, since a goodbye comes before."""
         control: dict[bytes, list[Message]] = {}
+        pieces: list[tuple[RemotePeer, Piece]] = []
         released: list[bytes] = []
         for effect in effects:
             peer: Any
@@ -260,6 +266,8 @@ class Driver(PeerListener):
                 peer = effect.peer
                 if isinstance(effect.message, Gossip):
                     self._actions.send(self._peers[peer], topic, (effect.message,))
+                elif isinstance(effect.message, Piece):
+                    pieces.append((self._peers[peer], effect.message))
                 else:
                     control.setdefault(peer, []).append(effect.message)
             elif isinstance(effect, ef.Release):
@@ -271,6 +279,8 @@ class Driver(PeerListener):
             for start in range(0, len(messages), _MESSAGES_PER_FRAME):
                 batch = tuple(messages[start : start + _MESSAGES_PER_FRAME])
                 self._actions.send(self._peers[peer], topic, batch)
+        for peer, piece in pieces:
+            self._actions.send(peer, topic, (piece,))
         for peer in released:
             self._actions.release(self._peers[peer])
 

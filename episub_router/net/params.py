@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from episub_router.protocol.pieces.cutting import MAX_SIZE
 from episub_router.util.params import check_numbers, param
 
 
@@ -56,8 +57,17 @@ class RouterParams:
         60.0, "s", "ours: long enough for a neighbour that is behind, and for one that stalls to go"
     )
     """How long `ResilientPubsub.publish` waits for room before it raises `PublishTimeout`."""
+    max_message_size: int = param(
+        16 * 2**20, "bytes", "ours: the largest blocks, and 512 pieces of 32 KiB hold no more"
+    )
+    """Largest message in pieces, its signature included, that is published and taken; a whole one
+    has to fit an RPC (`Pubsub.max_inbound_rpc_size`, 1 MiB)."""
     fanout_degree: int = param(4, "peers", "spec: C_rand = 4, which is what a joining node gets")
     """Subscribers that get what is published to a topic without joining it."""
 
     def __post_init__(self) -> None:
         check_numbers(self)
+        if self.max_message_size > MAX_SIZE:
+            raise ValueError(
+                f"max_message_size must be at most {MAX_SIZE}: {self.max_message_size}"
+            )

@@ -10,6 +10,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Backlog
+from episub_router.net.pieces.lane import PieceLane
 from episub_router.net.sequence import ReplayWindow
 from episub_router.wire.root_gate import RootGate
 
@@ -70,6 +71,8 @@ class RemotePeer:
     """Sequence ids received over the connection."""
     roots: RootGate = field(default_factory=RootGate)
     """How much of ROOT it may still send."""
+    pieces: PieceLane = field(default_factory=PieceLane)
+    """What waits for it behind `backlog`."""
     request: trio.Event | None = None
     """While it is to be made writable; set when it is."""
     topics_dialling: dict[str, None] = field(default_factory=dict)

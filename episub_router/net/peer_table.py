@@ -356,7 +356,7 @@ class PeerTable:
             listener.peer_lost(peer)
 
     def _discard(self, peer: RemotePeer) -> int:
-        count = peer.backlog.clear()
+        count = peer.backlog.clear() + peer.pieces.clear()
         if count:
             self._counters.add(Reason.UNDELIVERABLE, count)
         return count

@@ -35,6 +35,7 @@ from episub_router.net.outbound.publish_room import PublishRoom
 from episub_router.net.params import RouterParams
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerListener, PeerTable
+from episub_router.net.pieces.large_messages import LargeMessages
 from episub_router.net.ping import Pinger
 from episub_router.net.sight.bootstrap import BootstrapWatch
 from episub_router.net.sight.events import (
@@ -46,7 +47,7 @@ from episub_router.net.sight.events import (
     TopicEvents,
 )
 from episub_router.net.sight.warnings import CapacityWarnings
-from episub_router.protocol.effects import DropReason
+from episub_router.protocol.effects import Assembled, DropReason
 from episub_router.protocol.events import (
     ContactsFound,
     PayloadAccepted,
@@ -57,6 +58,7 @@ from episub_router.protocol.events import (
 from episub_router.protocol.hyparview.join import CONTACTS_ASKED
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
+from episub_router.publishing import MessageTooLarge
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.overlay import OverlayTrace
 from episub_router.wire import source_id
@@ -103,7 +105,10 @@ class EpisubService(PeerListener):
         self.driver = Driver(self.me, params, peers, rng, counters, self)
         peers.listen(self.bootstrap_watch)
         self.outbox = Outbox(peers, router_params, counters)
-        self.room = PublishRoom(router_params)
+        self.room = PublishRoom(router_params, params.broadcast.piece_threshold)
+        self.large = LargeMessages(
+            pubsub, counters, params.broadcast.piece_threshold, router_params.max_message_size
+        )
         self.room.add_receivers(self._pushed_to)
         self._dialer = Dialer(
             pubsub, peers, router_params, counters, self._addresses, self._teller_of
@@ -117,7 +122,9 @@ class EpisubService(PeerListener):
             self._add_contacts,
         )
         self._pinger = Pinger(pubsub.host, counters, self.driver.rtt_measured)
-        self.inbound = Inbound(pubsub, counters, book, peers, self.driver, self.framer, self.outbox)
+        self.inbound = Inbound(
+            pubsub, counters, book, peers, self.driver, self.framer, self.outbox, self.large
+        )
 
     def trace_to(self, trace: NodeTrace) -> None:
         """Trace what happens here."""
@@ -196,6 +203,19 @@ class EpisubService(PeerListener):
         if self.driver.joined(topic) is not None:
             self.driver.feed(topic, ContactsFound((peer.key,)))
 
+    def takes_in_pieces(self, message: rpc_pb2.Message) -> bool:
+        """Whether `message` of this node goes in pieces. Raises MessageTooLarge if even those would
+        be too many."""
+        if not self.large.threshold or len(message.topicIDs) != 1:
+            return False
+        size = message.ByteSize()
+        is_joined = self.driver.joined(message.topicIDs[0]) is not None
+        if not is_joined or not self.large.goes_in_pieces(message, size):
+            return False
+        if size > self.large.max_size:
+            raise MessageTooLarge(size, self.large.max_size, "pieces", "max_message_size")
+        return True
+
     def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
         """`message` is valid: our own, or the first copy of another node's."""
         message_id = self._pubsub.get_message_id(message)
@@ -211,7 +231,11 @@ class EpisubService(PeerListener):
                 self.counters.add(Reason.PUBLISHED)
                 if not self.mesh.neighbors.get(topic):
                     self._replay.remember(topic, Gossip(message_id, 1, message, size))
-                self.driver.feed(topic, Publish(message_id, message, size, source))
+                self.driver.feed(
+                    topic,
+                    self.large.cut(message, message_id, size)
+                    or Publish(message_id, message, size, source),
+                )
             else:
                 self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size, source))
 
@@ -219,8 +243,13 @@ class EpisubService(PeerListener):
         """A copy of `message` was not accepted."""
         message_id = self._pubsub.get_message_id(message)
         for topic in dict.fromkeys(message.topicIDs):
-            if self.driver.joined(topic) is not None:
-                self.driver.feed(topic, PayloadRejected(forwarder.to_bytes(), message_id, forged))
+            machine = self.driver.joined(topic)
+            if machine is None:
+                continue
+            if machine.pieces is not None and message_id in machine.pieces:
+                # Its author signed what it is made of; those that passed it on couldn't tell.
+                forged = False
+            self.driver.feed(topic, PayloadRejected(forwarder.to_bytes(), message_id, forged))
 
     def join(self, topic: str) -> None:
         """Enter the overlay of `topic` through connected subscribers, and where they are too few
@@ -270,6 +299,9 @@ class EpisubService(PeerListener):
         # Where it is connected from counts more than where it says that it is.
         return address_prefix([*seen, *self._addresses(peer)])
 
+    def assembled(self, topic: str, whole: Assembled) -> None:
+        self.large.take(topic, whole)
+
     def dropped(self, topic: str, reason: DropReason) -> None:
         if reason is DropReason.MESSAGE_LOST:
             self.events.emit(MessageLost(topic))
@@ -285,6 +317,7 @@ class EpisubService(PeerListener):
 
     def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
         self._pubsub.host.get_network().unprotect(peer.id, _protection(topic))
+        peer.pieces.forget(topic)
         self.mesh.down(topic, peer.id)
         left = len(self.mesh.neighbors.get(topic, ()))
         self.events.emit(NeighborDown(topic, peer.id, left))
@@ -303,7 +336,9 @@ class EpisubService(PeerListener):
         machine = self.driver.joined(topic)
         if machine is None:
             return [self._peers[peer.to_bytes()] for peer in self.fanout.peers.get(topic, ())]
-        keys: Any = machine.broadcast.publishes_to()
+        keys: Any = dict.fromkeys(machine.broadcast.publishes_to())
+        if machine.pieces is not None:
+            keys |= dict.fromkeys(machine.pieces.publishes_to())
         return [self._peers[key] for key in keys]
 
     def _teller_of(self, peer: bytes) -> bytes | None:
@@ -315,7 +350,7 @@ class EpisubService(PeerListener):
         return (
             any(peer.id in neighbors for neighbors in self.mesh.neighbors.values())
             or peer.request is not None
-            or bool(peer.backlog)
+            or bool(peer.backlog or peer.pieces)
         )
 
     def _add_contacts(self, topic: str, contacts: tuple[bytes, ...]) -> None:
@@ -324,6 +359,10 @@ class EpisubService(PeerListener):
 
     def _send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
         frame = self.framer.frame(peer, topic, messages)
+        if frame.piece is not None:
+            # What gets lost here is asked for again.
+            self.outbox.send_piece(peer, frame.piece, frame)
+            return
         if self.outbox.send(peer, frame) or frame.gossip is None:
             return
         gossip = frame.gossip

@@ -205,6 +205,8 @@ class Topic:
         effects = self._pass_link_changes(self.membership.handle(event, now), now)
         if known:
             effects += self.broadcast.on_reconnected(event.peer, now)
+            if self.pieces is not None:
+                effects += self.pieces.on_neighbor_up(event.peer)
         return effects
 
     def _pass_link_changes(self, effects: list[Effect], now: Time) -> list[Effect]:

@@ -23,6 +23,7 @@ from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
 from episub_router.publishing import BackpressurePubsub
+from episub_router.pubsub.acceptance import fault_of
 from episub_router.pubsub.budgets import Budgets
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue
@@ -165,6 +166,19 @@ class ResilientPubsub(BackpressurePubsub):
         """The service: as in `Pubsub`, with the tasks that validate messages."""
         self.manager.run_daemon_task(self._validators.run)
         await super().run()
+
+    def take_assembled(self, forwarder: ID, msg: Message) -> None:
+        """Validate `msg`, which the router put together from pieces; its author answers for it."""
+        if not self._is_subscribed_to_msg(msg):
+            return
+        reason = fault_of(msg, self.params.max_topics_per_message)
+        if reason is None:
+            if self._validators.put(forwarder, msg, is_charged=False) is not None:
+                self._validators.start()
+                return
+            reason = PubsubDrop.VALIDATION_FULL
+        self._drop(reason, forwarder, "a message in pieces")
+        self._refuse(forwarder, msg)
 
     async def _push_received(self, forwarder: ID, msg: Message) -> None:
         try:

@@ -17,6 +17,8 @@ class ValidationJob:
     message: Message
     size: int
     """Bytes."""
+    is_charged: bool = True
+    """Whether its forwarder answers for it. Of a message in pieces only the author does."""
     frame_work: float = 0.0
     """Its share of the CPU time that its frame took, in seconds."""
     accepted: bool = False

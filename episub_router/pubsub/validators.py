@@ -53,9 +53,11 @@ class Validators:
             self.start()
             await trio.sleep_forever()
 
-    def put(self, forwarder: ID, message: Message) -> ValidationJob | None:
+    def put(
+        self, forwarder: ID, message: Message, *, is_charged: bool = True
+    ) -> ValidationJob | None:
         """Add a message; None if its forwarder's share of the queue is in use."""
-        job = ValidationJob(forwarder, message, message.ByteSize())
+        job = ValidationJob(forwarder, message, message.ByteSize(), is_charged)
         return job if self._queue.put(job) else None
 
     @property
@@ -102,6 +104,8 @@ class Validators:
         self.start()
 
     def _charge(self, job: ValidationJob, spent: float) -> None:
+        if not job.is_charged:
+            return
         now = trio.current_time()
         if job.accepted:
             self._costs.work.charge(job.forwarder, -job.frame_work, now)

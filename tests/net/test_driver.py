@@ -48,6 +48,9 @@ class Recorder:
     def neighbor_up(self, topic: str, peer: RemotePeer) -> None:
         self.log.append(("up", topic, peer.key))
 
+    def assembled(self, topic: str, whole: ef.Assembled) -> None:
+        self.log.append(("assembled", topic, whole.preamble.id))
+
     def dropped(self, topic: str, reason: ef.DropReason) -> None:
         pass
 

@@ -19,6 +19,7 @@ from episub_router.net.outbound.framer import Framer
 from episub_router.net.outbound.outbox import Outbox
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerTable
+from episub_router.net.pieces.large_messages import LargeMessages
 from episub_router.protocol.events import PayloadArrived, Received
 from episub_router.protocol.messages import (
     Disconnect,
@@ -38,8 +39,17 @@ from episub_router.protocol.messages import (
     ShuffleReply,
     Topics,
 )
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceOffer,
+    PiecePrune,
+)
+from episub_router.protocol.types import SourceId
 from episub_router.wire import Decoded, WireError, decode_frame
 
+_OF_PIECES = (Piece, PieceAnnounce, PieceOffer, PieceGraft, PiecePrune)
 _ONLY_MEMBERS_SEND = (
     GetNodes,
     Nodes,
@@ -52,8 +62,9 @@ _ONLY_MEMBERS_SEND = (
     Prune,
     Graft,
     Root,
+    *_OF_PIECES,
 )
-_ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft, Root)
+_ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft, Root, *_OF_PIECES)
 
 
 class Inbound:
@@ -68,6 +79,7 @@ class Inbound:
         driver: Driver,
         framer: Framer,
         outbox: Outbox,
+        large: LargeMessages,
     ) -> None:
         self._pubsub = pubsub
         self._counters = counters
@@ -76,6 +88,7 @@ class Inbound:
         self._driver = driver
         self._framer = framer
         self._outbox = outbox
+        self._large = large
         self._leaves = LeaveGate()
 
     def receive(self, peer: RemotePeer, rpc: rpc_pb2.RPC) -> bool:
@@ -126,7 +139,21 @@ class Inbound:
                 self._counters.add(Reason.LEAVE_REFUSED)
                 return
             message = admitted
+        elif isinstance(message, PieceAnnounce):
+            if not self._large.admits(topic, message.preamble):
+                return
+        elif isinstance(message, Piece):
+            self._counters.add(Reason.PIECES_RECEIVED)
+        elif isinstance(message, PiecePrune):
+            self._forget_pieces(peer, topic, message.source)
         self._driver.feed(topic, Received(peer.key, message))
+
+    def _forget_pieces(self, peer: RemotePeer, topic: str, source: SourceId) -> None:
+        """`peer` is no child any more: what waits for it in vain would keep others waiting."""
+        machine = self._driver.joined(topic)
+        if machine is not None and machine.pieces is not None and peer.pieces:
+            transfers = machine.pieces.transfers.of_source(source)
+            peer.pieces.forget(topic, {transfer.preamble.id for transfer in transfers})
 
     def _on_payload(self, peer: bytes, frame: Decoded, payload: rpc_pb2.Message, hops: int) -> None:
         self._counters.add(Reason.PAYLOADS_RECEIVED)

@@ -17,6 +17,7 @@ from episub_router.net.address_book import AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peer import RemotePeer
 from episub_router.protocol.messages import Disconnect, Gossip, Leave, Message
+from episub_router.protocol.piece_messages import Piece
 from episub_router.wire import Frame, encode_frame
 
 
@@ -60,7 +61,7 @@ Encode: TypeAlias = Callable[[RemotePeer, str, tuple[Message, ...]], rpc_pb2.RPC
 
 @dataclass(frozen=True, slots=True)
 class OutgoingFrame:
-    """Control messages of one topic, or a single Gossip, for one peer.
+    """Control messages of one topic, or a single Gossip or Piece, for one peer.
 
     Encoded when there is room in Pubsub's queue: sequence ids have to enter it in their order.
     """
@@ -78,14 +79,20 @@ class OutgoingFrame:
         return first if isinstance(first, Gossip) else None
 
     @property
+    def piece(self) -> Piece | None:
+        """The piece of a large message, if it is one."""
+        first = self.messages[0]
+        return first if isinstance(first, Piece) else None
+
+    @property
     def is_control(self) -> bool:
-        return self.gossip is None
+        return not isinstance(self.messages[0], Gossip | Piece)
 
     @property
     def size(self) -> int:
         """Payload bytes; control frames are bounded by their number."""
-        gossip = self.gossip
-        return 0 if gossip is None else gossip.size
+        first = self.messages[0]
+        return first.size if isinstance(first, Gossip | Piece) else 0
 
     @property
     def says_goodbye(self) -> bool:
@@ -113,5 +120,6 @@ class OutgoingFrame:
             return False
         self.counters.add(Reason.FRAMES_SENT)
         if not self.is_control:
-            self.counters.add(Reason.PAYLOADS_SENT)
+            is_piece = self.piece is not None
+            self.counters.add(Reason.PIECES_SENT if is_piece else Reason.PAYLOADS_SENT)
         return True

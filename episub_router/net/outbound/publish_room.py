@@ -19,6 +19,10 @@ PUBLISH_WINDOW = 64
 """Messages in the backlog of one peer, behind Pubsub's queue of 32, up to which more are
 published; ours: what a peer takes in the 10 ms between two flushes, twice over."""
 
+LARGE_WINDOW = 256 * 1024
+"""Bytes of pieces for one peer up to which another large message is published; ours: 100 ms at
+20 Mbit/s, so that an uplink doesn't fall idle."""
+
 _SHARE = 0.5
 """Of the bytes that a backlog holds; the other half is for what is forwarded."""
 
@@ -30,8 +34,10 @@ class PublishRoom:
     peer that takes nothing for `RouterParams.stall_timeout` doesn't count any more.
     """
 
-    def __init__(self, params: RouterParams) -> None:
+    def __init__(self, params: RouterParams, large: int = 0) -> None:
+        """Messages of `large` bytes and more go in pieces, if it isn't 0."""
         self._params = params
+        self._large = large
         self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
         self._turn = trio.Lock()
         self._messages = 0
@@ -81,6 +87,11 @@ class PublishRoom:
         return [peer for peer in found if not peer.stalled]
 
     def _has_room(self, topics: Sequence[str], size: int) -> bool:
+        if 0 < self._large <= size:
+            # To those that take pieces and to others: when nearly all of the last one is sent.
+            return not self._messages and not any(
+                peer.backlog or peer.pieces.size > LARGE_WINDOW for peer in self._receivers(topics)
+            )
         if not self._messages and size > _SHARE * self._params.backlog_bytes:
             return not any(peer.backlog for peer in self._receivers(topics))
         most_bytes = _SHARE * self._params.backlog_bytes - self._bytes - size

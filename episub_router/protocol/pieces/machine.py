@@ -64,6 +64,11 @@ class Pieces:
         self._relay.publish(preamble, pieces, now)
         return self._state.take_effects()
 
+    def publishes_to(self) -> list[PeerId]:
+        """Those that the pieces of our own messages are pushed to."""
+        own = (tree for _, tree in self._state.trees.items() if tree.own)
+        return [child for tree in own for child in tree.children]
+
     def hops(self, id: MessageId) -> int:
         """Links that the preamble of `id` took to us; 1 where that is forgotten."""
         transfer = self._state.transfers.get(id)
@@ -105,7 +110,7 @@ class Pieces:
         return self._state.take_effects()
 
     def on_neighbor_up(self, peer: PeerId) -> list[Effect]:
-        """A new neighbour, which may take pieces."""
+        """A new neighbour, or one to which messages may have been lost: it may take pieces."""
         self._building.greet(peer)
         return self._state.take_effects()
 

@@ -1,0 +1,1 @@
+"""Large messages: cut and signed here, sent by turns, checked and handed to Pubsub whole."""

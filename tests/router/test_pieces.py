@@ -1,0 +1,176 @@
+"""Large messages in pieces, over real hosts: TCP, Noise, Yamux."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+import trio
+from libp2p.abc import ISubscriptionAPI
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router import (
+    BroadcastParams,
+    EpisubParams,
+    MessageTooLarge,
+    ResilientPubsub,
+    RouterParams,
+)
+from episub_router.net.counters import Reason
+from episub_router.net.peer import RemotePeer
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.messages import Message
+from episub_router.protocol.piece_messages import Piece
+from tests.fallback.mixed import episub, network, stock, subscribe
+from tests.hosts import Node, eventually, receive
+from tests.router.overlays import EAGER_TO_GROW, TOPIC, count, overlay_of, service
+
+pytestmark = pytest.mark.hosts
+
+KIB = 1024
+IN_PIECES = replace(EAGER_TO_GROW, broadcast=BroadcastParams(piece_threshold=32 * KIB))
+LARGE = Random(1).randbytes(1_500_000)
+
+
+async def publish(
+    node: Node, subscriptions: Sequence[ISubscriptionAPI], data: bytes = LARGE
+) -> None:
+    """Publish `data`, and see that each of `subscriptions` has it next."""
+    await node.pubsub.publish(TOPIC, data)
+    for subscription in subscriptions:
+        (message,) = await receive(subscription)
+        assert message.data == data
+
+
+def children(node: Node, source: Node) -> list[bytes]:
+    """Those that `node` pushes pieces of `source` to."""
+    machine = service(node).driver.joined(TOPIC)
+    assert machine is not None
+    assert machine.pieces is not None
+    trees = machine.pieces.trees.items()
+    (tree,) = [tree for _, tree in trees if tree.own == (node is source)]
+    return [child for child in tree.children if isinstance(child, bytes)]
+
+
+@pytest.mark.parametrize("pubsub_class", [Pubsub, ResilientPubsub])
+async def test_a_message_beyond_an_rpc_arrives_once_and_each_piece_once(
+    pubsub_class: type[Pubsub],
+) -> None:
+    async with overlay_of(6, params=IN_PIECES, pubsub_class=pubsub_class) as (nodes, readers):
+        await publish(nodes[0], readers)
+        await publish(nodes[0], readers, b"small")
+        pieces = -(-(len(LARGE) + 150) // (32 * KIB))
+        assert count(nodes, Reason.ASSEMBLED) == 5
+        assert 5 * pieces <= count(nodes, Reason.PIECES_RECEIVED) <= 6 * pieces
+        assert count(nodes, Reason.PAYLOADS_SENT) >= 5  # the small one
+        assert count(nodes, Reason.OVERSIZE) == 0
+        assert count(nodes, Reason.ERROR) == 0
+
+
+class Liar:
+    """Has `node` send bad pieces: other bytes, too many bytes, pieces that don't exist."""
+
+    def __init__(self, node: Node) -> None:
+        self.sent = 0
+        self._honest = service(node)
+        self._send = self._honest.send
+        # The driver calls what its service has under this name.
+        self._honest.send = self  # type: ignore[method-assign, assignment]
+
+    def __call__(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
+        for message in messages:
+            if isinstance(message, Piece):
+                self.sent += 1
+                for lie in (
+                    replace(message, data=bytes(message.size)),
+                    replace(message, data=bytes(message.size + 1), size=message.size + 1),
+                    replace(message, index=511),
+                    replace(message, id=b"of nothing"),
+                ):
+                    self._send(peer, topic, (lie,))
+            else:
+                self._send(peer, topic, (message,))
+
+
+async def test_a_parent_that_sends_bad_pieces_is_left_and_the_message_arrives() -> None:
+    async with overlay_of(7, params=IN_PIECES, pubsub_class=ResilientPubsub) as (nodes, readers):
+        await publish(nodes[0], readers)
+        bad = next(n for n in nodes[1:] if children(n, nodes[0]))
+        liar = Liar(bad)
+        honest = [s for n, s in zip(nodes, readers, strict=True) if n is not bad]
+        with trio.fail_after(60):
+            await publish(nodes[0], honest, LARGE[::-1])
+        assert liar.sent > 0
+        assert count(nodes, DropReason.PIECE_INVALID) > 0
+        assert count(nodes, Reason.ERROR) == 0
+        assert not children(bad, nodes[0])
+
+
+async def test_peers_that_know_no_pieces_get_and_give_whole_messages() -> None:
+    whole = EpisubParams()
+    routers = [
+        lambda: episub(params=IN_PIECES),
+        lambda: episub(params=IN_PIECES),
+        lambda: episub(params=whole),
+        lambda: stock(PROTOCOL_ID_V12),
+    ]
+    # The first two take pieces; an Episub node that doesn't, and a gossipsub peer, beside each.
+    async with network(routers, [(1, 0), (2, 1), (3, 0)]) as nodes:
+        readers = await subscribe(nodes)
+        await eventually(lambda: bool(takers(nodes[0]) and takers(nodes[1])))
+        for publisher, size in ((0, 200), (1, 201), (2, 202), (3, 203)):
+            await publish(nodes[publisher], readers, bytes(size * KIB))
+        assert count(nodes[:2], Reason.ASSEMBLED) == 2
+        # What only those that take pieces can get.
+        await publish(nodes[0], readers[:2])
+        assert count(nodes[:1], Reason.OVERSIZE) >= 1
+        await publish(nodes[0], readers, b"and all still work")
+        assert count(nodes[:3], Reason.ERROR) == 0
+
+
+def takers(node: Node) -> int:
+    """Neighbours of `node` that take pieces."""
+    machine = service(node).driver.joined(TOPIC)
+    assert machine is not None
+    assert machine.pieces is not None
+    return len(machine.pieces.takers)
+
+
+async def test_the_largest_message_is_bounded() -> None:
+    bounds = RouterParams(max_message_size=2_000_000)
+    options = {"pubsub_class": ResilientPubsub, "router_params": bounds}
+    async with overlay_of(2, params=IN_PIECES, **options) as (nodes, readers):
+        with pytest.raises(MessageTooLarge, match="at most 2,000,000 fit pieces"):
+            await nodes[0].pubsub.publish(TOPIC, bytes(2_000_000))
+        await publish(nodes[0], readers, bytes(1_999_000))
+        # Nobody gets pieces of what isn't signed, nor of topics that aren't joined.
+        with pytest.raises(MessageTooLarge, match="fit an RPC"):
+            await nodes[0].pubsub.publish("elsewhere", bytes(1_999_000))
+
+
+async def test_a_small_message_overtakes_a_large_one() -> None:
+    async with overlay_of(3, params=IN_PIECES, pubsub_class=ResilientPubsub) as (nodes, readers):
+        await publish(nodes[0], readers, b"to have trees")
+        await nodes[0].pubsub.publish(TOPIC, bytes(8_000_000))
+        await nodes[0].pubsub.publish(TOPIC, b"small")
+        for subscription in readers[1:]:
+            first, second = await receive(subscription, 2)
+            assert (first.data, len(second.data)) == (b"small", 8_000_000)
+
+
+async def test_validators_see_the_message_once_and_whole() -> None:
+    async with overlay_of(3, params=IN_PIECES, pubsub_class=ResilientPubsub) as (nodes, readers):
+        seen: list[int] = []
+
+        def refuse_large(forwarder: object, message: object) -> bool:
+            size = len(getattr(message, "data", b""))
+            seen.append(size)
+            return size < KIB
+
+        nodes[1].pubsub.set_topic_validator(TOPIC, refuse_large, is_async_validator=False)
+        await publish(nodes[0], [readers[0], readers[2]])
+        await publish(nodes[0], readers, b"small")
+        assert sorted(seen) == [5, len(LARGE)]
