@@ -34,10 +34,6 @@ class RouterParams:
     """Dials at a time; two to begin with, and while the event loop is slow."""
     dial_backoff: float = param(2.0, "s", "ours: a peer that restarts is back by then")
     """Pause after a failed dial; doubles with each failure in a row, up to 60 s."""
-    stream_timeout: float = param(
-        10.0, "s", "py-libp2p: a stream's negotiation times out after 10 s; a busy host needs them"
-    )
-    """How long a connected peer has for Pubsub's stream to it."""
     release_grace: float = param(
         15.0, "s", "measured: peers met while joining are asked again; a dial costs 40 ms"
     )

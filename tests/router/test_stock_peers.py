@@ -10,7 +10,8 @@ from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12, PROTOCOL_ID_V13, GossipSub
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 
-from episub_router import PROTOCOL_ID, EpisubRouter, ResilientPubsub, RouterParams
+from episub_router import PROTOCOL_ID, EpisubRouter, ResilientPubsub
+from episub_router.net.connections import dialer
 from episub_router.net.counters import Reason
 from tests.hosts import connect, eventually, receive, running_nodes
 from tests.router.overlays import TOPIC, count, joined, overlay_of, record, router, service
@@ -30,10 +31,12 @@ async def test_it_works_under_either_pubsub(pubsub_class: type[Pubsub]) -> None:
             assert [m.data for m in await receive(subscription)] == [b"hello"]
 
 
-async def test_without_a_fallback_peers_that_only_speak_meshsub_are_left_alone() -> None:
-    params = RouterParams(stream_timeout=0.2)
+async def test_without_a_fallback_peers_that_only_speak_meshsub_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dialer, "STREAM_TIMEOUT", 0.2)
     async with (
-        overlay_of(2, router_params=params, fallback=None) as (nodes, subscriptions),
+        overlay_of(2, fallback=None) as (nodes, subscriptions),
         running_nodes(1, router=gossipsub, seed=1) as [stranger],
     ):
         await stranger.pubsub.subscribe(TOPIC)

@@ -33,6 +33,10 @@ from episub_router.net.sight.bootstrap import root_cause
 _MAX_REQUESTS = 256
 """Peers that are being made writable; ours: four topics' worth of requests under way."""
 
+STREAM_TIMEOUT = 10.0
+"""Seconds that a connected peer has for Pubsub's stream to it: as long as py-libp2p negotiates one,
+which a busy host needs."""
+
 _LOOK_AGAIN = 0.5
 """Seconds after which a connection that should get a stream is looked at again."""
 
@@ -132,12 +136,12 @@ class Dialer(PeerListener):
             if reason is not None:
                 self._note_failure(peer)
                 return reason
-        await self._wait_for_stream(peer.id, writable, self._params.stream_timeout)
+        await self._wait_for_stream(peer.id, writable, STREAM_TIMEOUT)
         if self._may_speak_episub(peer.id) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by
             # itself.
-            async with patient(self._params.stream_timeout):
-                await self._pubsub.ensure_peer_stream(peer.id, self._params.stream_timeout)
+            async with patient(STREAM_TIMEOUT):
+                await self._pubsub.ensure_peer_stream(peer.id, STREAM_TIMEOUT)
         if not writable.is_set():
             self._note_failure(peer)
         return Reason.NO_EPISUB_STREAM
