@@ -1,4 +1,4 @@
-"""A channel over SDS: causal order, nothing lost, and the sender knows who has what."""
+"""A channel over SDS: causal order, nothing lost, and the sender knows which members have it."""
 
 import trio
 from pair import pair

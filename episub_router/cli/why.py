@@ -49,7 +49,9 @@ def lines(found: DeliveryPath) -> list[str]:
     if found.why_not:
         text.append(f"  it did not come: {found.why_not}")
     elif not found.steps:
-        text.append("  published here" if found.peer == found.source else "  nobody says from whom")
+        text.append(
+            "  published here" if found.peer == found.source else "  no trace says from which peer"
+        )
     for step in found.steps:
         text.append(f"  {step.sender} -> {step.receiver}")
         text.append(f"    had it at {_ms(step.had)}, sent it at {_ms(step.sent)}: waited "

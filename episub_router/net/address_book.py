@@ -80,7 +80,7 @@ class AddressBook:
     ) -> None:
         self._max_peers = max_peers
         self._in_use = in_use
-        self._told: dict[bytes, OrderedDict[bytes, None]] = {}
+        self._named: dict[bytes, OrderedDict[bytes, None]] = {}
         """The subjects of each teller's records, the oldest first."""
         self._max_record_bytes = wire_limits.max_record_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
@@ -99,20 +99,20 @@ class AddressBook:
         if known is not None and known.envelope == envelope:
             self._entries.move_to_end(peer)
             return True
-        told_by = teller or peer
-        if known is not None and told_by != peer:
-            told_by = known.teller
-        result = self._verify(peer, envelope, known.seq if known is not None else -1, told_by)
+        named_by = teller or peer
+        if known is not None and named_by != peer:
+            named_by = known.teller
+        result = self._verify(peer, envelope, known.seq if known is not None else -1, named_by)
         if isinstance(result, RecordFault):
             self.refused[result] += 1
             return False
         if known is not None:
             self._forget(peer)
         self._entries[peer] = result
-        told = self._told.setdefault(told_by, OrderedDict())
-        told[peer] = None
-        if len(told) > max(1, self._max_peers // TELLERS_SHARE):
-            self._forget_one_of(told)
+        named = self._named.setdefault(named_by, OrderedDict())
+        named[peer] = None
+        if len(named) > max(1, self._max_peers // TELLERS_SHARE):
+            self._forget_one_of(named)
         if len(self._entries) > self._max_peers:
             self._forget_one_of(self._entries)
         return peer in self._entries
@@ -129,10 +129,10 @@ class AddressBook:
 
     def _forget(self, peer: bytes) -> None:
         teller = self._entries.pop(peer).teller
-        told = self._told[teller]
-        del told[peer]
-        if not told:
-            del self._told[teller]
+        named = self._named[teller]
+        del named[peer]
+        if not named:
+            del self._named[teller]
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer` as envelope bytes; None if unknown."""

@@ -113,8 +113,8 @@ class PayloadDropped:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Messages can be sent to `peer` now, whoever dialled. Said again of a neighbour: they could
-    not for a moment, and some may be lost."""
+    """Messages can be sent to `peer` now, whichever side dialled. Repeated for a neighbour: they
+    could not for a moment, and some may be lost."""
 
     peer: PeerId
 

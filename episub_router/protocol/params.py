@@ -157,8 +157,8 @@ class BroadcastParams:
     graft_timeout: float = param(
         0.5, "s", "ours: two round trips of the longest links, as when nothing is known of a peer"
     )
-    """Longest time that a neighbour has to answer a GRAFT before the next announcer is asked, unless
-    answers are known to take longer."""
+    """Longest time that a neighbour has to answer a GRAFT before the next announcer is asked; more
+    where answers are known to take longer."""
     leading_window: int = param(
         8,
         "messages",

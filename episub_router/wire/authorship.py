@@ -18,7 +18,7 @@ _DOMAIN = b"episub-preamble:"
 
 @dataclass(frozen=True, slots=True)
 class Authorship:
-    """Who published a large message: the `envelope` of its preamble.
+    """The publisher of a large message: the `envelope` of its preamble.
 
     `author` and `seqno` are `from` and `seqno` of the message; `key` is the author's serialized
     public key where its peer id doesn't hold it. The signature is empty where topics don't sign.

@@ -112,7 +112,7 @@ class Peer:
         self._readers: dict[str, trio.CancelScope] = {}
 
     async def obey(self, line: str) -> None:
-        """Carry out one command; what fails is told."""
+        """Carry out one command; what fails is reported."""
         op = None
         try:
             command = json.loads(line)

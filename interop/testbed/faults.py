@@ -61,7 +61,7 @@ class Fault:
     hosts: tuple[int, ...]
     """The victims."""
     others: tuple[int, ...] = ()
-    """Whom they are kept from; empty: all that are no victims."""
+    """The hosts that they are kept from; empty: all that are no victims."""
     amount: float = 0.0
     """See `FaultKind`; 0 takes the default."""
 
@@ -80,7 +80,7 @@ class Fault:
         return self.at + self.lasts
 
     def far_side(self, hosts: int) -> tuple[int, ...]:
-        """Whom the victims are kept from, among hosts 0 to `hosts` - 1."""
+        """The hosts that the victims are kept from, among hosts 0 to `hosts` - 1."""
         return self.others or tuple(h for h in range(hosts) if h not in self.hosts)
 
     def text(self) -> str:

@@ -137,8 +137,8 @@ class Run:
         )
 
     def _contacts(self, host: int) -> Sequence[int]:
-        """Whom a host is given to join through, or, where nobody finds others by itself, to be
-        connected to."""
+        """The hosts through which `host` joins, or, where none finds others by itself, to which it
+        is connected."""
         earlier = range(host)
         if finds_others(self._scenario.kinds[host]):
             return earlier[:_CONTACTS]
@@ -197,7 +197,7 @@ class Run:
             if host.alive:
                 host.signal(signal.SIGKILL)
 
-    # What is heard
+    # What is received
 
     def _now(self) -> float:
         return time.monotonic() - self._begin

@@ -41,7 +41,9 @@ async def pruned(node: Peer, by: Peer) -> None:
 
 
 @pytest.mark.parametrize("kind", STOCK)
-async def test_a_peer_outside_the_mesh_asks_for_what_it_is_told_of(lab: Lab, kind: str) -> None:
+async def test_a_peer_outside_the_mesh_asks_for_what_is_announced_to_it(
+    lab: Lab, kind: str
+) -> None:
     await exchange_by_gossip(lab, kind)
 
 

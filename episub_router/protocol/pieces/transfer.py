@@ -1,4 +1,4 @@
-"""One message in pieces: what is here of it, what is asked for, and who was sent what."""
+"""One message in pieces: what is here of it, what is asked for, and what was sent to which peer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Transfer:
         self.taken: dict[PeerId, int] = {}
         """What each neighbour has of it, as far as we know: sent by us or to us."""
         self.pulled: dict[PeerId, int] = {}
-        """What was asked of whom and hasn't come."""
+        """What was asked of which peer and hasn't come."""
         self.moved_at = now
         """When the last new piece came."""
         self.gap = 0.0

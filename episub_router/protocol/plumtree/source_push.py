@@ -1,7 +1,8 @@
 """Eager push along the trees of single sources (E30-E32 for these trees).
 
 A message that its own source pushes down its tree goes to children only, and its first copy
-says who the parent is. A message of another source goes up and down the nearest root's tree.
+says which neighbour is the parent. A message of another source goes up and down the nearest
+root's tree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events for whoever wants them, each reader at its own pace."""
+"""Events for any number of readers, each at its own pace."""
 
 from __future__ import annotations
 

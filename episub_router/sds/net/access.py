@@ -24,14 +24,14 @@ class StoreUser(Protocol):
 
 
 class StoreAccess:
-    """Shared by everyone who uses the same store."""
+    """Shared by all channels of the same store."""
 
     _shared: ClassVar[WeakKeyDictionary[Store, StoreAccess]] = WeakKeyDictionary()
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.users: dict[str, StoreUser] = {}
-        """Who works on each of its channels."""
+        """The owner of each of its channels."""
         self.purge_at = -math.inf
         """When its retention is to be looked at next."""
         self._lock = trio.Lock()

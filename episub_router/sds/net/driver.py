@@ -167,7 +167,7 @@ class ChannelDriver(Served):
         return self._topic is not None
 
     async def stop(self) -> None:
-        """Leave the topic and wake up who waits. The nursery has been cancelled."""
+        """Leave the topic and wake up what waits. The nursery has been cancelled."""
         if self._topic is None:
             return
         ExchangeServer.of(self.pubsub.host).remove(self)

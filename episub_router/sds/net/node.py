@@ -110,7 +110,7 @@ class StoreNode:
             return False
         return await self._manager.__aexit__(kind, error, trace)
 
-    def heard(self, topic: str, channel_id: str, message: rpc_pb2.Message) -> None:
+    def receive(self, topic: str, channel_id: str, message: rpc_pb2.Message) -> None:
         """A message of a channel that isn't open yet, or just being opened."""
         driver = self._drivers.get((topic, channel_id))
         if driver is None:
@@ -149,4 +149,4 @@ class _Listener:
         if channel_id is None:
             self._node.counts["malformed"] += 1
         else:
-            self._node.heard(self._topic, channel_id, message)
+            self._node.receive(self._topic, channel_id, message)

@@ -1,8 +1,8 @@
-"""Who published a message: pubsub's signature, kept as a proof that others can check.
+"""The publisher of a message: pubsub's signature, kept as a proof that others can check.
 
 A signed pubsub message proves its publisher. Stored with the message, the same signature
 proves it to a third party, so that neither acknowledgements nor history can be forged by
-whoever repairs or serves them.
+any peer that repairs or serves them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def proof_of(message: rpc_pb2.Message) -> bytes:
 
 
 def proven_sender(data: bytes, proof: bytes, topic: str) -> str | None:
-    """Who published `data` on `topic`, if the proof holds."""
+    """The publisher of `data` on `topic`, if the proof holds."""
     try:
         origin = sds_pb2.Origin.FromString(proof)
         message = rpc_pb2.Message(

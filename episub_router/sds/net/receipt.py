@@ -1,4 +1,4 @@
-"""A sent message: who has it, as far as we know (S10)."""
+"""A sent message: the members that have it, as far as is known (S10)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Receipt:
 
     @property
     def acked_by(self) -> tuple[SenderId, ...]:
-        """Who has it for certain, in the order in which we learnt it."""
+        """The members that have it for certain, in the order in which that became known."""
         return tuple(self._own.acked_by)
 
     async def sent(self) -> None:

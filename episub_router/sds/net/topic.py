@@ -17,7 +17,7 @@ _JOINING: WeakKeyDictionary[Pubsub, trio.Lock] = WeakKeyDictionary()
 
 
 class TopicUser(Protocol):
-    """A channel, or who listens to all channels that nobody else does (None)."""
+    """A channel, or the listener to all channels that have no other (None)."""
 
     @property
     def listens_to(self) -> str | None: ...

@@ -135,7 +135,7 @@ class AckStored:
 
 @dataclass(frozen=True, slots=True)
 class Untracked:
-    """Who has our message is of no interest any more."""
+    """Which members have our message is of no interest any more."""
 
     message_id: MessageId
 

@@ -1,4 +1,4 @@
-"""Who else is in the channel, as far as we heard."""
+"""The other members of the channel, as far as they have sent anything."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from episub_router.sds.protocol.params import SdsParams
 
 
 class Members:
-    """Senders heard within `member_ttl`, at most `members_limit`."""
+    """Senders of messages received within `member_ttl`, at most `members_limit`."""
 
     def __init__(self, params: SdsParams) -> None:
         self._params = params
         self._heard: dict[SenderId, Time] = {}
 
-    def heard(self, sender: SenderId, now: Time) -> None:
+    def note(self, sender: SenderId, now: Time) -> None:
         self._heard.pop(sender, None)
         self._heard[sender] = now
         if len(self._heard) > self._params.members_limit:

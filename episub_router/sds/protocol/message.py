@@ -16,7 +16,7 @@ MAX_PARTS = 256
 
 
 class Kind(Enum):
-    """What a message is, told by the fields that are set."""
+    """The kind of a message, which follows from the fields that are set."""
 
     CONTENT = "content"
     """Clock and content: logged, delivered in causal order, acknowledged."""
@@ -86,7 +86,7 @@ class Message:
 def message_id(channel_id: str, sender_id: SenderId, lamport: int, content: bytes) -> MessageId:
     """The id of our own messages: sha256 in hex over all four, each with its length.
 
-    Unlike a hash of the content alone it tells equal contents apart, and everyone who holds
+    Unlike a hash of the content alone it distinguishes equal contents, and everyone that holds
     the message can verify it.
     """
     digest = hashlib.sha256()

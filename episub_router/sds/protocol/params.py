@@ -92,9 +92,7 @@ class SdsParams:
     outgoing_limit: int = param(
         512, "messages", "ours: beyond it `send` waits, or nobody is there to resend the oldest to"
     )
-    tracked_limit: int = param(
-        1000, "messages", "ours: own messages for which it is remembered who has them"
-    )
+    tracked_limit: int = param(1000, "messages", "ours: own messages whose holders are remembered")
 
     # incoming buffer and missing dependencies
     incoming_limit: int = param(10_000, "messages", "nim-sds: bounded buffers; at most 1 MiB each")
@@ -122,12 +120,14 @@ class SdsParams:
         1000, "messages", "ours: 100,000 messages in 100 round trips; Waku store has 100"
     )
     page_bytes: int = param(2**20, "bytes", "ours: one message of the largest size")
-    heads_interval: float = param(60.0, "s", "go-ds-crdt: heads are told every minute")
+    heads_interval: float = param(60.0, "s", "go-ds-crdt: heads are announced every minute")
     peers_limit: int = param(256, "peers", "ours: more direct peers than a router keeps")
 
     # sync messages
     sync_interval: float = param(30.0, "s", "js: up to 30 s")
-    sync_soon: float = param(5.0, "s", "ours: after hearing someone who lacks a head of ours")
+    sync_soon: float = param(
+        5.0, "s", "ours: after a message from a member that lacks a head of ours"
+    )
     confirm_delay: float = param(
         2.0, "s", "ours: one member confirms a message before its author resends it"
     )
@@ -149,7 +149,7 @@ class SdsParams:
     repair_requests: int = param(3, "ids", "spec SDS-R: per message")
     repair_honoured: int = param(16, "ids", "ours: of one message; more are ignored")
     repair_rate: float = param(
-        10.0, "messages/s", "ours: what one member repairs for others, whoever asks how often"
+        10.0, "messages/s", "ours: what one member repairs for all others together"
     )
     repair_limit: int = param(1000, "ids", "js: buffer of 1,000")
     group_members: int = param(128, "members", "spec SDS-R: participants per response group")

@@ -39,7 +39,7 @@ from episub_router.sds.protocol.sending.outgoing import Outgoing
 from episub_router.sds.protocol.sending.sync import SyncTimer
 
 PRESENT_FOR = 3.0
-"""Sync intervals for which a member counts as there after it was heard (ours)."""
+"""Sync intervals for which a member counts as there after its last message (ours)."""
 QUIET_FOR = 2.0
 """Sync intervals without anything missing until messages say less (ours)."""
 

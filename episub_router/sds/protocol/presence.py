@@ -9,10 +9,10 @@ ROUNDING = 1e-6
 
 
 class Presence:
-    """Seconds during which a peer could be asked, or another member was heard.
+    """Seconds during which a peer could be asked, or another member sent something.
 
     What is missing can't be found while nobody is there, so the time to give it up rests.
-    `window` (s) is how long a member counts as there after it was heard.
+    `window` (s) is how long a member counts as there after its last message.
     """
 
     def __init__(self, window: float, now: Time) -> None:
@@ -22,7 +22,7 @@ class Presence:
         self._elapsed = 0.0
         self._at = now
 
-    def heard(self, now: Time) -> None:
+    def note(self, now: Time) -> None:
         """Another member broadcast something."""
         self.elapsed(now)
         self._heard_until = now + self._window

@@ -13,7 +13,7 @@ class Way(Enum):
     """How a message came to us, which decides what it proves."""
 
     BROADCAST = "broadcast"
-    """Published by its sender, or by someone whom nothing distinguishes from its sender."""
+    """Published by its sender, or by a peer that nothing distinguishes from its sender."""
     REPAIRED = "repaired"
     """Published by another member, with its sender's proof: tells nothing of the present."""
     PULLED = "pulled"

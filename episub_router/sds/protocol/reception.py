@@ -93,10 +93,10 @@ class Reception:
         history = message.history_ids
         current = received.way is Way.BROADCAST and sender != self._me
         if current:
-            self._members.heard(sender, now)
+            self._members.note(sender, now)
             if not self._presence.anybody(now):
                 self._outgoing.postpone(now)
-            self._presence.heard(now)
+            self._presence.note(now)
             self._hear_requests(message, now, effects)
         if sender != self._me:
             self._review_acks(message, history, now, effects)
@@ -109,7 +109,7 @@ class Reception:
         if current:
             named = [message.message_id, *history]
             members = self._members.count(now)
-            self._sync.heard(named, sender, self._log.heads, members, now)
+            self._sync.note_message(named, sender, self._log.heads, members, now)
         return effects
 
     def _receive_ephemeral(self, message: Message) -> list[Effect]:

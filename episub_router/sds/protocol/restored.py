@@ -14,9 +14,9 @@ from episub_router.sds.protocol.received import ReceivedMessage
 class Restored:
     """`log` in total order, each with whether it is a head; `outgoing` oldest first.
 
-    `departed`: by sender, the highest clock of its messages that have left the log. `acks`: who
-    has our messages. `damaged`: messages to be fetched again, each with whether it is one that
-    the application was done with. `since` is as in `JoinedAt`, None where that isn't decided.
+    `departed`: by sender, the highest clock of its messages that have left the log. `acks`: the
+    holders of our messages. `damaged`: messages to be fetched again, each with whether
+    the application was done with it. `since` is as in `JoinedAt`, None where that isn't decided.
     """
 
     clock: int

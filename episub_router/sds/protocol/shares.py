@@ -1,4 +1,4 @@
-"""Fair shares of a bounded table: whoever has most of it yields to whoever has less."""
+"""Fair shares of a bounded table: the holder of most of it yields to one that has less."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Shares(Generic[H]):
             del self._held[holder]
 
     def yields_to(self, holder: H, amount: int = 1) -> H | None:
-        """Who has to yield something for so much more of `holder`'s; None where nobody has more
-        than `holder` would have."""
+        """The holder that yields something for so much more of `holder`'s; None where no other has
+        more than `holder` would have."""
         most = max(self._held, key=self._held.__getitem__, default=None)
         if most is None or self._held[most] <= self.of(holder) + amount:
             return None

@@ -342,4 +342,4 @@ class SqliteStore(Store):
 
 _DONE_WITH = "position <= (SELECT consumed FROM channel WHERE channel.id = message.channel)"
 _GONE = "channel, lamport, id, sender"
-"""What is told of a message that is purged."""
+"""What is reported of a message that is purged."""

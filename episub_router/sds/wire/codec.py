@@ -13,7 +13,7 @@ _ENTRY_TAGS = frozenset({0x0A, 0x12, 0x1A})
 
 
 class SdsWireError(ValueError):
-    """Bytes that are no acceptable message. `reason` counts it, `sender_id` names who."""
+    """Bytes that are no acceptable message. `reason` counts it, `sender_id` names its sender."""
 
     def __init__(self, reason: str, detail: str, sender_id: str = "") -> None:
         super().__init__(f"{reason}: {detail}")

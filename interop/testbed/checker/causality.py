@@ -73,10 +73,10 @@ def _logs(history: History, hosts: list[int], calm: Calm) -> Iterator[Violation]
         return
     for host in settled:
         if host not in logs:
-            yield Violation("lost", end, f"host {host} told no log")
-    told = [host for host in settled if host in logs]
+            yield Violation("lost", end, f"host {host} reported no log")
+    reported = [host for host in settled if host in logs]
     accepted = [event for event in history.accepted if event.host in hosts]
-    for host in told:
+    for host in reported:
         have = set(logs[host])
         if len(have) != len(logs[host]):
             yield Violation("order", end, f"the log of host {host} has messages twice")
@@ -84,6 +84,6 @@ def _logs(history: History, hosts: list[int], calm: Calm) -> Iterator[Violation]
             if event.message not in have:
                 text = f"{event.message} of host {event.host} is not in the log of host {host}"
                 yield Violation("lost", event.time, text)
-        if set(logs[told[0]]) == have and logs[host] != logs[told[0]]:
-            text = f"the logs of hosts {told[0]} and {host} have different orders"
+        if set(logs[reported[0]]) == have and logs[host] != logs[reported[0]]:
+            text = f"the logs of hosts {reported[0]} and {host} have different orders"
             yield Violation("order", end, text)

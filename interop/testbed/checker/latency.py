@@ -29,7 +29,7 @@ class Latency:
 
 
 def latencies(history: History) -> list[Latency]:
-    """Of all first deliveries, from when the publisher was told to publish."""
+    """Of all first deliveries, from when the publisher was asked to publish."""
     seen: set[tuple[str, int]] = set()
     found = []
     for event in history.delivered:

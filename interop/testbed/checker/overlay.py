@@ -19,7 +19,7 @@ _AFFECTING = SEPARATING | SILENCING
 
 
 class Views:
-    """Who has whom as a neighbour, at any time."""
+    """Which host has which as a neighbour, at any time."""
 
     def __init__(self, history: History) -> None:
         self._times: list[list[float]] = [[] for _ in range(history.hosts)]
@@ -53,7 +53,7 @@ def check(history: History, promises: Promises, calm: Calm) -> Iterator[Violatio
 def _notice(
     history: History, notice: float, calm: Calm, views: Views, fault: Fault
 ) -> Iterator[Violation]:
-    """Who is silent is nobody's neighbour any more. One way, the side that hears nothing says."""
+    """A silent host is nobody's neighbour. One way, the side that receives nothing decides."""
     time = fault.at + notice
     if time > fault.end:
         return

@@ -19,7 +19,7 @@ def check(history: History, promises: Promises) -> Iterator[Violation]:
 
 
 def _death(history: History) -> Iterator[Violation]:
-    """No process ends unless it was told to, or has no memory."""
+    """No process ends unless it was asked to, or has no memory."""
     for event in history.events:
         if isinstance(event, Lived) and event.state == "death":
             starved = any(

@@ -17,7 +17,7 @@ class Accepted:
     session: int
     message: str
     asked: float
-    """When it was told to."""
+    """When it was asked to."""
     after: int = 0
     """SDS: how many deliveries of this session its application had seen before it sent."""
 
@@ -36,7 +36,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """Whom a node has as neighbours from now on."""
+    """The neighbours of a node from now on."""
 
     time: float
     host: int
@@ -52,7 +52,7 @@ class Lived:
     host: int
     session: int
     state: str
-    """`start`, `ready`, `kill`, `stop`, `continue`, `leave` (as it was told), `death` (not)."""
+    """`start`, `ready`, `kill`, `stop`, `continue`, `leave` (as it was asked to), `death` (not)."""
 
 
 @dataclass(frozen=True, slots=True)

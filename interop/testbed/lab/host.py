@@ -1,4 +1,4 @@
-"""One host: its process, what it is told and what it says, from one session to the next."""
+"""One host: its process, what it is asked and what it reports, from one session to the next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_LINE = 4 << 20
 _WAITING = 10_000
 """Lines that wait for a process which doesn't read: hours of it at the usual rates."""
 _FAREWELL = 5.0
-"""Seconds that a process has to end when it is told to."""
+"""Seconds that a process has to end when it is asked to."""
 
 Hear = Callable[[int, Said], None]
 """Called with the session and what the process said."""

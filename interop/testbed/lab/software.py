@@ -1,4 +1,4 @@
-"""What runs on a host: how it is started, what it is told, and what its lines say."""
+"""What runs on a host: how it is started, what it is asked, and what its lines report."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class InteropPeer:
         return _command("publish", topic=TOPIC, data=base64.b64encode(data).decode())
 
     def dial(self, address: str) -> bytes | None:
-        """Gossipsub has nobody who dials again, so the testbed does."""
+        """Gossipsub doesn't dial again, so the testbed does."""
         return _command("dial", addr=address)
 
     def tell_log(self) -> bytes | None:

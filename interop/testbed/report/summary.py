@@ -18,7 +18,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A run in figures. Latencies are milliseconds, from when a publisher was told to publish."""
+    """A run in figures. Latencies are milliseconds, from when a publisher was asked to publish."""
 
     asked: int
     accepted: int

@@ -171,7 +171,7 @@ def test_missing_stays_missing_until_it_is_lost() -> None:
 
 
 def test_answers_that_take_long_are_waited_for() -> None:
-    """E34: neighbours that are all behind aren't asked one after the other for what is on its way."""
+    """E34: what is on its way isn't asked of all neighbours, where all are behind."""
     branch = Branch(lazy=["a", "b", "c"])
     asked = []
     for n in range(20):

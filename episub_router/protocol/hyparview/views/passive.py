@@ -1,4 +1,4 @@
-"""The passive view: peers believed to be in the overlay, and who named them (E01, E19).
+"""The passive view: peers believed to be in the overlay, and the peers that named them (E01, E19).
 
 Peer ids are cheap to make up. So each entry has the group of the peer that named it (its source)
 and its own group. In a full view, a source or a group that has its share can only replace its own

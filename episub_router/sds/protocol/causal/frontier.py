@@ -51,7 +51,7 @@ class Frontier:
 
         A head that isn't named leaves a hole in the causal order. Where there are more than that
         it's a random choice, so that over time all are named. Our last message always has a
-        place: so ours form a chain, and who has one has those before it.
+        place: so ours form a chain, and a member that has one has those before it.
 
         `short`: only the heads, where all have room: everything else is among their ancestors.
         """

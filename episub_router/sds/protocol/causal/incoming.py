@@ -92,7 +92,7 @@ class Incoming:
         self._overdue.set(message_id, self._presence.elapsed(now) + patience)
 
     def met(self, dependency: MessageId, *, lost: bool = False) -> list[Waiting]:
-        """`dependency` is delivered or given up; returns who needs nothing more, in order."""
+        """`dependency` is delivered or given up; returns the messages that then need nothing."""
         ready = []
         for message_id in self._children.pop(dependency, ()):
             waiting = self._waiting[message_id]

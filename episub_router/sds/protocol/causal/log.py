@@ -15,7 +15,7 @@ _SPARE = 1024
 _PASSED = 4096
 """Messages from before we joined of which it is kept in mind that they needn't come (ours)."""
 _DEPARTED = 65_536
-"""Senders of whom it is kept in mind what has left the log; of others, all counts as left."""
+"""Senders for which the log keeps what has left it; of others, all counts as left."""
 
 
 class Log:

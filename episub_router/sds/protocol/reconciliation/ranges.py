@@ -1,8 +1,8 @@
 """Range-based set reconciliation: which messages of a log another one lacks.
 
-Whoever asks sends a salt and a hash over each range of its log. Where ours differs, the answer
-cuts the range into parts, or names its messages where they are few. The salt is new each time, so
-that nobody can choose messages whose hashes cancel out.
+The member that asks sends a salt and a hash over each range of its log. Where ours differs, the
+answer cuts the range into parts, or names its messages where they are few. The salt is new each
+time, so that nobody can choose messages whose hashes cancel out.
 """
 
 from __future__ import annotations

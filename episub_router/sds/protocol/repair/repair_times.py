@@ -27,7 +27,7 @@ def response_delay(me: SenderId, author: SenderId, message_id: MessageId, high: 
 
 
 def in_response_group(me: SenderId, author: SenderId, message_id: MessageId, groups: int) -> bool:
-    """Whether we are among the members who answer for this message."""
+    """Whether we are among the members that answer for this message."""
     if me == author:
         return True
     return _hash(me + message_id) % groups == _hash(author + message_id) % groups

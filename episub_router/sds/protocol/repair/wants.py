@@ -23,7 +23,7 @@ _REARM = 6
 
 @dataclass(slots=True)
 class Want:
-    """A missing message. `blamed` is who referred to it first, `sources` who should have it.
+    """A missing message. `blamed` referred to it first, `sources` should have it.
 
     `lacking` are peers that don't have it, at most `gone_after`; `gone`: one of them has purged
     messages.

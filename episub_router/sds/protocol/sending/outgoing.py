@@ -1,4 +1,4 @@
-"""Our own messages: who has them, and resending what nobody has (S04, S10, S12)."""
+"""Our own messages: the members that have them, and resending what nobody has (S04, S10, S12)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Own:
 
 
 class Outgoing:
-    """The outgoing buffer, and for a while after it who else has a message.
+    """The outgoing buffer, and for a while after it the members that have a message.
 
     Each own message has the one before it in its causal history, so a sender that has
     delivered our n-th message has delivered all before it: what a message acknowledges is one
@@ -179,7 +179,7 @@ class Outgoing:
         if probability >= SATURATED:
             return [Discarded(sender, DiscardReason.FILTER_SATURATED)]
         for own in hits:
-            # Filters of members who have the same messages have the same false positives, so
+            # Filters of members that have the same messages have the same false positives, so
             # a second filter says nothing new: only a filter that is rarely wrong counts.
             if probability <= self._params.promote_below:
                 self._acknowledge(own, sender, effects)

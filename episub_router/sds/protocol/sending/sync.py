@@ -20,8 +20,8 @@ class SyncTimer:
     """Speaks when, for an interval, nobody has said all that we would say.
 
     A member whose frontier was named by others stays silent: what it has, the group knows of.
-    One who hears a message that doesn't name its frontier speaks sooner, since the sender may
-    lack it. So does one who received a message that nobody but its author has named: its
+    A member that receives a message that doesn't name its frontier speaks sooner, since the sender
+    may lack it. So does one that received a message that nobody but its author has named: its
     author waits for that. The waits are spread over a time that grows with the group, so that
     the first to speak silences the others.
     """
@@ -52,7 +52,7 @@ class SyncTimer:
             self._restart(1, now)
 
     def received(self, message_id: MessageId, author: SenderId, members: int, now: Time) -> None:
-        """A message of another member, who may want to see it confirmed."""
+        """A message of another member, which may want to see it confirmed."""
         self._idle = 1
         delay = self._params.confirm_delay
         if in_confirming_group(self._me, message_id, members):
@@ -64,7 +64,7 @@ class SyncTimer:
         if len(self._unconfirmed) > _MAX_NAMED:
             self._confirmed(next(iter(self._unconfirmed)))
 
-    def heard(
+    def note_message(
         self,
         named: Iterable[MessageId],
         by: SenderId,
