@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         PublishTimeout,
         RouterNotRunning,
     )
-    from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub
+    from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub, SignaturePolicy
     from episub_router.router import EpisubRouter
     from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
 
@@ -71,6 +71,7 @@ _HOMES = {
     "ResilientPubsub": "pubsub",
     "RouterNotRunning": "publishing",
     "RouterParams": "net.params",
+    "SignaturePolicy": "pubsub",
 }
 
 __all__ = [
@@ -103,6 +104,7 @@ __all__ = [
     "ResilientPubsub",
     "RouterNotRunning",
     "RouterParams",
+    "SignaturePolicy",
 ]
 
 

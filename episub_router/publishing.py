@@ -126,7 +126,11 @@ class BackpressurePubsub(Pubsub):
         topics = [topic_id] if isinstance(topic_id, str) else list(topic_id)
         _check_types(topics, data)
         async with self._room(topics, len(data), timeout):
-            await super().publish(topics, bytes(data))
+            await self._publish(topics, bytes(data))
+
+    async def _publish(self, topics: list[str], data: bytes) -> None:
+        """Make the message and send it."""
+        await super().publish(topics, data)
 
     async def publish_nowait(self, topic_id: str | list[str], data: bytes) -> None:
         """As `publish`, but raise BacklogFull instead of waiting for room.

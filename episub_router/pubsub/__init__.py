@@ -2,6 +2,7 @@
 
 from episub_router.pubsub.drops import PubsubDrop
 from episub_router.pubsub.params import PubsubParams
+from episub_router.pubsub.policy import SignaturePolicy
 from episub_router.pubsub.resilient import ResilientPubsub
 
-__all__ = ["PubsubDrop", "PubsubParams", "ResilientPubsub"]
+__all__ = ["PubsubDrop", "PubsubParams", "ResilientPubsub", "SignaturePolicy"]

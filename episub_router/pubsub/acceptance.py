@@ -11,6 +11,7 @@ from hashlib import sha256
 from libp2p.pubsub.pb.rpc_pb2 import Message
 
 from episub_router.pubsub.drops import PubsubDrop
+from episub_router.pubsub.policy import has_authorship
 from episub_router.wire.keys import MAX_KEY_BYTES, is_affordable
 from episub_router.wire.limits import DEFAULT_LIMITS
 
@@ -30,13 +31,16 @@ def is_topic(topic: object) -> bool:
     return isinstance(topic, str) and len(topic.encode()) <= MAX_TOPIC_BYTES
 
 
-def fault_of(message: Message, max_topics: int) -> PubsubDrop | None:
-    """Why `message` is to be dropped before its signature is looked at, if it is."""
+def fault_of(message: Message, max_topics: int, *, authored: bool = True) -> PubsubDrop | None:
+    """Why `message` is to be dropped before its signature is looked at, if it is; `authored` says
+    whether messages may name an author."""
     topics = message.topicIDs
     if len(topics) > max_topics or len(set(topics)) < len(topics):
         return PubsubDrop.TOPICS_REFUSED
     if not all(map(is_topic, topics)):
         return PubsubDrop.TOPIC_UNREADABLE
+    if not authored and has_authorship(message):
+        return PubsubDrop.MESSAGE_AUTHORED
     if (
         len(message.signature) > MAX_SIGNATURE_BYTES
         or len(message.seqno) > _MAX_SEQNO_BYTES

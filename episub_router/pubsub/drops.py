@@ -36,6 +36,8 @@ class PubsubDrop(Enum):
     """A message that names a topic twice, or more than `max_topics_per_message`."""
     MESSAGE_PADDED = "message-padded"
     """A message with bytes that neither its author signed nor its verification needs."""
+    MESSAGE_AUTHORED = "message-authored"
+    """A message with an author, a sequence number, a signature or a key under StrictNoSign."""
     MESSAGE_UNVERIFIABLE = "message-unverifiable"
     """A message whose verification or validation raised, for example over a garbage key."""
     VALIDATION_FULL = "validation-full"
@@ -57,6 +59,7 @@ FAULTS = (
     PubsubDrop.TOPIC_UNREADABLE,
     PubsubDrop.TOPICS_REFUSED,
     PubsubDrop.MESSAGE_PADDED,
+    PubsubDrop.MESSAGE_AUTHORED,
 )
 """Drops of what no correct peer sends."""
 
@@ -65,6 +68,7 @@ REJECTED = (
     PubsubDrop.MESSAGE_UNVERIFIABLE,
     PubsubDrop.KEY_COSTLY,
     PubsubDrop.MESSAGE_PADDED,
+    PubsubDrop.MESSAGE_AUTHORED,
     PubsubDrop.TOPICS_REFUSED,
 )
 """Drops of messages, which are traced as such."""

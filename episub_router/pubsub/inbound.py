@@ -70,6 +70,8 @@ class InboundFrames:
         changes = params.subscription_changes
         self._changes = Budgets(changes.per_second, changes.burst)
         self.trace: NodeTrace | None = None
+        self.authored = True
+        """Whether messages may name their authors."""
 
     async def read(self, stream: INetStream) -> None:
         """Act on each frame of `stream`. Raises OutOfBudgetError and what else ends the stream."""
@@ -128,7 +130,8 @@ class InboundFrames:
         for msg in rpc.publish:
             if not self._pubsub._is_subscribed_to_msg(msg):
                 continue
-            reason = fault_of(msg, self._params.max_topics_per_message)
+            most = self._params.max_topics_per_message
+            reason = fault_of(msg, most, authored=self.authored)
             if reason is None:
                 job = self._validators.put(peer, msg)
                 if job is not None:

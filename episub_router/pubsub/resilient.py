@@ -29,6 +29,7 @@ from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue
 from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
 from episub_router.pubsub.params import PubsubParams
+from episub_router.pubsub.policy import SignaturePolicy, pubsub_options
 from episub_router.pubsub.turns import CopyTurns
 from episub_router.pubsub.validation_queue import ValidationQueue
 from episub_router.pubsub.validators import Costs, Validators
@@ -54,8 +55,9 @@ class ResilientPubsub(BackpressurePubsub):
 
     `options` are the keyword arguments of `Pubsub`. `drops` counts what was dropped, by
     reason; `lagging` counts the `SUBSCRIBER_SLOW` drops by topic, for the topics that are
-    subscribed now. `tracer` (by default the router's, if it has one) gets what happens here, and
-    `trace` is where others can add to it. Everything else is the interface of `Pubsub`.
+    subscribed now. `signature_policy` says what messages carry; by default they are signed, as
+    `strict_signing` has it. `tracer` (by default the router's, if it has one) gets what happens
+    here, and `trace` is where others can add to it. Everything else is the interface of `Pubsub`.
     """
 
     def __init__(
@@ -65,10 +67,14 @@ class ResilientPubsub(BackpressurePubsub):
         *,
         params: PubsubParams | None = None,
         tracer: Tracer | None = None,
+        signature_policy: SignaturePolicy | None = None,
         **options: Any,
     ) -> None:
         check_type("params", params, PubsubParams, optional=True)
         check_type("tracer", tracer, Tracer, optional=True)
+        check_type("signature_policy", signature_policy, SignaturePolicy, optional=True)
+        options = pubsub_options(signature_policy, options)
+        self.signature_policy = signature_policy
         self.params = params or PubsubParams()
         self.trace: NodeTrace | None = None
         self._pushes: Pushes | None = None
@@ -92,6 +98,7 @@ class ResilientPubsub(BackpressurePubsub):
         self._frames = InboundFrames(
             self, self.params, costs, self._validators, self._drop, self._refuse
         )
+        self._frames.authored = signature_policy is not SignaturePolicy.STRICT_NO_SIGN
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
@@ -171,7 +178,8 @@ class ResilientPubsub(BackpressurePubsub):
         """Validate `msg`, which the router put together from pieces; its author answers for it."""
         if not self._is_subscribed_to_msg(msg):
             return
-        reason = fault_of(msg, self.params.max_topics_per_message)
+        most = self.params.max_topics_per_message
+        reason = fault_of(msg, most, authored=self._frames.authored)
         if reason is None:
             if self._validators.put(forwarder, msg, is_charged=False) is not None:
                 self._validators.start()
@@ -179,6 +187,12 @@ class ResilientPubsub(BackpressurePubsub):
             reason = PubsubDrop.VALIDATION_FULL
         self._drop(reason, forwarder, "a message in pieces")
         self._refuse(forwarder, msg)
+
+    async def _publish(self, topics: list[str], data: bytes) -> None:
+        if self.signature_policy is SignaturePolicy.STRICT_NO_SIGN:
+            await self.push_msg(self.my_id, Message(data=data, topicIDs=topics))
+        else:
+            await super()._publish(topics, data)
 
     async def _push_received(self, forwarder: ID, msg: Message) -> None:
         try:

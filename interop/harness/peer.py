@@ -24,6 +24,7 @@ class Peer:
 
     def __init__(self, name: str, process: trio.Process, log: Path) -> None:
         self.name = name
+        self.kind = name.rstrip("0123456789")
         self.process = process
         self.events: list[Event] = []
         self.id = ""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from importlib.metadata import version
@@ -29,10 +29,14 @@ from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, FallbackParams, ResilientPubsub
+from episub_router import EpisubRouter, FallbackParams, ResilientPubsub, SignaturePolicy
 from episub_router.trace.tracer import Tracer
 
 VERSIONS = ["/meshsub/1.3.0", "/meshsub/1.2.0", "/meshsub/1.1.0", "/meshsub/1.0.0"]
+MESSAGE_IDS: dict[str, Callable[[Message], bytes]] = {
+    "data": lambda message: hashlib.sha256(message.data).digest(),
+    "ethereum": lambda message: ethereum_id(message.topicIDs[0].encode(), message.data),
+}
 POLL = 0.02
 """Seconds: py-libp2p has no events for what `_Watch` tells."""
 
@@ -50,6 +54,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--px", action="store_true")
     parser.add_argument("--no-sign", action="store_true")
     parser.add_argument("--bad-sign", action="store_true")
+    parser.add_argument("--policy", choices=["StrictSign", "StrictNoSign"])
+    parser.add_argument("--ids", choices=list(MESSAGE_IDS))
     parser.add_argument("--reject")
     parser.add_argument("--trace")
     parser.add_argument("--router", choices=["gossipsub", "episub"], default="gossipsub")
@@ -66,6 +72,12 @@ def make_payload(size: int, seed: str) -> bytes:
     """SHA-256 of "seed/0", "seed/1", ..., cut to `size` bytes."""
     blocks = range((size + 31) // 32)
     return b"".join(hashlib.sha256(f"{seed}/{i}".encode()).digest() for i in blocks)[:size]
+
+
+def ethereum_id(topic: bytes, data: bytes) -> bytes:
+    """Altair's function for data that isn't Snappy's, under MESSAGE_DOMAIN_INVALID_SNAPPY."""
+    text = bytes(4) + len(topic).to_bytes(8, "little") + topic + data
+    return hashlib.sha256(text).digest()[:20]
 
 
 def make_router(args: argparse.Namespace) -> IPubsubRouter:
@@ -94,9 +106,18 @@ def make_pubsub(
     args: argparse.Namespace, host: IHost, router: IPubsubRouter, tracer: Tracer | None
 ) -> Pubsub:
     """Pubsub as a stock peer has it; ResilientPubsub around EpisubRouter, and to trace."""
+    options: dict[str, Any] = {"strict_signing": not args.no_sign}
+    if args.ids is not None:
+        options["msg_id_constructor"] = MESSAGE_IDS[args.ids]
     if args.router == "episub" or tracer is not None:
-        return ResilientPubsub(host, router, tracer=tracer, strict_signing=not args.no_sign)
-    return Pubsub(host, router, strict_signing=not args.no_sign)
+        if args.policy is not None:
+            policy = SignaturePolicy(args.policy)
+            options |= {"signature_policy": policy}
+            options["strict_signing"] = policy is SignaturePolicy.STRICT_SIGN
+        return ResilientPubsub(host, router, tracer=tracer, **options)
+    if args.policy == "StrictNoSign":
+        raise SystemExit("py-libp2p's Pubsub has no StrictNoSign: it names authors without signing")
+    return Pubsub(host, router, **options)
 
 
 class Peer:
@@ -182,7 +203,7 @@ class Peer:
                     emit(
                         "delivery",
                         topic=topic,
-                        id=(message.from_id + message.seqno).hex(),
+                        id=self._pubsub.get_message_id(message).hex(),
                         **{"from": str(ID(message.from_id))},
                         **_digest(message.data),
                     )

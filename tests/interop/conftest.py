@@ -8,6 +8,7 @@ import pytest
 
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab, running_lab
+from interop.harness.peer import Peer
 from interop.harness.table import Result, render, write
 
 _RESULTS = pytest.StashKey[list[Result]]()
@@ -21,8 +22,20 @@ async def lab(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[L
     """Peers that end with the test; what they print is kept as pytest keeps `tmp_path`."""
     async with running_lab(tmp_path) as found:
         yield found
+        check_scores(found.peers)
         for peer in found.peers:
             request.config.stash[_VERSIONS][peer.name.rstrip("0123456789")] = peer.versions
+
+
+def check_scores(peers: list[Peer]) -> None:
+    """At no time did a go peer hold anything against an Episub node."""
+    by_id = {peer.id: peer for peer in peers}
+    for peer in peers:
+        for event in peer.told("score"):
+            other = by_id.get(event["peer"])
+            if other is not None and other.kind == "episub":
+                assert event["score"] >= 0, f"{peer} gave {other} {event}"
+                assert event["invalid"] == 0, f"{peer} gave {other} {event}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,6 +15,7 @@ import (
 type arguments struct {
 	listen, dials, topics          lines.List
 	keySeed, protocol, mesh, trace string
+	policy, ids                    string
 	heartbeat                      int
 	px, noSign, badSign            bool
 }
@@ -32,6 +33,8 @@ func parse(words []string) (*arguments, error) {
 	flags.BoolVar(&args.px, "px", false, "name peers in PRUNE")
 	flags.BoolVar(&args.noSign, "no-sign", false, "publish without a signature")
 	flags.BoolVar(&args.badSign, "bad-sign", false, "publish with another key's signature")
+	flags.StringVar(&args.policy, "policy", "StrictSign", "or StrictNoSign")
+	flags.StringVar(&args.ids, "ids", "", "message ids: data or ethereum, or else the author's")
 	flags.StringVar(&args.trace, "trace", "", "file for what PBTracer writes")
 	if err := flags.Parse(words); err != nil {
 		return nil, err
@@ -58,6 +61,22 @@ func (a *arguments) pubsub() ([]pubsub.Option, error) {
 	options := []pubsub.Option{
 		pubsub.WithGossipSubParams(params),
 		pubsub.WithPeerExchange(a.px),
+	}
+	options = append(options, scoring(a.topics)...)
+	switch a.policy {
+	case "StrictSign":
+	case "StrictNoSign":
+		options = append(options, pubsub.WithNoAuthor(),
+			pubsub.WithMessageSignaturePolicy(pubsub.StrictNoSign))
+	default:
+		return nil, fmt.Errorf("--policy is StrictSign or StrictNoSign, not %q", a.policy)
+	}
+	if a.ids != "" {
+		function, ok := messageIDs[a.ids]
+		if !ok {
+			return nil, fmt.Errorf("--ids is data or ethereum, not %q", a.ids)
+		}
+		options = append(options, pubsub.WithMessageIdFn(function))
 	}
 	if a.noSign {
 		options = append(options, pubsub.WithMessageSignaturePolicy(pubsub.LaxNoSign))

@@ -46,10 +46,11 @@ func (n *node) join(name string) (*pubsub.Topic, error) {
 		return topic, nil
 	}
 	topic, err := n.pubsub.Join(name)
-	if err == nil {
-		n.topics[name] = topic
+	if err != nil {
+		return nil, err
 	}
-	return topic, err
+	n.topics[name] = topic
+	return topic, topic.SetScoreParams(topicScoring())
 }
 
 func (n *node) publish(c lines.Command) error {

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
-	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
 
 	"episub-interop/internal/hosts"
 	"episub-interop/internal/lines"
@@ -31,17 +30,11 @@ func run(words []string) error {
 	if err != nil {
 		return err
 	}
-	h, err := hosts.New(key, args.listen, newQUIC)
+	h, err := args.host(key)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	service, err := identify.NewIDService(h)
-	if err != nil {
-		return err
-	}
-	service.Start()
-	defer service.Close()
 	options, err := args.pubsub()
 	if err != nil {
 		return err

@@ -29,6 +29,8 @@ const { values: args } = parseArgs({
     heartbeat: { type: "string", default: "1000" },
     px: { type: "boolean", default: false },
     "no-sign": { type: "boolean", default: false },
+    policy: { type: "string", default: "StrictSign" },
+    ids: { type: "string" },
     "library-ids": { type: "boolean", default: false },
   },
 });
@@ -58,6 +60,18 @@ function messageId(message) {
   return new Uint8Array(Buffer.concat([message.from.toMultihash().bytes, seqno]));
 }
 
+// Ids of the content alone. "ethereum" is Altair's function for data that isn't Snappy's: the domain
+// MESSAGE_DOMAIN_INVALID_SNAPPY, the topic with its length, and the data.
+const contentIds = {
+  data: ({ data }) => new Uint8Array(sha256(data)),
+  ethereum({ topic, data }) {
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(Buffer.byteLength(topic)));
+    const text = Buffer.concat([Buffer.alloc(4), length, Buffer.from(topic), data]);
+    return new Uint8Array(sha256(text).subarray(0, 20));
+  },
+};
+
 const [low, degree, high] = args.mesh.split(",").map(Number);
 // The transport of /quic-v1 addresses is a native library, which not every platform has.
 const transports = [tcp()];
@@ -75,9 +89,10 @@ const pubsubOptions = {
   Dout: Math.min(2, Math.floor(degree / 2), low),
   heartbeatInterval: Number(args.heartbeat),
   doPX: args.px,
-  globalSignaturePolicy: args["no-sign"] ? "StrictNoSign" : "StrictSign",
+  globalSignaturePolicy: args["no-sign"] ? "StrictNoSign" : args.policy,
 };
 if (!args["no-sign"] && !args["library-ids"]) pubsubOptions.msgIdFn = messageId;
+if (args.ids) pubsubOptions.msgIdFn = contentIds[args.ids];
 
 function pubsubService(components) {
   const service = gossipsub(pubsubOptions)(components);
@@ -139,7 +154,8 @@ pubsub.addEventListener("subscription-change", ({ detail }) => {
   }
 });
 pubsub.addEventListener("message", ({ detail }) => {
-  const id = detail.type === "signed" ? Buffer.from(messageId(detail)).toString("hex") : "";
+  const idOf = contentIds[args.ids] ?? (detail.type === "signed" ? messageId : () => "");
+  const id = Buffer.from(idOf(detail)).toString("hex");
   emit("delivery", { topic: detail.topic, from: `${detail.from}`, id, ...digest(detail.data) });
 });
 
