@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import os
 import signal
 import tempfile
 import threading
@@ -101,7 +102,8 @@ def sweep(
         # Spawned, so that a worker starts clean whatever threads the caller has.
         context = multiprocessing.get_context("spawn")
         others = multiprocessing.active_children()
-        with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
+        workers = min(processes, len(jobs))
+        with ProcessPoolExecutor(workers, context, _end_with_parent) as pool:
             try:
                 results = _submit(pool, jobs, shared)
                 for job, result in zip(jobs, results, strict=True):
@@ -150,6 +152,18 @@ def _uninterrupted() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
         if pressed and callable(handler):
             handler(signal.SIGINT, pressed[0])
+
+
+def _end_with_parent() -> None:
+    """Have this worker end when the process that started it does, however that ends."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run_job(job: Job, warm: Path | None) -> Result:

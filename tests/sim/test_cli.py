@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -107,6 +108,34 @@ def test_ctrl_c_in_the_terminal_is_one_line() -> None:
         os.killpg(process.pid, signal.SIGINT)
         assert process.communicate(timeout=60)[1] == "episub: interrupted\n"
         assert process.returncode == 130
+
+
+def cpu_seconds(pid: str) -> float:
+    """Seconds of CPU that a process has taken in user mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+
+def test_workers_end_with_the_command_that_started_them() -> None:
+    """Whatever ends it: they would go on until their run is over."""
+    words = ["sim", "run", "scale", "--seeds", "2", "--processes", "2"]
+    with child(
+        [sys.executable, "-m", "episub_router", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(workers := children.read_text().split()) < 3:
+            assert process.poll() is None
+        # The third is the resource tracker, which only waits.
+        while sorted(map(cpu_seconds, workers))[1] < 2.0:
+            assert process.poll() is None
+            os.sched_yield()
+        watched = [os.pidfd_open(int(worker)) for worker in workers]
+        process.kill()
+        for fd in watched:
+            with open(fd):
+                assert select.select([fd], [], [], 60)[0]
 
 
 def test_settings_need_only_fit_the_chosen_variants(capsys: pytest.CaptureFixture[str]) -> None:
