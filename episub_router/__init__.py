@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from episub_router.net.peer import PROTOCOL_ID
     from episub_router.net.sight.events import (
         Alone,
+        Banned,
         BootstrapFailed,
         EventsMissed,
         Joined,
@@ -45,6 +46,7 @@ _HOMES = {
     "PROTOCOL_ID": "net.peer",
     "Alone": "net.sight.events",
     "BacklogFull": "publishing",
+    "Banned": "net.sight.events",
     "BootstrapFailed": "net.sight.events",
     "BroadcastParams": "protocol.params",
     "DhtDiscovery": "net.discovery.dht",
@@ -78,6 +80,7 @@ __all__ = [
     "PROTOCOL_ID",
     "Alone",
     "BacklogFull",
+    "Banned",
     "BootstrapFailed",
     "BroadcastParams",
     "DhtDiscovery",

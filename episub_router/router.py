@@ -7,7 +7,7 @@ host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from inspect import signature
 from random import Random
@@ -73,8 +73,9 @@ class EpisubRouter(RouterSight, Service):
 
     `bootstrap` are multiaddrs with /p2p/ of nodes to join through, `discovery` are places to
     look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
-    the topic are known without either. To `direct_peers` this node stays connected. `seed` makes
-    the overlay's random choices repeatable.
+    the topic are known without either. `may_ban` is asked, with topic and peer, before a
+    neighbour is banned (docs/security.md). To `direct_peers` this node stays connected. `seed`
+    makes the overlay's random choices repeatable.
     `tracer` gets what happens here and in the Pubsub, which has to be a `ResilientPubsub` then.
     Raises TypeError for arguments of a wrong type, ValueError for a bad bootstrap address, for
     params that the wire format can't carry, and if nothing is left to offer.
@@ -89,6 +90,7 @@ class EpisubRouter(RouterSight, Service):
         offer_episub: bool = True,
         bootstrap: Iterable[Multiaddr | str] = (),
         discovery: Iterable[Discovery] = (),
+        may_ban: Callable[[str, ID], bool] | None = None,
         seed: int | None = None,
         tracer: Tracer | None = None,
         direct_peers: Iterable[PeerInfo] = (),
@@ -108,6 +110,7 @@ class EpisubRouter(RouterSight, Service):
             raise ValueError("without a fallback, Episub has to be offered")
         self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
         self._discovery = check_sources(discovery)
+        self._may_ban = may_ban
         self._direct = DirectPeers(
             direct_peers, (fallback or _DEFAULT_FALLBACK).direct_connect_interval
         )
@@ -203,6 +206,7 @@ class EpisubRouter(RouterSight, Service):
             self._bootstrap,
             self._discovery,
             self._rng,
+            self._may_ban,
         )
         if self._fallback is not None:
             self._bridge = Bridge(

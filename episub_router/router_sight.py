@@ -51,7 +51,14 @@ class RouterSight(IPubsubRouter):
         machine = service.driver.joined(topic)
         if machine is None:
             raise KeyError(topic)
-        return overlay_snapshot(machine, service.driver.hops(topic), service.counts())
+        return overlay_snapshot(
+            machine, service.driver.hops(topic), service.counts(), trio.current_time()
+        )
+
+    def set_standing(self, peer: ID, standing: float) -> None:
+        """Add `standing` to what `peer` earns by its doings, in all topics; 0 takes it back. Below
+        -10 it is asked last, below -40 banned, and what is above 0 outweighs faults."""
+        self._attached().driver.set_standing(peer.to_bytes(), standing)
 
     def counters(self) -> Mapping[str, int]:
         """Every counter by name (docs/metrics-node.md)."""

@@ -23,6 +23,8 @@ class NeighborSnapshot:
     """Smoothed round trip in seconds; None until it was measured."""
     eager: bool
     """Whether payloads are pushed to it; otherwise they are announced."""
+    standing: float
+    """What it has earned and lost, and what the application gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,9 @@ class OverlaySnapshot:
 
 
 def overlay_snapshot(
-    machine: Topic, hops: Mapping[int, int], counters: Mapping[str, int]
+    machine: Topic, hops: Mapping[int, int], counters: Mapping[str, int], now: float
 ) -> OverlaySnapshot:
-    """What `machine` knows now, with a driver's numbers of deliveries by hops and its counters."""
+    """What `machine` knows at `now`, with a driver's counters and its deliveries by hops."""
     broadcast = machine.broadcast
     return OverlaySnapshot(
         topic=machine.name,
@@ -85,6 +87,7 @@ def overlay_snapshot(
                 link.kind,
                 None if link.rtt is None else link.rtt.mean,
                 broadcast.pushes_to(peer),
+                broadcast.standings.of(peer, now),
             )
             for peer, link in machine.membership.active.items()
         ),

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, Callable
 
 from episub_router.net.sight.events import (
     Alone,
+    Banned,
     BootstrapFailed,
     Joined,
     MessageLost,
@@ -43,6 +44,8 @@ def line_on(event: TopicEvent) -> str:
             return "alone: what is published now reaches nobody, until there is a neighbour"
         case MessageLost():
             return "a message was announced, and none of the announcers delivered it"
+        case Banned(peer=peer, seconds=seconds):
+            return f"neighbour {str(peer)[-8:]} is banned for {seconds:g} s"
         case BootstrapFailed(address=address, reason=reason):
             return f"can't reach {address}: {reason}"
         case _:

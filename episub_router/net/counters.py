@@ -71,6 +71,8 @@ class Reason(Enum):
     """Entries beyond what is looked at."""
     FANOUT_EMPTY = "fanout-empty"
     """Published to a topic with no known subscriber."""
+    BANS = "bans"
+    """Neighbours that were banned."""
     ERROR = "error"
     """An exception that was caught at the router's edge: a bug, ours or below us."""
 

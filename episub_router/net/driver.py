@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -62,6 +63,12 @@ class Actions(Protocol):
     def assembled(self, topic: str, whole: ef.Assembled) -> None:
         """All pieces of a large message are here: validate it."""
 
+    def may_ban(self, topic: str, peer: Any) -> bool:
+        """Whether the application lets `topic` ban `peer`."""
+
+    def banned(self, topic: str, peer: RemotePeer, seconds: float) -> None:
+        """`topic` has banned `peer`, whose link has ended."""
+
     def dropped(self, topic: str, reason: ef.DropReason) -> None:
         """The machine of `topic` dropped or lost something."""
 
@@ -102,6 +109,8 @@ class Driver(PeerListener):
         self._hops: dict[str, dict[int, int]] = {}
         self._events: deque[tuple[str, ev.Event | None]] = deque()
         """What is to be handled, by topic; None is the timer."""
+        self._standings: dict[bytes, float] = {}
+        """Those that the application has set."""
         self._busy = False
         self._stopped = False
         self._asleep_until = NEVER
@@ -112,6 +121,7 @@ class Driver(PeerListener):
             ef.Deliver: self._on_deliver,
             ef.NeighborUp: lambda topic, e: actions.neighbor_up(topic, peers[e.peer]),
             ef.NeighborDown: lambda topic, e: actions.neighbor_down(topic, peers[e.peer]),
+            ef.Ban: lambda topic, e: actions.banned(topic, peers[e.peer], e.seconds),
             ef.Dropped: self._on_dropped,
             ef.Assembled: actions.assembled,
         }
@@ -142,7 +152,12 @@ class Driver(PeerListener):
             group_of = self._actions.group_of
             # Rounds of ROOT go on above those from before a restart.
             epoch = int(time.time())
-            self._topics[topic] = Topic(self._me, topic, self._params, rng, group_of, epoch)
+            self._topics[topic] = Topic(
+                self._me, topic, self._params, rng, group_of, epoch,
+                may_ban=partial(self._actions.may_ban, topic),
+            )  # fmt: skip
+            for key, standing in self._standings.items():
+                self._events.append((topic, ev.StandingSet(key, standing)))
             for peer in self._peers.writable():
                 self._events.append((topic, ev.Connected(peer.key)))
         self.feed(topic, ev.JoinOverlay(contacts))
@@ -156,6 +171,13 @@ class Driver(PeerListener):
         self._wake.set()
         if len(self._left) > MAX_LEFT_TOPICS:
             self._forget(next(iter(self._left)))
+
+    def set_standing(self, peer: bytes, standing: float) -> None:
+        """The application's word on `peer`, in all topics."""
+        self._standings[peer] = standing
+        if not standing:
+            del self._standings[peer]
+        self._feed_all(ev.StandingSet(peer, standing))
 
     def stop(self) -> None:
         """Forget all machines, for good."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from random import Random
 from types import MappingProxyType
@@ -40,6 +41,7 @@ from episub_router.net.ping import Pinger
 from episub_router.net.sight.bootstrap import BootstrapWatch
 from episub_router.net.sight.events import (
     Alone,
+    Banned,
     Joined,
     MessageLost,
     NeighborDown,
@@ -47,14 +49,8 @@ from episub_router.net.sight.events import (
     TopicEvents,
 )
 from episub_router.net.sight.warnings import CapacityWarnings
+from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Assembled, DropReason
-from episub_router.protocol.events import (
-    ContactsFound,
-    PayloadAccepted,
-    PayloadDropped,
-    PayloadRejected,
-    Publish,
-)
 from episub_router.protocol.hyparview.join import CONTACTS_ASKED
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
@@ -78,11 +74,13 @@ class EpisubService(PeerListener):
         bootstrap: Bootstrap,
         discovery: Sequence[Discovery],
         rng: Random,
+        may_ban: Callable[[str, ID], bool] | None = None,
     ) -> None:
         self._pubsub = pubsub
         self.host = pubsub.host
         self._peers = peers
         self._params = router_params
+        self._may_ban = may_ban
         self._contacts_asked = CONTACTS_ASKED
         self._has_sources = bool(bootstrap.peers or discovery)
         self._bootstrap = {info.peer_id.to_bytes(): tuple(info.addrs) for info in bootstrap.peers}
@@ -201,7 +199,7 @@ class EpisubService(PeerListener):
     def peer_subscribed(self, peer: RemotePeer, topic: str) -> None:
         """`peer` announced that it is in `topic`."""
         if self.driver.joined(topic) is not None:
-            self.driver.feed(topic, ContactsFound((peer.key,)))
+            self.driver.feed(topic, ev.ContactsFound((peer.key,)))
 
     def takes_in_pieces(self, message: rpc_pb2.Message) -> bool:
         """Whether `message` of this node goes in pieces. Raises MessageTooLarge if even those would
@@ -234,10 +232,10 @@ class EpisubService(PeerListener):
                 self.driver.feed(
                     topic,
                     self.large.cut(message, message_id, size)
-                    or Publish(message_id, message, size, source),
+                    or ev.Publish(message_id, message, size, source),
                 )
             else:
-                self.driver.feed(topic, PayloadAccepted(peer, message_id, message, size, source))
+                self.driver.feed(topic, ev.PayloadAccepted(peer, message_id, message, size, source))
 
     def reject(self, forwarder: ID, message: rpc_pb2.Message, forged: bool) -> None:
         """A copy of `message` was not accepted."""
@@ -249,7 +247,7 @@ class EpisubService(PeerListener):
             if machine.pieces is not None and message_id in machine.pieces:
                 # Its author signed what it is made of; those that passed it on couldn't tell.
                 forged = False
-            self.driver.feed(topic, PayloadRejected(forwarder.to_bytes(), message_id, forged))
+            self.driver.feed(topic, ev.PayloadRejected(forwarder.to_bytes(), message_id, forged))
 
     def join(self, topic: str) -> None:
         """Enter the overlay of `topic` through connected subscribers, and where they are too few
@@ -301,6 +299,15 @@ class EpisubService(PeerListener):
 
     def assembled(self, topic: str, whole: Assembled) -> None:
         self.large.take(topic, whole)
+
+    def may_ban(self, topic: str, peer: Any) -> bool:
+        with suppress(Exception):  # of the application's function
+            return self._may_ban is None or bool(self._may_ban(topic, ID(peer)))
+        return False
+
+    def banned(self, topic: str, peer: RemotePeer, seconds: float) -> None:
+        self.counters.add(Reason.BANS)
+        self.events.emit(Banned(topic, peer.id, seconds))
 
     def dropped(self, topic: str, reason: DropReason) -> None:
         if reason is DropReason.MESSAGE_LOST:
@@ -355,7 +362,7 @@ class EpisubService(PeerListener):
 
     def _add_contacts(self, topic: str, contacts: tuple[bytes, ...]) -> None:
         self.counters.add(Reason.CONTACTS_FOUND, len(contacts))
-        self.driver.feed(topic, ContactsFound(contacts))
+        self.driver.feed(topic, ev.ContactsFound(contacts))
 
     def _send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
         frame = self.framer.frame(peer, topic, messages)
@@ -368,7 +375,7 @@ class EpisubService(PeerListener):
         gossip = frame.gossip
         if self._trace is not None:
             self._trace.payload_dropped(gossip.id, topic, gossip.size, peer.key)
-        self.driver.feed(topic, PayloadDropped(peer.key, gossip.id, gossip.hops))
+        self.driver.feed(topic, ev.PayloadDropped(peer.key, gossip.id, gossip.hops))
 
     def _subscribers(self, topic: str) -> list[ID]:
         """Writable subscribers that speak Episub, in an order that doesn't depend on hashing."""

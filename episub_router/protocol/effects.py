@@ -39,6 +39,8 @@ class DropReason(Enum):
     """A second peer of one group that asked for a link because it lacks some."""
     DIALS_FULL = "dials-full-for-others"
     """A dial that another node's message asked for, with too many of those under way."""
+    FROM_BANNED = "from-banned"
+    """A message of a peer that is banned."""
     MESSAGE_LOST = "message-lost"
     PREAMBLE_REFUSED = "preamble-refused"
     """A large message that can't be what its preamble says, or with too many under way."""
@@ -59,6 +61,8 @@ class DownReason(Enum):
     """The peer left the overlay, or we did."""
     EVICTED = "evicted"
     """We gave the link up for a better one."""
+    BANNED = "banned"
+    """The peer broke promises, or forwarded what was forged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,14 @@ class NeighborDown:
 
 
 @dataclass(frozen=True, slots=True)
+class Ban:
+    """`peer` is banned for `seconds`: its link has ended, and it gets none. Don't connect to it."""
+
+    peer: PeerId
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """Something from `peer` (None: a timer) was not acted on; count it."""
 
@@ -141,5 +153,14 @@ class Dropped:
 
 
 Effect: TypeAlias = (
-    Send | Dial | Release | MeasureRtt | Deliver | Assembled | NeighborUp | NeighborDown | Dropped
+    Send
+    | Dial
+    | Release
+    | MeasureRtt
+    | Deliver
+    | Assembled
+    | NeighborUp
+    | NeighborDown
+    | Ban
+    | Dropped
 )

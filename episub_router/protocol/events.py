@@ -141,6 +141,15 @@ class RttMeasured:
     rtt: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class StandingSet:
+    """The application's word on `peer`, added to what it earns (`standing.rules`); 0 takes it
+    back."""
+
+    peer: PeerId
+    standing: float
+
+
 BroadcastEvent: TypeAlias = (
     PayloadArrived | PayloadAccepted | PayloadRejected | PayloadDropped | Publish | PublishInPieces
 )
@@ -156,4 +165,4 @@ MembershipEvent: TypeAlias = (
     | RttMeasured
 )
 
-Event: TypeAlias = BroadcastEvent | MembershipEvent
+Event: TypeAlias = BroadcastEvent | MembershipEvent | StandingSet

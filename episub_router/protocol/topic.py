@@ -12,6 +12,7 @@ from random import Random
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import (
+    Ban,
     Dropped,
     DropReason,
     Effect,
@@ -42,7 +43,8 @@ from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.state import Belongs
 from episub_router.protocol.plumtree import Plumtree
-from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
+from episub_router.protocol.standing.rules import BAN_TIME
+from episub_router.protocol.types import GroupOf, MayBan, PeerId, Time, anyone, ungrouped
 
 _BROADCAST_EVENTS = (
     ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadRejected, ev.PayloadDropped, ev.Publish,
@@ -56,11 +58,12 @@ class Topic:
     """The state machine of node `me` in the topic `name`.
 
     `handle` and `handle_timer` return effects in order; `next_deadline` gives the time at which
-    `handle_timer` is next due. `rng` is the only source of randomness, `group_of` the only
-    function of the driver that the core calls, beside `belongs` where payloads have no bytes.
+    `handle_timer` is next due. `rng` is the only source of randomness, `group_of` and `may_ban` are
+    the only functions of the driver that the core calls, beside `belongs` where payloads have no
+    bytes.
     """
 
-    __slots__ = ("broadcast", "me", "membership", "name", "pieces")
+    __slots__ = ("_may_ban", "broadcast", "me", "membership", "name", "pieces")
 
     def __init__(
         self,
@@ -71,8 +74,10 @@ class Topic:
         group_of: GroupOf = ungrouped,
         epoch: int = 0,
         belongs: Belongs = belongs,
+        may_ban: MayBan = anyone,
     ) -> None:
         self.me = me
+        self._may_ban = may_ban
         self.name = name
         source_trees = params.broadcast.source_trees > 0
         self.membership = HyParView(me, name, params.membership, rng, group_of, source_trees)
@@ -94,6 +99,9 @@ class Topic:
             return self._on_broadcast_event(event, now)
         elif isinstance(event, ev.Connected):
             return self._on_connected(event, now)
+        elif isinstance(event, ev.StandingSet):
+            self.broadcast.standings.set(event.peer, event.standing)
+            return self._ban_condemned(now)
         elif isinstance(event, ev.LeaveOverlay):
             # First, or each link that ends would repair the rest of the tree.
             self.broadcast.clear()
@@ -110,9 +118,9 @@ class Topic:
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
-        effects: list[Effect] = []
+        effects = self._ban_condemned(now)
         if self.membership.next_deadline() <= now:
-            effects = self._pass_link_changes(self.membership.handle_timer(now), now)
+            effects += self._pass_link_changes(self.membership.handle_timer(now), now)
         repairs = self.broadcast.handle_timer(now)
         asked = [
             effect.peer
@@ -128,11 +136,24 @@ class Topic:
             effects += self.pieces.handle_timer(now)
         return effects
 
+    def _ban_condemned(self, now: Time) -> list[Effect]:
+        """Ban the neighbours whose standing is too bad, if the driver lets us."""
+        effects: list[Effect] = []
+        for peer in self.broadcast.condemned(now):
+            if self._may_ban(peer):
+                ended = self.membership.ban(peer, now + BAN_TIME, now)
+                effects += [Ban(peer, BAN_TIME), *self._pass_link_changes(ended, now)]
+            else:
+                self.broadcast.standings.forgive(peer)
+        return effects
+
     def _on_broadcast_message(
         self, peer: PeerId, message: BroadcastMessage, now: Time
     ) -> list[Effect]:
         if not self.membership.joined:
             return [Dropped(peer, DropReason.NOT_JOINED)]
+        if self.membership.is_banned(peer, now):
+            return [Dropped(peer, DropReason.FROM_BANNED)]
         effects: list[Effect] = []
         pieces = self.pieces
         if pieces is not None:
@@ -173,6 +194,8 @@ class Topic:
             return [Dropped(peer, DropReason.NOT_JOINED)]
         if not self.membership.note_activity(peer, now):
             return pieces.refuse(peer) + self.membership.on_non_neighbor(peer, now)
+        if isinstance(message, PieceAnnounce):
+            self.broadcast.note_answer(peer, message.preamble.id, now)
         return pieces.receive(peer, message, now)
 
     def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
@@ -191,6 +214,8 @@ class Topic:
             event.peer, now
         ):
             effects += self.membership.on_non_neighbor(event.peer, now)
+        if isinstance(event, ev.PayloadRejected):
+            effects += self._ban_condemned(now)
         return effects
 
     def _publish_in_pieces(self, event: ev.PublishInPieces, now: Time) -> list[Effect]:

@@ -12,6 +12,9 @@ peer id, the simulator small ints."""
 Group: TypeAlias = Hashable
 """What the peers of one owner probably have in common, such as an address prefix."""
 
+MayBan: TypeAlias = Callable[[PeerId], bool]
+"""The driver's function that is asked before a peer is banned."""
+
 GroupOf: TypeAlias = Callable[[PeerId], Group | None]
 """The driver's function from a peer to its group; None where a peer is in none."""
 
@@ -29,6 +32,11 @@ Time: TypeAlias = float
 
 NEVER: Time = float("inf")
 """The deadline of a machine that waits for nothing."""
+
+
+def anyone(peer: PeerId) -> bool:
+    """Whether `peer` may be banned where the driver has no say: yes."""
+    return True
 
 
 def ungrouped(peer: PeerId) -> Group | None:

@@ -51,6 +51,12 @@ class Recorder:
     def assembled(self, topic: str, whole: ef.Assembled) -> None:
         self.log.append(("assembled", topic, whole.preamble.id))
 
+    def may_ban(self, topic: str, peer: object) -> bool:
+        return True
+
+    def banned(self, topic: str, peer: RemotePeer, seconds: float) -> None:
+        self.log.append(("banned", topic, peer.key))
+
     def dropped(self, topic: str, reason: ef.DropReason) -> None:
         pass
 

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from episub_router import (
     Alone,
+    Banned,
     BootstrapFailed,
     EpisubRouter,
     EventsMissed,
@@ -53,6 +54,35 @@ async def test_neighbours_come_and_go() -> None:
         await two.pubsub.unsubscribe(TOPIC)
         assert await next_of(events, NeighborDown) == NeighborDown(TOPIC, two.id, 0)
         assert await next_of(events, Alone) == Alone(TOPIC)
+
+
+@pytest.mark.hosts
+async def test_a_standing_that_the_application_sets_bans_or_protects() -> None:
+    asked: list[tuple[str, ID]] = []
+
+    def may_ban(topic: str, peer: ID) -> bool:
+        asked.append((topic, peer))
+        return len(asked) > 1
+
+    def make() -> EpisubRouter:
+        return EpisubRouter(may_ban=may_ban)
+
+    async with running_nodes(2, router=make, pubsub_class=ResilientPubsub) as (one, two):
+        events = router(one).events(TOPIC)
+        await connect(one, two)
+        for node in (one, two):
+            await node.pubsub.subscribe(TOPIC)
+        await router(one).joined(TOPIC, timeout=PATIENCE)
+        router(one).set_standing(two.id, 5.0)
+        [neighbor] = router(one).overlay(TOPIC).active
+        assert (neighbor.peer, neighbor.standing) == (two.id, 5.0)
+        router(one).set_standing(two.id, -100.0)
+        assert asked == [(TOPIC, two.id)]
+        assert [each.peer for each in router(one).overlay(TOPIC).active] == [two.id]
+        router(one).set_standing(two.id, -100.0)
+        assert (await next_of(events, Banned)).peer == two.id
+        assert router(one).overlay(TOPIC).active == ()
+        assert router(one).counters()["bans"] == 1
 
 
 async def why_alone(node: Node) -> str:

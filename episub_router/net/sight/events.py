@@ -56,6 +56,16 @@ class MessageLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Banned:
+    """`peer` is banned for `seconds`: it broke promises, forwarded what was forged, or was given a
+    bad standing."""
+
+    topic: str
+    peer: ID
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class BootstrapFailed:
     """A node of the bootstrap list could not be reached; it is tried again later."""
 
@@ -74,7 +84,14 @@ class EventsMissed:
 
 
 TopicEvent: TypeAlias = (
-    NeighborUp | NeighborDown | Joined | Alone | MessageLost | BootstrapFailed | EventsMissed
+    NeighborUp
+    | NeighborDown
+    | Joined
+    | Alone
+    | MessageLost
+    | Banned
+    | BootstrapFailed
+    | EventsMissed
 )
 
 

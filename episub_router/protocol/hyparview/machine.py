@@ -127,6 +127,18 @@ class HyParView:
                 self._link_check.suspect(peer, now)
         return self._finish()
 
+    def ban(self, peer: PeerId, until: Time, now: Time) -> list[Effect]:
+        """End the link to `peer`, and have nothing to do with it `until` then."""
+        was_neighbor = peer in self._state.active
+        self._state.ban(peer, until)
+        if was_neighbor and self.joined:
+            self._replace_links(now)
+        return self._finish()
+
+    def is_banned(self, peer: PeerId, now: Time) -> bool:
+        """Whether `peer` is banned at `now`."""
+        return self._state.is_banned(peer, now)
+
     def on_non_neighbor(self, peer: PeerId, now: Time) -> list[Effect]:
         """A broadcast message came from `peer`, which isn't a neighbour: notify it (E12)."""
         if self.joined:
@@ -253,6 +265,10 @@ class HyParView:
         state.on_connected(sender, now)
         if not self.joined:
             state.drop(sender, DropReason.NOT_JOINED)
+        elif state.is_banned(sender, now):
+            state.drop(sender, DropReason.FROM_BANNED)
+            if not isinstance(message, msg.Disconnect):
+                state.send(sender, msg.Disconnect())
         elif not self._rate_limiter.allows(sender, message, now):
             state.drop(sender, DropReason.RATE_LIMITED)
         elif sender not in state.active and _comes_over_links(sender, message):

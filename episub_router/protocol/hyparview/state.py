@@ -48,6 +48,9 @@ MAX_DIALS = 64
 MAX_DIALS_FOR_OTHERS = 32
 """Of those, dials that only other nodes' messages asked for. Ours: half is kept for our own."""
 
+MAX_BANNED = 512
+"""Peers that are banned at once; the oldest ban ends early. Ours: many active views."""
+
 _ACTIONS_PER_DIAL = 8
 
 
@@ -72,6 +75,7 @@ class OverlayState:
         "_dials",
         "_effects",
         "active",
+        "banned_until",
         "found_nearer",
         "group_of",
         "me",
@@ -97,6 +101,7 @@ class OverlayState:
         self.active = ActiveView()
         self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
         self.group_of = group_of
+        self.banned_until: dict[PeerId, Time] = {}
         self._connected: dict[PeerId, None] = {}
         self._dials: dict[PeerId, _DialInProgress] = {}
         self.found_nearer = False
@@ -157,12 +162,32 @@ class OverlayState:
         if peer in self._connected:
             self.emit(Release(peer))
 
+    # Bans
+
+    def ban(self, peer: PeerId, until: Time) -> None:
+        """End the link to `peer`, which gets none `until` then."""
+        self.banned_until.pop(peer, None)
+        self.banned_until[peer] = until
+        if len(self.banned_until) > MAX_BANNED:
+            del self.banned_until[next(iter(self.banned_until))]
+        self.passive.remove(peer)
+        self.drop_link(peer, DownReason.BANNED, notify=True, remember=False)
+
+    def is_banned(self, peer: PeerId, now: Time) -> bool:
+        """Whether `peer` is banned at `now`."""
+        until = self.banned_until.get(peer)
+        if until is not None and until <= now:
+            del self.banned_until[peer]
+            return False
+        return until is not None
+
     def remember(self, peer: PeerId, source: PeerId | None = None) -> None:
         """Put `peer`, which `source` named, into the passive view, unless it is us or a
         neighbour."""
         if (
             peer != self.me
             and peer not in self.active
+            and peer not in self.banned_until
             and not self.passive.add(peer, self.rng, None, source)
         ):
             self.drop(source, DropReason.SHARE_FULL)
@@ -213,6 +238,9 @@ class OverlayState:
         """Run `action` now if `peer` is connected, else after a dial; a full table of dials
         counts as a failed one. `for_others`: another node's message asked for it. Part of the
         table is kept from those, or messages could keep us from the dials that we need."""
+        if self.is_banned(peer, now):
+            action(False, now)
+            return
         if peer in self._connected:
             action(True, now)
             return

@@ -18,6 +18,7 @@ from episub_router.protocol.plumtree.pending_validation import Copy
 from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.source_push import SourcePush
 from episub_router.protocol.plumtree.state import ANNOUNCE_WINDOW, PlumtreeState
+from episub_router.protocol.standing import rules
 from episub_router.protocol.types import MessageId, PeerId, Time
 
 
@@ -60,6 +61,7 @@ class EagerPush:
     def on_gossip(self, peer: PeerId, message: Gossip, now: Time) -> None:
         """GOSSIP from a driver without validation: new (E32) or a duplicate (E31)."""
         state = self._state
+        state.note_copy(peer, message.id, now)
         if message.id in state.store:
             self._on_duplicate(peer, message.id, message.hops, now, now)
         else:
@@ -71,6 +73,7 @@ class EagerPush:
     def on_payload_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         """A copy has arrived: a duplicate, or to be validated first."""
         state = self._state
+        state.note_copy(event.peer, event.id, now)
         if event.id in state.store:
             self._on_duplicate(event.peer, event.id, event.hops, now, now)
         elif not state.pending.add(event.peer, event.id, event.hops, now, event.along):
@@ -91,6 +94,8 @@ class EagerPush:
         """A copy has proved invalid: ask others at once for the message, if they announced it."""
         state = self._state
         state.pending.remove(event.id, event.peer)
+        if event.forged:
+            state.standings.add(event.peer, rules.FORGED_PAYLOAD, now)
         if event.id not in state.pending:
             state.missing.on_rejected(event.id, now)
 
@@ -125,6 +130,8 @@ class EagerPush:
                 took = arrived_at - missing.asked_at[peer]
                 state.graft_wait.note_answer(took - (state.rtt_of(peer) or 0.0), now)
         self._store(peer, message, missing, arrived_at, now)
+        if peer is not None:
+            state.standings.add(peer, rules.FIRST_COPY, now)
         effects.append(Deliver(id, payload, peer, hops))
         if message.along is None:
             self._on_first_copy(peer, missing)

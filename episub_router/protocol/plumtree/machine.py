@@ -20,7 +20,8 @@ from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.source_tree import SourceTrees
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.plumtree.tree_repair import TreeRepair
-from episub_router.protocol.types import PeerId, RttOf, Time
+from episub_router.protocol.standing import Standings, rules
+from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
 
 
 class Plumtree:
@@ -78,6 +79,20 @@ class Plumtree:
     def trees(self) -> SourceTrees:
         """The trees of single sources, to look at."""
         return self._state.trees
+
+    @property
+    def standings(self) -> Standings:
+        """What neighbours and others have earned."""
+        return self._state.standings
+
+    def condemned(self, now: Time) -> list[PeerId]:
+        """Neighbours that are to be banned."""
+        state = self._state
+        return [p for p in state.push_peers.neighbors if state.standings.is_condemned(p, now)]
+
+    def note_answer(self, peer: PeerId, id: MessageId, now: Time) -> None:
+        """`peer` has sent something of `id`, other than a GOSSIP."""
+        self._state.note_copy(peer, id, now)
 
     @property
     def missing(self) -> int:
@@ -150,6 +165,7 @@ class Plumtree:
             state.note_failed(peer, now)
         state.lazy_push.remove_peer(peer)
         state.parent_selection.remove_neighbor(peer)
+        state.promises.forget(peer)
         self._tree_repair.on_neighbor_down(peer, now)
         self._root.on_neighbor_down(peer, now)
 
@@ -168,6 +184,8 @@ class Plumtree:
         state = self._state
         state.store.expire(now)
         state.pending.expire(now)
+        for peer in state.promises.broken(now):
+            state.standings.add(peer, rules.BROKEN_PROMISE, now)
         if state.lazy_push.deadline <= now:
             for peer, message in state.lazy_push.flush(state.push_peers.neighbors, now):
                 state.effects.append(Send(peer, message))

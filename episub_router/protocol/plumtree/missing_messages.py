@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Container
+from enum import IntEnum
+from typing import TypeAlias
 
 from episub_router.protocol.messages import MessageSummary
 from episub_router.protocol.params import BroadcastParams
@@ -45,6 +47,19 @@ message that it got before, so that GRAFTs don't add to the load that delays the
 retransmission timer does it (RFC 6298, 5.5)."""
 
 
+class Doubt(IntEnum):
+    """What speaks against asking a neighbour for a message."""
+
+    NONE = 0
+    LATE = 1
+    """It has let an answer wait."""
+    BAD = 2
+    """Its standing is bad: it is asked beside another."""
+
+
+DoubtOf: TypeAlias = Callable[[PeerId, Time], Doubt]
+
+
 class MissingMessage:
     """The announcers of one message with their hop counts, and the neighbours asked for it."""
 
@@ -68,10 +83,20 @@ class MissingMessage:
         self.asked_at.setdefault(peer, now)
         return int(min(2**before, _MOST_BACKOFF))
 
-    def next_announcer(self, neighbors: Container[PeerId]) -> PeerId | None:
-        """The announcer that was asked least often, the earliest of them; None without one."""
+    def next_announcers(
+        self, neighbors: Container[PeerId], doubt_of: DoubtOf, now: Time
+    ) -> list[PeerId]:
+        """The announcer that was asked least often, of those the least doubtful, the earliest of
+        them; where it is bad, another one, too. None without announcers."""
         left = [peer for peer, _ in self.announcers if peer in neighbors]
-        return min(left, key=self.asked.count, default=None)
+        if len(left) < 2:
+            return left
+        doubts = {peer: doubt_of(peer, now) for peer in left}
+        for peer in self.asked:
+            if doubts.get(peer) is Doubt.LATE:
+                doubts[peer] = Doubt.NONE  # It may be for this message alone.
+        left.sort(key=lambda peer: (self.asked.count(peer), doubts[peer]))
+        return left[:2] if doubts[left[0]] is Doubt.BAD else left[:1]
 
 
 class MissingMessages:
@@ -165,36 +190,38 @@ class MissingMessages:
         pending: Container[MessageId],
         neighbors: Container[PeerId],
         now: Time,
-        patience: Callable[[PeerId], float],
+        patience: Callable[[PeerId, Time], float],
+        doubt_of: DoubtOf,
     ) -> tuple[dict[PeerId, list[MessageId]], list[MessageId]]:
         """What is due at `now` (E34).
 
         Messages in `pending` are in validation and are skipped, but not for longer than one
         validation takes, or invalid copies could suppress a message. `patience` is how many
-        seconds a neighbour has to answer. Returns the ids to GRAFT, by the neighbour to ask, and
-        the ids given up as lost.
+        seconds a neighbour has to answer, `doubt_of` what speaks against asking it. Returns the ids
+        to GRAFT, by the neighbour to ask, and the ids given up as lost.
         """
         grafts: dict[PeerId, list[MessageId]] = {}
         lost = []
         while self.deadline <= now + _PIGGYBACK:
             due, _, id = self._heap[0]
             missing = self._by_id[id]
-            peer = missing.next_announcer(neighbors)
-            if due > now and peer not in grafts:
+            peers = missing.next_announcers(neighbors, doubt_of, now)
+            if due > now and not any(peer in grafts for peer in peers):
                 break
             heapq.heappop(self._heap)
             age = now - missing.announced_at
             if id in pending and age < self._params.validation_timeout:
                 self._schedule(id, missing, now + _PENDING_CHECK)
-            elif age > LOST_AFTER and (missing.asked or peer is None):
+            elif age > LOST_AFTER and (missing.asked or not peers):
                 lost.append(id)
                 self.remove(id)
-            elif peer is None:
+            elif not peers:
                 self._schedule(id, missing, now + _PENDING_CHECK)
             else:
-                backoff = missing.note_asked(peer, now)
-                self._schedule(id, missing, now + backoff * patience(peer))
-                grafts.setdefault(peer, []).append(id)
+                wait = [missing.note_asked(peer, now) * patience(peer, now) for peer in peers]
+                self._schedule(id, missing, now + max(wait))
+                for peer in peers:
+                    grafts.setdefault(peer, []).append(id)
         return grafts, lost
 
     def on_rejected(self, id: MessageId, now: Time) -> None:

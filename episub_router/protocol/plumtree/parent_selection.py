@@ -8,11 +8,17 @@ chosen: it got the message in fewer hops, or in as many and has the smaller id.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.lazy_push import LAZY_DELAY
 from episub_router.protocol.plumtree.missing_messages import LOST_AFTER
+from episub_router.protocol.plumtree.source_tree import RootOffer
 from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
+
+KEEP_PARENT = 0.010
+"""Seconds that the parent's copy of a ROOT may come after the first one before it is replaced."""
 
 _NEARER_BY = 4.0
 """Least ratio of the RTTs. Ours: a link to another site, or continent, takes longer than that."""
@@ -70,6 +76,26 @@ class ParentSelection:
             and self.is_much_nearer(peer, parent)
             and self.is_ahead(peer, hops, our_hops)
         )
+
+    def best_offer(
+        self, offers: Mapping[PeerId, RootOffer], kept_parent: PeerId | None, our_hops: int
+    ) -> PeerId:
+        """The parent to take of those that brought a ROOT: the first, or a much nearer one right
+        after it, but `kept_parent` where it was hardly later."""
+        first = parent = next(iter(offers))
+        for peer, offer in offers.items():
+            delay = offer.arrived_at - offers[first].arrived_at
+            if self.prefers(peer, offer.hops, delay, parent, our_hops):
+                parent = peer
+        kept = offers.get(kept_parent)
+        if (
+            kept is not None
+            and kept.arrived_at - offers[first].arrived_at <= KEEP_PARENT
+            and self.is_ahead(kept_parent, kept.hops, our_hops)
+            and not self.is_much_nearer(parent, kept_parent)
+        ):
+            return kept_parent
+        return parent
 
     def is_much_nearer(self, peer: PeerId, than: PeerId | None) -> bool:
         """Whether the link to `peer` is shorter by a factor of four."""

@@ -7,8 +7,11 @@ leaves its former parent a little later. The neighbours that were next become it
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from episub_router.protocol.effects import DropReason, Send
 from episub_router.protocol.messages import MAX_IDS, Graft, Prune, Root, RootRequest, TreeRoot
+from episub_router.protocol.plumtree.parent_selection import KEEP_PARENT
 from episub_router.protocol.plumtree.source_tree import (
     TREE_IDLE,
     RootOffer,
@@ -32,15 +35,8 @@ p99 0.63x of gossipsub's in place of 0.85x, for 60 bytes a delivery."""
 
 _RETRY = 1.0
 """Seconds until a source whose ROOT nobody answered sends another."""
-
 MAX_COST = 60.0
 """Seconds: bound of the cost that a ROOT may name."""
-
-_KEEP_PARENT = 0.010
-"""Seconds that the parent's copy of a ROOT may come after the first one before it is replaced."""
-
-_UNKNOWN_DELAY = 0.05
-"""Seconds for a link without an RTT yet; the mean of simulated links is about that."""
 
 _MUCH_CHEAPER = 0.8
 """A new link replaces the parent where the way over it takes at most this share of the time."""
@@ -159,7 +155,9 @@ class RootProcedure:
         trees = state.trees
         source = root.source
         tree = trees.get(source)
-        if tree is not None and tree.own:
+        if tree is not None and (tree.own or tree.failures.excludes(peer, now)):
+            return None
+        if state.standings.is_bad(peer, now):
             return None
         hops = state.check_hops(peer, root.hops)
         # NaN compares false, too.
@@ -177,15 +175,11 @@ class RootProcedure:
         tree.round = root.round
         tree.offers = {peer: offer}
         self._take_offer(tree, peer, offer)
-        self._choosing.setdefault(source, now + max(_KEEP_PARENT, state.params.near_parent_window))
+        self._choosing.setdefault(source, now + max(KEEP_PARENT, state.params.near_parent_window))
         return TreeRoot(source, root.round, state.next_hops(hops), tree.cost)
 
     def _take_offer(self, tree: SourceTree, peer: PeerId, offer: RootOffer) -> None:
-        tree.hops, tree.cost = offer.hops, offer.cost + self._link_delay(peer)
-
-    def _link_delay(self, peer: PeerId) -> float:
-        rtt = self._state.rtt_of(peer)
-        return _UNKNOWN_DELAY if rtt is None else rtt / 2
+        tree.hops, tree.cost = offer.hops, offer.cost + self._state.link_delay(peer)
 
     def _consider_new_link(
         self, source: SourceId, tree: SourceTree, peer: PeerId, offer: RootOffer, now: Time
@@ -193,7 +187,7 @@ class RootProcedure:
         """A link that is newer than the last ROOT may be part of a much faster way."""
         if self._up_since.get(peer, -NEVER) <= tree.root_at or peer in tree.children:
             return
-        if offer.cost + self._link_delay(peer) <= _MUCH_CHEAPER * tree.cost:
+        if offer.cost + self._state.link_delay(peer) <= _MUCH_CHEAPER * tree.cost:
             self._take_offer(tree, peer, offer)
             self.set_parent(source, tree, peer, now)
 
@@ -201,26 +195,12 @@ class RootProcedure:
 
     def _choose_parent(self, source: SourceId, tree: SourceTree, now: Time) -> None:
         state = self._state
-        selection = state.parent_selection
         offers = {peer: offer for peer, offer in tree.offers.items() if peer in state.push_peers}
         self._settling.setdefault(source, now + _SETTLE)
         if not offers:
             return
-        first = parent = next(iter(offers))
-        for peer, offer in offers.items():
-            delay = offer.arrived_at - offers[first].arrived_at
-            if selection.prefers(peer, offer.hops, delay, parent, tree.hops):
-                parent = peer
-        kept_parent = tree.parent
-        kept = offers.get(kept_parent)
-        if (
-            kept is not None
-            and kept.arrived_at - offers[first].arrived_at <= _KEEP_PARENT
-            and selection.is_ahead(kept_parent, kept.hops, tree.hops)
-            and not selection.is_much_nearer(parent, kept_parent)
-        ):
-            parent = kept_parent
-        if parent == kept_parent:
+        parent = state.parent_selection.best_offer(offers, tree.parent, tree.hops)
+        if parent == tree.parent:
             # Said again with each ROOT: the last GRAFT may be lost, or forgotten with the tree.
             state.effects.append(Send(parent, Graft(sources=(source,))))
         self.set_parent(source, tree, parent, now)
@@ -277,13 +257,18 @@ class RootProcedure:
             if peer not in standbys:
                 state.graft_wait.remove_standby(peer)
 
-    def _choose_standbys(
-        self,
-        source: SourceId,
-        tree: SourceTree,
-        grafts: dict[PeerId, list[SourceId]],
-        prunes: dict[PeerId, list[SourceId]],
+    def replace_silent_standbys(
+        self, source: SourceId, tree: SourceTree, announcers: Container[PeerId], now: Time
     ) -> None:
+        """A message of `source` came, which `announcers` had announced: those that never do go."""
+        for peer in tree.failures.silent(tree.standbys, announcers, now):
+            tree.note_failure(peer, now)
+            self._settling.setdefault(source, now + _SETTLE)
+
+    def _choose_standbys(
+        self, source: SourceId, tree: SourceTree, grafts: dict[PeerId, list[SourceId]],
+        prunes: dict[PeerId, list[SourceId]],
+    ) -> None:  # fmt: skip
         state = self._state
         neighbors = state.push_peers
         chosen = tree.best_standbys(neighbors, state.params.standbys)
@@ -316,10 +301,10 @@ class RootProcedure:
         """A neighbour is gone: GRAFT the next one in the trees in which it was our parent."""
         state = self._state
         self._up_since.pop(peer, None)
+        state.trees.misses.pop(peer, None)
         lost: dict[PeerId, list[SourceId]] = {}
         for source, tree in state.trees.items():
-            for table in (tree.children, tree.offers, tree.announce_to, tree.leaving):
-                table.pop(peer, None)
+            tree.forget(peer)
             if peer in tree.standbys:
                 tree.standbys.remove(peer)
                 self._settling.setdefault(source, now + _SETTLE)
@@ -346,11 +331,21 @@ class RootProcedure:
         if parent is None or not tree.safe:
             self.request_root(source, tree)
 
+    def leave_parent(self, parent: PeerId, now: Time, but: SourceTree) -> None:
+        """`parent` pushes nothing any more: take others in all trees `but` one."""
+        grafts: dict[PeerId, list[SourceId]] = {}
+        for source, tree in self._state.trees.children_of(parent):
+            if tree is not but and self._state.trees.is_fresh(tree, now):
+                tree.note_failure(parent, now)
+                tree.leaving[parent] = now + _SETTLE
+                self._replace_parent(source, tree, grafts, now)
+        self._graft_parents(grafts)
+
     def request_root(self, source: SourceId, tree: SourceTree) -> None:
         """There is no way to the source that is known to be good: ask it for another ROOT."""
         state = self._state
-        neighbors = [peer for peer in state.push_peers.in_source_trees if peer not in tree.children]
-        to = tree.parent if tree.parent is not None else next(iter(neighbors), None)
+        neighbors = filter(tree.may_lead, state.push_peers.in_source_trees)
+        to = tree.parent if tree.parent is not None else next(neighbors, None)
         if to is not None:
             tree.requested = tree.round
             request = Root(requests=(RootRequest(source, tree.round),))

@@ -52,6 +52,8 @@ class SourcePush:
             if peer in state.push_peers.in_source_trees:
                 assert peer is not None
                 self._note_parent(tree, message, peer, missing, now)
+            announcers = [] if missing is None else [other for other, _ in missing.announcers]
+            self._root.replace_silent_standbys(message.source, tree, [peer, *announcers], now)
             return [*tree.children]
         if message.hops < _FLOOD_PUBLISH_HOPS:
             return state.push_peers.in_source_trees
@@ -65,6 +67,8 @@ class SourcePush:
             return
         source = message.source
         asked = missing is not None and peer in missing.asked
+        if not asked:
+            self._state.trees.misses.pop(peer, None)
         if peer == tree.parent:
             tree.misses = 0
             if asked:
@@ -72,18 +76,24 @@ class SourcePush:
                 self._state.effects.append(Send(peer, Graft(sources=(source,))))
         elif asked:
             tree.misses += 1
-            if tree.parent is None or not tree.safe:
+            former = tree.parent
+            if former is not None and self._count_miss(former) >= _ADOPT_AFTER:
+                self._root.leave_parent(former, now, but=tree)
+                tree.misses = _ADOPT_AFTER
+            if former is not None and tree.misses >= _ADOPT_AFTER:
+                tree.note_failure(former, now)
+            if former is None or not tree.safe or former in tree.failures:
                 # Each circle of parents has such a link: look for another way at once.
                 adopt = peer not in tree.children
             else:
-                adopt = tree.misses >= _ADOPT_AFTER and tree.is_feasible(peer)
+                adopt = False
             if adopt:
                 self._root.set_parent(source, tree, peer, now)
                 if not tree.safe:
                     self._root.request_root(source, tree)
-            elif tree.misses >= _ADOPT_AFTER and tree.parent is not None:
+            elif tree.misses >= _ADOPT_AFTER and former is not None:
                 tree.misses = 0
-                self._state.effects.append(Send(tree.parent, Graft(sources=(source,))))
+                self._state.effects.append(Send(former, Graft(sources=(source,))))
                 self._root.request_root(source, tree)
         elif peer not in tree.leaving:
             # It pushes to us as its child, and is faster than the parent that we know.
@@ -91,6 +101,12 @@ class SourcePush:
                 self._root.set_parent(source, tree, peer, now, graft=False)
             else:
                 self._state.effects.append(Send(peer, Prune(sources=(source,))))
+
+    def _count_miss(self, parent: PeerId) -> int:
+        """`parent` did not push a message: how many in a row it did not, in all trees."""
+        misses = self._state.trees.misses
+        misses[parent] = misses.get(parent, 0) + 1
+        return misses[parent]
 
     def announce_at_once(
         self, peer: PeerId | None, message: Gossip, missing: MissingMessage | None,
@@ -119,6 +135,7 @@ class SourcePush:
         """Another copy of `first`: PRUNE a neighbour that pushes beside the parent (E31)."""
         source = first.along
         tree = self._state.trees.get(source)
+        self._state.trees.misses.pop(peer, None)
         if first.source != source or tree is None:
             return  # Not from the root down: it says nothing about the tree.
         if peer == tree.parent:

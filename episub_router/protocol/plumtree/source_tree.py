@@ -10,6 +10,7 @@ from collections.abc import Container, ItemsView
 from typing import NamedTuple
 
 from episub_router.protocol.messages import MAX_IDS
+from episub_router.protocol.standing.failures import Failures
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 
 _SETUP = 0.5
@@ -42,6 +43,7 @@ class SourceTree:
         "carried",
         "children",
         "cost",
+        "failures",
         "hops",
         "leaving",
         "misses",
@@ -90,6 +92,19 @@ class SourceTree:
         """Messages along this tree since the last ROOT."""
         self.misses = 0
         """Messages in a row that the parent did not push."""
+        self.failures = Failures()
+        """Of neighbours that did not push, or not announce."""
+
+    def note_failure(self, peer: PeerId, now: Time) -> None:
+        """`peer` did not push or announce what it was asked to: it is no candidate for a while."""
+        self.failures.note(peer, now)
+        self.offers.pop(peer, None)
+
+    def forget(self, peer: PeerId) -> None:
+        """`peer` isn't a neighbour any more."""
+        for table in (self.children, self.offers, self.announce_to, self.leaving):
+            table.pop(peer, None)
+        self.failures.forget(peer)
 
     def is_feasible(self, peer: PeerId) -> bool:
         """Whether `peer` may become the parent: it is nearer to the source than we are, by the
@@ -97,6 +112,10 @@ class SourceTree:
         feasibility condition of Babel, RFC 8966, section 2.4)."""
         offer = self.offers.get(peer)
         return offer is not None and offer.cost < self.cost and peer not in self.children
+
+    def may_lead(self, peer: PeerId) -> bool:
+        """Whether `peer` may know a way to the source: it is no child, and has not failed."""
+        return peer not in self.children and peer not in self.failures
 
     def next_parent(self, neighbors: Container[PeerId]) -> PeerId | None:
         """The neighbour to replace a lost parent: the first to bring the last ROOT, of those that
@@ -126,10 +145,12 @@ class SourceTrees:
     """The trees that a node takes part in. At most `most` of them stand at a time; twice as many
     are kept, and the least recently used are forgotten first."""
 
-    __slots__ = ("_by_source", "most")
+    __slots__ = ("_by_source", "misses", "most")
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.misses: dict[PeerId, int] = {}
+        """Messages in a row, of all trees, that a parent did not push."""
         self._by_source: dict[SourceId, SourceTree] = {}
 
     def __len__(self) -> int:
@@ -194,8 +215,13 @@ class SourceTrees:
                 best, least = source, tree.cost
         return best
 
+    def children_of(self, parent: PeerId) -> list[tuple[SourceId, SourceTree]]:
+        """The trees in which `parent` is the parent."""
+        return [entry for entry in self._by_source.items() if entry[1].parent == parent]
+
     def clear(self) -> None:
         self._by_source.clear()
+        self.misses.clear()
 
 
 def in_parts(sources: list[SourceId]) -> list[tuple[SourceId, ...]]:

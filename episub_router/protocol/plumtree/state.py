@@ -17,7 +17,8 @@ from episub_router.protocol.plumtree.parent_selection import ParentSelection
 from episub_router.protocol.plumtree.pending_validation import PendingValidation
 from episub_router.protocol.plumtree.push_peers import PushPeers
 from episub_router.protocol.plumtree.source_tree import SourceTrees
-from episub_router.protocol.types import NEVER, PeerId, RttOf, Time
+from episub_router.protocol.standing import Promises, Standings, rules
+from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
 
 ANNOUNCE_WINDOW = 3.0
 """Seconds of messages that are announced to a new neighbour. gossipsub: three heartbeats."""
@@ -31,6 +32,9 @@ announce 5,000 in a heartbeat."""
 
 _MAX_FAILED = 64
 """Neighbours remembered whose links have failed. Ours: several times the active view."""
+
+_UNKNOWN_DELAY = 0.05
+"""Seconds for a link without an RTT yet; the mean of simulated links is about that."""
 
 _PRUNE = Prune()
 _GRAFT = Graft()
@@ -51,8 +55,10 @@ class PlumtreeState:
         "params",
         "parent_selection",
         "pending",
+        "promises",
         "push_peers",
         "rtt_of",
+        "standings",
         "store",
         "trees",
     )
@@ -73,10 +79,17 @@ class PlumtreeState:
         self.pending = PendingValidation(params)
         self.lazy_push = LazyPushQueue(params, rng)
         self.leading_source = LeadingSource(params.leading_window)
+        self.promises = Promises()
+        self.standings = Standings()
         self.first_neighbor_at = NEVER
         self.failed_at: dict[PeerId, Time] = {}
         """Neighbours whose links have failed, and when."""
         self.effects: list[Effect] = []
+
+    def note_copy(self, peer: PeerId, id: MessageId, now: Time) -> None:
+        """A copy of `id` came from `peer`: it keeps its promise, if it gave one."""
+        if self.promises.keep(peer, id, now):
+            self.standings.add(peer, rules.KEPT_PROMISE, now)
 
     def take_effects(self) -> list[Effect]:
         """The effects since the last call, in order."""
@@ -85,6 +98,11 @@ class PlumtreeState:
 
     def drop(self, peer: PeerId | None, reason: DropReason) -> None:
         self.effects.append(Dropped(peer, reason))
+
+    def link_delay(self, peer: PeerId) -> float:
+        """Seconds that a message takes from `peer` to us."""
+        rtt = self.rtt_of(peer)
+        return _UNKNOWN_DELAY if rtt is None else rtt / 2
 
     def check_hops(self, peer: PeerId, hops: int) -> int:
         """`hops` brought into range: the message may be valid though its hop count is not."""
@@ -140,6 +158,7 @@ class PlumtreeState:
         self.parent_selection.clear()
         self.first_neighbor_at = NEVER
         self.failed_at.clear()
+        self.promises.clear()
         self.missing.clear()
         self.pending.clear()
         self.lazy_push.clear()

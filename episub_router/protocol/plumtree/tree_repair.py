@@ -9,6 +9,7 @@ from __future__ import annotations
 from episub_router.protocol.effects import DropReason, Send
 from episub_router.protocol.messages import MAX_IDS, Gossip, Graft, IHave, MessageSummary
 from episub_router.protocol.params import EagerRepair
+from episub_router.protocol.plumtree.missing_messages import Doubt
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.types import PeerId, Time
 
@@ -40,7 +41,11 @@ class TreeRepair:
             if id in store:
                 lazy_push.note_holder(id, peer)
                 state.graft_wait.note_known(peer)
+                tree = state.trees.get(store.entry(id).along)
+                if tree is not None:
+                    tree.failures.note_announcement(peer)
                 continue
+            state.promises.renew(peer, id, now)
             hops = state.check_hops(peer, announced)
             if not missing.add_announcement(peer, MessageSummary(id, hops), now, wait):
                 state.drop(peer, DropReason.MISSING_FULL)
@@ -48,21 +53,30 @@ class TreeRepair:
     def fire(self, now: Time) -> None:
         """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""
         state = self._state
-        answer_time = state.graft_wait.for_answer(now)
-        grafts, lost = state.missing.tick(
-            state.pending, state.push_peers, now, lambda peer: self._patience(peer, answer_time)
-        )
+        neighbors, missing = state.push_peers, state.missing
+        grafts, lost = missing.tick(state.pending, neighbors, now, self._patience, self._doubt)
         for _ in lost:
             state.drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():
+            for id in ids:
+                state.promises.ask(peer, id, now)
             for start in range(0, len(ids), MAX_IDS):
                 state.effects.append(Send(peer, Graft(tuple(ids[start : start + MAX_IDS]))))
 
-    def _patience(self, peer: PeerId, answer_time: float) -> float:
+    def _patience(self, peer: PeerId, now: Time) -> float:
         """Seconds that `peer` has to answer a GRAFT."""
         rtt = self._state.rtt_of(peer)
+        answer_time = self._state.graft_wait.for_answer(now)
         most = max(self._state.params.graft_timeout, answer_time)
         return most if rtt is None else min(most, 2 * rtt + answer_time)
+
+    def _doubt(self, peer: PeerId, now: Time) -> Doubt:
+        """What speaks against asking `peer`."""
+        state = self._state
+        if state.standings.is_bad(peer, now):
+            return Doubt.BAD
+        late = state.promises.is_late(peer, now, self._patience(peer, now))
+        return Doubt.LATE if late else Doubt.NONE
 
     def on_graft(self, peer: PeerId, message: Graft) -> None:
         """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from episub_router.protocol.effects import (
     Assembled,
+    Ban,
     Deliver,
     Dial,
     Dropped,
@@ -238,6 +239,10 @@ class EpisubNode(Node):
         if not self._links_up:
             self.lost_all_neighbors()
 
+    def _on_ban(self, effect: Any) -> None:
+        self.records.dropped("ban")
+        self.trace_event("discard", remote=effect.peer, reason="ban")
+
     def _on_dropped(self, effect: Any) -> None:
         reason = effect.reason.value
         self.records.dropped(reason)
@@ -272,5 +277,6 @@ _ON_EFFECT: dict[type, str] = {
     MeasureRtt: "_on_measure",
     NeighborUp: "_on_neighbor_up",
     NeighborDown: "_on_neighbor_down",
+    Ban: "_on_ban",
     Dropped: "_on_dropped",
 }

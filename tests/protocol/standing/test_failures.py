@@ -1,0 +1,115 @@
+"""Neighbours that take part in a tree and don't do what they were asked to."""
+
+from __future__ import annotations
+
+from episub_router.protocol.messages import Gossip, Graft, Root, TreeRoot
+from episub_router.protocol.standing.failures import Failures
+from tests.protocol.helpers import Branch, ihave, sent
+from tests.protocol.plumtree.roots import SETTLE, bring, built
+
+
+def push(branch: Branch, peer: str, id: object, source: str = "s") -> None:
+    branch.receive(peer, Gossip(id, 3, "payload", 7, source, source))
+
+
+def pull(branch: Branch, peer: str, id: object, source: str = "s") -> None:
+    """`peer` announces a message, is asked for it and sends it."""
+    branch.receive(peer, ihave(id))
+    assert (peer, Graft((id,))) in sent(branch.wait(0.7))
+    push(branch, peer, id, source)
+
+
+def parent(branch: Branch, source: str = "s") -> object:
+    tree = branch.machine.trees.get(source)
+    assert tree is not None
+    return tree.parent
+
+
+def test_a_parent_that_pushed_nothing_is_none_after_the_next_root_either() -> None:
+    """It takes part in ROOT as others do, and would be chosen again each time."""
+    branch = built("a", "b", "c", a=0.1)
+    pull(branch, "b", 0)
+    pull(branch, "b", 1)
+    assert parent(branch) == "b"
+    assert sent(bring(branch, "a", round=2), Root, Graft) == []
+    bring(branch, "c", "b", "a", round=2)
+    assert parent(branch) in ("b", "c")
+    branch.wait(SETTLE)
+    tree = branch.machine.trees.get("s")
+    assert tree is not None
+    assert "a" not in tree.standbys
+
+
+def test_it_may_be_one_again_after_a_while() -> None:
+    failures = Failures()
+    failures.note("a", 0.0)
+    assert failures.excludes("a", 119.0)
+    assert not failures.excludes("a", 121.0)
+    failures.note("a", 200.0)
+    assert failures.excludes("a", 439.0)
+    assert not failures.excludes("a", 441.0)
+    failures.forget("a")
+    assert "a" not in failures
+
+
+def test_its_announcement_is_enough_the_first_time() -> None:
+    """Where nodes come and go, parents lack messages that they get soon after."""
+    failures = Failures()
+    failures.note("a", 0.0)
+    failures.note_announcement("a")
+    assert not failures.excludes("a", 1.0)
+    failures.note("a", 2.0)
+    failures.note_announcement("a")
+    assert failures.excludes("a", 100.0)
+
+
+def two_trees() -> Branch:
+    """The parent is a for both sources, and b is the next."""
+    branch = Branch("a", "b")
+    for peer, cost in [("a", 0.1), ("b", 0.0)]:
+        branch.receive(peer, Root((TreeRoot("s", 1, 1, cost), TreeRoot("t", 1, 1, cost))))
+        branch.wait(0.03)
+    branch.wait(SETTLE)
+    assert parent(branch, "s") == parent(branch, "t") == "a"
+    return branch
+
+
+def test_one_that_pushes_nothing_in_any_tree_is_left_in_all() -> None:
+    branch = two_trees()
+    pull(branch, "b", 0, "s")
+    assert parent(branch, "s") == "a"
+    pull(branch, "b", 1, "t")
+    assert parent(branch, "s") == parent(branch, "t") == "b"
+
+
+def test_one_that_pushes_in_another_tree_is_left_in_one_alone() -> None:
+    """It may keep one source's messages from us, or be without them itself."""
+    branch = two_trees()
+    for id in range(0, 4, 2):
+        pull(branch, "b", id, "s")
+        push(branch, "a", id + 1, "t")
+    assert parent(branch, "s") == "b"
+    assert parent(branch, "t") == "a"
+
+
+def test_a_standby_that_announces_nothing_is_replaced() -> None:
+    branch = built("a", "b", "c", "d")
+    tree = branch.machine.trees.get("s")
+    assert tree is not None
+    assert tree.standbys == ["b", "c"]
+    grafts = []
+    for id in range(6):
+        push(branch, "a", id)
+        branch.receive("c", ihave(id))
+        grafts += sent(branch.wait(1), Graft)
+    assert grafts == [("d", Graft(standby=("s",)))]
+    assert tree.standbys == ["c", "d"]
+
+
+def test_a_standby_is_not_silent_for_many_messages_at_once() -> None:
+    """Its announcements are on their way."""
+    failures = Failures()
+    for _ in range(20):
+        assert failures.silent(["b"], [], 1.0) == []
+    failures.note_announcement("b")
+    assert failures.silent(["b"], [], 9.0) == []

@@ -1,0 +1,51 @@
+"""Slow links condemn nobody, in a whole simulated overlay."""
+
+from __future__ import annotations
+
+import pytest
+
+from episub_router.protocol.standing import Standings, promises, rules
+from episub_router.sim.runner import run
+from episub_router.sim.scenario import loading
+
+SCENARIO = """
+name = "slow"
+[network]
+nodes = 24
+uplink = 5.0
+[join]
+over = 3.0
+via = "first"
+[traffic]
+source = "few"
+sources = 2
+messages = 8
+size = 1000000
+start = 10.0
+interval = 4.0
+settle = 60.0
+"""
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("silence", [promises.SILENCE, 0.05])
+def test_megabytes_over_slow_uplinks_break_no_promise(
+    silence: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte takes 1.6 s, to each child after the other; with next to no patience some
+    would have a bad standing in the same run."""
+    lowest: list[float] = []
+    add = Standings.add
+
+    def spy(standings: Standings, peer: object, earned: float, now: float) -> None:
+        add(standings, peer, earned, now)
+        lowest.append(standings.of(peer, now))
+
+    monkeypatch.setattr(Standings, "add", spy)
+    monkeypatch.setattr(promises, "SILENCE", silence)
+    (scenario,) = loading.parse(SCENARIO).scenarios({}).values()
+    summary = run(scenario, 1).summary
+    assert summary["traffic"]["GRAFT"]["sends"] > 100
+    assert "ban" not in summary["drops"]
+    assert (min(lowest) < rules.BAD_BELOW) == (silence < 1)
+    assert summary["phases"][0]["reliability"] == 1.0
