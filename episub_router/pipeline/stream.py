@@ -57,12 +57,14 @@ def stream(
     interval: float = 10.0,
     once: bool = False,
     files_per_batch: int = 200,
+    answer: bool = True,
     on_batch: Callable[[Progress], None] = lambda progress: None,
 ) -> StreamingQuery:
     """Start the query that takes every file that comes into `directory` into run `run`.
 
     `interval` (between looks) is seconds; with `once` the query ends when it has taken all files
-    that are there. `on_batch` is called with each batch's progress, in this process.
+    that are there. Without `answer` files are only taken: answers that are made of the whole run
+    have them. `on_batch` is called with each batch's progress, in this process.
     Only one query may write a run.
     """
     files = (
@@ -79,7 +81,10 @@ def stream(
     )
 
     def take_batch(batch: DataFrame, number: int) -> None:
-        on_batch(_take(spark, lake, batch, number, run, params))
+        progress = _take(spark, lake, batch, number, run, params)
+        if answer:
+            _answer_open_windows(lake, run, number, params, progress.watermark)
+        on_batch(progress)
 
     writer = (
         files.writeStream.foreachBatch(take_batch)
@@ -108,7 +113,6 @@ def _take(
     if not entries:
         fresh = _fresh(spark, files, {entry.digest for entry in others}, run)
         entries = take(spark, lake, name, fresh, watermark)
-    _answer_open_windows(lake, run, number, params, watermark)
     return Progress(number, tuple(entries), watermark)
 
 

@@ -11,12 +11,6 @@ TESTS = Path(__file__).parents[1]
 FOREIGN = {"_bytes", "_create", "_real_clock"}
 """Attributes of other projects' objects, where nothing public does it."""
 
-UNDER_WAY = {
-    "pipeline/test_report.py",
-    "pipeline/test_stream.py",
-}
-"""Tests that still do it."""
-
 
 def replaced(tree: ast.AST) -> Iterator[str]:
     """Names of the attributes that a module replaces in other objects than `self`."""
@@ -42,7 +36,7 @@ def test_no_test_replaces_what_is_private() -> None:
         for name in replaced(ast.parse(path.read_text(encoding="utf-8")))
         if name.startswith("_") and not name.startswith("__") and name not in FOREIGN
     }
-    assert found <= UNDER_WAY
+    assert not found
 
 
 def test_replacements_are_found() -> None:

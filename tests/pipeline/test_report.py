@@ -83,23 +83,18 @@ def test_a_topic_without_a_name_has_one_here() -> None:
     pytest.importorskip("pyspark")
     from collections import defaultdict
 
-    from episub_router.pipeline.report.gathering import _Tables
     from episub_router.pipeline.report.params import ReportParams
+    from episub_router.pipeline.report.rows import ReportRows
 
     made = small_report()
     spread: dict[str, Any] = defaultdict(lambda: 1, topic=None)
-    tables = _Tables.__new__(_Tables)
-    tables._runs, tables._params, tables._chosen = ["r"], ReportParams(), {"r": [None]}
-    tables._rows = defaultdict(lambda: {"r": []})
-    tables._rows["spread"] = {"r": [spread]}
-    tables._rows["quality"] = {"r": [made.runs[0].quality]}
-    tables._rows["headers"] = {
-        "r": [
-            {"router": name, "scenario": None, "seed": None, "software": "s", "simulated": None}
-            for name in ("gossipsub", "episub", "episub")
-        ]
-    }
-    run = tables.run("r")
+    headers = [
+        {"router": name, "scenario": None, "seed": None, "software": "s", "simulated": None}
+        for name in ("gossipsub", "episub", "episub")
+    ]
+    tables = {"spread": [spread], "quality": [made.runs[0].quality], "headers": headers}
+    of_run = {name: {"r": rows} for name, rows in tables.items()}
+    run = ReportRows(of_run, {"r": [None]}, ReportParams()).run("r")
     assert run.about == {"router": "episub, gossipsub", "software": "s", "simulated": False}
     assert run.topics[0].label == "r · (no topic)"
     assert "(no topic)" in as_markdown(Report([run], None, 3.0))

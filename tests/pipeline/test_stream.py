@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ def drain(
     directory: Path,
     run: str = "r",
     lateness: float = 30.0,
+    answer: bool = True,
     **options: float,
 ) -> list[Progress]:
     """Take all that is in `directory`."""
@@ -33,14 +33,14 @@ def drain(
     from episub_router.pipeline.params import AnswerParams
     from episub_router.pipeline.stream import stream
 
-    told: list[Progress] = []
+    batches: list[Progress] = []
     query = stream(
         spark, Lake(spark, str(root)), str(directory), run,
         AnswerParams(window=5.0, lateness=lateness),
-        once=True, on_batch=told.append, **options,
+        once=True, answer=answer, on_batch=batches.append, **options,
     )  # fmt: skip
     query.awaitTermination()
-    return told
+    return batches
 
 
 @pytest.mark.spark
@@ -99,19 +99,8 @@ def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: P
     assert sorted(row["index"] for row in _live(lake, "messages")) == list(range(20))
 
 
-@pytest.fixture
-def without_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From when it is called, batches end with their events: answers take ten times longer."""
-    pytest.importorskip("pyspark")
-    from episub_router.pipeline import stream
-
-    return lambda: monkeypatch.setattr(stream, "_answer_open_windows", lambda *given: None)
-
-
 @pytest.mark.spark
-def test_what_is_being_written_is_waited_for(
-    spark: SparkSession, tmp_path: Path, without_answers: Callable[[], None]
-) -> None:
+def test_what_is_being_written_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     """Also where nothing else is there, and where what comes first can't be read."""
     traces, lake = tmp_path / "traces", tmp_path / "lake"
     traces.mkdir()
@@ -121,38 +110,34 @@ def test_what_is_being_written_is_waited_for(
     (traces / "junk.pb").write_bytes(b"\xff" * 9)
     (junk,) = drain(spark, lake, traces)
     assert [(entry.events, entry.quarantined) for entry in junk.files] == [(0, 1)]
-    without_answers()
     under_way.rename(traces / "node-1.pb")
-    (whole,) = drain(spark, lake, traces)
+    (whole,) = drain(spark, lake, traces, answer=False)
     assert [entry.events for entry in whole.files] == [len(node_events(1))]
 
 
 @pytest.mark.spark
-def test_everything_once_in_a_run_of_whatever_name(
-    spark: SparkSession, tmp_path: Path, without_answers: Callable[[], None]
-) -> None:
+def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path: Path) -> None:
     """One content under two names in one batch, a batch that is repeated, and an old file."""
     from episub_router.pipeline.lake import Lake
 
-    without_answers()
     traces, root, name = tmp_path / "traces", tmp_path / "lake", "a/b={c}"
     count = write_star(traces, nodes=2)
     (traces / "copy.pb").write_bytes((traces / "node-1.pb").read_bytes())
-    (first,) = drain(spark, root, traces, run=name)
+    (first,) = drain(spark, root, traces, run=name, answer=False)
     assert [Path(entry.file).name for entry in first.files] == ["copy.pb", "node-0.pb"]
     lake = Lake(spark, str(root))
     assert lake.events([name]).count() == count
     written = sorted(Path(root, "bronze").rglob("*.parquet"))
     for done in Path(root, "checkpoints").glob("*/commits/*0*"):
         done.unlink()
-    (repeated,) = drain(spark, root, traces, run=name)
+    (repeated,) = drain(spark, root, traces, run=name, answer=False)
     assert (repeated.number, repeated.files) == (first.number, first.files)
     assert sorted(Path(root, "bronze").rglob("*.parquet")) == written
     assert lake.events([name]).count() == count
     old = traces / "node-2.pb"
     old.write_bytes(delimited(node_events(2)))
     os.utime(old, (old.stat().st_mtime - 400 * 86400,) * 2)
-    (third,) = drain(spark, root, traces, run=name)
+    (third,) = drain(spark, root, traces, run=name, answer=False)
     assert [Path(entry.file).name for entry in third.files] == ["node-2.pb"]
 
 

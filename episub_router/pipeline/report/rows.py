@@ -1,0 +1,211 @@
+"""From the rows of a lake's answers to a report's runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from episub_router.pipeline.params import SECOND
+from episub_router.pipeline.report.drawing import draw
+from episub_router.pipeline.report.model import Drawing, Row, Run, TopicReport
+from episub_router.pipeline.report.params import ReportParams
+from episub_router.pipeline.report.queries import ABOUT, MESSAGE
+
+OVERLAYS = ("active", "eager", "stream")
+"""Kinds of links that an overlay can be made of, the best known first."""
+
+_NO_TOPIC = "(no topic)"
+
+
+class ReportRows:
+    """Rows of all tables that a report is made of: `tables` by name and run.
+
+    `chosen` has the topics of each run that are shown; None is what has no topic.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, Mapping[str, list[Row]]],
+        chosen: Mapping[str, Sequence[str | None]],
+        params: ReportParams,
+    ) -> None:
+        self._tables, self._chosen, self._params = tables, chosen, params
+
+    def rows(self, name: str, run: str, **wanted: Any) -> list[Row]:
+        return [
+            row
+            for row in self._tables.get(name, {}).get(run, ())
+            if all(row[key] == value for key, value in wanted.items())
+        ]
+
+    def run(self, name: str) -> Run:
+        (quality,) = self.rows("quality", name)
+        spreads = by_messages(self.rows("spread", name))
+        chosen = [row for row in spreads if row["topic"] in self._chosen[name]]
+        return Run(
+            name=name,
+            about=_about(self.rows("headers", name)),
+            quality=quality,
+            control=_sorted(self.rows("control_traffic", name), "kind"),
+            losses=sorted(
+                self.rows("losses", name),
+                key=lambda row: (-row["count"], row["kind"], row["reason"]),
+            ),
+            load=[
+                (row["share"], row["sent_messages"], row["sent_bytes"])
+                for row in _sorted(self.rows("load", name), "share")
+            ],
+            balance={row["figure"]: row for row in self.rows("balance", name)},
+            clocks=_sorted(self.rows("clocks", name), "peer"),
+            channels=_sorted(self.rows("sds_channels", name), "channel"),
+            topics=[self._topic(name, row, quality) for row in chosen],
+            topics_left_out=len(spreads) - len(chosen),
+            cuts=[
+                {
+                    **cut,
+                    "after": (cut["begin"] - quality["begin"]) / SECOND,
+                    "until": (cut["end"] - quality["begin"]) / SECOND,
+                }
+                for cut in _sorted(self.rows("cuts", name), "begin", "peers")
+            ],
+        )
+
+    def _topic(self, run: str, spread: Row, quality: Row) -> TopicReport:
+        topic = spread["topic"]
+        begin = quality["begin"]
+        seen = [
+            {**look, "after": (look["time"] - begin) / SECOND}
+            for look in _sorted(self.rows("overlay", run), "kind", "time")
+            if look["topic"] in (topic, None)
+        ]
+        faults = _sorted(self.rows("recovery", run, topic=topic), "time")
+        shown = _NO_TOPIC if topic is None else topic
+        return TopicReport(
+            label=f"{run} · {shown}",
+            run=run,
+            topic=shown,
+            figures=self._figures(run, spread, seen),
+            latencies=[
+                (row["millisecond"] + 1, row["share"])
+                for row in _sorted(self.rows("latency_cdf", run, topic=topic), "millisecond")
+            ],
+            messages=[
+                {
+                    "index": row["index"],
+                    "after": (row["published"] - begin) / SECOND,
+                    **{name: row[name] for name in MESSAGE[2:]},
+                }
+                for row in _sorted(self.rows("messages", run, topic=topic), "index")
+            ],
+            degrees={look["kind"]: look["degrees"] for look in seen},
+            overlay=[
+                {name: look[name] for name in ("kind", "after", "proximity_ratio", "degree_mean",
+                                               "components", "symmetry")}
+                for look in seen
+            ],
+            faults=[{**fault, "after": (fault["time"] - begin) / SECOND} for fault in faults],
+            rest=next(iter(self.rows("rest", run, topic=topic)), {}),
+            missing={r["reason"]: r["count"] for r in self.rows("missing", run, topic=topic)},
+            duplicates={
+                r["cause"]: r["count"] for r in self.rows("duplicate_causes", run, topic=topic)
+            },
+            drawing=self._drawing(run, topic),
+        )  # fmt: skip
+
+    def _figures(self, run: str, spread: Row, looks: Sequence[Row]) -> dict[str, float | None]:
+        figures = {
+            name: spread[name]
+            for name in (
+                "messages", "deliveries", "reliability", "worst_reliability", "atomicity",
+                "latency_p50", "latency_p99", "latency_max", "t99", "rmr", "rmr_last",
+                "duplicates_per_delivery",
+                "ldh", "mean_hops", "fan_out_max", "stability",
+            )
+        }  # fmt: skip
+        topic = spread["topic"]
+        figures["missing"] = spread["live"] - spread["delivered"]
+        expected = spread["live"] - (spread["delivered"] - spread["deliveries"])
+        # Whether those came in time that have no latency, nobody knows.
+        expected -= spread["unknown_latencies"]
+        in_time = sum(row["deliveries"] for row in self.rows("on_time", run, topic=topic))
+        figures["on_time"] = in_time / expected if expected else None
+        figures["late"] = expected - in_time
+        figures["bytes_per_delivery"] = self._bytes_per_delivery(run)
+        control = self.rows("control_traffic", run)
+        for name in ("sends", "ids", "bytes"):
+            shares = [row[f"{name}_per_delivery"] for row in control]
+            known = [value for value in shares if value is not None]
+            figures[f"control_{name}"] = math.fsum(known) if known else None
+        sent = [row for row in self.rows("balance", run) if row["figure"] == "sent_messages"]
+        figures["load_gini"] = sent[0]["gini"] if sent and sent[0]["mean"] else None
+        last = _last_look(looks)
+        for name in ("degree_mean", "proximity_ratio", "components"):
+            figures[name] = last[name] if last else None
+        mended = next(iter(self.rows("mended", run, topic=topic)), {})
+        for name in ("repaired_after", "unrepaired"):
+            figures[name] = mended.get(name)
+        channels = self.rows("sds_channels", run)
+        figures["causal_violations"] = (
+            sum(row["violations"] for row in channels) if channels else None
+        )
+        return figures
+
+    def _bytes_per_delivery(self, run: str) -> float | None:
+        """All bytes sent in the run for each of its deliveries; None where a trace lacks sizes."""
+        (quality,) = self.rows("quality", run)
+        figures = {row["figure"]: row for row in self.rows("balance", run)}
+        sent, sized = figures.get("sent_rpcs"), figures.get("sent_bytes")
+        if not (sent and sized and quality["served"]) or sized["peers"] != sent["peers"]:
+            return None
+        return float(sized["mean"] * sized["peers"] / quality["served"])
+
+    def _drawing(self, run: str, topic: str | None) -> Drawing | None:
+        tree = self.rows("tree", run, topic=topic)
+        last = self.rows("last", run, topic=topic)
+        if not tree or not last:
+            return None
+        links = self.rows("links", run, topic=topic)
+        kinds = [kind for kind in OVERLAYS if any(link["kind"] == kind for link in links)]
+        kind = kinds[0] if kinds else None
+        return draw(
+            last[0]["message"],
+            last[0]["source"],
+            {row["peer"]: row["parent"] for row in tree},
+            [(link["a"], link["b"]) for link in links if link["kind"] == kind],
+            kind,
+            self._params.drawn,
+            last[0]["receivers"],
+        )
+
+
+def by_messages(spreads: Sequence[Row]) -> list[Row]:
+    """Rows of topics, those with the most messages first."""
+    return sorted(spreads, key=lambda row: (-row["messages"], row["topic"] or ""))
+
+
+def _about(headers: Sequence[Row]) -> Row:
+    """What headers say, in one: where they differ, everything."""
+    if not headers:
+        return {}
+    described = {
+        name: ", ".join(sorted({row[name] for row in headers if row[name] is not None}))
+        for name in ABOUT
+    }
+    simulated = any(row["simulated"] for row in headers)
+    return {name: value for name, value in described.items() if value} | {"simulated": simulated}
+
+
+def _last_look(looks: Sequence[Row]) -> Row | None:
+    for kind in OVERLAYS:
+        of_kind = [look for look in looks if look["kind"] == kind]
+        if of_kind:
+            return of_kind[-1]
+    return None
+
+
+def _sorted(rows: Sequence[Row], *keys: str) -> list[Row]:
+    def order(row: Row) -> list[tuple[bool, Any]]:
+        return [(row[key] is None, row[key]) for key in keys]
+
+    return sorted(rows, key=order)
