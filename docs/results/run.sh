@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the files in this directory again: docs/results/run.sh [NAME ...]
+# Make the files in this directory again: [SEEDS=8] [PROCESSES=1] docs/results/run.sh [NAME ...]
 # Each holds a command and what it printed. The whole takes three to four hours on two cores, and by
 # estimate three more for the rows of several sources (`headline-five` to `lossy-trees`);
 # `pipeline` needs the extra `spark`, 20 GB of disk and the machine to itself, `scale` the latter.
@@ -20,32 +20,34 @@ run() {
 episub() { python -m episub_router "$@"; }
 
 chosen="$*"
+seeds=${SEEDS:-8}
+processes=${PROCESSES:-1}
 run event-queue python tests/benchmarks/event_queue.py
-run simsub-1 episub sim run simsub-1 --seeds 8
-run simsub-2 episub sim run simsub-2 --seeds 8
-run simsub-3 episub sim run simsub-3 --seeds 8
-run simsub-4 episub sim run simsub-4 --seeds 8
-run simsub-5 episub sim run simsub-5 --seeds 8
-run simsub-6 episub sim run simsub-6 --seeds 8
-run churn episub sim run churn --seeds 8
-run join-storm episub sim run join-storm --seeds 8
-run nat episub sim run nat --seeds 8
-run partition-heal episub sim run partition-heal --seeds 8
-run headline-uniform episub sim run headline --variant "uniform, one" --seeds 8
-run headline-plane episub sim run headline --variant "plane, one" --seeds 8
-run headline-alpha episub sim run headline --variant "alpha" --seeds 8
-run headline-five episub sim run headline --variant five --seeds 8
-run headline-fifty episub sim run headline --variant fifty --seeds 8
-run new-sources episub sim run new-sources --seeds 8
-run chat episub sim run chat --seeds 8
-run same-moment episub sim run same-moment --seeds 8
-run bursts episub sim run bursts --seeds 8
-run churn-trees episub sim run churn-trees --seeds 8 --phases
-run crash episub sim run crash --seeds 8 --phases
-run lossy-trees episub sim run lossy-trees --seeds 8
-run hostile python -m tests.benchmarks.hostile --seeds 8
-run proximity episub sim run proximity --seeds 8
-run sites episub sim run sites --nodes 400 --seeds 8
+run simsub-1 episub sim run simsub-1 --seeds "$seeds" --processes "$processes"
+run simsub-2 episub sim run simsub-2 --seeds "$seeds" --processes "$processes"
+run simsub-3 episub sim run simsub-3 --seeds "$seeds" --processes "$processes"
+run simsub-4 episub sim run simsub-4 --seeds "$seeds" --processes "$processes"
+run simsub-5 episub sim run simsub-5 --seeds "$seeds" --processes "$processes"
+run simsub-6 episub sim run simsub-6 --seeds "$seeds" --processes "$processes"
+run churn episub sim run churn --seeds "$seeds" --processes "$processes"
+run join-storm episub sim run join-storm --seeds "$seeds" --processes "$processes"
+run nat episub sim run nat --seeds "$seeds" --processes "$processes"
+run partition-heal episub sim run partition-heal --seeds "$seeds" --processes "$processes"
+run headline-uniform episub sim run headline --variant "uniform, one" --seeds "$seeds" --processes "$processes"
+run headline-plane episub sim run headline --variant "plane, one" --seeds "$seeds" --processes "$processes"
+run headline-alpha episub sim run headline --variant "alpha" --seeds "$seeds" --processes "$processes"
+run headline-five episub sim run headline --variant five --seeds "$seeds" --processes "$processes"
+run headline-fifty episub sim run headline --variant fifty --seeds "$seeds" --processes "$processes"
+run new-sources episub sim run new-sources --seeds "$seeds" --processes "$processes"
+run chat episub sim run chat --seeds "$seeds" --processes "$processes"
+run same-moment episub sim run same-moment --seeds "$seeds" --processes "$processes"
+run bursts episub sim run bursts --seeds "$seeds" --processes "$processes"
+run churn-trees episub sim run churn-trees --seeds "$seeds" --processes "$processes" --phases
+run crash episub sim run crash --seeds "$seeds" --processes "$processes" --phases
+run lossy-trees episub sim run lossy-trees --seeds "$seeds" --processes "$processes"
+run hostile python -m tests.benchmarks.hostile --seeds "$seeds"
+run proximity episub sim run proximity --seeds "$seeds" --processes "$processes"
+run sites episub sim run sites --nodes 400 --seeds "$seeds" --processes "$processes"
 run multi-source episub sim run multi-source --seeds 2
 run lossy episub sim run lossy
 run routers episub sim run routers
