@@ -31,7 +31,14 @@ COMPILED = (
 )
 """What is compiled, in the package."""
 
-INTERPRETED = ("__init__.py", "params.py", "settings.py", "traced.py", "gossipsub_scored.py")
+INTERPRETED = (
+    "__init__.py",
+    "params.py",
+    "settings.py",
+    "traced.py",
+    "gossipsub_scored.py",
+    "gossipsub_choke.py",
+)
 """What isn't, of that: settings, which are read once, and what is seldom run."""
 
 SUBCLASSED = ("Host", "Node", "EpisubNode", "GossipsubNode", "FloodsubNode")

@@ -137,10 +137,14 @@ class GossipsubNode(Node):
         own = sender == -1 and record.source == self.id
         flood = own and self._params.flood_publish
         peers: Iterable[int] = self._flood_peers() if flood else self.mesh
-        self._push([peer for peer in peers if peer != sender], message, hops + 1)
+        self._forward([peer for peer in peers if peer != sender], message, hops + 1)
 
     def _flood_peers(self) -> Iterable[int]:
         return self.links
+
+    def _forward(self, peers: list[int], message: int, hops: int) -> None:
+        """A new message goes on to `peers`."""
+        self._push(peers, message, hops)
 
     def _push(self, peers: list[int], message: int, hops: int) -> None:
         if self._unwanted:

@@ -1,7 +1,8 @@
 """Parameters of the routers that Episub is compared with: unit, default, source.
 
 Section names are those of libp2p/specs, pubsub/gossipsub/gossipsub-v1.0.md, -v1.1.md and
--v1.2.md, given as "v1.0, Section".
+-v1.2.md, given as "v1.0, Section". CHOKE and UNCHOKE are those of libp2p/specs PR 413, continued
+in PR 681.
 """
 
 from __future__ import annotations
@@ -37,12 +38,23 @@ class GossipsubParams:
     idontwant: int = param(0, "bytes", "v1.2, IDONTWANT Message: least payload size; 0 is off")
     retransmissions: int = param(3, "sends", "go-libp2p-pubsub: GossipRetransmission")
     connect: int = param(10, "peers", "simsub 2018: N-connect; connections that a node dials")
+    choke_interval: int = param(
+        0, "heartbeats", "libp2p/specs PR 413, Parameters: choke_heartbeat_interval, 20; 0 is off"
+    )
+    choke_churn: int = param(2, "peers", "PR 413, Parameters: choke_churn, unchoke_churn")
+    d_non_choke: int = param(4, "peers", "PR 413, Parameters: D_non_choke = D_low")
+    choke_after: float = param(
+        0.0, "s", "libp2p/specs PR 681, Setting Threshold Parameters: 0.2; 0 is off"
+    )
+    unchoke_after: float = param(0.1, "s", "PR 681, Setting Threshold Parameters")
 
     def __post_init__(self) -> None:
         if not 0 < self.d_low <= self.d <= self.d_high:
             raise ValueError(f"0 < d_low <= d <= d_high: {self.d_low}, {self.d}, {self.d_high}")
         if self.heartbeat <= 0:
             raise ValueError(f"heartbeat must be more than 0: {self.heartbeat}")
+        if self.choke_interval and self.choke_after:
+            raise ValueError("choke_interval or choke_after: they are two proposals")
         if not 0 < self.history_gossip <= self.history:
             raise ValueError(
                 f"0 < history_gossip <= history: {self.history_gossip}, {self.history}"

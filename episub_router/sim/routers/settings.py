@@ -26,6 +26,11 @@ class GossipsubConfig:
     scoring: bool = False
     """Peer scores (`routers.gossipsub_scored`), which matter where some peers are hostile."""
     params: dict[str, Any] = field(default_factory=dict)
+    """With `choke_interval` or `choke_after`, CHOKE and UNCHOKE (`routers.gossipsub_choke`)."""
+
+    def __post_init__(self) -> None:
+        if self.scoring and (self.params.get("choke_interval") or self.params.get("choke_after")):
+            raise ValueError("scoring and choking aren't modelled together")
 
     def merged(self) -> dict[str, Any]:
         """The preset's values with this scenario's on top."""
