@@ -355,9 +355,12 @@ class Join(_message.Message):
     PEER_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
     ttl: _builtins.int
     features: _builtins.int
     """Of `peer`; bit 0: takes part in the trees of single sources."""
+    nonce: _builtins.int
+    """Drawn for this JOIN; the ACCEPT that answers it has the same. Beyond the specification."""
     @_builtins.property
     def peer(self) -> Global___PeerInfo: ...
     def __init__(
@@ -366,10 +369,11 @@ class Join(_message.Message):
         peer: Global___PeerInfo | None = ...,
         ttl: _builtins.int | None = ...,
         features: _builtins.int | None = ...,
+        nonce: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "nonce", b"nonce", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "nonce", b"nonce", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -442,6 +446,7 @@ class Neighbor(_message.Message):
     PEERS_FIELD_NUMBER: _builtins.int
     RANDOM_LINKS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
     role: Global___Neighbor.Role.ValueType
     links: _builtins.int
     """Active links that the sender has."""
@@ -450,6 +455,8 @@ class Neighbor(_message.Message):
     """How many of the sender's active links are random."""
     features: _builtins.int
     """Of the sender, as in Join."""
+    nonce: _builtins.int
+    """With ACCEPT: that of the JOIN which it answers. Beyond the specification."""
     @_builtins.property
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerInfo]:
         """The sender's active view, with LIST."""
@@ -463,10 +470,11 @@ class Neighbor(_message.Message):
         peers: _abc.Iterable[Global___PeerInfo] | None = ...,
         random_links: _builtins.int | None = ...,
         features: _builtins.int | None = ...,
+        nonce: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

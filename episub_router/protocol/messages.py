@@ -79,12 +79,14 @@ class Topics:
 class Join:
     """JOIN: `peer` looks for a random neighbour; walks until somebody accepts (E04-E06).
 
-    `source_trees`: `peer` takes part in trees of single sources.
+    `source_trees`: `peer` takes part in trees of single sources. `nonce` ties the ACCEPT to this
+    JOIN; 0 where the joining node draws none.
     """
 
     peer: PeerId
     ttl: int
     source_trees: bool = True
+    nonce: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Neighbor:
     `links` is how many active links the sender has (E10), `random_links` how many of them are
     random (E16, E18). `peers` is the sender's active view, sent with LIST. `kind` is what the
     link is for, on both ends. `source_trees`: the sender takes part in trees of single sources.
+    `nonce`: with ACCEPT, that of the JOIN which it answers.
     """
 
     role: NeighborRole
@@ -110,6 +113,7 @@ class Neighbor:
     peers: tuple[PeerId, ...] = ()
     random_links: int = 0
     source_trees: bool = True
+    nonce: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,8 @@ class _Reader:
 
     def join(self, body: pb.Join) -> Join:
         ttl = self.ttl(body.ttl)
-        return Join(self.peer(body.peer), ttl, bool(body.features & FEATURE_SOURCE_TREES))
+        trees = bool(body.features & FEATURE_SOURCE_TREES)
+        return Join(self.peer(body.peer), ttl, trees, body.nonce)
 
     def forward_join(self, body: pb.ForwardJoin) -> ForwardJoin:
         ttl = self.ttl(body.ttl)
@@ -220,6 +221,7 @@ class _Reader:
             self.peers(body.peers),
             body.random_links,
             bool(body.features & FEATURE_SOURCE_TREES),
+            body.nonce,
         )
 
     def leave(self, body: pb.Leave) -> Leave:

@@ -135,15 +135,17 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
         case Topics(topics):
             out.topics.SetInParent()
             out.topics.topics.extend(topics)
-        case Join(peer, ttl, source_trees):
+        case Join(peer, ttl, source_trees, nonce):
             out.join.ttl = ttl
+            if nonce:
+                out.join.nonce = nonce
             if source_trees:
                 out.join.features = FEATURE_SOURCE_TREES
             out.join.peer.CopyFrom(_info(peer, records))
         case ForwardJoin(peer, ttl):
             out.forward_join.ttl = ttl
             out.forward_join.peer.CopyFrom(_info(peer, records))
-        case Neighbor(role, links, kind, peers, random_links, source_trees):
+        case Neighbor(role, links, kind, peers, random_links, source_trees, nonce):
             # The enums of the core have the numbers of those on the wire.
             out.neighbor.role = pb.Neighbor.Role.ValueType(role)
             out.neighbor.links = links
@@ -152,6 +154,8 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
             out.neighbor.random_links = random_links
             if source_trees:
                 out.neighbor.features = FEATURE_SOURCE_TREES
+            if nonce:
+                out.neighbor.nonce = nonce
         case Disconnect(alive):
             out.disconnect.alive = alive
         case Leave(source, ttl, proof):

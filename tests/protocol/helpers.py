@@ -60,8 +60,8 @@ def request(
     return Neighbor(NeighborRole.REQUEST, links, kind, random_links=random)
 
 
-def accept(links: int = 5, kind: LinkKind = LinkKind.RANDOM) -> Neighbor:
-    return Neighbor(NeighborRole.ACCEPT, links, kind, random_links=links)
+def accept(links: int = 5, kind: LinkKind = LinkKind.RANDOM, nonce: int = 0) -> Neighbor:
+    return Neighbor(NeighborRole.ACCEPT, links, kind, random_links=links, nonce=nonce)
 
 
 def params(**changed: Any) -> MembershipParams:

@@ -146,6 +146,17 @@ def test_vectors_of_source_trees() -> None:
         )
 
 
+def test_vector_of_a_nonce() -> None:
+    *_, vector, _, _, _, peer_id = VECTORS
+    messages = (
+        m.Join(peer_id, 6, True, 16_909_060),
+        m.Neighbor(m.NeighborRole.ACCEPT, 1, random_links=1, nonce=16_909_060),
+    )
+    frame = Frame("blocks", 2**60, messages)
+    assert encode_frame(frame, lambda _: None).SerializeToString() == vector
+    assert decode_frame(rpc_pb2.RPC.FromString(vector)).messages == messages
+
+
 def test_vectors_of_pieces() -> None:
     *_, control, piece, _, _ = VECTORS
     keys = create_new_key_pair(b"\x61" * 32)

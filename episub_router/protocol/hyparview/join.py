@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
+from episub_router.protocol.hyparview.joining.open_joins import OpenJoins
 from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import pick_some
@@ -32,7 +33,7 @@ MAX_CONTACTS = 64
 class JoinProcedure(Procedure):
     """Asks contacts for nodes, then sends JOINs until C_rand links stand or all was tried."""
 
-    __slots__ = ("_asked", "_contacts", "_started", "_ttl", "_walking")
+    __slots__ = ("_asked", "_contacts", "_open", "_round", "_started", "_ttl", "_walking")
 
     def __init__(self, state: OverlayState) -> None:
         super().__init__(state)
@@ -44,6 +45,9 @@ class JoinProcedure(Procedure):
         self._started: dict[PeerId, bool] = {}
         """Nodes that they start at, and whether the dial is still in progress."""
         self._ttl = 0
+        self._open = OpenJoins()
+        self._round = 0
+        """Rounds of JOINs sent."""
 
     @property
     def in_progress(self) -> bool:
@@ -77,6 +81,7 @@ class JoinProcedure(Procedure):
         chosen = self._disjoint(CONTACTS_ASKED)
         self._asked = dict.fromkeys(chosen, False)
         self._walking = False
+        self._round = 0
         self._ttl = state.params.join_ttl
         self.deadline = now + state.jittered(state.with_dial_time(NODES_TIMEOUT))
         for contact in chosen:
@@ -129,11 +134,11 @@ class JoinProcedure(Procedure):
             self._finish()
             return
         self._walking = True
+        self._round += 1
         self._wait(now)
-        join = Join(state.me, self._ttl, state.source_trees)
         for start in starts:
             self._started[start] = True
-            state.when_connected(start, partial(self._send_join, start, join), now)
+            state.when_connected(start, partial(self._send_join, start, self._ttl), now)
 
     def _starts(self, count: int) -> list[PeerId]:
         """Where to start `count` walks: at nodes of the view that are connected already, and
@@ -156,12 +161,14 @@ class JoinProcedure(Procedure):
         dialling = sum(self._started.values())
         return max(0, state.params.random_links - len(state.active) - dialling)
 
-    def _send_join(self, start: PeerId, join: Join, up: bool, now: Time) -> None:
+    def _send_join(self, start: PeerId, ttl: int, up: bool, now: Time) -> None:
         if start not in self._started:
             return  # The join has ended meanwhile.
         self._started[start] = False
         if up:
-            self._state.send(start, join)
+            state = self._state
+            nonce = self._open.open(state.rng, now)
+            state.send(start, Join(state.me, ttl, state.source_trees, nonce))
             self._wait(now)
 
     def _wait(self, now: Time) -> None:
@@ -182,6 +189,16 @@ class JoinProcedure(Procedure):
             self._ttl -= 1
             self._walk(now)
 
+    def is_answered(self, nonce: int, now: Time) -> bool:
+        """Whether an ACCEPT with this nonce is the first answer to a JOIN of ours.
+
+        Without a nonce, as older peers send it, it counts for a node that is alone and where a
+        round of JOINs has brought too few links, or it would get around the nonce.
+        """
+        if not nonce and len(self._state.active) and self._round < 2:
+            return False
+        return self._open.take(nonce, now)
+
     def on_link(self) -> None:
         """A link was added: the join ends with the last one that it was to bring."""
         if self._walking and len(self._state.active) >= self._state.params.random_links:
@@ -195,4 +212,5 @@ class JoinProcedure(Procedure):
 
     def stop(self) -> None:
         self._finish()
+        self._open.clear()
         self._contacts.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
@@ -49,7 +50,7 @@ class JoinHandler:
             self._forward(sender, join, ttl)
         elif (link := state.active.get(joiner)) is not None:
             if not self._forward(sender, join, ttl):
-                state.send_neighbor(joiner, NeighborRole.ACCEPT, link.kind)
+                state.send_neighbor(joiner, NeighborRole.ACCEPT, link.kind, nonce=join.nonce)
         elif len(state.active) < state.params.active_size or ttl == 0:
             self._dial(sender, join, ttl, now)
         elif not self._forward(sender, join, ttl):
@@ -67,13 +68,12 @@ class JoinHandler:
             self._forward(sender, join, ttl)
         elif joiner in state.active:
             pass
-        elif len(state.active) >= state.params.active_bound:
-            state.drop(sender, DropReason.VIEW_FULL)
+        elif not state.has_room_for_wish(joiner):
             state.send(joiner, Disconnect())
             state.release(joiner)
         else:
-            state.add_link(joiner, LinkKind.RANDOM, now, join)
-            state.send_neighbor(joiner, NeighborRole.ACCEPT, LinkKind.RANDOM)
+            state.add_on_wish(joiner, LinkKind.RANDOM, now, join)
+            state.send_neighbor(joiner, NeighborRole.ACCEPT, LinkKind.RANDOM, nonce=join.nonce)
             walker = state.active.pick(state.rng, joiner)
             if walker is not None:
                 state.send(walker, ForwardJoin(joiner, state.params.join_ttl))
@@ -84,7 +84,7 @@ class JoinHandler:
         walker = state.active.pick(state.rng, sender, join.peer) if ttl > 0 else None
         if walker is None:
             return False
-        state.send(walker, Join(join.peer, ttl - 1, join.source_trees))
+        state.send(walker, replace(join, ttl=ttl - 1))
         return True
 
     def on_forward_join(self, sender: PeerId, message: ForwardJoin) -> None:

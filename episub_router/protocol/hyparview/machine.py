@@ -328,17 +328,22 @@ class HyParView:
     def _on_accept(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
         """NEIGHBOR as an answer, or from the end of one of our JOINs' walks (E06, E09)."""
         state = self._state
+        params = state.params
         link = state.active.get(sender)
-        size = len(state.active)
-        wanted = (
+        if (
             self._requests.has_asked(sender)
             or self._proximity.has_asked(sender)
             or self._reconnection.has_rejoined(sender)
-            or self._join.walking
-        )
+        ):
+            bound = params.active_bound
+        elif self._join.is_answered(message.nonce, now):
+            bound = params.active_bound if self._join.walking else params.active_size
+        else:
+            # A late answer to a request of ours fills a gap; what nobody asked for doesn't.
+            bound = params.active_size if self._requests.has_asked_lately(sender) else 0
         if link is not None:
             link.update(message, now)
-        elif size < state.params.active_size or (wanted and size < state.params.active_bound):
+        elif len(state.active) < bound:
             state.add_link(sender, message.kind, now, message)
         else:
             state.drop(sender, DropReason.UNSOLICITED)

@@ -61,6 +61,10 @@ class NeighborRequests(Procedure):
     def has_asked(self, peer: PeerId) -> bool:
         return peer in self._requests
 
+    def has_asked_lately(self, peer: PeerId) -> bool:
+        """Whether `peer` may be answering a request that counts as refused already."""
+        return peer in self._refused
+
     def grow(self, now: Time) -> None:
         """Ask as many passive peers as links, or random links, are missing (E09, E17)."""
         state = self._state

@@ -6,7 +6,7 @@ from episub_router.protocol.effects import DownReason, DropReason, MeasureRtt
 from episub_router.protocol.hyparview.proximity import farther_neighbor
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
-from episub_router.protocol.types import Group, PeerId, Time
+from episub_router.protocol.types import PeerId, Time
 
 MAX_MEASURING = 64
 """Requests that wait for an RTT at once."""
@@ -36,13 +36,8 @@ class NeighborResponses:
             short = state.active.count(LinkKind.RANDOM) < params.random_links
             full = state.active.count(LinkKind.NEAR) >= params.near_links
             self._admit(sender, LinkKind.RANDOM if short and full else request.kind, request, now)
-        elif (
-            self._in_need(request)
-            and size < params.active_bound
-            and self._is_first_in_need(group := state.group_of(sender), sender)
-        ):
+        elif self._in_need(request) and state.has_room_for_wish(sender):
             self._admit(sender, LinkKind.RANDOM, request, now)
-            state.active.note_need(sender, group)
         elif sender in self._measuring:
             self._measuring[sender] = request
         elif params.near_links and len(self._measuring) < MAX_MEASURING:
@@ -58,14 +53,6 @@ class NeighborResponses:
             request.kind is LinkKind.RANDOM and request.random_links < least
         )
 
-    def _is_first_in_need(self, group: Group | None, sender: PeerId) -> bool:
-        """Need can't be checked: it gets one link beyond A for each group of peers."""
-        active = self._state.active
-        if group is not None and any(link.need_of == group for _, link in active.items()):
-            self._state.drop(sender, DropReason.NEED_REPEATED)
-            return False
-        return True
-
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
         request = self._measuring.pop(peer, None)
@@ -74,7 +61,7 @@ class NeighborResponses:
         if rtt is not None and len(self._state.active) < self._state.params.active_size:
             self.on_request(peer, request, now)
             return
-        victim = None if rtt is None else farther_neighbor(self._state, rtt)
+        victim = None if rtt is None else farther_neighbor(self._state, rtt, now)
         if victim is None:
             self._reject(peer)
         else:
@@ -83,7 +70,7 @@ class NeighborResponses:
             self._admit(peer, LinkKind.NEAR, request, now)
 
     def _admit(self, peer: PeerId, kind: LinkKind, request: Neighbor, now: Time) -> None:
-        self._state.add_link(peer, kind, now, request)
+        self._state.add_on_wish(peer, kind, now, request)
         self._state.send_neighbor(peer, NeighborRole.ACCEPT, kind)
 
     def _reject(self, peer: PeerId) -> None:

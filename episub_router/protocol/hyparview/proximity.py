@@ -66,7 +66,7 @@ class Proximity(Procedure):
         if nearest is None or len(state.active) < state.params.active_size:
             return
         mean, candidate = nearest
-        victim = farther_neighbor(state, mean)
+        victim = farther_neighbor(state, mean, now)
         if victim is not None:
             self._candidate, self._victim = candidate, victim
             state.when_connected(candidate, partial(self._ask, candidate), now)
@@ -112,27 +112,31 @@ def _has_spare_random_link(state: OverlayState) -> bool:
     return state.active.count(LinkKind.RANDOM) > state.params.random_links
 
 
-def farther_neighbor(state: OverlayState, rtt: float) -> PeerId | None:
+def farther_neighbor(state: OverlayState, rtt: float, now: Time) -> PeerId | None:
     """The farthest neighbour that a peer at `rtt` seconds may replace, if any (E10, E18).
 
     It must be farther by the factor alpha and by the least gain that counts, must have enough
-    links of its own, random ones and in all, and must not be one of our C_rand random links.
+    links of its own, random ones and in all, unless it has only been saying so for too long, and
+    must be neither proved nor one of our last C_rand random links.
     """
     params = state.params
+    proved = state.active.proved(params.random_links)
     spare_random = _has_spare_random_link(state)
     distance = state.distance
 
-    def replaceable(link: Link) -> bool:
-        if link.kind is LinkKind.NEAR:
-            spare = link.random_links >= params.random_links
-        else:
-            spare = spare_random and link.random_links > params.random_links
+    def replaceable(peer: PeerId, link: Link) -> bool:
+        random = link.kind is LinkKind.RANDOM
+        least = params.random_links + random
+        spare = link.random_links >= least and link.links >= params.active_size
         return (
-            spare
-            and link.links >= params.active_size
+            (spare or state.has_had_time(link, now))
+            and (spare_random or not random)
             and distance(link) > params.rtt_advantage * rtt
             and distance(link) - rtt >= params.rtt_min_gain
+            and peer not in proved
         )
 
-    farther = [(distance(link), peer) for peer, link in state.active.items() if replaceable(link)]
+    farther = [
+        (distance(link), peer) for peer, link in state.active.items() if replaceable(peer, link)
+    ]
     return max(farther, key=lambda entry: entry[0])[1] if farther else None

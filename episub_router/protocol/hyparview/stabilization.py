@@ -35,7 +35,7 @@ class Stabilization(Procedure):
         state = self._state
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is not None:
-            self._drop_links(asked_at)
+            self._drop_links(asked_at, now)
         elif len(state.active) > state.params.active_size:
             for peer, link in state.active.items():
                 state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
@@ -44,8 +44,12 @@ class Stabilization(Procedure):
             return
         self.start(now)
 
-    def _drop_links(self, asked_at: Time) -> None:
-        """First links to peers that can spare one, then sides of triangles; never below A."""
+    def _drop_links(self, asked_at: Time, now: Time) -> None:
+        """First links to peers that can spare one, then sides of triangles; never below A.
+
+        A link that was made because the peer needs it, and where the peer says so still, counts
+        as one that can be spared: anybody can say so.
+        """
         state = self._state
         answered = [
             (peer, link) for peer, link in state.active.items() if link.listed_at >= asked_at
@@ -54,7 +58,7 @@ class Stabilization(Procedure):
         state.rng.shuffle(answered)
         answered.sort(key=lambda entry: (-entry[1].links, -state.distance(entry[1])))
         for peer, link in answered:
-            if link.random_links > state.params.random_links:
+            if link.random_links > state.params.random_links or state.has_had_time(link, now):
                 self._drop(peer, link)
         for peer, link in answered:
             if self._in_triangle(peer):
@@ -65,6 +69,8 @@ class Stabilization(Procedure):
         state = self._state
         params = state.params
         if peer not in state.active or len(state.active) <= params.active_size:
+            return
+        if peer in state.active.proved(params.random_links):
             return
         needed = params.random_links if link.kind is LinkKind.RANDOM else params.near_links
         if state.active.count(link.kind) > needed:

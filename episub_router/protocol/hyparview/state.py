@@ -17,7 +17,12 @@ from episub_router.protocol.effects import (
     Release,
     Send,
 )
-from episub_router.protocol.hyparview.views.active import ActiveView, Link
+from episub_router.protocol.hyparview.views.active import (
+    MAX_ON_WISH,
+    NEED_BELIEVED,
+    ActiveView,
+    Link,
+)
 from episub_router.protocol.hyparview.views.passive import PassiveView
 from episub_router.protocol.messages import (
     Disconnect,
@@ -131,12 +136,41 @@ class OverlayState:
     # Links
 
     def send_neighbor(
-        self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId
+        self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId, nonce: int = 0
     ) -> None:
         """Send `peer` a NEIGHBOR with our own numbers of links."""
         random_links = self.active.count(LinkKind.RANDOM)
         links = len(self.active)
-        self.send(peer, Neighbor(role, links, kind, peers, random_links, self.source_trees))
+        self.send(peer, Neighbor(role, links, kind, peers, random_links, self.source_trees, nonce))
+
+    def has_room_for_wish(self, peer: PeerId) -> bool:
+        """Whether `peer`, which asks for a link, may get one even beyond A: few do, and one of each
+        group."""
+        size = self.params.active_size
+        if len(self.active) < size:
+            return True
+        if len(self.active) >= min(size + MAX_ON_WISH, self.params.active_bound):
+            self.drop(peer, DropReason.VIEW_FULL)
+            return False
+        group = self.group_of(peer)
+        if group is not None and self.active.has_wish_of(group):
+            self.drop(peer, DropReason.NEED_REPEATED)
+            return False
+        return True
+
+    def add_on_wish(
+        self, peer: PeerId, kind: LinkKind, now: Time, described: Neighbor | Join
+    ) -> None:
+        """As `add_link`, because `peer` asked for it."""
+        beyond = len(self.active) >= self.params.active_size
+        self.add_link(peer, kind, now, described)
+        if beyond:
+            self.active.note_wish(peer, self.group_of(peer))
+
+    def has_had_time(self, link: Link, now: Time) -> bool:
+        """Whether a neighbour that was taken in beyond A because it asked has had time to find
+        other links: what it says about its need counts no more."""
+        return link.on_wish and now - link.since >= NEED_BELIEVED
 
     def add_link(self, peer: PeerId, kind: LinkKind, now: Time, described: Neighbor | Join) -> None:
         """Put `peer` into the active view, with what it `described` about itself; the caller has

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +15,11 @@ from episub_router.protocol.hyparview.join import (
     JOIN_TIMEOUT,
     MAX_CONTACTS,
     NODES_TIMEOUT,
+)
+from episub_router.protocol.hyparview.joining.open_joins import (
+    JOIN_LIFETIME,
+    MAX_OPEN,
+    OpenJoins,
 )
 from episub_router.protocol.messages import (
     MAX_NODES,
@@ -43,6 +49,13 @@ def asked(*contacts: str, **changed: Any) -> tuple[Member, list[Effect]]:
 def reach_all(member: Member, effects: list[Effect]) -> list[Effect]:
     """Let all dials succeed."""
     return effects + [e for peer in dials(effects) for e in member.handle(ev.Connected(peer))]
+
+
+def joining(**changed: Any) -> tuple[Member, list[int]]:
+    """A member whose C_rand JOINs are on their way, and the nonces of these."""
+    member, _ = asked("c1", **changed)
+    effects = reach_all(member, member.receive("c1", Nodes(PEERS, 6)))
+    return member, [message.nonce for _, message in sent(effects, Join)]
 
 
 # The node that joins
@@ -76,7 +89,8 @@ def test_the_contacts_known_longest_and_the_newest_are_kept() -> None:
 
 def test_joins_start_when_all_contacts_have_answered() -> None:
     """E03, E04: the passive view is fresh before the first JOIN; then C_rand JOINs go to nodes of
-    it, with the full TTL: to those that are connected, since a dial costs more than the rest."""
+    it, with the full TTL: to those that are connected, since a dial costs more than the rest. Each
+    has a nonce of its own."""
     member, effects = asked("c1", "c2")
     assert {peer for peer, _ in sent(effects)} == {"c1", "c2"}
     assert member.receive("c1", Nodes(PEERS[:6], 6)) == []
@@ -85,8 +99,9 @@ def test_joins_start_when_all_contacts_have_answered() -> None:
     assert member.passive == {"c1", "c2", *PEERS}
     joins = sent(effects, Join)
     assert Counter(peer for peer, _ in joins) == {"c1": 2, "c2": 2}
-    assert member.params.random_links == 4
-    assert {message for _, message in joins} == {Join(ME, 6)}
+    assert {message.ttl for _, message in joins} == {6}
+    assert len(joins) == len({message.nonce for _, message in joins}) == 4
+    assert all(message.peer == ME and message.nonce for _, message in joins)
 
 
 def test_silent_and_unreachable_contacts_do_not_hold_joining_up() -> None:
@@ -169,13 +184,12 @@ def test_time_outs_follow_the_time_that_dials_take() -> None:
 def test_joining_ends_with_c_rand_links_and_growing_follows() -> None:
     """E04, E09: JOINs bring C_rand links; the rest of A is asked for from the passive view, after
     a while in which the JOINs of others bring some."""
-    member, _ = asked("c1")
-    reach_all(member, member.receive("c1", Nodes(PEERS, 6)))
-    for peer in ("a", "b", "c"):
-        effects = member.receive(peer, accept())
+    member, nonces = joining()
+    for peer, nonce in zip("abc", nonces, strict=False):
+        effects = member.receive(peer, accept(nonce=nonce))
         assert sent(effects, Neighbor) == []
     assert member.machine.membership.joining
-    effects = reach_all(member, member.receive("d", accept()))
+    effects = reach_all(member, member.receive("d", accept(nonce=nonces[3])))
     assert not member.machine.membership.joining
     assert sent(effects, Neighbor) == []
     effects = reach_all(member, member.wait(2 * member.params.grow_interval))
@@ -186,15 +200,64 @@ def test_joining_ends_with_c_rand_links_and_growing_follows() -> None:
 def test_while_joining_links_beyond_a_are_taken_up_to_the_bound() -> None:
     """E06, E13: JOINs may be accepted at many places at once; what exceeds the bound is ended,
     so that the other side doesn't keep half a link."""
-    member, _ = asked("c1", random_links=4, near_links=0, active_size=4, active_slack=2)
-    reach_all(member, member.receive("c1", Nodes(PEERS, 6)))
+    member, nonces = joining(random_links=4, near_links=0, active_size=4, active_slack=2)
     for n in range(3):
         member.link(f"n{n}")
-    for peer in ("x", "y", "z", "w"):
-        effects = member.receive(peer, accept())
+    for peer, nonce in zip("xyzw", nonces, strict=True):
+        effects = member.receive(peer, accept(nonce=nonce))
     assert len(member.active) <= member.params.active_bound
     assert "w" not in member.active
     assert sent(effects) == [("w", Disconnect())]
+
+
+def test_one_acceptance_counts_for_each_join() -> None:
+    """E06: a JOIN brings one link, whoever saw it on its way; another ACCEPT with its nonce, one
+    with a nonce that nobody drew, and one without any are undone."""
+    member, nonces = joining()
+    member.receive("first", accept(nonce=nonces[0]))
+    assert member.active == {"first"}
+    for late, nonce in (("second", nonces[0]), ("guess", 1), ("none", 0)):
+        effects = member.receive(late, accept(nonce=nonce))
+        assert sent(effects) == [(late, Disconnect())]
+        assert drops(effects) == [DropReason.UNSOLICITED]
+    member.receive("other", accept(nonce=nonces[1]))
+    assert member.active == {"first", "other"}
+
+
+def test_an_answer_without_a_nonce_counts_where_nothing_else_came() -> None:
+    """E06: from a peer that knows none: for a node that is alone, and in later rounds of JOINs, one
+    for each JOIN."""
+    member, _ = joining(near_links=0, grow_interval=1000.0)
+    member.receive("a", accept())
+    member.receive("b", accept())
+    assert member.active == {"a"}
+    reach_all(member, member.wait(JOIN_TIMEOUT))
+    member.receive("b", accept())
+    assert member.active == {"a", "b"}
+
+
+def test_a_late_answer_fills_a_gap_for_a_while() -> None:
+    """E06: after the join has ended, an ACCEPT of its JOINs counts below A, and after half a minute
+    not at all."""
+    late, nonces = joining(near_links=0, grow_interval=1000.0)
+    for n in range(4):
+        late.link(f"n{n}")
+    late.wait(JOIN_TIMEOUT + 1)
+    assert not late.machine.membership.joining
+    late.receive("a", accept(nonce=nonces[0]))
+    assert "a" in late.active
+    late.wait(JOIN_LIFETIME)
+    late.receive("b", accept(nonce=nonces[1]))
+    assert "b" not in late.active
+
+
+def test_open_joins_are_bounded() -> None:
+    joins, rng = OpenJoins(), Random(1)
+    nonces = [joins.open(rng, 0.0) for _ in range(2 * MAX_OPEN)]
+    assert len(joins) == MAX_OPEN
+    assert not joins.take(nonces[0], 1.0)
+    assert joins.take(nonces[-1], 1.0)
+    assert not joins.take(nonces[-1], 1.0)
 
 
 def test_a_node_that_is_alone_joins_again() -> None:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from random import Random
 
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import Group, PeerId, Time
+
+MAX_ON_WISH = 2
+"""Links beyond A that others' wishes bring: their need can't be checked. Ours: joins need some room
+in an overlay whose views are full."""
+
+NEED_BELIEVED = 60.0
+"""Seconds for which a new neighbour that says it lacks links is believed. Ours: an honest one has
+found others by then; one that lies would be given up last for ever."""
 
 _LISTED = 32
 """Peers remembered of a neighbour's list; active views are smaller."""
@@ -22,10 +31,12 @@ class Link:
         "last_activity",
         "links",
         "listed_at",
-        "need_of",
+        "on_wish",
         "peers",
         "random_links",
         "rtt",
+        "since",
+        "wish_of",
     )
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
@@ -44,8 +55,12 @@ class Link:
         """The peer's active view as it last sent it (E11)."""
         self.listed_at = now
         """When it did."""
-        self.need_of: Group | None = None
-        """The peer's group, if it became a neighbour because it lacks links (E10)."""
+        self.since = now
+        """When it became a link."""
+        self.on_wish = False
+        """Whether it was added beyond A because the peer asked for it (E06, E10)."""
+        self.wish_of: Group | None = None
+        """The peer's group, if so."""
 
     def update_rtt(self, sample: float) -> None:
         """A round trip took `sample` seconds."""
@@ -91,9 +106,21 @@ class ActiveView:
     def add(self, peer: PeerId, link: Link) -> None:
         self._links[peer] = link
 
-    def note_need(self, peer: PeerId, group: Group | None) -> None:
-        """`peer`, of `group`, became a neighbour because it lacks links."""
-        self._links[peer].need_of = group
+    def note_wish(self, peer: PeerId, group: Group | None) -> None:
+        """`peer`, of `group`, became a neighbour beyond A because it asked for that."""
+        link = self._links[peer]
+        link.on_wish, link.wish_of = True, group
+
+    def has_wish_of(self, group: Group) -> bool:
+        """Whether a peer of `group` became a neighbour in this way."""
+        return any(link.on_wish and link.wish_of == group for link in self._links.values())
+
+    def proved(self, random_links: int) -> list[PeerId]:
+        """Half of `random_links`: the random links that have stood longest. They end by failure
+        alone: no claim, request or nearness of another peer ends them here."""
+        count = (random_links + 1) // 2
+        random = (peer for peer, link in self._links.items() if link.kind is LinkKind.RANDOM)
+        return list(islice(random, count))
 
     def remove(self, peer: PeerId) -> Link | None:
         return self._links.pop(peer, None)

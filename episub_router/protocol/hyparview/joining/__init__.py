@@ -1,0 +1,1 @@
+"""What a joining node remembers of the JOINs that it has sent."""
