@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import GossipSub
@@ -16,6 +17,8 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.fallback.cache import BoundedCache
+from episub_router.net.fanout import Replay
+from episub_router.protocol.messages import Gossip
 
 IDONTWANT_SIZE = 1024
 """Bytes of payload from which IDONTWANT goes out; go-libp2p-pubsub: IDontWantMessageThreshold
@@ -29,6 +32,11 @@ class MessageSender(GossipSub):
     own_record: Callable[[], bytes] | None = None
     """This node's signed peer record, which goes along with its own messages."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._unsent = Replay()
+        """Own messages that nobody was there for, which outlive the cache."""
+
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
         """Without queues for peers that aren't in the topic, for which there is replay, and
         without limits on how many messages an author or a forwarder may send."""
@@ -36,14 +44,21 @@ class MessageSender(GossipSub):
         message_id = pubsub.get_message_id(pubsub_msg)
         self.mcache.put(pubsub_msg)
         author = ID(pubsub_msg.from_id)
-        receivers = self._get_peers_to_send(
-            pubsub_msg.topicIDs, msg_forwarder=msg_forwarder, origin=author, msg_id=message_id
+        receivers = list(
+            self._get_peers_to_send(
+                pubsub_msg.topicIDs, msg_forwarder=msg_forwarder, origin=author, msg_id=message_id
+            )
         )
         if len(pubsub_msg.data) >= IDONTWANT_SIZE and msg_forwarder != pubsub.host.get_id():
             await self._say_unwanted(message_id, pubsub_msg.topicIDs, {msg_forwarder, author})
         await self._notify_observers(pubsub_msg.topicIDs, message_id)
         rpc = rpc_pb2.RPC(publish=[pubsub_msg])
-        if self.own_record is not None and msg_forwarder == pubsub.host.get_id():
+        own = msg_forwarder == pubsub.host.get_id()
+        if own and not receivers:
+            for topic in pubsub_msg.topicIDs:
+                kept = Gossip(message_id, 1, pubsub_msg, pubsub_msg.ByteSize())
+                self._unsent.remember(topic, kept)
+        if own and self.own_record is not None:
             rpc.senderRecord = self.own_record()
         for peer in receivers:
             self.send_rpc(peer, rpc)
@@ -51,6 +66,19 @@ class MessageSender(GossipSub):
         for topic in pubsub_msg.topicIDs:
             if topic not in self.mesh:
                 self.time_since_last_publish[topic] = now
+
+    def send_rpc(self, peer_id: ID, rpc: rpc_pb2.RPC, priority: bool = False) -> None:
+        """Without copies of a message that goes to several peers as it is."""
+        queue = self._pubsub().peer_queues.get(peer_id)
+        if queue is None:
+            return
+        if (
+            priority
+            or peer_id in self._pending_control
+            or rpc.ByteSize() > queue.max_message_size
+            or not queue.push(rpc)
+        ):
+            super().send_rpc(peer_id, rpc, priority)
 
     async def _say_unwanted(
         self, message_id: bytes, topics: Iterable[str], have_it: set[ID]
@@ -63,9 +91,12 @@ class MessageSender(GossipSub):
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         """Send a peer that has just subscribed, or become writable, what the cache has of
-        `topic` from others than itself."""
-        for message_id in self.mcache.foreign(self.mcache.window(topic), peer_id):
-            self.send_rpc(peer_id, rpc_pb2.RPC(publish=[self.mcache.msgs[message_id]]))
+        `topic` from others than itself, and what waits for the first peer."""
+        found = self.mcache.foreign(self.mcache.window(topic), peer_id)
+        recent = {message_id: self.mcache.msgs[message_id] for message_id in found}
+        waiting: dict[Any, Any] = {g.id: g.payload for g in self._unsent.take(topic, peer_id)}
+        for message in (waiting | recent).values():
+            self.send_rpc(peer_id, rpc_pb2.RPC(publish=[message]))
 
     async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
         """Answer every IWANT: go-libp2p-pubsub counts an announced message that doesn't come as

@@ -15,6 +15,13 @@ from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
 _CHUNK = 65_536
 """Bytes read at a time: read byte by byte, a length costs more than a small frame."""
 
+_SMALL = 8_192
+"""Bytes: after a read of fewer, the next one waits for more to come."""
+
+_PAUSE = 0.005
+"""Seconds from one such read to the next. Ours: each read is answered with an update of Yamux's
+window, and begins a write to each receiver; beyond 200 messages a second they share those."""
+
 _LONGEST_LENGTH = 10
 """Bytes; a varint of 64 bits."""
 
@@ -80,6 +87,8 @@ class FrameReader:
         self._unfinished = unfinished
         self._buffer = bytearray()
         self._start = 0
+        self._not_before = 0.0
+        """When the stream is read next."""
 
     async def read(self) -> bytes:
         """The next frame, without its length.
@@ -104,7 +113,10 @@ class FrameReader:
     async def _fill(self) -> int:
         del self._buffer[: self._start]
         self._start = 0
+        if self._not_before > trio.current_time():
+            await trio.sleep_until(self._not_before)
         chunk = await self._stream.read(_CHUNK)
+        self._not_before = trio.current_time() + (_PAUSE if len(chunk) < _SMALL else 0)
         if not chunk:
             raise IncompleteReadError("the stream ended inside a frame")
         self._buffer += chunk

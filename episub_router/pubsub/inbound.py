@@ -13,7 +13,7 @@ from libp2p.pubsub.pubsub import GossipsubEvent, Pubsub
 from libp2p.pubsub.utils import maybe_consume_signed_record
 
 from episub_router.pubsub.acceptance import fault_of, is_topic
-from episub_router.pubsub.budgets import Budgets
+from episub_router.pubsub.budgets import MAX_PEERS, Budgets
 from episub_router.pubsub.drops import FAULTS, REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameReader, UnfinishedFrames
 from episub_router.pubsub.metering import Meter
@@ -69,6 +69,8 @@ class InboundFrames:
         self._unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
         changes = params.subscription_changes
         self._changes = Budgets(changes.per_second, changes.burst)
+        self._records: dict[ID, bytes] = {}
+        """The last signed record of each peer, the one that came longest ago first."""
         self.trace: NodeTrace | None = None
         self.authored = True
         """Whether messages may name their authors."""
@@ -107,10 +109,12 @@ class InboundFrames:
         if rpc.HasField("senderRecord") and not has_affordable_key(rpc.senderRecord):
             self._drop(PubsubDrop.KEY_COSTLY, peer, "a peer record", taken)
             return
-        if not maybe_consume_signed_record(rpc, self._pubsub.host, peer):
+        if not self._is_known(peer, rpc) and not maybe_consume_signed_record(
+            rpc, self._pubsub.host, peer
+        ):
             self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record of another", taken)
             return
-        rpc.ClearField("senderRecord")  # else a router would verify it again
+        self._note_record(peer, rpc)
         self._take_messages(peer, rpc, taken)
         self._take_subscriptions(peer, rpc, taken)
         if rpc.HasField("control"):
@@ -125,6 +129,19 @@ class InboundFrames:
             self._refuse(peer, msg)
         if stream.metric_send_channel is not None:
             await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
+
+    def _is_known(self, peer: ID, rpc: RPC) -> bool:
+        """Whether the record in `rpc` is the last one of `peer`: py-libp2p sends it with each."""
+        return rpc.HasField("senderRecord") and self._records.get(peer) == rpc.senderRecord
+
+    def _note_record(self, peer: ID, rpc: RPC) -> None:
+        """It is verified; take it out, or a router would do that again."""
+        if rpc.HasField("senderRecord"):
+            self._records.pop(peer, None)
+            self._records[peer] = rpc.senderRecord
+            if len(self._records) > MAX_PEERS:
+                del self._records[next(iter(self._records))]
+            rpc.ClearField("senderRecord")
 
     def _take_messages(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         for msg in rpc.publish:

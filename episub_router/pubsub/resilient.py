@@ -20,6 +20,7 @@ from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
+from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
 from episub_router.publishing import BackpressurePubsub
@@ -33,6 +34,7 @@ from episub_router.pubsub.policy import SignaturePolicy, pubsub_options
 from episub_router.pubsub.turns import CopyTurns
 from episub_router.pubsub.validation_queue import ValidationQueue
 from episub_router.pubsub.validators import Costs, Validators
+from episub_router.pubsub.writing import is_broken, write_all
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
@@ -332,7 +334,28 @@ class ResilientPubsub(BackpressurePubsub):
             self._peer_subscription_count[peer_id] = len(topics)
             self._resuming.add(peer_id)
 
+    async def handle_sending_messages(
+        self, peer_id: ID, stream: INetStream, queue: RpcQueue
+    ) -> None:
+        """As in `Pubsub`, with one write for what waits at the same time."""
+        try:
+            await write_all(queue, stream)
+        except Exception as error:
+            logger.debug("the stream to %s ended: %r", peer_id, error)
+            self._handle_dead_peer(peer_id)
+
+    async def handle_dead_peer_queue(self) -> None:
+        """As in `Pubsub`, but a peer that is back when its loss is looked at gets a new stream,
+        where the one that it had is on the connection that closed."""
+        async with self.dead_peer_receive_channel:
+            self.event_handle_dead_peer_queue_started.set()
+            async for peer in self.dead_peer_receive_channel:
+                if not self._peer_is_connected(peer) or is_broken(self.peers.get(peer)):
+                    self._handle_dead_peer(peer)
+
     async def _handle_new_peer(self, peer_id: ID) -> None:
+        if is_broken(self.peers.get(peer_id)):
+            self._handle_dead_peer(peer_id)
         await super()._handle_new_peer(peer_id)
         if peer_id in self._resuming and peer_id in self.peers:
             self._resuming.discard(peer_id)

@@ -20,7 +20,7 @@ class PeerDied(Exception):
 
 
 class Peer:
-    """A running peer. `events` are all that it told so far, in order."""
+    """A running peer. `events` are all that it reported so far, in order, with the time (`at`)."""
 
     def __init__(self, name: str, process: trio.Process, log: Path) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class Peer:
         self.addresses: list[str] = []
         self.versions: dict[str, str] = {}
         self._log = log
-        self._ended = False
+        self.ended = False
         self._news = trio.Event()
         self._input = trio.Lock()
 
@@ -49,9 +49,10 @@ class Peer:
                 log.write(chunk)
                 log.flush()
                 *lines, buffer = (buffer + chunk).split(b"\n")
-                self.events += map(json.loads, lines)
+                now = trio.current_time()
+                self.events += [json.loads(line) | {"at": now} for line in lines]
                 self._wake()
-        self._ended = True
+        self.ended = True
         self._wake()
 
     def _wake(self) -> None:
@@ -63,7 +64,7 @@ class Peer:
         try:
             with trio.fail_after(PATIENCE):
                 while not condition():
-                    if self._ended:
+                    if self.ended:
                         raise PeerDied(f"{self} ended before: {what}")
                     await self._news.wait()
         except trio.TooSlowError:

@@ -37,6 +37,8 @@ MESSAGE_IDS: dict[str, Callable[[Message], bytes]] = {
     "data": lambda message: hashlib.sha256(message.data).digest(),
     "ethereum": lambda message: ethereum_id(message.topicIDs[0].encode(), message.data),
 }
+EVENTS: list[str] = []
+"""Those that haven't been written yet."""
 POLL = 0.02
 """Seconds: py-libp2p has no events for what `_Watch` tells."""
 
@@ -63,9 +65,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def emit(event: str, **fields: Any) -> None:
-    """One event as one line."""
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
+    """One event as one line, which `flush_events` writes."""
+    EVENTS.append(json.dumps({"event": event, **fields}))
+
+
+def flush_events() -> None:
+    """Write the events so far at once: a write costs as much as a message."""
+    if EVENTS:
+        sys.stdout.write("\n".join(EVENTS) + "\n")
+        sys.stdout.flush()
+        EVENTS.clear()
+
+
+async def flush_regularly() -> None:
+    """Write events as they come, until cancelled."""
+    while True:
+        flush_events()
+        await trio.sleep(POLL)
 
 
 def make_payload(size: int, seed: str) -> bytes:
@@ -328,6 +344,7 @@ async def serve(args: argparse.Namespace, pubsub: Pubsub, host: IHost) -> None:
             versions={"libp2p": version("libp2p"), "python": platform.python_version()},
         )
         nursery.start_soon(peer.watch)
+        nursery.start_soon(flush_regularly)
         for topic in args.topic:
             await peer.subscribe(topic)
         for address in args.dial:
@@ -335,6 +352,7 @@ async def serve(args: argparse.Namespace, pubsub: Pubsub, host: IHost) -> None:
         async for line in lines():
             await peer.obey(line)
         nursery.cancel_scope.cancel()
+    flush_events()
 
 
 if __name__ == "__main__":

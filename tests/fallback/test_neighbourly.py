@@ -6,10 +6,12 @@ As in `test_containment`, each test fails with the stock class of libp2p 0.8.1.
 from __future__ import annotations
 
 import pytest
+import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
 from libp2p.pubsub.pb import rpc_pb2
 
+from episub_router.net.fanout import REPLAY_WINDOW
 from tests.fallback.test_containment import ME, TOPIC, Lab, kind, message
 
 __all__ = ["kind"]
@@ -117,3 +119,22 @@ async def test_mesh_peers_are_protected_while_they_are_in_the_mesh(kind: str) ->
     assert {peer for peer, _ in lab.pubsub.protected} == {third}
     await lab.router.leave(TOPIC)
     assert not lab.pubsub.protected
+
+
+async def test_a_first_message_waits_longer_than_the_cache_for_the_first_peer(
+    autojump_clock: object,
+) -> None:
+    """send_recent_messages has what the last three heartbeats brought."""
+    lab = Lab("contained")
+    await lab.router.join(TOPIC)
+    await lab.router.publish(ME, of(ME, 1))
+    for _ in range(10):
+        await lab.heartbeat()
+    await trio.sleep(0.9 * REPLAY_WINDOW)
+    first, second, late = lab.add(3)
+    for peer in (first, first, second):
+        await lab.router.send_recent_messages(peer, TOPIC)
+    assert [len(lab.pubsub.sent(peer)) for peer in (first, second)] == [1, 1]
+    await trio.sleep(0.2 * REPLAY_WINDOW)
+    await lab.router.send_recent_messages(late, TOPIC)
+    assert not lab.pubsub.sent(late)

@@ -22,15 +22,18 @@ async def lab(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[L
     """Peers that end with the test; what they print is kept as pytest keeps `tmp_path`."""
     async with running_lab(tmp_path) as found:
         yield found
-        check_scores(found.peers)
+        await check_scores(found.peers)
         for peer in found.peers:
             request.config.stash[_VERSIONS][peer.name.rstrip("0123456789")] = peer.versions
 
 
-def check_scores(peers: list[Peer]) -> None:
-    """At no time did a go peer hold anything against an Episub node."""
+async def check_scores(peers: list[Peer]) -> None:
+    """At no time did a go peer hold anything against an Episub node, and it doesn't now."""
     by_id = {peer.id: peer for peer in peers}
     for peer in peers:
+        if peer.kind == "go" and peer.process.returncode is None and not peer.ended:
+            await peer.send("scores")
+            await peer.event("scores")
         for event in peer.told("score"):
             other = by_id.get(event["peer"])
             if other is not None and other.kind == "episub":

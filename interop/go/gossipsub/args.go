@@ -49,7 +49,7 @@ func parse(words []string) (*arguments, error) {
 }
 
 // pubsub is the configuration that the flags ask for.
-func (a *arguments) pubsub() ([]pubsub.Option, error) {
+func (a *arguments) pubsub(into *report) ([]pubsub.Option, error) {
 	params := pubsub.DefaultGossipSubParams()
 	if _, err := fmt.Sscanf(a.mesh, "%d,%d,%d", &params.Dlo, &params.D, &params.Dhi); err != nil {
 		return nil, fmt.Errorf("--mesh takes LOW,D,HIGH, not %q", a.mesh)
@@ -62,7 +62,7 @@ func (a *arguments) pubsub() ([]pubsub.Option, error) {
 		pubsub.WithGossipSubParams(params),
 		pubsub.WithPeerExchange(a.px),
 	}
-	options = append(options, scoring(a.topics)...)
+	options = append(options, scoring(a.topics, into)...)
 	switch a.policy {
 	case "StrictSign":
 	case "StrictNoSign":

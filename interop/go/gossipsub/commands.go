@@ -23,6 +23,7 @@ type node struct {
 	topics map[string]*pubsub.Topic
 	leave  map[string]context.CancelFunc
 	forges bool
+	scores *report
 }
 
 // obey carries out one command. Dials don't hold up the rest: what fails there is told.
@@ -34,6 +35,9 @@ func (n *node) obey(c lines.Command) error {
 		return n.subscribe(c.Topic)
 	case "unsubscribe":
 		return n.unsubscribe(c.Topic)
+	case "scores":
+		n.scores.asked.Store(true)
+		return nil
 	case "dial":
 		go n.dial(c.Addr)
 		return nil

@@ -35,7 +35,8 @@ func run(words []string) error {
 		return err
 	}
 	defer h.Close()
-	options, err := args.pubsub()
+	scores := &report{}
+	options, err := args.pubsub(scores)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func run(words []string) error {
 	tellConnections(h)
 	lines.Listening(h, "github.com/libp2p/go-libp2p", "github.com/libp2p/go-libp2p-pubsub")
 	n := &node{ctx: ctx, host: h, pubsub: ps, topics: map[string]*pubsub.Topic{},
-		leave: map[string]context.CancelFunc{}, forges: args.badSign}
+		leave: map[string]context.CancelFunc{}, forges: args.badSign, scores: scores}
 	for _, topic := range args.topics {
 		if err := n.subscribe(topic); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
@@ -21,7 +22,7 @@ const slot = 12 * time.Second
 // scoring is what an Ethereum consensus client keeps of its peers (as Prysm and Lighthouse have it),
 // for the topics that are named. Loopback addresses don't count as one crowded address, and there is
 // no deficit of mesh deliveries, since the traffic of a test isn't that of blocks.
-func scoring(topics []string) []pubsub.Option {
+func scoring(topics []string, into *report) []pubsub.Option {
 	params := &pubsub.PeerScoreParams{
 		Topics:                      map[string]*pubsub.TopicScoreParams{},
 		TopicScoreCap:               32.72,
@@ -49,7 +50,7 @@ func scoring(topics []string) []pubsub.Option {
 	}
 	return []pubsub.Option{
 		pubsub.WithPeerScore(params, thresholds),
-		pubsub.WithPeerScoreInspect(newReport().add, inspected),
+		pubsub.WithPeerScoreInspect(into.add, inspected),
 	}
 }
 
@@ -74,19 +75,17 @@ func loopback() []*net.IPNet {
 	return []*net.IPNet{v4, v6}
 }
 
-// report prints the score of a peer that is new, below 0, or has a new penalty.
+// report prints the score of a peer that is new, below 0, or has a new penalty, and of all when asked.
 type report struct {
-	last map[peer.ID]*pubsub.PeerScoreSnapshot
-}
-
-func newReport() *report {
-	return &report{last: map[peer.ID]*pubsub.PeerScoreSnapshot{}}
+	last  map[peer.ID]*pubsub.PeerScoreSnapshot
+	asked atomic.Bool
 }
 
 func (r *report) add(now map[peer.ID]*pubsub.PeerScoreSnapshot) {
+	all := r.asked.Swap(false)
 	for _, id := range slices.Sorted(maps.Keys(now)) {
 		is, was := now[id], r.last[id]
-		if was != nil && is.Score >= 0 && is.BehaviourPenalty <= was.BehaviourPenalty {
+		if !all && was != nil && is.Score >= 0 && is.BehaviourPenalty <= was.BehaviourPenalty {
 			continue
 		}
 		invalid := 0.0
@@ -97,4 +96,7 @@ func (r *report) add(now map[peer.ID]*pubsub.PeerScoreSnapshot) {
 			"invalid": invalid, "penalty": is.BehaviourPenalty})
 	}
 	r.last = now
+	if all {
+		lines.Emit("scores", lines.Fields{"peers": len(now)})
+	}
 }

@@ -1,0 +1,39 @@
+"""What waits for a peer goes out in one write.
+
+A write passes Yamux, Noise and the socket; at some hundred messages a second that is most of what a
+message costs. A peer that takes messages more slowly than they come gets them in larger writes.
+"""
+
+from __future__ import annotations
+
+from libp2p.abc import INetStream
+from libp2p.pubsub.pb.rpc_pb2 import RPC
+from libp2p.pubsub.rpc_queue import RpcQueue
+from libp2p.utils.varint import encode_uvarint
+
+_MOST = 32 * 1024
+"""Bytes in one write, unless one RPC has more; ours: an eighth of Yamux's first window."""
+
+
+async def write_all(queue: RpcQueue, stream: INetStream) -> None:
+    """Write what is put into `queue`, until it is closed. Raises what `stream` raises."""
+    while (first := await queue.pop()) is not None:
+        batch = bytearray()
+        _append(batch, first)
+        while len(queue) and len(batch) < _MOST:
+            rpc = await queue.pop()
+            if rpc is None:
+                break
+            _append(batch, rpc)
+        await stream.write(bytes(batch))
+
+
+def _append(batch: bytearray, rpc: RPC) -> None:
+    data = rpc.SerializeToString()
+    batch += encode_uvarint(len(data))
+    batch += data
+
+
+def is_broken(stream: INetStream | None) -> bool:
+    """Whether the connection of `stream` has closed."""
+    return stream is not None and bool(getattr(stream.muxed_conn, "is_closed", False))

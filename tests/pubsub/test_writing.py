@@ -1,0 +1,53 @@
+"""What waits for a peer goes out together, in its order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+import trio.testing
+from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
+from libp2p.pubsub.rpc_queue import RpcQueue
+from libp2p.utils.varint import decode_varint_with_size
+
+from episub_router.pubsub.writing import write_all
+
+
+class Stream:
+    """Keeps each write, and lets the first one take as long as is wanted."""
+
+    def __init__(self) -> None:
+        self.writes: list[list[int]] = []
+        self.free = trio.Event()
+
+    async def write(self, data: bytes) -> None:
+        self.writes.append([len(rpc.publish[0].data) for rpc in split(data)])
+        await self.free.wait()
+
+
+def split(data: bytes) -> list[RPC]:
+    found = []
+    while data:
+        size, start = decode_varint_with_size(data)
+        found.append(RPC.FromString(data[start : start + size]))
+        data = data[start + size :]
+    return found
+
+
+def rpc(size: int) -> RPC:
+    return RPC(publish=[Message(data=bytes(size))])
+
+
+async def test_what_came_during_a_write_goes_out_in_the_next() -> None:
+    queue, stream = RpcQueue(), Stream()
+    written: Any = stream
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write_all, queue, written)
+        queue.push(rpc(1))
+        await trio.testing.wait_all_tasks_blocked()
+        for size in (2, 3, 40_000, 5, 6):
+            queue.push(rpc(size))
+        stream.free.set()
+        await trio.testing.wait_all_tasks_blocked()
+        queue.close()
+    assert stream.writes == [[1], [2, 3, 40_000], [5, 6]]
