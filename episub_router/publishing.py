@@ -126,9 +126,9 @@ class BackpressurePubsub(Pubsub):
         topics = [topic_id] if isinstance(topic_id, str) else list(topic_id)
         _check_types(topics, data)
         async with self._room(topics, len(data), timeout):
-            await self._publish(topics, bytes(data))
+            await self.send_message(topics, bytes(data))
 
-    async def _publish(self, topics: list[str], data: bytes) -> None:
+    async def send_message(self, topics: list[str], data: bytes) -> None:
         """Make the message and send it."""
         await super().publish(topics, data)
 

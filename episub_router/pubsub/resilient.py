@@ -190,11 +190,11 @@ class ResilientPubsub(BackpressurePubsub):
         self._drop(reason, forwarder, "a message in pieces")
         self._refuse(forwarder, msg)
 
-    async def _publish(self, topics: list[str], data: bytes) -> None:
+    async def send_message(self, topics: list[str], data: bytes) -> None:
         if self.signature_policy is SignaturePolicy.STRICT_NO_SIGN:
             await self.push_msg(self.my_id, Message(data=data, topicIDs=topics))
         else:
-            await super()._publish(topics, data)
+            await super().send_message(topics, data)
 
     async def _push_received(self, forwarder: ID, msg: Message) -> None:
         try:
