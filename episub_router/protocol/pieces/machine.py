@@ -127,6 +127,7 @@ class Pieces:
     def on_neighbor_down(self, peer: PeerId, now: Time) -> list[Effect]:
         """A neighbour is gone: what was asked of it is asked of others at once."""
         state = self._state
+        state.liars.pop(peer, None)
         if state.takers.pop(peer, 0) is None:
             for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
                 if transfer.pulled.get(peer):
@@ -149,5 +150,6 @@ class Pieces:
         """We left the topic: forget all but the ids."""
         state = self._state
         state.takers.clear()
+        state.liars.clear()
         state.transfers.clear()
         state.trees.clear()

@@ -86,7 +86,8 @@ class Pulling:
     def _ask_several(self, transfer: Transfer, turn: int) -> None:
         """Ask some neighbours for different pieces each, others at each `turn`."""
         state = self._state
-        known = [peer for peer in transfer.announced if peer in state.takers]
+        givers = state.givers
+        known = [peer for peer in transfer.announced if peer in givers]
         # Those that said to have the most, then in turn.
         shift = turn % len(known) if known else 0
         known = known[shift:] + known[:shift]

@@ -82,6 +82,9 @@ class Relay:
     def on_piece(self, peer: PeerId, piece: Piece, now: Time) -> None:
         """A piece: keep it if it is new and belongs to its message, and pass it on."""
         state = self._state
+        if peer in state.liars:
+            state.drop(peer, DropReason.PIECE_INVALID)
+            return
         transfer = state.transfers.get(piece.id)
         if transfer is None:
             known = piece.id in state.transfers
@@ -104,8 +107,9 @@ class Relay:
             return
         if not state.belongs(transfer.preamble, piece):
             state.drop(peer, DropReason.PIECE_INVALID)
-            if tree is not None and tree.parent == peer:
-                self._building.leave_parent(transfer.preamble.source, tree, now)
+            state.liars[peer] = None
+            self._building.leave(peer, now)
+            self._pull_elsewhere(peer, now)
             return
         if tree is not None and tree.asking == peer and not pulled & bit:
             self._building.note_pushed(transfer.preamble.source, tree, peer)
@@ -123,6 +127,12 @@ class Relay:
             transfer.due = now  # Ask for the next ones.
         else:
             transfer.due = now + patience(transfer)
+
+    def _pull_elsewhere(self, peer: PeerId, now: Time) -> None:
+        """What was asked of `peer` is asked of others at once."""
+        for transfer in self._state.transfers.unfinished():
+            if transfer.pulled.pop(peer, 0):
+                transfer.due = now
 
     def _finish(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         transfer.pulled.clear()

@@ -20,16 +20,24 @@ Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
 class PiecesState:
     """One node's part in the large messages of one topic; only this package uses it."""
 
-    __slots__ = ("belongs", "effects", "params", "takers", "transfers", "trees")
+    __slots__ = ("belongs", "effects", "liars", "params", "takers", "transfers", "trees")
 
     def __init__(self, params: BroadcastParams, belongs: Belongs) -> None:
         self.params = params
         self.belongs = belongs
         self.takers: dict[PeerId, None] = {}
         """Neighbours that take pieces."""
+        self.liars: dict[PeerId, None] = {}
+        """Neighbours that sent a piece that doesn't belong to its message, which no correct one
+        passes on: they are asked for nothing."""
         self.transfers = Transfers()
         self.trees = NarrowTrees()
         self.effects: list[Effect] = []
+
+    @property
+    def givers(self) -> list[PeerId]:
+        """Neighbours that can be asked for pieces."""
+        return [peer for peer in self.takers if peer not in self.liars]
 
     def take_effects(self) -> list[Effect]:
         """The effects since the last call, in order."""

@@ -100,7 +100,7 @@ class TreeBuilding:
         if tree.stands or tree.asking is not None:
             return
         state = self._state
-        peer = tree.next_to_ask(state.takers)
+        peer = tree.next_to_ask(state.givers)
         if peer is None:
             tree.retry_at = min(tree.retry_at, now + _RETRY)
             return
@@ -129,7 +129,7 @@ class TreeBuilding:
         if tree.stands or not under_way:
             return
         tree.refused.clear()
-        if tree.next_to_ask(self._state.takers) is None:
+        if tree.next_to_ask(self._state.givers) is None:
             # Only those below us, or as far, have places. Without children we may take any.
             for child in tree.children:
                 self._state.send(child, PiecePrune(source))
@@ -203,6 +203,16 @@ class TreeBuilding:
             tree.refused[tree.parent] = None
             tree.former, tree.parent = tree.parent, None
         self.seek(source, tree, now)
+
+    def leave(self, peer: PeerId, now: Time) -> None:
+        """Have `peer` as a parent in no tree."""
+        for source, tree in self._state.trees.items():
+            if peer == tree.parent:
+                self.leave_parent(source, tree, now)
+            elif peer == tree.asking:
+                tree.asking, tree.asking_until = None, NEVER
+                self._state.send(peer, PiecePrune(source))
+                self.seek(source, tree, now)
 
     def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
         """Make do without `peer`."""

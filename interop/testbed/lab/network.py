@@ -58,7 +58,7 @@ class Network:
                 fd,
                 ["link set lo up", "link set eth0 up", f"addr add {address(host)}/16 dev eth0"],
             )
-        self._run(self._hub, ["nft", "-f", "-"], _TABLE)
+        self._has_table = False
 
     def enter(self, host: int) -> Callable[[], None]:
         """What a new process calls to be on `host`."""
@@ -91,9 +91,10 @@ class Network:
                 gone.append(pair)
         self._change("delete", gone)
 
-    def slow(self, host: int, kilobits: float) -> None:
-        """Let the host's link carry so many kbit/s each way."""
-        for fd, device in ((self._hub, f"v{host}"), (self._hosts[host], "eth0")):
+    def slow(self, host: int, kilobits: float, *, down: bool = True) -> None:
+        """Let the host's link carry so many kbit/s each way, or `down` at full speed."""
+        ends = [(self._hosts[host], "eth0"), (self._hub, f"v{host}")]
+        for fd, device in ends if down else ends[:1]:
             rate = ["rate", f"{kilobits:g}kbit", "burst", _BURST, "latency", _LATENCY]
             self._run(fd, ["tc", "qdisc", "replace", "dev", device, "root", "tbf", *rate])
 
@@ -104,6 +105,9 @@ class Network:
 
     def _change(self, verb: str, pairs: Sequence[Pair]) -> None:
         if pairs:
+            if not self._has_table:
+                self._run(self._hub, ["nft", "-f", "-"], _TABLE)
+                self._has_table = True
             elements = ", ".join(f"{address(a)} . {address(b)}" for a, b in pairs)
             text = f"{verb} element bridge testbed blocked {{ {elements} }}\n"
             self._run(self._hub, ["nft", "-f", "-"], text)

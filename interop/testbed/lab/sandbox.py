@@ -19,9 +19,12 @@ _TOOLS = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables"}
 """What the network is made with, and the Debian packages that have it."""
 
 
-def problem() -> str | None:
-    """Why there can be no namespaces here, in a line; None if there can."""
+def problem(*, blocks: bool = True) -> str | None:
+    """Why there can be no namespaces here, in a line; None if there can. `blocks`: some links are
+    to be blocked."""
     for tool, package in _TOOLS.items():
+        if tool == "nft" and not blocks:
+            continue
         if shutil.which(tool, path=_path()) is None:
             return f"`{tool}` is not there (Debian: apt-get install {package})"
     child = os.fork()

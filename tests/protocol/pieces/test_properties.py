@@ -170,6 +170,23 @@ def test_a_piece_that_does_not_belong_is_counted_and_its_bringer_left() -> None:
     assert asked.source == "source"
 
 
+def test_a_liar_is_asked_for_nothing_until_it_is_a_new_neighbour() -> None:
+    node = child_of("a")
+    bad = replace(PIECES[0], data=b"x" * PIECES[0].size)
+    found = node.receive("a", bad, 0.1)
+    assert dropped(node.receive("a", PIECES[1], 0.1)) == [ef.DropReason.PIECE_INVALID]
+    for _ in range(20):
+        found += node.receive("a", PieceOffer((TreeOffer("source", 0),)), node.next_deadline())
+        found += node.handle_timer(node.next_deadline())
+    assert not [message for message in to(found, "a") if isinstance(message, PieceGraft)]
+    node.on_neighbor_down("a", 100.0)
+    node.on_neighbor_up("a")
+    second = replace(PREAMBLE, id="another")
+    node.receive("a", PieceAnnounce(second, 0, 1), 101.0)
+    asked = node.receive("a", PieceOffer((TreeOffer("source", 0),)), 101.0)
+    assert any(isinstance(message, PieceGraft) for message in to(asked, "a"))
+
+
 def test_pieces_that_nobody_asked_for_are_refused() -> None:
     node = child_of("a", "b")
     assert dropped(node.receive("b", PIECES[0], 0.1)) == [ef.DropReason.UNSOLICITED]

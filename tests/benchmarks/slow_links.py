@@ -1,0 +1,265 @@
+"""Large messages over real hosts with slow uplinks: `python -m tests.benchmarks.slow_links`.
+
+A process for each host, in a network namespace of its own; all are joined by a bridge, and each
+uplink is shaped by a `tbf` queue. Every router gets the same links, sizes and messages. Needs root,
+or user namespaces, and the tools `ip` and `tc`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import trio
+from libp2p import new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.pubsub.pubsub import Pubsub
+from libp2p.tools.anyio_service import background_trio_service
+from multiaddr import Multiaddr
+
+from episub_router import BroadcastParams, EpisubParams, EpisubRouter, ResilientPubsub
+from interop.testbed.lab import sandbox
+from interop.testbed.lab.network import Network, address
+from tests.benchmarks.contenders import random_graph
+from tests.hosts import bounded_gossipsub
+
+TOPIC = "large"
+_PORT = 4001
+_SETTLE = 8.0
+"""Seconds after the last subscription: meshes and overlays are there."""
+_GIVE_UP = 120.0
+"""Seconds that a message may take."""
+
+
+def _router(kind: str) -> Any:
+    if kind == "gossipsub":
+        return bounded_gossipsub()
+    threshold = 32 * 1024 if kind == "pieces" else 0
+    return EpisubRouter(EpisubParams(broadcast=BroadcastParams(piece_threshold=threshold)))
+
+
+# A host's process: lines of JSON in and out.
+
+
+def _say(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
+
+
+def _sent() -> int:
+    """Bytes that went out over the uplink."""
+    with open("/proc/self/net/dev") as file:
+        (line,) = [line for line in file if line.strip().startswith("eth0:")]
+    return int(line.split(":")[1].split()[8])
+
+
+async def _member(number: int, kind: str, largest: int) -> None:
+    host = new_host(key_pair=create_new_key_pair(number.to_bytes(32)))
+    pubsub_class = Pubsub if kind == "gossipsub" else ResilientPubsub
+    room = max(2**20, 2 * largest)
+    pubsub = pubsub_class(host, _router(kind), max_inbound_rpc_size=room)
+    listen = Multiaddr(f"/ip4/{address(number)}/tcp/{_PORT}")
+    async with (
+        host.run([listen]),
+        background_trio_service(pubsub),
+        background_trio_service(pubsub.router),
+        trio.open_nursery() as nursery,
+    ):
+        await pubsub.wait_until_ready()
+        subscription = await pubsub.subscribe(TOPIC)
+        _say(ready=f"{listen}/p2p/{host.get_id()}")
+
+        async def read() -> None:
+            while True:
+                message = await subscription.get()
+                _say(got=int(message.data[:8]), at=time.monotonic())
+
+        nursery.start_soon(read)
+        async for line in trio.wrap_file(sys.stdin):
+            command = json.loads(line)
+            if "dial" in command:
+                for target in command["dial"]:
+                    await host.connect(info_from_p2p_addr(Multiaddr(target)))
+            elif "publish" in command:
+                data = b"%8d" % command["publish"] + os.urandom(command["size"] - 8)
+                _say(published=command["publish"], at=time.monotonic())
+                nursery.start_soon(pubsub.publish, TOPIC, data)
+            else:
+                usage = resource.getrusage(resource.RUSAGE_SELF)
+                cpu = usage.ru_utime + usage.ru_stime
+                _say(cpu=cpu, sent=_sent(), memory=usage.ru_maxrss)
+
+
+# The runner
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Of one router, a message's mean where it isn't said otherwise."""
+
+    first: list[float]
+    """Seconds from the first message's publication to each delivery."""
+    steady: list[float]
+    """The same of the others."""
+    missed: int
+    sent: float
+    """Bytes of all hosts."""
+    cpu: float
+    """Seconds of all hosts."""
+    memory: int
+    """Most KiB of one process."""
+
+
+class _Member:
+    def __init__(self, network: Network, number: int, kind: str, largest: int) -> None:
+        self.said: list[dict[str, Any]] = []
+        command = [sys.executable, "-m", "tests.benchmarks.slow_links"]
+        command += ["--member", str(number), "--routers", kind, "--size", str(largest)]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=network.enter(number),
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._rest = b""
+
+    def tell(self, **command: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def look(self) -> None:
+        assert self.process.stdout is not None
+        chunk = self.process.stdout.read()
+        if chunk:
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            self.said += [json.loads(line) for line in lines if line.startswith(b"{")]
+
+    def said_of(self, key: str) -> Iterator[dict[str, Any]]:
+        return (said for said in self.said if key in said)
+
+
+class _Hosts:
+    def __init__(self, network: Network, count: int, kind: str, largest: int) -> None:
+        self.members = [_Member(network, n, kind, largest) for n in range(count)]
+
+    def wait(self, key: str, each: int, seconds: float) -> bool:
+        """Until each host has said `key` so many times."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for member in self.members:
+                member.look()
+            if all(sum(1 for _ in m.said_of(key)) >= each for m in self.members):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def usage(self, number: int) -> tuple[int, float, int]:
+        """Bytes and CPU seconds of all hosts so far, and the most memory; the `number`-th time."""
+        for member in self.members:
+            member.tell(usage=True)
+        assert self.wait("cpu", number, 30.0)
+        last = [list(member.said_of("cpu"))[-1] for member in self.members]
+        return sum(u["sent"] for u in last), sum(u["cpu"] for u in last), max(
+            u["memory"] for u in last
+        )  # fmt: skip
+
+    def end(self) -> None:
+        for member in self.members:
+            member.process.kill()
+            member.process.wait()
+
+
+def measure(network: Network, kind: str, hosts: int, size: int, messages: int) -> Result:
+    """Publish `messages` of `size` bytes at host 0, one after the other."""
+    group = _Hosts(network, hosts, kind, size)
+    try:
+        assert group.wait("ready", 1, 60.0), "a host didn't start"
+        ready = [next(member.said_of("ready"))["ready"] for member in group.members]
+        for a, b in random_graph(hosts, 1):
+            group.members[a].tell(dial=[ready[b]])
+        time.sleep(_SETTLE)
+        took: list[list[float]] = []
+        missed = 0
+        sent, cpu, _ = group.usage(1)
+        for number in range(messages):
+            group.members[0].tell(publish=number, size=size)
+            group.wait("got", number + 1, _GIVE_UP)
+            (published,) = (
+                s["at"] for s in group.members[0].said_of("published") if s["published"] == number
+            )
+            others = group.members[1:]
+            got = [s["at"] for m in others for s in m.said_of("got") if s["got"] == number]
+            took.append(sorted(at - published for at in got))
+            missed += hosts - 1 - len(got)
+            time.sleep(1.0)
+        sent_after, cpu_after, memory = group.usage(2)
+        steady = [second for times in took[1:] for second in times]
+        return Result(
+            took[0], sorted(steady), missed, (sent_after - sent) / messages,
+            (cpu_after - cpu) / messages, memory,
+        )  # fmt: skip
+    finally:
+        group.end()
+
+
+def _row(kind: str, hosts: int, size: int, result: Result) -> str:
+    steady = result.steady or [float("nan")]
+    return (
+        f"| {kind} | {result.first[-1]:.2f} | {median(steady):.2f} / {steady[-1]:.2f} | "
+        f"{result.sent / size / (hosts - 1):.2f} | {result.cpu / (hosts - 1) * 1000:.0f} | "
+        f"{result.memory / 1024:.0f} | {result.missed} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=12)
+    parser.add_argument("--size", type=int, default=1_000_000, help="bytes of a message")
+    parser.add_argument("--uplink", type=float, nargs="+", default=[20, 50], help="Mbit/s")
+    parser.add_argument("--messages", type=int, default=4, help="the first one makes the trees")
+    parser.add_argument("--routers", nargs="+", default=["pieces", "whole", "gossipsub"])
+    parser.add_argument("--member", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.member is not None:
+        trio.run(_member, options.member, options.routers[0], options.size)
+        return
+    reason = sandbox.problem(blocks=False)
+    if reason is not None:
+        print(f"no network of our own: {reason}", file=sys.stderr)
+        sys.exit(77)
+    sandbox.enter()
+    network = Network(options.hosts)
+    size, hosts = options.size, options.hosts
+    for uplink in options.uplink:
+        for host in range(hosts):
+            network.slow(host, uplink * 1000, down=False)
+        copy = size * 8e-6 / uplink
+        print(f"{hosts} hosts, {size:,} bytes, {uplink:g} Mbit/s: one copy {copy:.2f} s\n")
+        print(
+            "| router | first, all s | then p50 / all s | copies a delivery | CPU ms a delivery "
+            "| MiB | missed |"
+        )
+        print("|---|---|---|---|---|---|---|", flush=True)
+        for kind in options.routers:
+            print(
+                _row(kind, hosts, size, measure(network, kind, hosts, size, options.messages)),
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
