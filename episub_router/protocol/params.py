@@ -208,7 +208,8 @@ class BroadcastParams:
     piece_threshold: int = param(
         0,
         "bytes",
-        "ours: off until it has run in real networks; 32 KiB is where three pieces would do",
+        "ours: off; on real hosts pieces save the bytes, and not yet enough of the time "
+        "(docs/results/README.md); 32 KiB is where four pieces would do",
     )
     """Least size of a message that goes in pieces along narrow trees; 0: all go whole."""
     piece_children: int = param(

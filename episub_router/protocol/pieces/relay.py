@@ -154,7 +154,8 @@ carries change how often one gets its turn."""
 
 
 def patience(transfer: Transfer) -> float:
-    """Seconds that the next piece may take."""
-    if not transfer.gap:
-        return FIRST_PATIENCE
-    return min(max(_GAPS * transfer.gap, _LEAST_PATIENCE), _MOST_PATIENCE)
+    """Seconds that the next piece may take; twice as long after each time that none came, as hosts
+    that are all behind would else ask each other for what is on its way."""
+    usual = max(_GAPS * transfer.gap, _LEAST_PATIENCE) if transfer.gap else FIRST_PATIENCE
+    doublings = max(0, transfer.strikes - 1)
+    return min(usual * float(1 << doublings), _MOST_PATIENCE)
