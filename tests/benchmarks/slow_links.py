@@ -187,7 +187,7 @@ def measure(network: Network, kind: str, hosts: int, size: int, messages: int) -
     """Publish `messages` of `size` bytes at host 0, one after the other."""
     group = _Hosts(network, hosts, kind, size)
     try:
-        assert group.wait("ready", 1, 60.0), "a host didn't start"
+        assert group.wait("ready", 1, 240.0), "a host didn't start"
         ready = [next(member.said_of("ready"))["ready"] for member in group.members]
         for a, b in random_graph(hosts, 1):
             group.members[a].tell(dial=[ready[b]])
