@@ -58,6 +58,7 @@ class Contents:
     [
         cell("ethereum", "go", *ETHEREUM),
         cell("ethereum", "js", *ETHEREUM),
+        cell("ethereum", "episub-go", *ETHEREUM),
         *(cell("filecoin", kind, *FILECOIN) for kind in ("go", "js", "py")),
     ],
 )

@@ -37,7 +37,8 @@ func run() error {
 	flag.Var(&dials, "dial", "full multiaddress of a peer")
 	flag.Var(&topics, "topic", "a topic to subscribe to")
 	seed := flag.String("key-seed", "", "text that the key is made from")
-	noSign := flag.Bool("no-sign", false, "StrictNoSign: messages without author and signature")
+	name := flag.String("policy", "StrictSign", "StrictSign, or StrictNoSign with --ids=ethereum")
+	ids := flag.String("ids", "", "ethereum: message ids of the content, with StrictNoSign")
 	flag.Parse()
 	if len(listen) == 0 {
 		listen = lines.List{"/ip4/127.0.0.1/tcp/0"}
@@ -55,8 +56,11 @@ func run() error {
 		return err
 	}
 	policy := payload.StrictSign
-	if *noSign {
+	if *name == "StrictNoSign" {
 		policy = payload.StrictNoSign
+	}
+	if (*ids == "ethereum") != (policy == payload.StrictNoSign) {
+		return errors.New("StrictNoSign and --ids=ethereum go together")
 	}
 	n := newNode(h, key, record, policy)
 	n.listen()
@@ -89,7 +93,7 @@ func (n *node) end() {
 	close(n.done)
 }
 
-// obey carries out one command. What fails beside it is told.
+// obey carries out one command. What fails beside it is an event, too.
 func (n *node) obey(c lines.Command) error {
 	switch c.Op {
 	case "publish":

@@ -142,7 +142,7 @@ func (n *node) subscribed(id peer.ID, topic string, is bool) {
 	}
 }
 
-// Info is what others are told of a peer.
+// Info is what goes to others about a peer.
 func (p port) Info(id peer.ID) *pb.PeerInfo {
 	if id == p.host.ID() {
 		return &pb.PeerInfo{PeerID: []byte(id), SignedPeerRecord: p.record}

@@ -68,7 +68,7 @@ func (o *outgoing) next() []byte {
 	}
 }
 
-// listen opens a stream to everybody who connects, and reads everybody's streams.
+// listen opens a stream to each peer that connects, and reads all that peers open.
 func (n *node) listen() {
 	n.host.SetStreamHandler(protocolID, n.readStream)
 	n.host.Network().Notify(&network.NotifyBundle{

@@ -26,9 +26,9 @@ type Port interface {
 	Send(id peer.ID, controls ...*pb.Control)
 	// Push queues a payload to a peer, false if there is no room.
 	Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool
-	// Info is what others are told of a peer, this node itself included.
+	// Info is what goes to others about a peer, this node itself included.
 	Info(id peer.ID) *pb.PeerInfo
-	// Learn keeps what is told of a peer; false if that is no peer.
+	// Learn keeps what others say of a peer; false if that is no peer.
 	Learn(info *pb.PeerInfo) (peer.ID, bool)
 	// Subscriptions are the topics of this node.
 	Subscriptions() []string

@@ -8,7 +8,7 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// Who pushes to whom in the trees of single sources.
+// Parents and children in the trees of single sources.
 
 func contains(ids []peer.ID, id peer.ID) bool { return slices.Contains(ids, id) }
 

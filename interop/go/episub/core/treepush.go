@@ -64,7 +64,7 @@ func (t *Topic) onTreeCopy(s *stored, from *link) []peer.ID {
 	return append([]peer.ID{tr.parent}, tr.children...)
 }
 
-// onCopyFrom: the first copy of a message that came down the tree says who the parent is.
+// onCopyFrom: the first copy of a message that came down the tree says which neighbour is the parent.
 func (t *Topic) onCopyFrom(tr *tree, s *stored, from peer.ID) {
 	asked := contains(s.asked, from)
 	switch {

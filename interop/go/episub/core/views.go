@@ -190,7 +190,7 @@ func (v *passiveView) add(t *Topic, id, source peer.ID, rtt time.Duration, spare
 	*v = append(*v, passivePeer{id: id, source: source, measured: rtt})
 }
 
-// learn keeps what is told of peers, and returns their ids.
+// learn keeps what others say of peers, and returns their ids.
 func (t *Topic) learn(infos []*pb.PeerInfo) []peer.ID {
 	found := []peer.ID{}
 	for _, info := range infos[:min(len(infos), maxPeers)] {

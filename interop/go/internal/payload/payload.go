@@ -31,16 +31,16 @@ var lastSeqno atomic.Uint64
 func init() { lastSeqno.Store(uint64(time.Now().UnixNano())) }
 
 // ID is what IHAVE and GRAFT call a message: the author followed by the sequence number, as raw
-// bytes; without an author the SHA-256 of topic and data, each after its length.
+// bytes; without an author Ethereum's for data that isn't Snappy's, of topic and data.
 func (p Policy) ID(message *pb.Message) string {
 	if p == StrictSign {
 		return string(message.From) + string(message.Seqno)
 	}
-	content := binary.AppendUvarint(nil, uint64(len(message.GetTopic())))
-	content = append(content, message.GetTopic()...)
-	content = binary.AppendUvarint(content, uint64(len(message.Data)))
-	digest := sha256.Sum256(append(content, message.Data...))
-	return string(digest[:])
+	content := make([]byte, 4) // MESSAGE_DOMAIN_INVALID_SNAPPY
+	content = binary.LittleEndian.AppendUint64(content, uint64(len(message.GetTopic())))
+	content = append(append(content, message.GetTopic()...), message.Data...)
+	digest := sha256.Sum256(content)
+	return string(digest[:20])
 }
 
 // New makes a message. An Ed25519 key stands in the peer id, so `key` is left out.
