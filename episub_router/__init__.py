@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from episub_router.fallback.params import FallbackParams
     from episub_router.metrics import NodeCollector
     from episub_router.net.discovery.dht import DhtDiscovery
+    from episub_router.net.discovery.mdns import MdnsDiscovery
+    from episub_router.net.discovery.rendezvous_point import RendezvousPointDiscovery
     from episub_router.net.discovery.source import Discovery
     from episub_router.net.params import RouterParams
     from episub_router.net.peer import PROTOCOL_ID
@@ -57,6 +59,7 @@ _HOMES = {
     "EventsMissed": "net.sight.events",
     "FallbackParams": "fallback.params",
     "Joined": "net.sight.events",
+    "MdnsDiscovery": "net.discovery.mdns",
     "MembershipParams": "protocol.params",
     "MessageLost": "net.sight.events",
     "MessageTooLarge": "publishing",
@@ -70,6 +73,7 @@ _HOMES = {
     "PublishTimeout": "publishing",
     "PubsubDrop": "pubsub",
     "PubsubParams": "pubsub",
+    "RendezvousPointDiscovery": "net.discovery.rendezvous_point",
     "ResilientPubsub": "pubsub",
     "RouterNotRunning": "publishing",
     "RouterParams": "net.params",
@@ -91,6 +95,7 @@ __all__ = [
     "EventsMissed",
     "FallbackParams",
     "Joined",
+    "MdnsDiscovery",
     "MembershipParams",
     "MessageLost",
     "MessageTooLarge",
@@ -104,6 +109,7 @@ __all__ = [
     "PublishTimeout",
     "PubsubDrop",
     "PubsubParams",
+    "RendezvousPointDiscovery",
     "ResilientPubsub",
     "RouterNotRunning",
     "RouterParams",
