@@ -117,16 +117,15 @@ async def test_own_messages_bring_the_signed_record(monkeypatch: pytest.MonkeyPa
         subscriptions = [await node.pubsub.subscribe(TOPIC) for node in (a, b)]
         await a.pubsub.wait_for_mesh(b.id, TOPIC, timeout=PATIENCE)
         seen: list[bytes] = []
-        from episub_router.pubsub import inbound
+        queue = a.pubsub.peer_queues[b.id]
+        push = queue.push
 
-        consume: Any = inbound.maybe_consume_signed_record
-
-        def spy(rpc: Any, host: Any, peer: Any) -> bool:
+        def spy(rpc: Any, priority: bool = False) -> bool:
             if rpc.publish:
                 seen.append(rpc.senderRecord)
-            return bool(consume(rpc, host, peer))
+            return push(rpc, priority)
 
-        monkeypatch.setattr(inbound, "maybe_consume_signed_record", spy)
+        monkeypatch.setattr(queue, "push", spy)
         await a.pubsub.publish(TOPIC, b"hello")
         await receive(subscriptions[1])
         assert [len(record) > 0 for record in seen] == [True]

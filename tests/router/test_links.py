@@ -160,7 +160,7 @@ async def test_only_unused_connections_that_the_router_opened_are_closed() -> No
             await other.pubsub.unsubscribe(TOPIC)
         await node.pubsub.unsubscribe(TOPIC)
         await eventually(lambda: not is_connected(node, unused))
-        assert count(node, Reason.CONNECTIONS_CLOSED) > 0
+        await eventually(lambda: count(node, Reason.CONNECTIONS_CLOSED) > 0)
         for other in (dialled_by_application, protected, with_stream):
             assert is_connected(node, other)
 

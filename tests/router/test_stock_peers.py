@@ -56,10 +56,10 @@ class Prefers(EpisubRouter):
 
     def __init__(self, *protocols: TProtocol) -> None:
         super().__init__()
-        self.protocols = list(protocols)
+        self.preferred = list(protocols)
 
     def get_protocols(self) -> list[TProtocol]:
-        return self.protocols
+        return self.preferred
 
 
 async def test_peers_that_prefer_different_protocols_settle_on_episub() -> None:
