@@ -16,6 +16,7 @@ from episub_router.protocol.plumtree.missing_messages import MissingMessage
 from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.source_tree import SourceTree
 from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.standing.failures import FAILED_AFTER
 from episub_router.protocol.types import PeerId, Time
 
 _FLOOD_PUBLISH_HOPS = 2
@@ -69,6 +70,7 @@ class SourcePush:
         asked = missing is not None and peer in missing.asked
         if not asked:
             self._state.trees.misses.pop(peer, None)
+            tree.failures.note_push(peer)
         if peer == tree.parent:
             tree.misses = 0
             if asked:
@@ -77,16 +79,17 @@ class SourcePush:
         elif asked:
             tree.misses += 1
             former = tree.parent
-            if former is not None and self._count_miss(former) >= _ADOPT_AFTER:
+            failed = former is not None and tree.failures.count_miss(former)
+            if former is not None and self._count_miss(former) >= FAILED_AFTER:
                 self._root.leave_parent(former, now, but=tree)
-                tree.misses = _ADOPT_AFTER
-            if former is not None and tree.misses >= _ADOPT_AFTER:
+                failed = True
+            if former is not None and failed:
                 tree.note_failure(former, now)
-            if former is None or not tree.safe or former in tree.failures:
+            if former is None or failed or not tree.safe:
                 # Each circle of parents has such a link: look for another way at once.
                 adopt = peer not in tree.children
             else:
-                adopt = False
+                adopt = tree.misses >= _ADOPT_AFTER and tree.is_feasible(peer)
             if adopt:
                 self._root.set_parent(source, tree, peer, now)
                 if not tree.safe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from episub_router.protocol.messages import Gossip, Graft, Root, TreeRoot
-from episub_router.protocol.standing.failures import Failures
+from episub_router.protocol.standing.failures import FAILED_AFTER, Failures
 from tests.protocol.helpers import Branch, ihave, sent
 from tests.protocol.plumtree.roots import SETTLE, bring, built
 
@@ -27,9 +27,10 @@ def parent(branch: Branch, source: str = "s") -> object:
 
 def test_a_parent_that_pushed_nothing_is_none_after_the_next_root_either() -> None:
     """It takes part in ROOT as others do, and would be chosen again each time."""
-    branch = built("a", "b", "c", a=0.1)
-    pull(branch, "b", 0)
-    pull(branch, "b", 1)
+    branch = built("a", "b", "c", a=0.1, b=0.2, c=0.2)
+    for id in range(FAILED_AFTER):
+        assert parent(branch) == "a"
+        pull(branch, "b", id)
     assert parent(branch) == "b"
     assert sent(bring(branch, "a", round=2), Root, Graft) == []
     bring(branch, "c", "b", "a", round=2)
@@ -66,7 +67,7 @@ def test_its_announcement_is_enough_the_first_time() -> None:
 def two_trees() -> Branch:
     """The parent is a for both sources, and b is the next."""
     branch = Branch("a", "b")
-    for peer, cost in [("a", 0.1), ("b", 0.0)]:
+    for peer, cost in [("a", 0.1), ("b", 0.2)]:
         branch.receive(peer, Root((TreeRoot("s", 1, 1, cost), TreeRoot("t", 1, 1, cost))))
         branch.wait(0.03)
     branch.wait(SETTLE)
@@ -76,16 +77,16 @@ def two_trees() -> Branch:
 
 def test_one_that_pushes_nothing_in_any_tree_is_left_in_all() -> None:
     branch = two_trees()
-    pull(branch, "b", 0, "s")
-    assert parent(branch, "s") == "a"
-    pull(branch, "b", 1, "t")
+    for id in range(FAILED_AFTER):
+        assert parent(branch, "s") == parent(branch, "t") == "a"
+        pull(branch, "b", id, "st"[id % 2])
     assert parent(branch, "s") == parent(branch, "t") == "b"
 
 
 def test_one_that_pushes_in_another_tree_is_left_in_one_alone() -> None:
     """It may keep one source's messages from us, or be without them itself."""
     branch = two_trees()
-    for id in range(0, 4, 2):
+    for id in range(0, 2 * FAILED_AFTER, 2):
         pull(branch, "b", id, "s")
         push(branch, "a", id + 1, "t")
     assert parent(branch, "s") == "b"
@@ -98,7 +99,7 @@ def test_a_standby_that_announces_nothing_is_replaced() -> None:
     assert tree is not None
     assert tree.standbys == ["b", "c"]
     grafts = []
-    for id in range(6):
+    for id in range(FAILED_AFTER + 3):
         push(branch, "a", id)
         branch.receive("c", ihave(id))
         grafts += sent(branch.wait(1), Graft)
