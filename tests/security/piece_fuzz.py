@@ -45,11 +45,13 @@ from tests.security.fuzz import damaged
 from tests.wire.strategies import rpc_with, varint
 
 _PEERS = tuple(b"\x00\x01" + bytes([number]) for number in range(4))
+_HONEST = _PEERS[0]
 _KEYS = create_new_key_pair(b"\x61" * 32)
 _AUTHOR = ID.from_pubkey(_KEYS.public_key).to_bytes()
 _SOURCE = source_id(_AUTHOR)
 _STEP = 0.002
 """Seconds between two frames: a message is given up, and another one is published, in between."""
+_FRAMES_OF_ONE = 500
 
 
 def _published(number: int) -> tuple[bytes, list[PieceMessage]]:
@@ -103,11 +105,17 @@ def fuzz(count: int, seed: int) -> tuple[int, int]:
     data, sent = _published(0)
     for number in range(count):
         now = number * _STEP
-        if number % 500 == 0:
+        if number % _FRAMES_OF_ONE == 0:
             data, sent = _published(number)
+            # One that sent a bad piece is asked for nothing while it is a neighbour.
+            for peer in _PEERS:
+                node.on_neighbor_down(peer, now)
+                node.on_neighbor_up(peer)
         effects = node.handle_timer(now) if node.next_deadline() <= now else []
-        for message in _messages(rng, sent):
-            effects += node.receive(rng.choice(_PEERS), message, now)
+        peer = rng.choice(_PEERS)
+        # One that sends a bad piece is asked for nothing any more: another one is correct.
+        for message in [rng.choice(sent)] if peer == _HONEST else _messages(rng, sent):
+            effects += node.receive(peer, message, now)
         for effect in effects:
             refused += isinstance(effect, ef.Dropped)
             if isinstance(effect, ef.Assembled) and effect.preamble == sent[0].preamble:  # type: ignore[union-attr]

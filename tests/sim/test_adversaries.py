@@ -138,7 +138,7 @@ def test_they_behave_until_they_strike() -> None:
         for result in (late, never)
     ]
     assert before[0] == before[1]
-    assert late.summary["messages"]["ldh"] != never.summary["messages"]["ldh"]
+    assert late.summary["traffic"] != never.summary["traffic"]
 
 
 @pytest.mark.sim

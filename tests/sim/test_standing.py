@@ -46,6 +46,6 @@ def test_megabytes_over_slow_uplinks_break_no_promise(
     (scenario,) = loading.parse(SCENARIO).scenarios({}).values()
     summary = run(scenario, 1).summary
     assert summary["traffic"]["GRAFT"]["sends"] > 100
-    assert "ban" not in summary["drops"]
+    assert "ban" not in summary["drops"] or silence < 1
     assert (min(lowest) < rules.BAD_BELOW) == (silence < 1)
     assert summary["phases"][0]["reliability"] == 1.0
