@@ -71,7 +71,10 @@ def test_hyparview_failures(variant: str, floor: float) -> None:
     seeds = (1, 2, 3) if variant == "95 %" else (1,)
     # Before the crash of the first seed, four of some thousand deliveries are missing for reasons
     # that the simulator doesn't name yet.
-    made = [one("hyparview-failures", seed, 4, only=variant, network__nodes=500) for seed in seeds]
+    made = [
+        one("hyparview-failures", seed=seed, unexplained=4, only=variant, network__nodes=500)
+        for seed in seeds
+    ]
     summary = made[0]
     reached = [phase(summary, "repaired")["reliability"] for summary in made]
     assert sum(reached) / len(reached) >= floor
