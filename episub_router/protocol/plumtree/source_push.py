@@ -141,11 +141,14 @@ class SourcePush:
         self._state.trees.misses.pop(peer, None)
         if first.source != source or tree is None:
             return  # Not from the root down: it says nothing about the tree.
+        asked = first.missing is not None and peer in first.missing.asked
+        if not asked:
+            tree.failures.note_push(peer)
         if peer == tree.parent:
             # The parent is slow, not gone; a former parent that was faster is still left.
             tree.misses = 0
             return
-        if first.missing is not None and peer in first.missing.asked:
+        if asked:
             return
         if tree.leaving.pop(peer, None) is None:
             # Two that push to each other; a former parent may have turned to us by now.
