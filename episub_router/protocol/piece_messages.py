@@ -112,3 +112,6 @@ class PiecePrune:
 
 
 PieceMessage: TypeAlias = Piece | PieceAnnounce | PieceOffer | PieceGraft | PiecePrune
+
+PIECE_MESSAGES = (Piece, PieceAnnounce, PieceOffer, PieceGraft, PiecePrune)
+"""The same, to tell them from other messages."""

@@ -32,12 +32,9 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import (
-    Piece,
+    PIECE_MESSAGES,
     PieceAnnounce,
-    PieceGraft,
     PieceMessage,
-    PieceOffer,
-    PiecePrune,
 )
 from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.pieces.cutting import belongs
@@ -51,7 +48,6 @@ _BROADCAST_EVENTS = (
     ev.PublishInPieces,
 )  # fmt: skip
 _BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft, Root)
-_PIECE_MESSAGES = (Piece, PieceAnnounce, PieceOffer, PieceGraft, PiecePrune)
 
 
 class Topic:
@@ -93,7 +89,7 @@ class Topic:
             message = event.message
             if isinstance(message, _BROADCAST_MESSAGES):
                 return self._on_broadcast_message(event.peer, message, now)
-            if isinstance(message, _PIECE_MESSAGES):
+            if isinstance(message, PIECE_MESSAGES):
                 return self._on_piece_message(event.peer, message, now)
         elif isinstance(event, _BROADCAST_EVENTS):
             return self._on_broadcast_event(event, now)

@@ -37,7 +37,7 @@ from episub_router.protocol.piece_messages import (
 from episub_router.wire.frame import Frame
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
 from episub_router.wire.piece_codec import write_piece_message
-from episub_router.wire.source import FEATURE_SOURCE_TREES, SOURCE_BYTES
+from episub_router.wire.source import FEATURE_SOURCE_TREES, id_bytes, source_bytes
 
 Records: TypeAlias = Callable[[bytes], bytes | None]
 """The signed peer record (envelope bytes) of a peer id; None when there is none."""
@@ -95,7 +95,7 @@ def _write_header(out: pb.Gossip, message: Gossip) -> None:
         if message.along == message.source:
             out.own_tree = True
         else:
-            out.along = _source(message.along)
+            out.along = source_bytes(message.along)
 
 
 def _write(out: pb.Control, message: Message, records: Records) -> None:
@@ -104,27 +104,27 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
             # SetInParent makes the choice stick when the message is empty.
             out.ihave.SetInParent()
             for line in summary:
-                out.ihave.summary.add(id=_bytes(line.id), hops=line.hops)
+                out.ihave.summary.add(id=id_bytes(line.id), hops=line.hops)
         case Graft(ids, sources, standby):
             out.graft.SetInParent()
-            out.graft.ids.extend(map(_bytes, ids))
-            out.graft.sources.extend(map(_source, sources))
-            out.graft.standby.extend(map(_source, standby))
+            out.graft.ids.extend(map(id_bytes, ids))
+            out.graft.sources.extend(map(source_bytes, sources))
+            out.graft.standby.extend(map(source_bytes, standby))
         case Prune(sources, standby):
             out.prune.SetInParent()
-            out.prune.sources.extend(map(_source, sources))
-            out.prune.standby.extend(map(_source, standby))
+            out.prune.sources.extend(map(source_bytes, sources))
+            out.prune.standby.extend(map(source_bytes, standby))
         case Root(roots, requests):
             out.root.SetInParent()
             for root in roots:
                 out.root.roots.add(
-                    source=_source(root.source),
+                    source=source_bytes(root.source),
                     round=root.round,
                     hops=root.hops,
                     cost=min(round(root.cost * 1e6), _MAX_COST),
                 )
             for request in requests:
-                out.root.requests.add(source=_source(request.source), round=request.round)
+                out.root.requests.add(source=source_bytes(request.source), round=request.round)
         case GetNodes():
             out.get_nodes.SetInParent()
         case Nodes(peers, ttl):
@@ -159,7 +159,7 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
         case Disconnect(alive):
             out.disconnect.alive = alive
         case Leave(source, ttl, proof):
-            out.leave.source = _bytes(source)
+            out.leave.source = id_bytes(source)
             out.leave.ttl = ttl
             out.leave.proof = proof
         case Shuffle(peer, peers, ttl):
@@ -193,17 +193,5 @@ def _infos(peers: Iterable[object], records: Records) -> Iterable[pb.PeerInfo]:
 
 
 def _info(peer: object, records: Records) -> pb.PeerInfo:
-    peer_id = _bytes(peer)
+    peer_id = id_bytes(peer)
     return pb.PeerInfo(peerID=peer_id, signedPeerRecord=records(peer_id))
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError(f"ids on the wire are bytes: {value!r}")
-    return value
-
-
-def _source(value: object) -> bytes:
-    if not isinstance(value, bytes) or len(value) != SOURCE_BYTES:
-        raise TypeError(f"sources on the wire are {SOURCE_BYTES} bytes: {value!r}")
-    return value

@@ -22,7 +22,7 @@ from episub_router.protocol.pieces.merkle import HASH_BYTES
 from episub_router.wire.authorship import Authorship
 from episub_router.wire.frame import PartDropped, WireFault
 from episub_router.wire.limits import WireLimits
-from episub_router.wire.source import SOURCE_BYTES, source_id
+from episub_router.wire.source import id_bytes, source_bytes, source_id
 
 _T = TypeVar("_T")
 
@@ -55,7 +55,7 @@ def write_piece_message(out: pb.Control, message: PieceMessage) -> None:
     """Set `out` to `message`. Raises TypeError for ids, sources and envelopes of another type."""
     match message:
         case Piece(id, index, data, proof, _):
-            out.piece.id = _bytes(id)
+            out.piece.id = id_bytes(id)
             out.piece.index = index
             out.piece.proof = b"".join(proof)
             out.piece.data = data
@@ -67,25 +67,25 @@ def write_piece_message(out: pb.Control, message: PieceMessage) -> None:
             # SetInParent makes the choice stick when the message is empty.
             out.piece_offer.SetInParent()
             for source, rank in offers:
-                out.piece_offer.offers.add(source=_source(source), rank=rank)
+                out.piece_offer.offers.add(source=source_bytes(source), rank=rank)
             if accepted:
                 out.piece_offer.accepted = True
         case PieceGraft(wants, source):
             out.piece_graft.SetInParent()
             for id, missing in wants:
-                out.piece_graft.wants.add(id=_bytes(id), missing=_mask_bytes(missing))
+                out.piece_graft.wants.add(id=id_bytes(id), missing=_mask_bytes(missing))
             if source is not None:
-                out.piece_graft.source = _source(source)
+                out.piece_graft.source = source_bytes(source)
         case PiecePrune(source, instead):
-            out.piece_prune.source = _source(source)
-            out.piece_prune.instead.extend(map(_bytes, instead))
+            out.piece_prune.source = source_bytes(source)
+            out.piece_prune.instead.extend(map(id_bytes, instead))
 
 
 def _write_preamble(out: pb.Preamble, preamble: Preamble) -> None:
     envelope = preamble.envelope
     if not isinstance(envelope, Authorship):
         raise TypeError(f"the envelope of a preamble must be an Authorship: {envelope!r}")
-    out.id = _bytes(preamble.id)
+    out.id = id_bytes(preamble.id)
     out.author = envelope.author
     out.seqno = envelope.seqno
     out.size = preamble.size
@@ -99,18 +99,6 @@ def _write_preamble(out: pb.Preamble, preamble: Preamble) -> None:
 
 def _mask_bytes(mask: int) -> bytes:
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError(f"ids on the wire are bytes: {value!r}")
-    return value
-
-
-def _source(value: object) -> bytes:
-    if not isinstance(value, bytes) or len(value) != SOURCE_BYTES:
-        raise TypeError(f"sources on the wire are {SOURCE_BYTES} bytes: {value!r}")
-    return value
 
 
 # Reading

@@ -20,7 +20,7 @@ from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import effects as ef
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.piece_messages import (
-    Piece,
+    PIECE_MESSAGES,
     PieceAnnounce,
     PieceGraft,
     PieceMessage,
@@ -89,7 +89,7 @@ def _messages(rng: random.Random, sent: list[PieceMessage]) -> Iterator[PieceMes
     assert frame is not None
     for message in frame.messages:
         # What was damaged may read as a message of another kind.
-        if isinstance(message, Piece | PieceAnnounce | PieceOffer | PieceGraft | PiecePrune):
+        if isinstance(message, PIECE_MESSAGES):
             yield message
 
 

@@ -40,16 +40,14 @@ from episub_router.protocol.messages import (
     Topics,
 )
 from episub_router.protocol.piece_messages import (
+    PIECE_MESSAGES,
     Piece,
     PieceAnnounce,
-    PieceGraft,
-    PieceOffer,
     PiecePrune,
 )
 from episub_router.protocol.types import SourceId
 from episub_router.wire import Decoded, WireError, decode_frame
 
-_OF_PIECES = (Piece, PieceAnnounce, PieceOffer, PieceGraft, PiecePrune)
 _ONLY_MEMBERS_SEND = (
     GetNodes,
     Nodes,
@@ -62,9 +60,9 @@ _ONLY_MEMBERS_SEND = (
     Prune,
     Graft,
     Root,
-    *_OF_PIECES,
+    *PIECE_MESSAGES,
 )
-_ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft, Root, *_OF_PIECES)
+_ONLY_NEIGHBORS_SEND = (Neighbor, IHave, Prune, Graft, Root, *PIECE_MESSAGES)
 
 
 class Inbound:
