@@ -58,22 +58,23 @@ class InboundFrames:
         validators: Validators,
         drop: Callable[[PubsubDrop, ID, object], None],
         refuse: Callable[[ID, Message], None],
+        authored: bool,
     ) -> None:
-        """`drop` counts and logs, `refuse` notifies the router of an invalid message."""
+        """`drop` counts and logs, `refuse` notifies the router of an invalid message; `authored`
+        says whether messages may name their authors."""
         self._pubsub = pubsub
         self._params = params
         self._costs = costs
         self._validators = validators
         self._count_drop = drop
         self._refuse = refuse
+        self._authored = authored
         self._unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
         changes = params.subscription_changes
         self._changes = Budgets(changes.per_second, changes.burst)
         self._records: dict[ID, bytes] = {}
         """The last signed record of each peer, the one that came longest ago first."""
         self.trace: NodeTrace | None = None
-        self.authored = True
-        """Whether messages may name their authors."""
 
     async def read(self, stream: INetStream) -> None:
         """Act on each frame of `stream`. Raises OutOfBudgetError and what else ends the stream."""
@@ -143,12 +144,15 @@ class InboundFrames:
                 del self._records[next(iter(self._records))]
             rpc.ClearField("senderRecord")
 
+    def fault_of(self, msg: Message) -> PubsubDrop | None:
+        """Why `msg` is to be dropped before it is validated, if it is."""
+        return fault_of(msg, self._params.max_topics_per_message, authored=self._authored)
+
     def _take_messages(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         for msg in rpc.publish:
             if not self._pubsub._is_subscribed_to_msg(msg):
                 continue
-            most = self._params.max_topics_per_message
-            reason = fault_of(msg, most, authored=self.authored)
+            reason = self.fault_of(msg)
             if reason is None:
                 job = self._validators.put(peer, msg)
                 if job is not None:

@@ -24,7 +24,6 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
 from episub_router.publishing import BackpressurePubsub
-from episub_router.pubsub.acceptance import fault_of
 from episub_router.pubsub.budgets import Budgets
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue
@@ -98,9 +97,14 @@ class ResilientPubsub(BackpressurePubsub):
             self._push_received,
         )
         self._frames = InboundFrames(
-            self, self.params, costs, self._validators, self._drop, self._refuse
+            self,
+            self.params,
+            costs,
+            self._validators,
+            self._drop,
+            self._refuse,
+            signature_policy is not SignaturePolicy.STRICT_NO_SIGN,
         )
-        self._frames.authored = signature_policy is not SignaturePolicy.STRICT_NO_SIGN
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
@@ -180,8 +184,7 @@ class ResilientPubsub(BackpressurePubsub):
         """Validate `msg`, which the router put together from pieces; its author answers for it."""
         if not self._is_subscribed_to_msg(msg):
             return
-        most = self.params.max_topics_per_message
-        reason = fault_of(msg, most, authored=self._frames.authored)
+        reason = self._frames.fault_of(msg)
         if reason is None:
             if self._validators.put(forwarder, msg, is_charged=False) is not None:
                 self._validators.start()

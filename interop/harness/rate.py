@@ -7,7 +7,6 @@ the place of an Episub node.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ from interop.harness.lab import Lab, running_lab
 from interop.harness.links import mesh_link
 from interop.harness.peer import Peer
 from interop.harness.traffic import payload_hash
+from interop.testbed.checker.latency import percentile
+from interop.testbed.lab.usage import read_usage
 
 TOPIC = "rate"
 SIZE = 256
@@ -70,17 +71,17 @@ async def measure(lab: Lab, kind: str, rate: float, seconds: float) -> RateRepor
         await author.send("publish", topic=TOPIC, size=SIZE, seed=f"{number}")
     for peer in receivers:
         await _settle(peer, count + WARM_UP)
-    late = sorted(
+    late = [
         event["at"] - sent[event["sha256"]]
         for peer in receivers
         for event in peer.told("delivery")
         if event["sha256"] in sent
-    )
+    ]
     return RateReport(
         count,
         3 * count - len(late),
-        late[len(late) // 2],
-        late[len(late) * 99 // 100],
+        percentile(late, 0.50),
+        percentile(late, 0.99),
         1000 * (_cpu_seconds(bridge) - before) / count,
     )
 
@@ -95,8 +96,9 @@ async def _settle(peer: Peer, count: int) -> None:
 
 
 def _cpu_seconds(peer: Peer) -> float:
-    times = Path(f"/proc/{peer.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+    usage = read_usage(peer.process.pid)
+    assert usage is not None
+    return usage.cpu
 
 
 async def main() -> None:

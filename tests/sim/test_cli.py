@@ -12,6 +12,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -24,6 +26,7 @@ from episub_router.sim.scenario import loading
 from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.checking import check
 from episub_router.trace.simulated import Row, event_of
+from interop.testbed.lab.usage import read_usage
 from tests.children import child
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "simulator.md"
@@ -94,7 +97,10 @@ def test_published_figures_stand_beside_runs_of_their_size_only(
     assert "as published in 2018" not in capsys.readouterr().out
 
 
-def test_ctrl_c_in_the_terminal_is_one_line() -> None:
+@contextmanager
+def running_sweep() -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """A run in two processes, and the process ids of its children: two workers, and the resource
+    tracker."""
     words = ["sim", "run", "scale", "--seeds", "2", "--processes", "2"]
     with child(
         [sys.executable, "-m", "episub_router", *words],
@@ -103,30 +109,27 @@ def test_ctrl_c_in_the_terminal_is_one_line() -> None:
         text=True,
     ) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while len(children.read_text().split()) < 3:  # the workers, and the resource tracker
+        while len(found := children.read_text().split()) < 3:
             assert process.poll() is None
+        yield process, found
+
+
+def test_ctrl_c_in_the_terminal_is_one_line() -> None:
+    with running_sweep() as (process, _):
         os.killpg(process.pid, signal.SIGINT)
         assert process.communicate(timeout=60)[1] == "episub: interrupted\n"
         assert process.returncode == 130
 
 
 def cpu_seconds(pid: str) -> float:
-    """Seconds of CPU that a process has taken in user mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+    usage = read_usage(int(pid))
+    assert usage is not None
+    return usage.cpu
 
 
 def test_workers_end_with_the_command_that_started_them() -> None:
     """Whatever ends it: they would go on until their run is over."""
-    words = ["sim", "run", "scale", "--seeds", "2", "--processes", "2"]
-    with child(
-        [sys.executable, "-m", "episub_router", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while len(workers := children.read_text().split()) < 3:
-            assert process.poll() is None
+    with running_sweep() as (process, workers):
         # The third is the resource tracker, which only waits.
         while sorted(map(cpu_seconds, workers))[1] < 2.0:
             assert process.poll() is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 from episub_router.net.backlog import Sendable
@@ -29,6 +31,29 @@ _LATE = 0.1
 """Seconds; an event loop that is so far behind may itself be why a peer took nothing."""
 
 
+class _Waiting:
+    """Peers for which `flush` is called again after `interval` seconds."""
+
+    def __init__(self, interval: float, flush: Callable[[RemotePeer], None]) -> None:
+        self._interval = interval
+        self._flush = flush
+        self._peers: dict[bytes, RemotePeer] = {}
+        self._has_any = trio.Event()
+
+    def add(self, peer: RemotePeer) -> None:
+        self._peers[peer.key] = peer
+        self._has_any.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._has_any.wait()
+            await trio.sleep(self._interval)
+            self._has_any = trio.Event()
+            waiting, self._peers = self._peers, {}
+            for peer in waiting.values():
+                self._flush(peer)
+
+
 class Outbox(PeerListener):
     """Sends to the peers of both sides, each with one backlog of bounded size.
 
@@ -40,12 +65,10 @@ class Outbox(PeerListener):
         self._peers = peers
         self._params = params
         self._counters = counters
-        self._waiting: dict[bytes, RemotePeer] = {}
+        self._with_backlog = _Waiting(FLUSH_INTERVAL, self._flush)
         """Peers with a queue that is full, and a backlog."""
-        self._has_waiting = trio.Event()
-        self._pieces_wait: dict[bytes, RemotePeer] = {}
+        self._with_pieces = _Waiting(PIECE_INTERVAL, self._flush_pieces)
         """Peers with pieces in their lanes."""
-        self._has_pieces = trio.Event()
         peers.listen(self)
 
     def send(self, peer: RemotePeer, frame: OutgoingFrame) -> bool:
@@ -116,8 +139,8 @@ class Outbox(PeerListener):
         """Empty backlogs as there is room, and watch for peers that take nothing, until
         cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._flush_backlogs)
-            nursery.start_soon(self._flush_lanes)
+            nursery.start_soon(self._with_backlog.run)
+            nursery.start_soon(self._with_pieces.run)
             nursery.start_soon(self._watch_queues)
 
     def _put(self, peer: RemotePeer, item: Sendable, hold: bool = False) -> bool:
@@ -125,12 +148,8 @@ class Outbox(PeerListener):
             self._counters.add(Reason.BACKLOG_FULL)
             return False
         if peer.backlog and not hold:
-            self._wait(peer)
+            self._with_backlog.add(peer)
         return True
-
-    def _wait(self, peer: RemotePeer) -> None:
-        self._waiting[peer.key] = peer
-        self._has_waiting.set()
 
     def _flush(self, peer: RemotePeer) -> None:
         """Move what waits for `peer` into its queue, as far as there is room."""
@@ -139,7 +158,7 @@ class Outbox(PeerListener):
             return
         peer.backlog.flush(queue)
         if peer.backlog:
-            self._wait(peer)
+            self._with_backlog.add(peer)
         self._flush_pieces(peer)
 
     def _flush_pieces(self, peer: RemotePeer) -> None:
@@ -150,26 +169,7 @@ class Outbox(PeerListener):
         if not peer.backlog:
             peer.pieces.flush(queue)
         if peer.pieces:
-            self._pieces_wait[peer.key] = peer
-            self._has_pieces.set()
-
-    async def _flush_lanes(self) -> None:
-        while True:
-            await self._has_pieces.wait()
-            await trio.sleep(PIECE_INTERVAL)
-            self._has_pieces = trio.Event()
-            waiting, self._pieces_wait = self._pieces_wait, {}
-            for peer in waiting.values():
-                self._flush_pieces(peer)
-
-    async def _flush_backlogs(self) -> None:
-        while True:
-            await self._has_waiting.wait()
-            await trio.sleep(FLUSH_INTERVAL)
-            self._has_waiting = trio.Event()
-            waiting, self._waiting = self._waiting, {}
-            for peer in waiting.values():
-                self._flush(peer)
+            self._with_pieces.add(peer)
 
     async def _watch_queues(self) -> None:
         while True:

@@ -125,10 +125,7 @@ class EagerPush:
         id, hops, payload = message.id, message.hops, message.payload
         missing = state.missing.remove(id)
         if missing is not None:
-            state.graft_wait.note_first_copy(peer, missing, arrived_at)
-            if peer in missing.asked_at:
-                took = arrived_at - missing.asked_at[peer]
-                state.graft_wait.note_answer(took - (state.rtt_of(peer) or 0.0), now)
+            state.graft_wait.note_first_copy(peer, missing, arrived_at, state.rtt_of(peer))
         self._store(peer, message, missing, arrived_at, now)
         if peer is not None:
             state.standings.add(peer, rules.FIRST_COPY, now)

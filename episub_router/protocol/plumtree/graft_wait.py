@@ -71,24 +71,25 @@ class GraftWait:
         learned = self._answers.mean + _ANSWER_SPREADS * self._answers.spread
         return min(_MOST_ANSWER_TIME, max(_ANSWER_TIME, learned))
 
-    def note_answer(self, seconds: float, now: Time) -> None:
-        """A copy that was asked for arrived `seconds` after its GRAFT, beside the round trip."""
-        if now > self._answers_until:
-            self._answers = None
-        self._answers = updated(self._answers, max(0.0, seconds))
-        self._answers_until = now + _ANSWERS_KNOWN_FOR
-
     def note_known(self, peer: PeerId) -> None:
         """`peer` announced a message that we have."""
         if peer in self._lags:
             self._lags[peer] *= _LAG_DECAY
 
-    def note_first_copy(self, peer: PeerId | None, missing: MissingMessage, at: Time) -> None:
-        """The first copy of a missing message came from `peer` at time `at`."""
-        if peer in missing.asked:
-            self._wait = max(_LEAST_WAIT, _SHRINK * self._wait)
-        else:
+    def note_first_copy(
+        self, peer: PeerId | None, missing: MissingMessage, at: Time, rtt: float | None = None
+    ) -> None:
+        """The first copy of a missing message came from `peer`, a round trip of `rtt` seconds away,
+        at time `at`."""
+        asked_at = missing.asked_at.get(peer)
+        if asked_at is None:
             self.note_pushed_copy(missing, at)
+            return
+        self._wait = max(_LEAST_WAIT, _SHRINK * self._wait)
+        if at > self._answers_until:
+            self._answers = None
+        self._answers = updated(self._answers, max(0.0, at - asked_at - (rtt or 0.0)))
+        self._answers_until = at + _ANSWERS_KNOWN_FOR
 
     def note_pushed_copy(self, missing: MissingMessage, at: Time) -> None:
         """A copy of a message that was missing came without our asking, at time `at`."""

@@ -16,7 +16,8 @@ def missing(first: str, *, asked: tuple[str, ...] = (), at: float = 0.0) -> Miss
     assert table.add_announcement(first, MessageSummary("m", 1), at, 0.0)
     entry = table.remove("m")
     assert entry is not None
-    entry.asked += asked
+    for peer in asked:
+        entry.note_asked(peer, at)
     return entry
 
 
