@@ -9,6 +9,7 @@ import (
 	"episub-interop/episub/core"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
+	"episub-interop/internal/rpcs"
 )
 
 // send queues an RPC, with the frame if there is one; false if there is no room.
@@ -26,7 +27,7 @@ func (n *node) send(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) bool {
 		// Two encoded messages in a row are the merged message.
 		raw, err = proto.MarshalOptions{}.MarshalAppend(raw, &pb.EpisubRpc{Episub: frame})
 	}
-	if err != nil || len(raw) > maxRPC {
+	if err != nil || len(raw) > rpcs.MaxSize {
 		return false
 	}
 	if n.faults.muted[id] {

@@ -26,7 +26,6 @@ const (
 	maxDials      = 64
 
 	// Limits of docs/wire.md section 9, in bytes or entries.
-	maxRPC      = 1 << 20
 	maxTopic    = 1024
 	maxControls = 64
 	maxRecords  = 32

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"io"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/pb"
+	"episub-interop/internal/rpcs"
 )
 
 const (
@@ -113,12 +113,8 @@ func (n *node) readStream(stream network.Stream) {
 	id := stream.Conn().RemotePeer()
 	reader := bufio.NewReader(stream)
 	for {
-		size, err := binary.ReadUvarint(reader)
-		if err != nil || size > maxRPC {
-			break
-		}
-		raw := make([]byte, size)
-		if _, err := io.ReadFull(reader, raw); err != nil {
+		raw, err := rpcs.Read(reader)
+		if err != nil {
 			break
 		}
 		rpc, extension := &pb.Rpc{}, &pb.EpisubRpc{}

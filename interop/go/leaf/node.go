@@ -20,7 +20,6 @@ const (
 	streamTimeout = 10 * time.Second
 
 	// Limits of docs/wire.md section 9, in bytes or entries.
-	maxRPC       = 1 << 20
 	maxControls  = 64
 	maxPeers     = 64
 	maxIDs       = 100

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"io"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -13,6 +12,7 @@ import (
 
 	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
+	"episub-interop/internal/rpcs"
 )
 
 // remote is a connected peer.
@@ -59,12 +59,8 @@ func (n *node) readStream(stream network.Stream) {
 	id := stream.Conn().RemotePeer()
 	reader := bufio.NewReader(stream)
 	for {
-		size, err := binary.ReadUvarint(reader)
-		if err != nil || size > maxRPC {
-			break
-		}
-		raw := make([]byte, size)
-		if _, err := io.ReadFull(reader, raw); err != nil {
+		raw, err := rpcs.Read(reader)
+		if err != nil {
 			break
 		}
 		rpc, extension := &pb.Rpc{}, &pb.EpisubRpc{}
