@@ -4,7 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 
 SCENARIO ?= interop/testbed/scenarios/short.toml
-INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py go_sources.py)
+INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py go_sources.py collector.py)
 # Tests run in two processes, those that share a Spark session in one of them (tests/conftest.py).
 SIDE_BY_SIDE := -n 2
 FAST := not (compiled or hosts or peers or quiet or sim or slow or spark or spark_processes)

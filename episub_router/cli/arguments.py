@@ -64,8 +64,8 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def add_host_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--listen`, `--bootstrap`, `--key` and `--verbose`."""
+def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--listen` and `--key`."""
     parser.add_argument(
         "--listen",
         type=_multiaddr,
@@ -74,6 +74,17 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to listen (default: %(default)s, this machine only)",
     )
     parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="identity key; made if there is no such file (default: a new key for each run)",
+    )
+
+
+def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--listen`, `--key`, `--bootstrap` and `--verbose`."""
+    add_listening_arguments(parser)
+    parser.add_argument(
         "--bootstrap",
         nargs="+",
         action="extend",
@@ -81,12 +92,6 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
         type=_multiaddr,
         metavar="MULTIADDR",
         help="full addresses, with /p2p/, of nodes to join through",
-    )
-    parser.add_argument(
-        "--key",
-        type=Path,
-        metavar="FILE",
-        help="identity key; made if there is no such file (default: a new key for each run)",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="say which neighbours come and go, and why not"

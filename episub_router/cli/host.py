@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from libp2p import new_host
-from libp2p.abc import IPubsubRouter
+from libp2p.abc import IHost, IPubsubRouter
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service, background_trio_service
@@ -21,12 +21,24 @@ from episub_router.sds import StoreError
 
 
 @asynccontextmanager
-async def running_pubsub(args: Namespace, router: IPubsubRouter) -> AsyncIterator[Pubsub]:
-    """Run a host as the arguments say, with `router`. Raises CommandError for an occupied port."""
+async def running_host(args: Namespace) -> AsyncIterator[IHost]:
+    """Run a host as the arguments say. Raises CommandError for an occupied port."""
+    host = _host(args)
+    async with host.run([args.listen]):
+        yield host
+
+
+def _host(args: Namespace) -> IHost:
     quiet_libp2p()
     if any(protocol.name == "tcp" for protocol in args.listen.protocols()):
         check_free(args.listen)
-    host = new_host(key_pair=load_or_create(args.key) if args.key else create_new_key_pair())
+    return new_host(key_pair=load_or_create(args.key) if args.key else create_new_key_pair())
+
+
+@asynccontextmanager
+async def running_pubsub(args: Namespace, router: IPubsubRouter) -> AsyncIterator[Pubsub]:
+    """Run a host as the arguments say, with `router`. Raises CommandError for an occupied port."""
+    host = _host(args)
     pubsub = ResilientPubsub(host, router)
     assert isinstance(router, Service)
     async with (

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from episub_router.cli.arguments import CommandError
+from episub_router.cli.arguments import CommandError, add_listening_arguments
 
 if TYPE_CHECKING:
     from episub_router.trace.reading.checking import Check
@@ -23,6 +23,12 @@ _CHECK = """\
 Count what is in trace files, and find what is not: unreadable bytes, events that
 were written and are missing, events that the tracer itself had to drop. Exit
 status: 0 nothing is known to be lost, 1 something is, 2 wrong arguments.
+"""
+_LOOK = 1.0
+"""Seconds between looks whether a file is old enough."""
+_COLLECT = """\
+Take what nodes send over /libp2p/pubsub/tracer/1.0.0, as go-libp2p-pubsub's
+RemoteTracer does, and write it to files in a directory, until interrupted.
 """
 
 
@@ -44,6 +50,15 @@ def add_parser(commands: Any) -> None:
         part.set_defaults(run=run)
         wants = "events as Go's JSONTracer writes them" if name == "cat" else "the findings as JSON"
         part.add_argument("--json", action="store_true", help=f"print {wants}")
+    collect = parts.add_parser(
+        "collect",
+        help="take traces that nodes send",
+        description=_COLLECT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    collect.add_argument("directory", type=Path, metavar="DIRECTORY")
+    add_listening_arguments(collect)
+    collect.set_defaults(run=_collect)
 
 
 def _cat(arguments: argparse.Namespace) -> int:
@@ -89,6 +104,47 @@ def _check(arguments: argparse.Namespace) -> int:
         for path, found in findings.items():
             _print(path, found)
     return 0 if all(found.complete for found in findings.values()) else 1
+
+
+def _collect(arguments: argparse.Namespace) -> int:
+    import trio
+
+    trio.run(_take, arguments)
+    return 0
+
+
+async def _take(arguments: argparse.Namespace) -> None:
+    import signal
+
+    import trio
+    from libp2p.custom_types import TProtocol
+
+    from episub_router.cli.host import running_host
+    from episub_router.trace.collector import PROTOCOL_ID, TraceCollector
+
+    try:
+        collector = TraceCollector(arguments.directory)
+    except OSError as error:
+        raise CommandError(f"{arguments.directory}: {error.strerror}") from error
+
+    async def look() -> None:
+        while True:
+            await trio.sleep(_LOOK)
+            collector.rotate()
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        try:
+            async with running_host(arguments) as host, trio.open_nursery() as nursery:
+                host.set_stream_handler(TProtocol(PROTOCOL_ID), collector.handle)
+                for address in host.get_addrs():
+                    print(f"* listening on {address}", flush=True)
+                nursery.start_soon(look)
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+        finally:
+            collector.close()
+    counts = ", ".join(f"{count} {name}" for name, count in asdict(collector.counts).items())
+    print(f"* {counts}", flush=True)
 
 
 def _opened(path: Path) -> Any:

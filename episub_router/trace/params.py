@@ -22,3 +22,15 @@ class TracerParams:
 
     def __post_init__(self) -> None:
         check_numbers(self, endless=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorParams:
+    """Parameters of `TraceCollector`. Raises ValueError for one that is not positive."""
+
+    max_size: int = param(64 << 20, "bytes", "go-libp2p-pubsub-tracer: rotates at 64 MiB")
+    max_age: float = param(10.0, "s", "ours: how soon a stream of the pipeline sees what came")
+    max_peers: int = param(1000, "peers", "ours: files that are open at a time")
+
+    def __post_init__(self) -> None:
+        check_numbers(self, endless=True)

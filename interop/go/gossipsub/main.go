@@ -49,6 +49,13 @@ func run(words []string) error {
 		defer trace.finish()
 		options = append(options, pubsub.WithEventTracer(trace))
 	}
+	if args.collector != "" {
+		trace, err := remoteTrace(ctx, h, args.collector)
+		if err != nil {
+			return err
+		}
+		options = append(options, pubsub.WithEventTracer(trace))
+	}
 	ps, err := pubsub.NewGossipSub(ctx, h, options...)
 	if err != nil {
 		return err

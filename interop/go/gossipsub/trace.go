@@ -1,13 +1,26 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
 )
+
+// remoteTrace is a RemoteTracer to the collector at a full address.
+func remoteTrace(ctx context.Context, h host.Host, addr string) (*pubsub.RemoteTracer, error) {
+	collector, err := peer.AddrInfoFromString(addr)
+	if err != nil {
+		return nil, err
+	}
+	return pubsub.NewRemoteTracer(ctx, h, *collector, slog.Default())
+}
 
 // traceFile is a PBTracer whose end can be waited for: PBTracer itself doesn't tell when it has
 // written everything, but it closes the pipe that it is given then.

@@ -1,0 +1,66 @@
+"""`episub trace collect` takes what a go peer's RemoteTracer sends, and has all of it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from episub_router.trace.reading import TraceFile, Unreadable
+from interop.harness.kinds import KINDS
+from interop.harness.lab import Lab
+from interop.harness.links import mesh_link
+from interop.harness.traffic import Traffic, sizes
+from tests.children import trio_child
+
+TOPIC = "collected"
+
+
+def delivered(directory: Path) -> dict[str, int]:
+    """How often each message was delivered, in files that are complete or not."""
+    counts: dict[str, int] = {}
+    for path in directory.iterdir():
+        with TraceFile(path) as trace:
+            for _, event in trace:
+                assert not isinstance(event, Unreadable)
+                if event.HasField("deliverMessage"):
+                    message = event.deliverMessage.messageID.hex()
+                    counts[message] = counts.get(message, 0) + 1
+    return counts
+
+
+@pytest.mark.peers("go")
+async def test_go_peers_send_their_traces(lab: Lab, tmp_path: Path) -> None:
+    directory = tmp_path / "traces"
+    command = [sys.executable, "-m", "episub_router", "trace", "collect", str(directory)]
+    async with trio_child(
+        command, stdout=subprocess.PIPE, env=KINDS["episub"].environment()
+    ) as collector:
+        assert collector.stdout is not None
+        told = b""
+        while b"\n" not in told:
+            told += await collector.stdout.receive_some()
+        found = re.match(rb"\* listening on (\S+)", told)
+        assert found is not None
+        address = found[1].decode()
+        peers = [await lab.start("go", f"--collector={address}", topics=[TOPIC]) for _ in "ab"]
+        await mesh_link(*peers, TOPIC)
+        traffic = Traffic(TOPIC)
+        for author in peers:
+            await traffic.publish(author, peers, sizes(12))
+        traffic.check()
+        with trio.fail_after(60):
+            # Of what another process has written, nothing tells but looking again.
+            while sorted(delivered(directory).values()) != [2] * 24:  # noqa: ASYNC110
+                await trio.sleep(0.2)
+        assert {path.name.split(".")[0] for path in directory.iterdir()} == {p.id for p in peers}
+        collector.send_signal(signal.SIGINT)
+        with trio.fail_after(30):
+            assert await collector.wait() == 0
+    assert {path.suffix for path in directory.iterdir()} == {".pb"}
+    assert sorted(delivered(directory).values()) == [2] * 24
