@@ -9,7 +9,7 @@ with `Node.crashed()` or asked for it with `Node.kill()`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
 
@@ -51,12 +51,15 @@ def bounded_gossipsub(protocol: TProtocol = PROTOCOL_ID_V12, **options: Any) -> 
 class Node:
     """A host with its pubsub and router, all running in one task."""
 
-    def __init__(self, host: IHost, pubsub: Pubsub, router: IPubsubRouter) -> None:
+    def __init__(
+        self, host: IHost, pubsub: Pubsub, router: IPubsubRouter, listen: Sequence[Multiaddr]
+    ) -> None:
         self.host = host
         self.pubsub = pubsub
         self.router = router
         self.failure: Exception | None = None
         self.stopped = trio.Event()
+        self._listen = listen
         self._scope = trio.CancelScope()
         self._death_expected = False
 
@@ -87,7 +90,7 @@ class Node:
         try:
             with self._scope:
                 async with AsyncExitStack() as stack:
-                    await stack.enter_async_context(self.host.run([LOOPBACK]))
+                    await stack.enter_async_context(self.host.run(self._listen))
                     await stack.enter_async_context(background_trio_service(self.pubsub))
                     if isinstance(self.router, Service):
                         await stack.enter_async_context(background_trio_service(self.router))
@@ -113,12 +116,13 @@ async def running_nodes(
     muxer: Muxer = "YAMUX",
     auto_connect: bool = False,
     seed: int = 0,
+    listen: Sequence[Multiaddr] = (LOOPBACK,),
 ) -> AsyncIterator[list[Node]]:
     """Run `count` unconnected nodes, with Ed25519 keys that are the same in every run.
 
     Two calls with different `seed`s run side by side, for nodes of two kinds in one network.
     `auto_connect=False` stops py-libp2p's auto-connector, which otherwise dials every peer it
-    hears of and undoes disconnections after a minute.
+    hears of and undoes disconnections after a minute. With an empty `listen` nobody can dial them.
     """
     nodes: list[Node] = []
     test_error: Exception | None = None
@@ -133,7 +137,7 @@ async def running_nodes(
                 )
                 own_router = router()
                 pubsub = pubsub_class(host, own_router, **(pubsub_options or {}))
-                node = Node(host, pubsub, own_router)
+                node = Node(host, pubsub, own_router, listen)
                 nodes.append(node)
                 await nursery.start(node._run)
                 network = host.get_network()
