@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from episub_router.protocol.types import NEVER
 from episub_router.sds.bloom import js_filter
 from episub_router.sds.net.asking import AskEffect, answered, ask_of, failed
 from episub_router.sds.net.exchange import look_up
@@ -99,6 +100,10 @@ class Group:
         self.published: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._deadlines: dict[str, float] = {}
+        self._timers: list[tuple[float, str]] = []
+        self._touched: set[str] = set()
+        """Members of which the deadline may be another one since it was looked at."""
         for i in range(size):
             name = f"member-{i:02}"
             offset = 1_760_000_000.0 + self.rng.uniform(-skew, skew)
@@ -129,6 +134,7 @@ class Group:
 
     def crash(self, name: str) -> None:
         self.members[name].participant = None
+        self._touched.update(self.members)
         for other in self.members.values():
             if other.participant is not None:
                 other.participant.peer_down(name, self.now)
@@ -177,13 +183,9 @@ class Group:
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
+        self._touched.update(self.members)
         while True:
-            deadlines = [
-                (m.participant.deadline(), m.name)
-                for m in self.members.values()
-                if m.participant is not None
-            ]
-            timer, name = min(deadlines, default=(end + 1, ""))
+            timer, name = self._next_timer(end + 1)
             event = self._queue[0][0] if self._queue else end + 1
             if min(timer, event) > end:
                 self.now = end
@@ -197,6 +199,19 @@ class Group:
                 member = self.members[name]
                 if member.participant is not None:
                     self._carry_out(member, member.participant.poll(self.now))
+
+    def _next_timer(self, default: float) -> tuple[float, str]:
+        """The earliest deadline of a member, and whose it is."""
+        for name in self._touched:
+            participant = self.members[name].participant
+            deadline = participant.deadline() if participant is not None else NEVER
+            if deadline != self._deadlines.get(name):
+                self._deadlines[name] = deadline
+                heapq.heappush(self._timers, (deadline, name))
+        self._touched.clear()
+        while self._timers and self._timers[0][0] != self._deadlines[self._timers[0][1]]:
+            heapq.heappop(self._timers)
+        return min(self._timers[0], (default, "")) if self._timers else (default, "")
 
     def settle(self, limit: float) -> float | None:
         """Run until all logs are equal; seconds taken, or None if they aren't after `limit`."""
@@ -239,8 +254,10 @@ class Group:
         return a != b and up and self.islands[a] == self.islands[b]
 
     def _meet(self, name: str) -> None:
+        self._touched.add(name)
         if not self.links.streams:
             return
+        self._touched.update(self.members)
         for other, member in self.members.items():
             mine = self.members[name].participant
             if self._linked(name, other) and mine is not None and member.participant is not None:
@@ -255,6 +272,7 @@ class Group:
         return self.rng.uniform(*self.links.delay)
 
     def _carry_out(self, member: Member, effects: list[Effect]) -> None:
+        self._touched.add(member.name)
         if not effects:
             return
         doomed = member.doomed
@@ -353,6 +371,7 @@ class Group:
         participant = self.members[asker].participant
         if participant is not None and self.members[asker].life == life:
             failed(participant, ask, self.now)
+            self._touched.add(asker)
 
     def _answer(self, effect: AskEffect) -> Response:
         member = self.members[effect.peer]

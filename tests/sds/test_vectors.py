@@ -111,28 +111,62 @@ def test_bloom_bytes(vectors: Vectors, key: str, hash_name: str) -> None:
     if hash_name == "farm":
         pytest.importorskip("farmhash", reason="FarmHash64 comes with the extra `nim`")
     for vector in vectors[key]:
-        options = vector.get("options", vector)
-        bits = vector.get("total_bits", vector.get("mBits"))
-        geometry = Geometry(options["capacity"], options["errorRate"], vector["k"], bits)
-        # A name says by `_k3_` that the number of hashes was asked for; 0 is the default.
-        asked = re.search(r"_k([1-9]\d*)_", vector["name"])
-        if not options.get("kHashes") and asked is None:
-            assert geometry == Geometry.optimal(options["capacity"], options["errorRate"])
-        codec: FilterCodec
-        if hash_name == "js":
-            codec = JsCodec(geometry, murmur_js)
-        else:
-            codec = NimCodec(geometry, murmur_nim if hash_name == "murmur" else farm_nim)
-        words = codec.new()
-        for message_id in vector["insert"]:
-            codec.insert(words, codec.base_hash(message_id))
-        data = codec.dump(words)
-        sha = vector["bytes_sha256"] if hash_name == "js" else vector["protobuf_sha256"]
-        assert hashlib.sha256(data).hexdigest() == sha, vector["name"]
-        received = codec.load(data)
-        assert received is not None
-        for message_id, found in vector["lookup"].items():
-            assert received.holds(codec.base_hash(message_id)) is found
+        check_filter(vector, hash_name)
+
+
+@pytest.mark.parametrize("asked", [f"k{k}_n{n}" for k in (0, 1, 3, 4, 5, 12) for n in (0, 12)])
+@pytest.mark.parametrize("hash_name", ["js", "murmur"])
+def test_files_with_any_number_of_hashes_and_bits_are_taken(asked: str, hash_name: str) -> None:
+    """Files like ours, made here: once only those with three hashes were understood."""
+    optimal = Geometry.optimal(100, 0.01)
+    hashes, per_id = (int(part[1:]) for part in asked.split("_"))
+    geometry = Geometry(100, 0.01, hashes or optimal.hashes, 100 * per_id or optimal.bits)
+    codec = codec_of(geometry, hash_name)
+    words = codec.new()
+    ids = [f"id {n}" for n in range(30)]
+    for message_id in ids:
+        codec.insert(words, codec.base_hash(message_id))
+    vector = {"name": f"cap100_err0.01_{asked}", "insert": ids, "k": geometry.hashes}
+    vector["lookup"] = dict.fromkeys(ids, True)
+    sha = hashlib.sha256(codec.dump(words)).hexdigest()
+    if hash_name == "js":
+        options = {"capacity": 100, "errorRate": 0.01}
+        options |= {"kHashes": hashes} if hashes else {}
+        options |= {"forceNBitsPerElem": per_id} if per_id else {}
+        vector |= {"options": options, "total_bits": geometry.bits, "bytes_sha256": sha}
+    else:
+        vector |= {"capacity": 100, "errorRate": 0.01, "mBits": geometry.bits}
+        vector["protobuf_sha256"] = sha
+    check_filter(vector, hash_name)
+    with pytest.raises(AssertionError):
+        check_filter(vector | {"k": geometry.hashes + 1}, hash_name)
+
+
+def check_filter(vector: Vectors, hash_name: str) -> None:
+    options = vector.get("options", vector)
+    bits = vector.get("total_bits", vector.get("mBits"))
+    geometry = Geometry(options["capacity"], options["errorRate"], vector["k"], bits)
+    # What was asked for is in js's options, and in the name for nim: 0 is the default.
+    asked = re.search(r"_[kn][1-9]\d*(_|$)", vector["name"])
+    if asked is None and not options.get("kHashes") and not options.get("forceNBitsPerElem"):
+        assert geometry == Geometry.optimal(options["capacity"], options["errorRate"])
+    codec = codec_of(geometry, hash_name)
+    words = codec.new()
+    for message_id in vector["insert"]:
+        codec.insert(words, codec.base_hash(message_id))
+    data = codec.dump(words)
+    sha = vector["bytes_sha256"] if hash_name == "js" else vector["protobuf_sha256"]
+    assert hashlib.sha256(data).hexdigest() == sha, vector["name"]
+    received = codec.load(data)
+    assert received is not None
+    for message_id, found in vector["lookup"].items():
+        assert received.holds(codec.base_hash(message_id)) is found
+
+
+def codec_of(geometry: Geometry, hash_name: str) -> FilterCodec:
+    if hash_name == "js":
+        return JsCodec(geometry, murmur_js)
+    return NimCodec(geometry, murmur_nim if hash_name == "murmur" else farm_nim)
 
 
 def test_js_hash_of_every_recorded_input(vectors: Vectors) -> None:
