@@ -9,9 +9,11 @@ import pytest
 from episub_router.sds.net.asking import ask_of
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.protocol.received import Way
 from episub_router.sds.protocol.reconciliation.ranges import LEAF, compare
 from episub_router.sds.wire.exchange import (
     Request,
@@ -20,7 +22,7 @@ from episub_router.sds.wire.exchange import (
     encode_response,
 )
 from tests.sds.harness import Group, Links
-from tests.sds.one import WALL, One, of
+from tests.sds.one import WALL, One, made, of
 
 SALT = bytes(16)
 
@@ -93,27 +95,34 @@ def filled(count: int, **options: object) -> Group:
     return group
 
 
-def test_one_hole_in_fifty_thousand_costs_few_round_trips_and_bytes() -> None:
-    ids = [hashlib.sha256(b"%d" % n).hexdigest() for n in range(50_000)]
+def fill_hole(count: int, hole: int) -> tuple[int, int]:
+    """Two logs, of which one lacks a message: round trips until it comes, and their bytes."""
+    ids = [hashlib.sha256(b"%d" % n).hexdigest() for n in range(count)]
     server = log_of([(WALL + n // 2, i) for n, i in enumerate(ids)])
     one = One()
     for n, message_id in enumerate(ids):
-        if n != 31_415:
+        if n != hole:
             entry = LogEntry(WALL + n // 2, "s", 0, 0)
-            one.participant.log.add(message_id, entry, (), head=n == 49_999)
+            one.participant.log.add(message_id, entry, (), head=n == count - 1)
     one.participant.peer_up("p", one.now)
     effects = one.wait(2.0)
     requests = size = 0
     while not of(effects, fx.AskIds):
         (asked,) = of(effects, fx.AskCompare)
-        answer = compare(server, asked.salt, asked.ranges, 50_000, None)
+        answer = compare(server, asked.salt, asked.ranges, count, None)
         requests += 1
         size += len(encode_request(Request("t", "0", ask_of(asked))))
         size += len(encode_response(Response(comparison=answer)))
         effects = one.participant.compared("p", answer, one.now)
     (ask,) = of(effects, fx.AskIds)
-    assert ask.ids == (ids[31_415],)
-    assert requests + 1 <= 6
+    assert ask.ids == (ids[hole],)
+    size += len(encode_request(Request("t", "0", ask_of(ask))))
+    return requests + 1, size
+
+
+def test_one_hole_in_fifty_thousand_costs_few_round_trips_and_bytes() -> None:
+    requests, size = fill_hole(50_000, 31_415)
+    assert requests <= 6
     assert size < 4000
 
 
@@ -123,6 +132,34 @@ def test_a_newcomer_on_a_fast_link_gets_everything_in_spite_of_the_request_limit
     took = group.settle(60.0)
     assert took is not None
     assert took < 900 / 5 / 20 + 10
+
+
+def test_pages_are_as_long_as_a_slow_link_brings_in_time() -> None:
+    """A first page of 500 would take 50 s on this link, and a request is given up after 10."""
+    keys = [(WALL + n, f"m{n:04}") for n in range(2000)]
+    server, link = log_of(keys), 10.0  # messages/s
+    one = One()
+    start = one.now
+    one.participant.peer_up("p", one.now)
+    effects: list[Effect] = []
+    while len(one.log) < len(keys):
+        assert one.now - start < 1.5 * len(keys) / link
+        asked = [e for e in effects if isinstance(e, fx.AskCompare | fx.AskRange)]
+        effects = one.wait(0.5) if not asked else []
+        for ask in asked:
+            if isinstance(ask, fx.AskCompare):
+                answer = compare(server, ask.salt, ask.ranges, len(keys), None)
+                effects += one.participant.compared("p", answer, one.now)
+            elif ask.limit > 10.0 * link:
+                effects += one.wait(10.1)
+            else:
+                places = server.places(ask.after, ask.until)
+                page = places[: ask.limit]
+                one.now += len(page) / link
+                for lamport, message_id in page:
+                    one.take(made(message_id, lamport=lamport), Way.PULLED, "p")
+                more = page[-1] if len(page) < len(places) else None
+                effects += one.participant.range_answered("p", (), more, one.now)
 
 
 def test_a_slow_server_does_not_hold_the_others_up() -> None:

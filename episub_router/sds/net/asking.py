@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -32,6 +34,8 @@ Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
 
 _ASKS = 8
 """Requests under way at once, of one channel."""
+_AT_ONCE = 200
+"""Messages of a page that are taken in in one step: a twentieth of a second (ours)."""
 
 
 class Asker:
@@ -71,6 +75,11 @@ class Asker:
             await self._act(lambda participant, now: failed(participant, effect, now))
             return
         try:
+            if isinstance(effect, fx.AskRange) and not effect.ids_only:
+                while len(response.items) > _AT_ONCE:
+                    part, rest = response.items[:_AT_ONCE], response.items[_AT_ONCE:]
+                    response = replace(response, items=rest)
+                    await self._act(partial(page_comes, effect, part, self._served))
             await self._act(
                 lambda participant, now: answered(participant, effect, response, self._served, now)
             )
@@ -124,15 +133,7 @@ def answered(
     participant: Participant, effect: AskEffect, response: Response, accept: Accept, now: float
 ) -> list[Effect]:
     """What follows from an answer. `accept` says which of its messages are what they should be."""
-    pulled = []
-    if not (isinstance(effect, fx.AskRange) and effect.ids_only):
-        for item in response.items:
-            received = accept(item, effect.peer)
-            if received is None:
-                continue
-            if isinstance(effect, fx.AskIds) and received.message.message_id not in effect.ids:
-                continue
-            pulled.append(received)
+    pulled = _accepted(effect, response.items, accept)
     effects: list[Effect] = []
     for received in pulled:
         effects += participant.receive(received, now)
@@ -148,6 +149,33 @@ def answered(
         case fx.AskRange(peer=peer, ids_only=ids_only):
             keys = tuple(i.key for i in response.items) if ids_only else ()
             return effects + participant.range_answered(peer, keys, response.next, now)
+
+
+def page_comes(
+    effect: fx.AskRange,
+    items: Sequence[StoredMessage],
+    accept: Accept,
+    participant: Participant,
+    now: float,
+) -> list[Effect]:
+    """The first messages of a page, of which `answered` is to say the rest."""
+    participant.page_comes(effect.peer, now)
+    effects: list[Effect] = []
+    for received in _accepted(effect, items, accept):
+        effects += participant.receive(received, now)
+    return effects
+
+
+def _accepted(
+    effect: AskEffect, items: Sequence[StoredMessage], accept: Accept
+) -> list[ReceivedMessage]:
+    """Those of the messages that are what was asked for."""
+    if isinstance(effect, fx.AskRange) and effect.ids_only:
+        return []
+    found = [r for item in items if (r := accept(item, effect.peer)) is not None]
+    if isinstance(effect, fx.AskIds):
+        return [r for r in found if r.message.message_id in effect.ids]
+    return found
 
 
 def failed(participant: Participant, effect: AskEffect, now: float) -> list[Effect]:
@@ -183,5 +211,5 @@ def ask_of(effect: AskEffect) -> GetAsk | CompareAsk | RangeAsk:
             return GetAsk(ids)
         case fx.AskCompare(salt=salt, ranges=ranges):
             return CompareAsk(salt, ranges)
-        case fx.AskRange(after=after, until=until, ids_only=ids_only):
-            return RangeAsk(after, until, ids_only=ids_only)
+        case fx.AskRange(after=after, until=until, ids_only=ids_only, limit=limit):
+            return RangeAsk(after, until, limit, ids_only)

@@ -199,12 +199,14 @@ class AskCompare:
 
 @dataclass(frozen=True, slots=True)
 class AskRange:
-    """Get a page of `peer`'s log; answer with `receive` for each, then `range_answered`."""
+    """Get a page of `peer`'s log, of at most `limit` messages; answer with `receive` for each, then
+    `range_answered`."""
 
     peer: PeerRef
     after: Key | None
     until: Key | None
     ids_only: bool
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)

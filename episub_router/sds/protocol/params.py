@@ -117,7 +117,7 @@ class SdsParams:
         30.0, "s", "ours: a peer that brings little in that time is left for another"
     )
     page_items: int = param(
-        1000, "messages", "ours: 100,000 messages in 100 round trips; Waku store has 100"
+        4000, "messages", "ours: 100,000 short messages in 30 round trips; Waku store has 100"
     )
     page_bytes: int = param(2**20, "bytes", "ours: one message of the largest size")
     heads_interval: float = param(60.0, "s", "go-ds-crdt: heads are announced every minute")

@@ -242,6 +242,10 @@ class Participant:
         effects += self._catchup.compared(peer, answer, now)
         return effects + self.poll(now)
 
+    def page_comes(self, peer: PeerRef, now: Time) -> None:
+        """The answer to `AskRange` is there and is being taken in, part by part."""
+        self._catchup.page_comes(peer, now)
+
     def range_answered(
         self, peer: PeerRef, ids: tuple[Key, ...], more: Key | None, now: Time
     ) -> list[Effect]:

@@ -131,7 +131,7 @@ class Store(ABC):
     ) -> tuple[list[StoredMessage], bool]:
         """Messages with after < key <= until, ascending, and whether there are more.
 
-        At most `items`, and no more than `size` bytes unless the first alone is larger.
+        At most `items`, and with their proofs `size` bytes unless the first alone is larger.
         """
 
     @abstractmethod

@@ -108,7 +108,7 @@ class MemoryStore(Store):
         result: list[StoredMessage] = []
         for key in keys[:items]:
             row = channel.rows[key[1]]
-            size -= len(row.raw)
+            size -= len(row.raw) + len(row.origin)
             if size < 0 and result:
                 break
             result.append(_stored(row))

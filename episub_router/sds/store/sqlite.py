@@ -115,7 +115,7 @@ class SqliteStore(Store):
         rows = self._stored(f"{where} ORDER BY lamport, id LIMIT ?", (*values, items + 1))
         result: list[StoredMessage] = []
         for stored in rows[:items]:
-            size -= len(stored.raw)
+            size -= len(stored.raw) + len(stored.origin)
             if size < 0 and result:
                 break
             result.append(stored)

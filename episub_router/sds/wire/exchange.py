@@ -27,7 +27,7 @@ from episub_router.sds.wire.ids import pack_id, unpack_id
 PROTOCOL = "/sds/store/1.0.0"
 MAX_REQUEST = 65_536
 MAX_GET = 100
-MAX_PAGE = 1000
+MAX_PAGE = 4000
 _MAX_PARTS = MAX_RANGES * FANOUT
 _MAX_KEYS = MAX_RANGES * LEAF
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.causal.log import Log
@@ -33,6 +34,19 @@ _TURNS = 4
 """Turns after which a peer is left for another whatever it brings: it may bring its own."""
 _IDLE_FACTOR = 8
 """How much rarer comparisons get while logs turn out equal."""
+_FIRST_PAGE = 500
+_LEAST_PAGE = 10
+"""Messages of a page: as many as the link brings in a part of `pull_timeout` (ours)."""
+_IDS_PAGE = 1000
+"""Ids of a page, of which each is then missing: there is room for twice as many of one peer."""
+
+
+class _Span(NamedTuple):
+    """A part of a peer's log that is to be fetched, or only its ids."""
+
+    after: Key | None
+    until: Key | None
+    ids_only: bool = False
 
 
 @dataclass(slots=True)
@@ -46,8 +60,10 @@ class _Job:
     turn_ends: Time
     had: int
     compare: list[RangeHash] = field(default_factory=list)
-    fetch: list[AskRange] = field(default_factory=list)
+    fetch: list[_Span] = field(default_factory=list)
     asked: AskRange | AskCompare | None = None
+    asked_at: Time = 0.0
+    came_at: Time | None = None
     rounds: int = 0
     turns: int = 0
     found: bool = False
@@ -78,6 +94,7 @@ class Catchup:
         self._queue_at: Time = NEVER
         self._periodic_at: Time = NEVER
         self._pause = 1.0
+        self._page = _FIRST_PAGE
         self._seen = 0
         self._job: _Job | None = None
 
@@ -107,6 +124,8 @@ class Catchup:
     def failed(self, peer: PeerRef, now: Time) -> None:
         """The peer didn't answer, or with an error."""
         if self._job is not None and self._job.peer == peer:
+            if isinstance(self._job.asked, AskRange):
+                self._page = max(_LEAST_PAGE, self._page // 4)
             self._end(now, again=bool(self._job.fetch or self._job.compare or self._job.found))
 
     def poll(self, now: Time) -> list[Effect]:
@@ -137,7 +156,7 @@ class Catchup:
         if job.search is not None:
             return self._searched(job, job.search, answer, now)
         first, salt = job.rounds == 1, job.asked.salt
-        fetch: list[AskRange] = []
+        fetch: list[_Span] = []
         for part in answer.parts:
             ours = self._log.summary(salt, part.after, part.until)
             if ours == (part.count, part.hash) or part.count == 0 or self._below(part.until):
@@ -145,9 +164,9 @@ class Catchup:
             job.found = True
             if part.count > LEAF and ours[0] * 2 <= part.count:
                 if fetch and fetch[-1].until == part.after:
-                    fetch[-1] = AskRange(peer, fetch[-1].after, part.until, ids_only=False)
+                    fetch[-1] = _Span(fetch[-1].after, part.until)
                 else:
-                    fetch.append(AskRange(peer, part.after, part.until, ids_only=False))
+                    fetch.append(_Span(part.after, part.until))
             elif len(job.compare) < MAX_RANGES:
                 job.compare.append(RangeHash(part.after, part.until, *ours))
         job.found |= bool(answer.keys)
@@ -155,12 +174,19 @@ class Catchup:
             have = self._log.summary(salt, None, answer.floor)[0]
             if have < answer.older:
                 job.found = True
-                fetch.insert(0, AskRange(peer, None, answer.floor, ids_only=have > 0))
+                fetch.insert(0, _Span(None, answer.floor, ids_only=have > 0))
         job.fetch = [*reversed(fetch), *job.fetch]
         return self._go_on(now)
 
+    def page_comes(self, peer: PeerRef, now: Time) -> None:
+        """A page has arrived, and its messages are being taken in: the peer needn't hurry."""
+        job = self._job
+        if job is not None and job.peer == peer and isinstance(job.asked, AskRange):
+            job.came_at = now if job.came_at is None else job.came_at
+            job.deadline = now + self._params.pull_timeout
+
     def range_answered(self, peer: PeerRef, more: Key | None, now: Time) -> list[Effect]:
-        """A page has arrived; `more` is where the next one starts, None after the last."""
+        """A page has been taken in; `more` is where the next one starts, None after the last."""
         job = self._job
         if job is None or job.peer != peer or not isinstance(job.asked, AskRange):
             return []
@@ -170,8 +196,9 @@ class Catchup:
             self._peers.failed(peer, now)
             self._end(now, again=True)
             return []
+        self._measure((now if job.came_at is None else job.came_at) - job.asked_at)
         if more is not None:
-            job.fetch.append(AskRange(peer, more, asked.until, asked.ids_only))
+            job.fetch.append(_Span(more, asked.until, asked.ids_only))
         return self._go_on(now)
 
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
@@ -234,11 +261,22 @@ class Catchup:
             job.compare = []
             job.asked = AskCompare(job.peer, salt, ranges)
         elif job.fetch:
-            job.asked = job.fetch.pop()
+            span = job.fetch.pop()
+            most = _IDS_PAGE if span.ids_only else self._params.page_items
+            limit = min(self._page, most)
+            job.asked = AskRange(job.peer, *span, limit=limit)
+            job.asked_at, job.came_at = now, None
         else:
             self._end(now, again=False)
             return []
         return [job.asked]
+
+    def _measure(self, took: float) -> None:
+        """The next pages are shorter or longer than one that took so many seconds."""
+        if took > self._params.pull_timeout / 2:
+            self._page = max(_LEAST_PAGE, self._page // 2)
+        elif took < self._params.pull_timeout / 4:
+            self._page = min(self._params.page_items, 2 * self._page)
 
     def _equal_now(self, job: _Job, now: Time) -> None:
         """The comparison is done. While nothing is new, the next ones get rarer."""

@@ -1,0 +1,86 @@
+"""How long a newcomer takes to a long log, and what one hole in it costs.
+
+    python -m tests.benchmarks.sds_catchup
+
+Simulated: a member that has everything and one that has nothing, with delays of each direction as
+given; seconds are virtual ones, and what computing takes is said beside them. On real hosts
+(`--hosts`): two hosts over loopback, where each signature is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import trio
+from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
+
+from episub_router.sds import SdsChannel
+from episub_router.sds.store import MemoryStore
+from tests.hosts import connect_all, eventually, running_nodes
+from tests.sds.harness import Group, Links
+from tests.sds.test_reconciliation import fill_hole
+
+DELAYS = ((0.0005, 0.001), (0.05, 0.5), (0.5, 0.5), (1.0, 1.0))
+
+
+def simulated(count: int) -> None:
+    group = Group(2, seed=1, links=Links(delay=DELAYS[0]))
+    group.run(5.0)
+    server, newcomer = sorted(group.members)
+    group.crash(newcomer)
+    for n in range(count):
+        group.send(server, b"message %08d" % n)
+    group.run(60.0)
+    print("| delay of each direction | seconds | requests | bytes | seconds of the CPU |")
+    print("|---:|---:|---:|---:|---:|")
+    for delay in DELAYS:
+        group.links.delay = delay
+        group.members[newcomer].store = MemoryStore()
+        group.bytes.clear()
+        requests, cpu = group.requests, time.process_time()
+        group.start(newcomer)
+        took = group.settle(3600.0)
+        print(
+            f"| {delay[0]} to {delay[1]} s | {took} | {group.requests - requests} "
+            f"| {group.bytes['pull']:,} | {time.process_time() - cpu:.0f} |",
+            flush=True,
+        )
+        group.crash(newcomer)
+        group.run(60.0)
+
+
+async def real(count: int) -> None:
+    async with (
+        running_nodes(2, router=lambda: FloodSub([PROTOCOL_ID])) as (first, second),
+        SdsChannel(first.pubsub, "room") as server,
+    ):
+        for n in range(count):
+            await server.send(b"message %08d" % n)
+        await server.drain(timeout=0.1)
+        async with SdsChannel(second.pubsub, "room") as newcomer:
+            start, cpu = trio.current_time(), time.process_time()
+            await connect_all([(first, second)])
+            await eventually(lambda: len(newcomer.log) == count, 600.0)
+            took, cpu = trio.current_time() - start, time.process_time() - cpu
+    print(
+        f"Real hosts in one process: {count:,} messages in {took:.1f} s, {cpu:.1f} s of the CPU "
+        "for both"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--hosts", action="store_true", help="only real hosts")
+    args = parser.parse_args()
+    if args.hosts:
+        trio.run(real, args.messages)
+        return
+    requests, size = fill_hole(50_000, 31_415)
+    print(f"One hole in 50,000: {requests} round trips, {size:,} bytes without the message\n")
+    simulated(args.messages)
+
+
+if __name__ == "__main__":
+    main()
