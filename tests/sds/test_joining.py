@@ -101,6 +101,24 @@ def test_a_place_that_cannot_be_true_is_not_believed() -> None:
     assert one.log == ["m"]
 
 
+def test_no_clock_of_a_first_message_keeps_the_others_out() -> None:
+    """Without direct streams the first message says where a newcomer begins."""
+    one = One(join_last=0)
+    assert one.drops(one.hear("far", lamport=2**64 - 1)) == [fx.DiscardReason.CLOCK_AHEAD]
+    one.hear("tomorrow", lamport=WALL + 86_000_000, sender_id="liar")
+    one.hear("m", lamport=WALL + 100)
+    assert one.log == ["m", "tomorrow"]
+
+
+def test_no_place_of_a_peer_is_in_the_future() -> None:
+    one = One(join_last=0)
+    one.participant.peer_up("liar", one.now)
+    one.wait(5.0)
+    one.participant.compared("liar", LogComparison(keys=((WALL + 86_000_000, "x"),)), one.now)
+    one.hear("m", lamport=WALL + 6000)
+    assert one.log == ["m"]
+
+
 def test_a_message_that_comes_before_the_place_is_known_waits_for_it() -> None:
     one = One(join_last=0)
     one.participant.peer_up("peer", one.now)

@@ -198,6 +198,16 @@ def test_what_leaves_the_log_unread_is_kept_until_it_is_read(store: Store) -> No
     assert (saved.departed, saved.position) == ({"alice": 4}, 5)
 
 
+def test_no_id_makes_a_delivery_come_again(store: Store) -> None:
+    """The id of another implementation's message is any text."""
+    store.load("c", "alice", 100)
+    last = "\U0010ffff" * 3
+    store.commit("c", [logged(last, 1, position=1), logged("b", 2, position=2)])
+    assert [d.position for d in store.deliveries("c", 0, 10)] == [1, 2]
+    assert [d.position for d in store.deliveries("c", 1, 10)] == [2]
+    assert not store.deliveries("c", 2, 10)
+
+
 def test_positions_never_come_twice(store: Store) -> None:
     """The last delivery may be the first to leave: a message that was written long ago."""
     store.load("c", "alice", 100)

@@ -8,10 +8,8 @@ from typing import TypeAlias
 from episub_router.sds.protocol.message import MessageId, SenderId
 
 Key: TypeAlias = tuple[int, MessageId]
-"""A place in the total order. Ids compare by code point, which is their UTF-8 byte order."""
-
-LAST_ID = "\U0010ffff"
-"""After every id."""
+"""A place in the total order. Ids compare by code point, which is their UTF-8 byte order. No id is
+empty: (n + 1, "") comes after everything with the number n, and before all else."""
 
 
 @dataclass(frozen=True, slots=True)

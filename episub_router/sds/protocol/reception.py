@@ -136,16 +136,16 @@ class Reception:
         ):
             effects.append(fx.Discarded(sender, DiscardReason.NOT_ITS_HASH))
             return
-        if self._joining.pending:
-            if self._catchup.asks_somebody:
-                effects.append(fx.Discarded(sender, DiscardReason.JOINING))
-                return
-            effects += self._joining.begin(max(0, lamport - 1))
         wall = self._clock.wall(now)
         if self._clock.ahead(lamport, wall) and lamport > 1 + self._delivery.newest(history):
             effects.append(fx.Discarded(sender, DiscardReason.CLOCK_AHEAD))
             effects.append(fx.ClockAhead(sender, (lamport - wall) / 1000))
             return
+        if self._joining.pending:
+            if self._catchup.asks_somebody:
+                effects.append(fx.Discarded(sender, DiscardReason.JOINING))
+                return
+            effects += self._joining.begin(max(0, lamport - 1), now)
         if self._log.is_old((lamport, new_id), sender):
             if lamport <= self._log.since:
                 self._log.pass_by(new_id)

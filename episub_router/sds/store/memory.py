@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.entry import LAST_ID, Key
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import (
     Retention,
@@ -123,7 +123,7 @@ class MemoryStore(Store):
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         channel = self._channels[channel_id]
         rows = [row for position, row in channel.unread if position > after][:limit]
-        read = channel.positions.between((after, LAST_ID), None, limit - len(rows))
+        read = channel.positions.between((after + 1, ""), None, limit - len(rows))
         rows += [channel.rows[i] for _, i in read]
         return [StoredDelivery(r.position, r.raw, r.missing, r.entry.sender_id) for r in rows]
 
@@ -221,7 +221,7 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
         case fx.JoinedAt(since=since):
             channel.since = since
             if since:
-                channel.floor = (since, LAST_ID)
+                channel.floor = (since + 1, "")
         case fx.AckStored(message_id=message_id, by=by):
             channel.acks.setdefault(message_id, {})[by] = None
 

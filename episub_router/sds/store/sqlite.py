@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.entry import LAST_ID, Key
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import (
     Retention,
@@ -293,7 +293,7 @@ class SqliteStore(Store):
             case fx.JoinedAt(since=since):
                 db.execute("INSERT OR REPLACE INTO joined VALUES (?, ?)", (channel, since - SIGN))
                 if since:
-                    self._set_floor(db, channel, (since, LAST_ID))
+                    self._set_floor(db, channel, (since + 1, ""))
             case fx.AckStored(message_id=message_id, by=by):
                 db.execute("INSERT OR IGNORE INTO ack VALUES (?, ?, ?)", (channel, message_id, by))
             case fx.Evicted():

@@ -6,7 +6,7 @@ import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from episub_router.sds.protocol.entry import LAST_ID, Key, LogEntry
+from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 
 PRINT_SIZE = 16
@@ -97,7 +97,7 @@ class Log:
         """We joined late: what has no clock above `since` is none of ours."""
         if since > self.since:
             self.since = since
-            self._raise_floor((since, LAST_ID))
+            self._raise_floor((since + 1, ""))
 
     def pass_by(self, message_id: MessageId) -> None:
         """A message from before we joined: references to it count as met."""

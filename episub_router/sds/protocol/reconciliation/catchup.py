@@ -223,7 +223,7 @@ class Catchup:
             self._end(now, again=False)
             return []
         self._peers.answered(job.peer)
-        effects = self._joining.begin(since)
+        effects = self._joining.begin(since, now)
         job.search, job.rounds = None, 0
         job.compare = [RangeHash(self._log.floor, None, 0, b"")]
         return [*effects, *self._ask(job, now)]

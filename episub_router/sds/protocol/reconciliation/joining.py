@@ -35,8 +35,12 @@ class Joining:
         """Whether the place isn't known yet."""
         return self.since is None
 
-    def begin(self, since: int) -> list[Effect]:
-        """The place is found. What we sent ourselves meanwhile is ours all the same."""
+    def begin(self, since: int, now: Time) -> list[Effect]:
+        """The place is found. What we sent ourselves meanwhile is ours all the same.
+
+        One in our future would keep out what honest members say until then.
+        """
+        since = min(since, self._clock.wall(now))
         if len(self._log):
             since = min(since, max(0, self._log.place(0)[0] - 1))
         self.restore(since)
