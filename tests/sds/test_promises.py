@@ -41,6 +41,24 @@ def test_repair_without_direct_streams_takes_seconds() -> None:
     assert delays[int(len(delays) * 0.99)] <= 15.0
 
 
+@pytest.mark.parametrize("size", [2, 5])
+def test_what_was_fetched_is_acknowledged_too(size: int) -> None:
+    """A message that others got over direct streams was resent six times, and expired."""
+    group = Group(size, seed=1)
+    ann, *others = group.members
+    group.run(5.0)
+    group.part({ann: 0} | dict.fromkeys(others, 1))
+    sent = group.send(ann, b"written alone")
+    assert sent is not None
+    group.run(3.0)
+    group.heal()
+    group.run(60.0)
+    own = group.members[ann].participant.outgoing.get(sent)  # type: ignore[union-attr]
+    assert own is not None
+    assert own.acked_by
+    assert group.published["resend"] <= 2
+
+
 def test_what_an_outage_took_is_not_acknowledged_and_comes_in_the_end() -> None:
     """After 11 minutes by itself a member lacked a message for hours, and its author was told
     that it had it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -425,3 +426,46 @@ def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None
         assert len(saved.log) == 3 * saved.clock
         store.close()
     assert said > 8
+
+
+POWERED = """
+import os, signal, sys
+from tests.sds.test_stores import logged
+from episub_router.sds.store import Durability, SqliteStore
+for durability in Durability:
+    store = SqliteStore(f"{sys.argv[1]}/{durability.name}.db", durability=durability)
+    store.load("c", "alice", 100)
+    for n in range(20):
+        store.commit("c", [logged(f"m{n}", n)])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files are found by /proc")
+def test_a_power_failure_takes_no_commit_that_waited_for_the_disk(tmp_path: Path) -> None:
+    """What wasn't synced is gone with the power, which a test has to cause by itself."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    source, library = Path(__file__).with_name("power_failure.c"), tmp_path / "power_failure.so"
+    children.run(
+        [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True
+    )
+    children.run(
+        [sys.executable, "-c", POWERED, str(tmp_path)],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+    )
+    left: dict[Durability, int] = {}
+    for durability in Durability:
+        for part in ("", "-wal"):
+            path = tmp_path / f"{durability.name}.db{part}"
+            synced = Path(f"{path}.synced")
+            path.unlink()
+            if synced.exists():
+                synced.rename(path)
+        store = SqliteStore(tmp_path / f"{durability.name}.db")
+        saved = store.load("c", "alice", 100)
+        left[durability] = 0 if saved is None else len(saved.log)
+        store.close()
+    assert left[Durability.POWER] == 20
+    assert left[Durability.PROCESS] < 20

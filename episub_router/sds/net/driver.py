@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import trio
 from libp2p.peer.id import ID
@@ -42,7 +42,6 @@ from episub_router.sds.wire.exchange import CompareAsk
 _INBOX = 4096
 _EPHEMERAL = 256
 _BATCH = 256
-_WATCH_INTERVAL = 1.0
 _FULL_PAUSE = 1.0
 """Seconds until it is tried again to store something on a full disk."""
 _TRIM_EVERY = 256
@@ -133,7 +132,6 @@ class ChannelDriver(Served):
         ExchangeServer.of(self.pubsub.host).add(self)
         nursery.start_soon(self._work)
         nursery.start_soon(self._outbox.run)
-        nursery.start_soon(self._watch_peers)
 
     async def _load(self) -> None:
         """The participant as its store has it, which is how the network knows it."""
@@ -371,20 +369,17 @@ class ChannelDriver(Served):
 
     # Direct streams
 
-    async def _watch_peers(self) -> None:
-        while True:
-            listed = self.pubsub.peer_topics.get(self.topic_name, ())
-            present = {p: None for p in listed if p in self.pubsub.peers}
-            now = self._now()
-            for peer in self._peers:
-                if peer not in present:
-                    self.participant.peer_down(peer.to_base58(), now)
-            for peer in present:
-                if peer not in self._peers:
-                    self.participant.peer_up(peer.to_base58(), now)
-                    self._wake.set()
-            self._peers = present
-            await trio.sleep(_WATCH_INTERVAL)  # py-libp2p has no event for this
+    def peers_changed(self, present: Collection[ID]) -> None:
+        """These are the peers that can be asked now."""
+        now = self._now()
+        for peer in self._peers:
+            if peer not in present:
+                self.participant.peer_down(peer.to_base58(), now)
+        for peer in present:
+            if peer not in self._peers:
+                self.participant.peer_up(peer.to_base58(), now)
+        self._peers = dict.fromkeys(present)
+        self._wake.set()
 
     def _now(self) -> float:
         now = trio.current_time()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 
 import trio
 from libp2p.abc import IHost
+from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
@@ -150,3 +151,6 @@ class _Listener:
             self._node.counts["malformed"] += 1
         else:
             self._node.receive(self._topic, channel_id, message)
+
+    def peers_changed(self, present: Collection[ID]) -> None:
+        """It asks nobody."""

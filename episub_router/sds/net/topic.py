@@ -1,12 +1,14 @@
-"""One subscription per topic, shared by its channels (S16)."""
+"""One subscription per topic, shared by its channels; one look at the peers of all topics (S16)."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import trio
 from libp2p.abc import ISubscriptionAPI
+from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
@@ -14,6 +16,8 @@ from episub_router.sds.wire import peek_channel
 
 _OPEN: WeakKeyDictionary[Pubsub, dict[str, SharedTopic]] = WeakKeyDictionary()
 _JOINING: WeakKeyDictionary[Pubsub, trio.Lock] = WeakKeyDictionary()
+_WATCHES: WeakKeyDictionary[Pubsub, PeerWatch] = WeakKeyDictionary()
+_WATCH_INTERVAL = 1.0
 
 
 class TopicUser(Protocol):
@@ -27,6 +31,45 @@ class TopicUser(Protocol):
 
     def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
         """`channel_id` None: the bytes are no message, and somebody has to count them."""
+
+    def peers_changed(self, present: Collection[ID]) -> None:
+        """These are the peers that are in the topic now."""
+
+
+class PeerWatch:
+    """Looks at the peers of all topics of one pubsub; py-libp2p has no event for them.
+
+    Like a topic's reader, its task lives in the nursery of one user.
+    """
+
+    def __init__(self, pubsub: Pubsub) -> None:
+        self._pubsub = pubsub
+        self._keeper: TopicUser | None = None
+        self._scope = trio.CancelScope()
+
+    def keep(self, user: TopicUser) -> None:
+        """`user`'s nursery is one that the task may live in."""
+        if self._keeper is None:
+            self._keeper = user
+            self._scope = trio.CancelScope()
+            user.nursery.start_soon(self._run)
+
+    def leave(self, user: TopicUser) -> None:
+        if self._keeper is user:
+            self._scope.cancel()
+            self._keeper = None
+            for topic in _OPEN.get(self._pubsub, {}).values():
+                for other in topic.users:
+                    self.keep(other)
+                    return
+            del _WATCHES[self._pubsub]
+
+    async def _run(self) -> None:
+        with self._scope:
+            while True:
+                await trio.sleep(_WATCH_INTERVAL)
+                for topic in list(_OPEN.get(self._pubsub, {}).values()):
+                    topic.look()
 
 
 class SharedTopic:
@@ -42,6 +85,30 @@ class SharedTopic:
         self._users: dict[str | None, TopicUser] = {}
         self._reader: TopicUser | None = None
         self._scope = trio.CancelScope()
+        self._present: dict[ID, None] = {}
+
+    @property
+    def users(self) -> list[TopicUser]:
+        return list(self._users.values())
+
+    def look(self) -> None:
+        """See which peers are in the topic now."""
+        listed = self.pubsub.peer_topics.get(self.name, ())
+        present = {p: None for p in listed if p in self.pubsub.peers}
+        if present.keys() != self._present.keys():
+            self._present = present
+            for user in self.users:
+                user.peers_changed(present)
+
+    def enter(self, user: TopicUser) -> None:
+        """A user more. Raises ValueError where there is one of the same channel."""
+        if user.listens_to in self._users:
+            raise ValueError(f"channel {user.listens_to!r} of topic {self.name!r} is open already")
+        self.look()
+        self._users[user.listens_to] = user
+        user.peers_changed(self._present)
+        if self._reader is None:
+            self._let_read(user)
 
     @property
     def channels(self) -> list[str]:
@@ -75,6 +142,8 @@ class SharedTopic:
                 break
         if not self._users:
             _OPEN.get(self.pubsub, {}).pop(self.name, None)
+        _WATCHES[self.pubsub].leave(user)
+        if not self._users:
             await self._subscription.unsubscribe()
 
 
@@ -89,11 +158,8 @@ async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = await _open(pubsub, name)
-    if user.listens_to in topic._users:
-        raise ValueError(f"channel {user.listens_to!r} of topic {name!r} is open already")
-    topic._users[user.listens_to] = user
-    if topic._reader is None:
-        topic._let_read(user)
+    topic.enter(user)
+    _WATCHES.setdefault(pubsub, PeerWatch(pubsub)).keep(user)
     return topic
 
 

@@ -128,7 +128,7 @@ class Reception:
         message, sender = received.message, received.message.sender_id
         new_id = message.message_id
         if new_id in self._log or new_id in self._delivery.incoming:
-            self._receive_again(message, now, effects)
+            self._receive_again(received, now, effects)
             return
         lamport = self._delivery.lamport(message)
         if self._verify_ids and new_id != message_id(
@@ -183,9 +183,9 @@ class Reception:
                 self._wants.add(entry, author, None, now, pull_after=self._params.pull_delay)
         return room
 
-    def _receive_again(self, message: Message, now: Time, effects: list[Effect]) -> None:
+    def _receive_again(self, received: ReceivedMessage, now: Time, effects: list[Effect]) -> None:
+        message, sender = received.message, received.message.sender_id
         self._responses.seen(message.message_id, now)
-        sender = message.sender_id
         waiting = self._delivery.incoming.get(message.message_id)
         entry = self._log.get(message.message_id)
         known = crc32(waiting.message.content or b"") if waiting else entry.digest if entry else 0
@@ -195,6 +195,9 @@ class Reception:
             effects.append(fx.Discarded(sender, DiscardReason.OWN_ECHO))
         else:
             effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
+            if entry is not None and received.way is Way.BROADCAST:
+                # Its author sends it again, and waits to hear that somebody has it.
+                self._sync.received(message.message_id, sender, self._members.count(now), now)
 
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
