@@ -25,14 +25,24 @@ class NodeProcess:
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self._buffer = b""
+        self._passed_over: list[dict[str, Any]] = []
 
     async def event(self, name: str) -> dict[str, Any]:
-        """The next event called `name`; others before it are passed over."""
+        """The next event called `name`; others before it are kept for later calls.
+
+        Events of different kinds come in no stated order: a message that is being validated is
+        delivered after its sender left.
+        """
+        kept = next((event for event in self._passed_over if event["event"] == name), None)
+        if kept is not None:
+            self._passed_over.remove(kept)
+            return kept
         with trio.fail_after(PATIENCE):
             while True:
                 found: dict[str, Any] = json.loads(await self._line())
                 if found["event"] == name:
                     return found
+                self._passed_over.append(found)
 
     async def _line(self) -> bytes:
         assert self.process.stdout is not None
