@@ -5,8 +5,9 @@ ARGS ?=
 
 SCENARIO ?= interop/testbed/scenarios/short.toml
 INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py go_sources.py collector.py)
-# Tests run in two processes, those that share a Spark session in one of them (tests/conftest.py).
-SIDE_BY_SIDE := -n 2
+# Tests run in three processes, as many of them wait more than they compute; those that share a Spark
+# session run in one of the three (tests/conftest.py).
+SIDE_BY_SIDE := -n 3
 FAST := not (compiled or hosts or peers or quiet or sim or slow or spark or spark_processes)
 
 VENV := .venv
