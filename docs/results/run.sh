@@ -45,6 +45,7 @@ run bursts episub sim run bursts --seeds "$seeds" --processes "$processes"
 run churn-trees episub sim run churn-trees --seeds "$seeds" --processes "$processes" --phases
 run crash episub sim run crash --seeds "$seeds" --processes "$processes" --phases
 run lossy-trees episub sim run lossy-trees --seeds "$seeds" --processes "$processes"
+run large episub sim run large --seeds "$seeds" --processes "$processes" --phases
 run hostile python -m tests.benchmarks.hostile --seeds "$seeds"
 run proximity episub sim run proximity --seeds "$seeds" --processes "$processes"
 run sites episub sim run sites --nodes 400 --seeds "$seeds" --processes "$processes"

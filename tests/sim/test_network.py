@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -153,9 +154,12 @@ def test_bandwidth_makes_size_cost_time() -> None:
 
 def test_bulk_goes_behind_all_else_and_streams_take_turns() -> None:
     network, (a, b, c) = connected(3, uplink=1.0)
-    for number in range(3):
-        network.send_in_bulk(a, b.id, (a.id, f"one {number}"), 12_500, "one")
-        network.send_in_bulk(a, c.id, (a.id, f"two {number}"), 12_500, "two")
+    sent: list[str] = []
+    for number in (0, 0, 1, 2, 1):  # What waits already isn't sent twice.
+        for peer, name in ((b, "one"), (c, "two")):
+            parcel = a.id, f"{name} {number}"
+            note = partial(sent.append, parcel[1])
+            network.send_in_bulk(a, peer.id, parcel, 12_500, (name, number), note)
     network.loop.at(
         network.loop.now + 0.05, lambda _: network.send(a, (b.id,), (a.id, "now"), 125), 0
     )
@@ -166,6 +170,21 @@ def test_bulk_goes_behind_all_else_and_streams_take_turns() -> None:
     assert [parcel for _, parcel in b.of("received")] == ["one 0", "now", "one 1", "one 2"]
     assert arrived == pytest.approx([0.1 + DELAY, 0.101 + DELAY, 0.301 + DELAY, 0.501 + DELAY])
     assert [parcel for _, parcel in c.of("received")] == ["two 0", "two 1", "two 2"]
+    assert sent == ["one 0", "two 0", "one 1", "two 1", "one 2", "two 2"]
+
+
+def test_bulk_that_is_forgotten_is_not_sent() -> None:
+    network, (a, b, c) = connected(3, uplink=1.0)
+    for peer in (b, c):
+        for name in ("one", "two"):
+            for number in range(2):
+                parcel = a.id, f"{name} {number}"
+                network.send_in_bulk(a, peer.id, parcel, 12_500, (name, number), lambda: None)
+    network.forget_bulk(a, b.id, {"one"})
+    network.forget_bulk(a, c.id)
+    network.loop.run(network.loop.now + 5.0)
+    assert [parcel for _, parcel in b.of("received")] == ["two 0", "two 1"]
+    assert not c.of("received")
 
 
 def test_each_host_draws_its_own_uplink() -> None:

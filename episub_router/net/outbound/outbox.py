@@ -91,7 +91,7 @@ class Outbox(PeerListener):
         """Send a piece after all else that waits; False without room for it, or a way to the
         peer."""
         is_open = peer.side is PeerSide.EPISUB and peer.state in _OPEN and not peer.stalled
-        if not is_open or not peer.pieces.put(frame.topic, piece.id, frame):
+        if not is_open or not peer.pieces.put(frame.topic, piece.id, piece.index, frame):
             self._counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
             return False
         self._flush_pieces(peer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Collection
 
 from libp2p.pubsub.rpc_queue import RpcQueue
@@ -25,7 +25,8 @@ class PieceLane:
     __slots__ = ("_waiting", "pushed", "size")
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[tuple[str, MessageId], deque[Sendable]] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, MessageId], dict[int, Sendable]] = OrderedDict()
+        """By index."""
         self.size = 0
         """Bytes that wait."""
         self.pushed = 0
@@ -37,22 +38,26 @@ class PieceLane:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def put(self, topic: str, id: MessageId, item: Sendable) -> bool:
-        """Add a piece of the message `id`; False if there is no room."""
+    def put(self, topic: str, id: MessageId, index: int, item: Sendable) -> bool:
+        """Add a piece of the message `id`; False if there is no room. One that waits already, and
+        was asked for again, is sent once."""
         if self.size + item.size > MAX_LANE_BYTES:
             return False
-        self._waiting.setdefault((topic, id), deque()).append(item)
-        self.size += item.size
+        pieces = self._waiting.setdefault((topic, id), {})
+        if index not in pieces:
+            pieces[index] = item
+            self.size += item.size
         return True
 
     def flush(self, queue: RpcQueue) -> None:
         """Move pieces into `queue`, as long as little else waits there."""
         while self._waiting and len(queue) < _IN_QUEUE:
             key, items = next(iter(self._waiting.items()))
-            if not items[0].push_to(queue):
+            first = next(iter(items))
+            if not items[first].push_to(queue):
                 return
             self.pushed += 1
-            self.size -= items.popleft().size
+            self.size -= items.pop(first).size
             if items:
                 self._waiting.move_to_end(key)
             else:
@@ -61,7 +66,7 @@ class PieceLane:
     def forget(self, topic: str, ids: Collection[MessageId] | None = None) -> None:
         """The pieces of these messages of `topic`, or of all, are wanted no more."""
         for key in [k for k in self._waiting if k[0] == topic and (ids is None or k[1] in ids)]:
-            self.size -= sum(item.size for item in self._waiting.pop(key))
+            self.size -= sum(item.size for item in self._waiting.pop(key).values())
 
     def clear(self) -> int:
         """Forget everything; how many pieces that were."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import islice
 
+from episub_router.protocol.piece_messages import PieceWant
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 
 MAX_TREES = 64
@@ -25,8 +26,8 @@ class NarrowTree:
     """One node's part in the narrow tree of one source."""
 
     __slots__ = (
-        "asking", "asking_until", "children", "former", "offers", "own", "parent", "rank",
-        "refused", "retry_at", "used_at",
+        "asking", "asking_until", "children", "failed", "former", "offers", "own", "parent",
+        "pushed_at", "rank", "refused", "retries", "retry_at", "used_at", "waiting",
     )  # fmt: skip
 
     def __init__(self, own: bool, now: Time) -> None:
@@ -35,9 +36,15 @@ class NarrowTree:
         self.parent: PeerId | None = None
         self.former: PeerId | None = None
         """The parent that we left last: some pieces may be on their way from it."""
+        self.pushed_at = now
+        """When the parent last sent a piece, or became the parent."""
+        self.failed: dict[PeerId, Time] = {}
+        """Parents that brought nothing of a whole message, and when: none, for a while."""
         self.rank = 0
         """Links from the source, by way of the parents; kept while there is no parent."""
         self.children: dict[PeerId, None] = {}
+        self.waiting: dict[PeerId, tuple[PieceWant, ...]] = {}
+        """Neighbours that asked for a place before we had one, and what they lacked."""
         self.offers: dict[PeerId, int] = {}
         """Neighbours with a place, in the order in which they said so, and their ranks."""
         self.refused: dict[PeerId, None] = {}
@@ -47,12 +54,18 @@ class NarrowTree:
         self.asking_until: Time = NEVER
         self.retry_at: Time = NEVER
         """When to ask again from the first one, where all have refused."""
+        self.retries = 0
+        """How often that was in vain since we last had a parent."""
         self.used_at = now
 
     @property
     def stands(self) -> bool:
         """Whether pieces come here, so that children can be taken."""
         return self.own or self.parent is not None
+
+    @property
+    def places_taken(self) -> int:
+        return len(self.children) + len(self.waiting)
 
     def next_to_ask(self, neighbors: Collection[PeerId]) -> PeerId | None:
         """The neighbour to ask for a place: the first to offer one that hasn't refused, and that
@@ -63,6 +76,7 @@ class NarrowTree:
                 nearer
                 and peer in neighbors
                 and peer not in self.refused
+                and peer not in self.failed
                 and peer not in self.children
             ):
                 return peer
@@ -71,8 +85,10 @@ class NarrowTree:
     def remove(self, peer: PeerId) -> None:
         """`peer` is no neighbour any more."""
         self.children.pop(peer, None)
+        self.waiting.pop(peer, None)
         self.offers.pop(peer, None)
         self.refused.pop(peer, None)
+        self.failed.pop(peer, None)
         if self.parent == peer:
             self.parent = None
         if self.asking == peer:
@@ -107,6 +123,20 @@ class NarrowTrees:
             idle = (s for s, t in islice(self._by_source.items(), MAX_TREES) if not t.stands)
             del self._by_source[next(idle, next(iter(self._by_source)))]
         return tree
+
+    def has_room(self, tree: NarrowTree, most: int) -> bool:
+        """Whether `tree` has a place, where a node has up to `most` children in each.
+
+        In all trees together it has half of that for each, and as many more as one tree has: the
+        average is one child a tree, and where several sources publish at once a node that is inside
+        of all of them would be late in all.
+        """
+        if tree.places_taken >= most:
+            return False
+        if tree.own:
+            return True
+        used = [t for t in self._by_source.values() if t.stands or t.asking is not None]
+        return sum(tree.places_taken for tree in used) < max(most, most * (len(used) + 1) // 2)
 
     def clear(self) -> None:
         self._by_source.clear()

@@ -7,7 +7,7 @@ has within a bound is given up.
 from __future__ import annotations
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.piece_messages import MAX_WANTS, PieceGraft, PieceWant
+from episub_router.protocol.piece_messages import MAX_WANTS, PieceWant
 from episub_router.protocol.pieces.relay import patience
 from episub_router.protocol.pieces.state import PiecesState
 from episub_router.protocol.pieces.transfer import Transfer, lowest_bits
@@ -72,11 +72,11 @@ class Pulling:
         tree = state.trees.use(source, now)
         strike = transfer.strikes
         transfer.strikes += 1
-        transfer.pulled.clear()
+        transfer.pulled = dict.fromkeys(transfer.pulled, 0)
         transfer.due = now + patience(transfer)
         if tree.parent is not None and strike == 0:
             # What was lost on the way; or it says what it has, if it is waiting itself.
-            self._ask(transfer, tree.parent, transfer.missing)
+            state.ask(transfer, tree.parent, transfer.missing)
             return
         if tree.parent is not None and strike == 2:
             self._building.leave_parent(source, tree, now)
@@ -98,12 +98,8 @@ class Pulling:
             has = transfer.announced[peer] & left
             asked = lowest_bits(has or left, _PIECES_AT_ONCE)
             if asked:
-                self._ask(transfer, peer, asked)
+                state.ask(transfer, peer, asked)
                 left &= ~asked
-
-    def _ask(self, transfer: Transfer, peer: PeerId, mask: int) -> None:
-        transfer.pulled[peer] = transfer.pulled.get(peer, 0) | mask
-        self._state.send(peer, PieceGraft((PieceWant(transfer.preamble.id, mask),)))
 
     def on_wants(self, peer: PeerId, wants: tuple[PieceWant, ...], now: Time) -> None:
         """`peer` asks for pieces: send those that are here, and say what is if some aren't."""
@@ -114,20 +110,25 @@ class Pulling:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)
                 continue
             mask &= transfer.everything
-            # Asked for again, so it was lost.
-            transfer.taken[peer] = transfer.taken.get(peer, 0) & ~mask
             if mask & ~transfer.have or not mask:
                 state.announce(transfer, peer)
+            # Asked for again, so it was lost.
+            mask &= ~transfer.on_its_way(peer, now)
+            transfer.taken[peer] = transfer.taken.get(peer, 0) & ~mask
             state.push(transfer, peer, mask)
 
     def on_progress_of(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         """`peer`, which we asked, has said what it has: nothing for us, if it waits itself."""
         if not transfer.missing:
             return
-        lacks_too = not transfer.announced.get(peer, 0) & transfer.missing
+        has = transfer.pulled[peer] & transfer.announced.get(peer, 0)
+        transfer.pulled[peer] = has  # Those are on their way.
         tree = self._state.trees.get(transfer.preamble.source)
-        if lacks_too and tree is not None and tree.parent == peer and transfer.strikes == 1:
+        if has:
+            return
+        if tree is not None and tree.parent == peer and transfer.strikes <= 1:
             # The gap is further up, and those next to it fill it.
-            transfer.due = now + 2 * patience(transfer)
-        elif transfer.pulled.pop(peer, 0) and not any(transfer.pulled.values()):
+            if transfer.strikes == 1:
+                transfer.due = now + 2 * patience(transfer)
+        elif not any(transfer.pulled.values()):
             transfer.due = min(transfer.due, now)

@@ -62,6 +62,9 @@ class Relay:
         elif transfer.preamble != preamble:
             state.drop(peer, DropReason.PREAMBLE_REFUSED)
             return
+        if message.hops <= transfer.hops:
+            # It had it before us, as all that it may wait for: nobody waits in a circle.
+            self._building.note_bringer(peer, preamble.source)
         transfer.announced[peer] = message.have & transfer.everything
         transfer.note_taken(peer, transfer.announced[peer])
 
@@ -76,6 +79,7 @@ class Relay:
         if not tree.stands:
             if tree.asking is None:
                 tree.refused.clear()
+            self._building.note_bringer(peer, source)
             self._building.seek(source, tree, now)
         transfer.due = now + FIRST_PATIENCE
 
@@ -97,10 +101,13 @@ class Relay:
         pulled = transfer.pulled.get(peer, 0)
         tree = state.trees.get(transfer.preamble.source)
         pushes = tree is not None and peer in (tree.parent, tree.asking, tree.former)
-        if not pulled & bit and not pushes:
+        asked = peer in transfer.pulled
+        if not pushes and not asked:
             known = bool(transfer.have & bit)
             state.drop(peer, DropReason.PIECE_LATE if known else DropReason.UNSOLICITED)
             return
+        if tree is not None and tree.parent == peer and not asked:
+            tree.pushed_at = now
         if transfer.have & bit:
             transfer.note_taken(peer, bit)
             state.drop(peer, DropReason.PIECE_LATE)
@@ -111,8 +118,8 @@ class Relay:
             self._building.leave(peer, now)
             self._pull_elsewhere(peer, now)
             return
-        if tree is not None and tree.asking == peer and not pulled & bit:
-            self._building.note_pushed(transfer.preamble.source, tree, peer)
+        if tree is not None and tree.asking == peer and not asked:
+            self._building.note_pushed(transfer.preamble.source, tree, peer, now)
         transfer.add(piece, now)
         transfer.note_taken(peer, bit)
         for other, mask in transfer.pulled.items():
@@ -121,6 +128,9 @@ class Relay:
             tree.used_at = now
             for child in tree.children:
                 state.push(transfer, child, bit)
+            if tree.parent == peer and not pulled & bit and (mask := transfer.skipped(piece.index)):
+                transfer.gaps_asked |= mask
+                state.ask(transfer, peer, mask)
         if not transfer.missing:
             self._finish(peer, transfer, now)
         elif (tree is None or tree.parent is None) and not any(transfer.pulled.values()):
@@ -137,6 +147,7 @@ class Relay:
     def _finish(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         transfer.pulled.clear()
         self._state.transfers.finish(transfer, now)
+        self._building.judge_parent(transfer, now)
         pieces = tuple(piece for piece in transfer.pieces if piece is not None)
         whole = Assembled(transfer.preamble, pieces, peer, transfer.hops)
         self._state.effects.append(whole)
@@ -156,6 +167,8 @@ carries change how often one gets its turn."""
 def patience(transfer: Transfer) -> float:
     """Seconds that the next piece may take; twice as long after each time that none came, as hosts
     that are all behind would else ask each other for what is on its way."""
-    usual = max(_GAPS * transfer.gap, _LEAST_PATIENCE) if transfer.gap else FIRST_PATIENCE
+    usual = max(_GAPS * transfer.gap, _LEAST_PATIENCE)
+    if not transfer.gap and not transfer.strikes:
+        usual = FIRST_PATIENCE
     doublings = max(0, transfer.strikes - 1)
     return min(usual * float(1 << doublings), _MOST_PATIENCE)

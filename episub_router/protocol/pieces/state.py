@@ -7,11 +7,18 @@ from typing import TypeAlias
 
 from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceMessage, Preamble
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceMessage,
+    PieceWant,
+    Preamble,
+)
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.transfers import Transfers
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import PeerId
 
 Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
 """Whether a piece is part of the message of a preamble."""
@@ -64,6 +71,7 @@ class PiecesState:
             assert piece is not None
             self.send(peer, piece)
 
-    def touch(self, transfer: Transfer, due: Time) -> None:
-        """Look after `transfer` at `due`."""
-        transfer.due = due
+    def ask(self, transfer: Transfer, peer: PeerId, mask: int) -> None:
+        """Ask `peer` for the pieces in `mask`."""
+        transfer.pulled[peer] = transfer.pulled.get(peer, 0) | mask
+        self.send(peer, PieceGraft((PieceWant(transfer.preamble.id, mask),)))

@@ -8,6 +8,13 @@ from episub_router.protocol.types import NEVER, PeerId, Time
 _GAP_GAIN = 1 / 8
 """As for smoothed round-trip times (RFC 6298)."""
 
+_REORDERED = 2
+"""Pieces by which one may come out of turn before it counts as lost. Ours: those that are passed on
+come in the order in which they were sent."""
+
+_ON_ITS_WAY = 0.3
+"""Seconds; two round trips of the longest links."""
+
 
 class Transfer:
     """One message, under way or whole. Masks have bit i set for piece i."""
@@ -19,8 +26,10 @@ class Transfer:
         "due",
         "first_bringer",
         "gap",
+        "gaps_asked",
         "have",
         "hops",
+        "late",
         "moved_at",
         "pieces",
         "preamble",
@@ -44,11 +53,15 @@ class Transfer:
         self.taken: dict[PeerId, int] = {}
         """What each neighbour has of it, as far as we know: sent by us or to us."""
         self.pulled: dict[PeerId, int] = {}
-        """What was asked of which peer and hasn't come."""
+        """What was asked of which peer and hasn't come; 0 once all has, or others were asked."""
+        self.late: dict[int, Time] = {}
+        """When pieces came that others had overtaken."""
         self.moved_at = now
         """When the last new piece came."""
         self.gap = 0.0
-        """Smoothed seconds between two pieces; 0 before the second."""
+        """Smoothed seconds between two pieces that came in turn; 0 before the second."""
+        self.gaps_asked = 0
+        """Pieces that the parent was asked for as others came after them."""
         self.strikes = 0
         """How often patience ran out since the last new piece."""
         self.due: Time = NEVER
@@ -68,13 +81,30 @@ class Transfer:
     def add(self, piece: Piece, now: Time) -> None:
         """Keep `piece`, which is new and belongs here."""
         self.pieces[piece.index] = piece
-        if self.have:
+        if self.have >> piece.index:
+            self.late[piece.index] = now
+        elif self.have:
             waited = now - self.moved_at
             self.gap += _GAP_GAIN * (waited - self.gap) if self.gap else waited
         self.have |= 1 << piece.index
         self.bytes_here += piece.size
         self.moved_at = now
         self.strikes = 0
+
+    def skipped(self, index: int) -> int:
+        """The pieces that should have come before `index`, and that nobody was asked for."""
+        asked = self.gaps_asked
+        for mask in self.pulled.values():
+            asked |= mask
+        return self.missing & ((1 << max(0, index - _REORDERED)) - 1) & ~asked
+
+    def on_its_way(self, peer: PeerId, now: Time) -> int:
+        """The pieces that `peer` missed as we did, and that went there before it could ask."""
+        mask = 0
+        for index, came_at in self.late.items():
+            if now - came_at < _ON_ITS_WAY:
+                mask |= 1 << index
+        return mask & self.taken.get(peer, 0)
 
     def note_taken(self, peer: PeerId, mask: int) -> None:
         """`peer` has the pieces in `mask`, or will have them."""

@@ -19,8 +19,9 @@ from episub_router.protocol.piece_messages import (
     PieceWant,
     TreeOffer,
 )
-from episub_router.protocol.pieces.narrow_tree import MAX_RANK, MAX_TREES, NarrowTree
+from episub_router.protocol.pieces.narrow_tree import MAX_RANK, MAX_TREES, TREE_IDLE, NarrowTree
 from episub_router.protocol.pieces.state import PiecesState
+from episub_router.protocol.pieces.transfer import Transfer
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 
 _ANSWER_TIME = 1.0
@@ -29,6 +30,13 @@ is being sent. Ours."""
 
 _RETRY = 1.0
 """Seconds until neighbours that refused are asked again, while there is something to get."""
+
+_MOST_DOUBLINGS = 4
+"""Of these seconds, each time that all have refused while there is nothing to get."""
+
+_FAILED_FOR = 120.0
+"""Seconds that a neighbour is no candidate for a parent after it brought nothing as one; as in
+`standing.failures`."""
 
 
 class TreeBuilding:
@@ -71,29 +79,44 @@ class TreeBuilding:
             if not message.accepted:
                 self.seek(source, tree, now)
             elif tree.asking == peer and tree.parent is None:
-                self._attach(source, tree, peer, rank)
+                self._attach(source, tree, peer, rank, now)
             elif tree.parent != peer:
                 # Its answer came too late.
                 self._state.send(peer, PiecePrune(source))
 
-    def _attach(self, source: SourceId, tree: NarrowTree, parent: PeerId, rank: int) -> None:
+    def _attach(
+        self, source: SourceId, tree: NarrowTree, parent: PeerId, rank: int, now: Time
+    ) -> None:
         tree.asking, tree.asking_until, tree.retry_at = None, NEVER, NEVER
+        tree.retries = 0
         if tree.children and rank >= tree.rank:
             # Nearer when we asked; below us it might close a circle.
             self._state.send(parent, PiecePrune(source))
             tree.refused[parent] = None
+            self.seek(source, tree, now)
             return
-        tree.parent, tree.rank = parent, rank + 1
+        tree.parent, tree.rank, tree.pushed_at = parent, rank + 1, now
         tree.refused.clear()
+        waiting, tree.waiting = tree.waiting, {}
+        waiting.pop(parent, None)  # It found another place.
+        for child, wants in waiting.items():
+            self._accept(child, source, tree, wants, now)
         self.offer_places(source, tree)
 
-    def note_pushed(self, source: SourceId, tree: NarrowTree, peer: PeerId) -> None:
+    def note_pushed(self, source: SourceId, tree: NarrowTree, peer: PeerId, now: Time) -> None:
         """`peer`, which we asked for a place, pushes: its answer was lost."""
         rank = tree.offers.get(peer, MAX_RANK)
         if rank < MAX_RANK:
-            self._attach(source, tree, peer, rank)
+            self._attach(source, tree, peer, rank, now)
 
     # Asking
+
+    def note_bringer(self, peer: PeerId, source: SourceId) -> None:
+        """`peer` announces a message of `source`: it has a place, or will have one. Those that
+        bring the first announcement are on short ways from the source, and form no circle."""
+        tree = self._state.trees.get(source)
+        if tree is not None and not tree.stands:
+            tree.offers.setdefault(peer, MAX_RANK)
 
     def seek(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
         """Ask for a place in the tree of `source`, if we need one and haven't asked."""
@@ -101,8 +124,17 @@ class TreeBuilding:
             return
         state = self._state
         peer = tree.next_to_ask(state.givers)
+        if peer is None and tree.children:
+            # Only those below us, or as far, have places. Without children we may take any.
+            for child in tree.children:
+                state.send(child, PiecePrune(source))
+            tree.children.clear()
+            peer = tree.next_to_ask(state.givers)
         if peer is None:
-            tree.retry_at = min(tree.retry_at, now + _RETRY)
+            waiting, tree.waiting = tree.waiting, {}
+            for child in waiting:
+                self._refuse(child, source, tree)
+            tree.retry_at = min(tree.retry_at, now + _RETRY * float(1 << tree.retries))
             return
         tree.asking, tree.asking_until, tree.retry_at = peer, now + _ANSWER_TIME, NEVER
         state.send(peer, PieceGraft(self._wants(source), source))
@@ -118,6 +150,8 @@ class TreeBuilding:
         for source, tree in self._state.trees.items():
             if tree.asking is not None and tree.asking_until <= now:
                 tree.refused[tree.asking] = None
+                if tree.asking not in tree.children:
+                    self._state.send(tree.asking, PiecePrune(source))
                 tree.asking, tree.asking_until = None, NEVER
                 self.seek(source, tree, now)
             if tree.retry_at <= now:
@@ -126,14 +160,11 @@ class TreeBuilding:
     def _start_over(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
         tree.retry_at = NEVER
         under_way = any(t.whole_at is None for t in self._state.transfers.of_source(source))
-        if tree.stands or not under_way:
+        if tree.stands or not (under_way or now - tree.used_at <= TREE_IDLE):
             return
+        tree.failed = {p: at for p, at in tree.failed.items() if now - at < _FAILED_FOR}
+        tree.retries = 0 if under_way else min(tree.retries + 1, _MOST_DOUBLINGS)
         tree.refused.clear()
-        if tree.next_to_ask(self._state.givers) is None:
-            # Only those below us, or as far, have places. Without children we may take any.
-            for child in tree.children:
-                self._state.send(child, PiecePrune(source))
-            tree.children.clear()
         self.seek(source, tree, now)
 
     @property
@@ -148,15 +179,31 @@ class TreeBuilding:
         self, peer: PeerId, source: SourceId, wants: Iterable[PieceWant], now: Time
     ) -> None:
         """`peer` asks for a place in the tree of `source`, and says what it lacks."""
-        state = self._state
-        tree = state.trees.get(source)
+        tree = self._state.trees.get(source)
         is_child = tree is not None and peer in tree.children
-        if tree is None or not tree.stands or peer == tree.parent or not (
-            is_child or self._has_room(tree)
-        ):  # fmt: skip
-            named = () if tree is None else islice(tree.children, MAX_NAMED)
-            state.send(peer, PiecePrune(source, tuple(child for child in named if child != peer)))
-            return
+        has_room = tree is not None and (is_child or self._has_room(tree))
+        if tree is not None and tree.stands and peer != tree.parent and has_room:
+            self._accept(peer, source, tree, wants, now)
+        elif tree is not None and tree.asking not in (None, peer) and has_room:
+            # Asked on the word of our announcement: it has its place when we have ours.
+            tree.waiting[peer] = tuple(wants)
+        else:
+            self._refuse(peer, source, tree)
+
+    def _refuse(self, peer: PeerId, source: SourceId, tree: NarrowTree | None) -> None:
+        taken = [] if tree is None else [*tree.children, *tree.waiting]
+        named = islice((child for child in taken if child != peer), MAX_NAMED)
+        self._state.send(peer, PiecePrune(source, tuple(named)))
+
+    def _accept(
+        self,
+        peer: PeerId,
+        source: SourceId,
+        tree: NarrowTree,
+        wants: Iterable[PieceWant],
+        now: Time,
+    ) -> None:
+        state = self._state
         tree.children[peer] = None
         tree.used_at = now
         state.send(peer, PieceOffer((TreeOffer(source, tree.rank),), accepted=True))
@@ -178,6 +225,8 @@ class TreeBuilding:
         if tree is None:
             return
         had_room = self._has_room(tree)
+        if tree.waiting.pop(peer, None) is not None:
+            return
         if tree.children.pop(peer, 0) is None:
             if tree.stands and not had_room:
                 self.offer_places(source, tree)
@@ -204,6 +253,15 @@ class TreeBuilding:
             tree.former, tree.parent = tree.parent, None
         self.seek(source, tree, now)
 
+    def judge_parent(self, transfer: Transfer, now: Time) -> None:
+        """`transfer` is whole: a parent from before it that brought nothing of it has failed."""
+        source = transfer.preamble.source
+        tree = self._state.trees.get(source)
+        if tree is None or tree.parent is None or tree.pushed_at >= transfer.announced_at:
+            return
+        tree.failed[tree.parent] = now
+        self.leave_parent(source, tree, now)
+
     def leave(self, peer: PeerId, now: Time) -> None:
         """Have `peer` as a parent in no tree."""
         for source, tree in self._state.trees.items():
@@ -227,4 +285,4 @@ class TreeBuilding:
                 self.offer_places(source, tree)
 
     def _has_room(self, tree: NarrowTree) -> bool:
-        return len(tree.children) < self._state.params.piece_children
+        return self._state.trees.has_room(tree, self._state.params.piece_children)

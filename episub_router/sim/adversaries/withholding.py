@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from episub_router.protocol.messages import Gossip, IHave, Message
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce
 from episub_router.sim.adversaries.member import Member
 from episub_router.sim.adversaries.settings import CovertCensorAttack
+
+_PASSED_ON = (Gossip, IHave, Piece, PieceAnnounce)
 
 
 class Censor(Member):
@@ -16,7 +19,7 @@ class Censor(Member):
     __slots__ = ()
 
     def disguised(self, message: Message) -> Message | None:
-        return None if isinstance(message, Gossip | IHave) else message
+        return None if isinstance(message, _PASSED_ON) else message
 
 
 class CovertCensor(Member):

@@ -7,7 +7,7 @@ end one delay later, a crashed or unreachable host `crash_notice` seconds later.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from episub_router.sim.hashing import generator, unit
@@ -153,20 +153,33 @@ class Network(Generic[H]):
 
     # Traffic.
 
-    def send_in_bulk(self, node: H, peer: int, parcel: Any, size: int, stream: Hashable) -> None:
-        """Put `parcel` on the link to `peer` when nothing but bulk waits for the uplink, and it is
-        the turn of `stream`."""
+    def send_in_bulk(
+        self, node: H, peer: int, parcel: Any, size: int, stream: tuple[Hashable, Hashable],
+        sent: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Put `parcel`, a part of `stream`, on the link to `peer` when nothing but bulk waits for
+        the uplink, and it is the stream's turn; `sent` is called when it goes. `stream` is its name
+        and the name of the part, of which no second one waits for a peer."""
         link = node.links.get(peer)
         uplink = self._uplink(node.id)
         if link is None or uplink is None:
+            sent()
             self.send(node, (peer,), parcel, size)
             return
 
         def departed(at: float) -> None:
+            sent()
             if node.links.get(peer) is link:
                 self._depart(link, node, peer, parcel, size, at)
 
-        uplink.send_in_bulk((peer, stream), size, departed)
+        name, part = stream
+        uplink.send_in_bulk((peer, name), part, size, departed)
+
+    def forget_bulk(self, node: H, peer: int, names: Collection[Hashable] | None = None) -> None:
+        """Nothing of what waits for `peer` is sent, of the streams in `names` or of all."""
+        uplink = self._uplinks.get(node.id)
+        if uplink is not None:
+            uplink.forget(peer, names)
 
     def uplink_of(self, node: int) -> float:
         """Megabit per second that `node` can send; 0 is no limit."""

@@ -6,14 +6,16 @@ stream in turn; a parcel that is being sent is sent to its end.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import TypeAlias
 
 from episub_router.sim.network.queue import EventLoop
 
 Departed: TypeAlias = Callable[[float], None]
 """Called with the time at which the last bit has left."""
+
+Stream: TypeAlias = tuple[Hashable, Hashable]
+"""A peer, and the name of what it is sent."""
 
 
 class Uplink:
@@ -25,8 +27,8 @@ class Uplink:
         self._loop = loop
         self.rate = rate
         self._free_at = 0.0
-        self._streams: dict[Hashable, deque[tuple[int, Departed]]] = {}
-        """What waits in bulk, by stream; the one whose turn is next is first."""
+        self._streams: dict[Stream, dict[Hashable, tuple[int, Departed]]] = {}
+        """What waits in bulk, by stream and part; the stream whose turn is next is first."""
         self._is_pumping = False
 
     def send(self, size: int) -> float:
@@ -34,12 +36,19 @@ class Uplink:
         self._free_at = max(self._loop.now, self._free_at) + size / self.rate
         return self._free_at
 
-    def send_in_bulk(self, stream: Hashable, size: int, departed: Departed) -> None:
-        """Send `size` bytes when it is the turn of `stream`."""
-        self._streams.setdefault(stream, deque()).append((size, departed))
+    def send_in_bulk(self, stream: Stream, part: Hashable, size: int, departed: Departed) -> None:
+        """Send `size` bytes when it is the turn of `stream`, unless this `part` of it waits
+        already."""
+        self._streams.setdefault(stream, {}).setdefault(part, (size, departed))
         if not self._is_pumping:
             self._is_pumping = True
             self._loop.at(max(self._loop.now, self._free_at), self._pump, None)
+
+    def forget(self, peer: Hashable, names: Collection[Hashable] | None = None) -> None:
+        """Nothing of what waits for `peer` is sent, of the streams in `names` or of all."""
+        for stream in list(self._streams):
+            if stream[0] == peer and (names is None or stream[1] in names):
+                del self._streams[stream]
 
     def clear(self) -> None:
         """Nothing of what waits is sent."""
@@ -53,7 +62,7 @@ class Uplink:
         if self._free_at <= now:
             stream = next(iter(self._streams))
             waiting = self._streams.pop(stream)
-            size, departed = waiting.popleft()
+            size, departed = waiting.pop(next(iter(waiting)))
             if waiting:
                 self._streams[stream] = waiting
             departed(self.send(size))

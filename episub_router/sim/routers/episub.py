@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, get_args
 
 from episub_router.protocol.effects import (
@@ -42,7 +43,7 @@ from episub_router.protocol.messages import (
     Neighbor,
 )
 from episub_router.protocol.params import EpisubParams
-from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceMessage
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceMessage, PiecePrune
 from episub_router.protocol.topic import Topic
 from episub_router.sim.network.network import Network
 from episub_router.sim.routers.large import belongs, children_by_uplink, simulated_pieces
@@ -80,6 +81,8 @@ class EpisubNode(Node):
         # this was on its way.
         if parcel.peer in self.links:
             topic = self.topic
+            if self._piece_threshold and type(parcel.message) is PiecePrune:
+                self._forget_pieces(parcel.peer, parcel.message.source)
             effects = topic.handle(parcel, self.loop.now)
             if effects:
                 self._apply(effects)
@@ -189,17 +192,30 @@ class EpisubNode(Node):
         self.network.send(self, peers, Received(self.id, message), size)
 
     def _send_piece(self, piece: Piece, peers: list[int]) -> None:
-        records, id = self.records, piece.id
-        record: Any = records.messages[id]  # type: ignore[call-overload]
-        control = episub_control(piece)
-        records.sent("PIECE", len(peers), control)
-        records.sent("payload", len(peers), piece.size)
-        record.payloads += len(peers) * piece.size / record.size
+        size = episub_control(piece) + piece.size
         parcel = Received(self.id, piece)
-        if records.trace is not None:
-            self.trace_send(peers, control + piece.size, **columns(piece))
         for peer in peers:
-            self.network.send_in_bulk(self, peer, parcel, control + piece.size, id)
+            self.network.send_in_bulk(
+                self, peer, parcel, size, (piece.id, piece.index),
+                partial(self._note_piece_sent, piece, peer),
+            )  # fmt: skip
+
+    def _note_piece_sent(self, piece: Piece, peer: int) -> None:
+        records = self.records
+        record: Any = records.messages[piece.id]  # type: ignore[call-overload]
+        control = episub_control(piece)
+        records.sent("PIECE", 1, control)
+        records.sent("payload", 1, piece.size)
+        record.payloads += piece.size / record.size
+        if records.trace is not None:
+            self.trace_send([peer], control + piece.size, **columns(piece))
+
+    def _forget_pieces(self, peer: int, source: Any) -> None:
+        """`peer` is no child any more, and gets nothing of what waits for it."""
+        pieces = self.topic.pieces
+        if pieces is not None:
+            ids = {transfer.preamble.id for transfer in pieces.transfers.of_source(source)}
+            self.network.forget_bulk(self, peer, ids)
 
     def _on_assembled(self, effect: Assembled) -> None:
         preamble = effect.preamble
@@ -235,6 +251,8 @@ class EpisubNode(Node):
 
     def _on_neighbor_down(self, effect: Any) -> None:
         self._links_up.pop(effect.peer, None)
+        if self._piece_threshold:
+            self.network.forget_bulk(self, effect.peer)
         self.trace_event("neighbor", remote=effect.peer, state="down", reason=effect.reason.value)
         if not self._links_up:
             self.lost_all_neighbors()

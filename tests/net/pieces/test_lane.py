@@ -25,7 +25,7 @@ class Item:
 def filled(*names: str) -> PieceLane:
     lane = PieceLane()
     for name in names:
-        assert lane.put("t", name[0], Item(name))
+        assert lane.put("t", name[0], int(name[1:]), Item(name))
     return lane
 
 
@@ -54,16 +54,23 @@ def test_few_wait_in_the_queue_that_others_share() -> None:
 
 def test_what_is_wanted_no_more_is_forgotten() -> None:
     lane = filled("a1", "b1", "b2")
-    assert lane.put("u", "b", Item("other topic"))
+    assert lane.put("u", "b", 1, Item("other topic"))
     lane.forget("t", {"b", "unknown"})
     assert (len(lane), lane.size) == (2, 20)
     lane.forget("t")
     assert drained(lane, RpcQueue()) == ["other topic"]
 
 
+def test_a_piece_that_waits_already_is_sent_once() -> None:
+    lane = filled("a1", "a2", "a1", "a2", "a3")
+    assert (len(lane), lane.size) == (3, 30)
+    assert drained(lane, RpcQueue()) == ["a1", "a2", "a3"]
+    assert lane.size == 0
+
+
 def test_bytes_are_bounded() -> None:
     lane = PieceLane()
-    assert lane.put("t", "a", Item("large", module.MAX_LANE_BYTES))
-    assert not lane.put("t", "b", Item("b1"))
+    assert lane.put("t", "a", 0, Item("large", module.MAX_LANE_BYTES))
+    assert not lane.put("t", "b", 1, Item("b1"))
     assert lane.clear() == 1
-    assert lane.put("t", "b", Item("b1"))
+    assert lane.put("t", "b", 1, Item("b1"))

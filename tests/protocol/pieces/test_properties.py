@@ -159,6 +159,84 @@ def test_nothing_that_neighbors_send_makes_another_message_or_an_error(
             assert joined(effect.pieces) == DATA
 
 
+def test_a_piece_that_others_have_overtaken_is_asked_of_the_parent_once() -> None:
+    node = child_of("a")
+    asked = []
+    for index in (0, 2, 3, 4, 5):
+        asked += to(node.receive("a", PIECES[index], 0.1), "a")
+    assert asked == [PieceGraft((PieceWant("id", 1 << 1),))]
+    # It waits for that piece itself: the others are no reason to ask again.
+    assert not node.receive("a", PieceAnnounce(PREAMBLE, 0b111101, 1), 0.2)
+    assert node.next_deadline() > 0.2
+    node.receive("a", PIECES[1], 0.3)
+    assert not node.receive("a", PIECES[6], 0.3)[1:]
+
+
+def test_a_child_that_lacks_what_came_late_here_is_not_sent_it_twice() -> None:
+    node = child_of("a", "b")
+    node.receive("b", PieceGraft((), "source"), 0.1)
+    for index in (0, 2, 3, 4, 1):
+        node.receive("a", PIECES[index], 0.1)
+    want = PieceGraft((PieceWant("id", 1 << 1),))
+    assert not to(node.receive("b", want, 0.2), "b")
+    assert to(node.receive("b", want, 0.9), "b") == [PIECES[1]]
+
+
+def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
+    node = machine("a", "b", "c", "d")
+    (asked,) = to(node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0), "a")[:1]
+    assert isinstance(asked, PieceGraft)
+    want = PieceGraft((PieceWant("id", 0b11),), "source")
+    for child in ("b", "c"):
+        assert not node.receive(child, want, 0.1)
+    assert to(node.receive("d", want, 0.1), "d") == [PiecePrune("source", ("b", "c"))]
+    assert to(node.receive("a", want, 0.1), "a") == [PiecePrune("source", ("b", "c"))]
+    accepted = node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.2)
+    for child in ("b", "c"):
+        assert to(accepted, child) == [PieceOffer((TreeOffer("source", 1),), accepted=True)]
+    pushed = node.receive("a", PIECES[0], 0.3)
+    assert to(pushed, "b") == to(pushed, "c") == [PIECES[0]]
+
+
+def test_those_that_wait_are_refused_where_nobody_has_a_place() -> None:
+    node = machine("a", "b")
+    node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+    node.receive("b", PieceGraft((), "source"), 0.1)
+    refused = node.receive("a", PiecePrune("source"), 0.2)
+    assert to(refused, "b") == [PiecePrune("source", ())]
+
+
+def test_one_that_is_inside_of_a_tree_has_fewer_places_in_others() -> None:
+    node = child_of("a", "b", "c", "d")
+    for source in ("source", "second"):
+        node.receive("a", PieceOffer((TreeOffer(source, 0),)), 0.0)
+        node.receive("a", PieceOffer((TreeOffer(source, 0),), accepted=True), 0.0)
+    answers = [
+        to(node.receive(child, PieceGraft((), source), 0.1), child)[0]
+        for source, child in (("source", "b"), ("source", "c"), ("second", "b"), ("second", "c"))
+    ]
+    assert [isinstance(answer, PieceOffer) for answer in answers] == [True, True, True, False]
+
+
+def test_a_parent_that_brought_nothing_is_left_and_asked_no_more() -> None:
+    node = child_of("a", "b")
+    for piece in PIECES:
+        node.receive("a", piece, 0.1)
+    second = replace(PREAMBLE, id="second")
+    node.receive("a", PieceAnnounce(second, 0, 1), 1.0)
+    node.receive("b", PieceAnnounce(second, 0, 2), 1.0)
+    asked: list[object] = []
+    while not asked:
+        asked = to(node.handle_timer(node.next_deadline()), "b")
+    now = 2.5
+    effects: list[ef.Effect] = []
+    for piece in PIECES:
+        effects += node.receive("b", replace(piece, id="second"), now)
+    assert PiecePrune("source") in to(effects, "a")
+    again = node.receive("a", PieceOffer((TreeOffer("source", 0),)), now + 1.0)
+    assert not to(again, "a")
+
+
 def test_a_piece_that_does_not_belong_is_counted_and_its_bringer_left() -> None:
     node = child_of("a", "b")
     node.receive("b", PieceOffer((TreeOffer("source", 1),)), 0.1)
@@ -182,8 +260,8 @@ def test_a_liar_is_asked_for_nothing_until_it_is_a_new_neighbour() -> None:
     node.on_neighbor_down("a", 100.0)
     node.on_neighbor_up("a")
     second = replace(PREAMBLE, id="another")
-    node.receive("a", PieceAnnounce(second, 0, 1), 101.0)
-    asked = node.receive("a", PieceOffer((TreeOffer("source", 0),)), 101.0)
+    node.receive("a", PieceOffer(), 101.0)
+    asked = node.receive("a", PieceAnnounce(second, 0, 1), 101.0)
     assert any(isinstance(message, PieceGraft) for message in to(asked, "a"))
 
 

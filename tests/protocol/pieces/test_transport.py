@@ -74,6 +74,27 @@ def test_a_steady_tree_sends_preambles_and_pieces_alone() -> None:
     assert sorted(kinds) == ["Piece", "PieceAnnounce"]
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_parents_that_go_between_messages_are_replaced_before_the_next_one(seed: int) -> None:
+    network = overlay(40, seed)
+    network.publish_in_pieces(3, "a", DATA)
+    network.run(10.0)
+    parents = [n for n in network.live if n != 3 and machine(network, n).trees.get(3).children]  # type: ignore[union-attr]
+    network.kill(parents[:8])
+    network.run(30.0)
+    for node in network.live:
+        tree = machine(network, node).trees.get(3)
+        assert tree is not None
+        assert tree.stands
+    network.sent.clear()
+    network.publish_in_pieces(3, "b", DATA)
+    network.run(2.0)
+    assert_all_have(network, "b")
+    count = next(iter(machine(network, 3).transfers.whole())).preamble.count
+    assert network.sent["Piece"] == 31 * count
+    assert not network.sent["PieceGraft"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_parents_that_die_in_mid_transfer_cost_no_piece_twice(seed: int) -> None:
     network = overlay(30, seed)
