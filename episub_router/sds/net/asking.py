@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import trio
 from libp2p.abc import IHost
@@ -33,9 +34,12 @@ Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
 """Turns a retrieval hint into a message's bytes, or None where it finds none."""
 
 _ASKS = 8
-"""Requests under way at once, of one channel."""
+_HOST_ASKS = 64
+"""Requests under way at once, of a channel and of a host (ours): where hundreds begin at once on a
+busy machine, none ends in time."""
 _AT_ONCE = 200
 """Messages of a page that are taken in in one step: a twentieth of a second (ours)."""
+_LIMITERS: WeakKeyDictionary[IHost, trio.CapacityLimiter] = WeakKeyDictionary()
 
 
 class Asker:
@@ -100,8 +104,8 @@ class Asker:
 
     async def _request(self, effect: AskEffect) -> Response:
         """Asked again where the peer says that it's too early. Raises ExchangeError."""
-        deadline = trio.current_time() + self._params.pull_timeout
-        async with self._limiter:
+        async with self._limiter, _on_host(self._host):
+            deadline = trio.current_time() + self._params.pull_timeout
             while True:
                 try:
                     return await exchange.ask(
@@ -127,6 +131,13 @@ class Asker:
 
     def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
         return self._accept(self._intake.served(item, peer))
+
+
+def _on_host(host: IHost) -> trio.CapacityLimiter:
+    limiter = _LIMITERS.get(host)
+    if limiter is None:
+        limiter = _LIMITERS[host] = trio.CapacityLimiter(_HOST_ASKS)
+    return limiter
 
 
 def answered(

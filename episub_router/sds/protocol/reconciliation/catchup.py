@@ -32,6 +32,8 @@ _SLOWEST = 10.0
 """Messages per second that a peer must bring for its turn to go on, if others are there."""
 _TURNS = 4
 """Turns after which a peer is left for another whatever it brings: it may bring its own."""
+_PATIENCE = 6
+"""How much longer than a request may take a job waits for it: it may have to queue (ours)."""
 _IDLE_FACTOR = 8
 """How much rarer comparisons get while logs turn out equal."""
 _FIRST_PAGE = 500
@@ -183,7 +185,7 @@ class Catchup:
         job = self._job
         if job is not None and job.peer == peer and isinstance(job.asked, AskRange):
             job.came_at = now if job.came_at is None else job.came_at
-            job.deadline = now + self._params.pull_timeout
+            job.deadline = now + _PATIENCE * self._params.pull_timeout
 
     def range_answered(self, peer: PeerRef, more: Key | None, now: Time) -> list[Effect]:
         """A page has been taken in; `more` is where the next one starts, None after the last."""
@@ -248,7 +250,7 @@ class Catchup:
         return self._ask(job, now)
 
     def _ask(self, job: _Job, now: Time) -> list[Effect]:
-        job.deadline = now + self._params.pull_timeout
+        job.deadline = now + _PATIENCE * self._params.pull_timeout
         job.rounds += 1
         if job.compare and job.rounds <= _ROUNDS:
             salt = self._rng.randbytes(SALT_SIZE)
