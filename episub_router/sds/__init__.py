@@ -8,6 +8,7 @@ from episub_router.sds.content.log_view import LogView
 from episub_router.sds.content.messages import ChannelMessage, ContentUnreadable, Damaged, LogItem
 from episub_router.sds.net.channel import SdsChannel
 from episub_router.sds.net.driver import ChannelEvent
+from episub_router.sds.net.exchange import ExchangeError
 from episub_router.sds.net.intake import Rejected
 from episub_router.sds.net.node import StoreNode
 from episub_router.sds.net.receipt import NotAcknowledgedError, Receipt
@@ -51,6 +52,7 @@ __all__ = [
     "ContentUnreadable",
     "Damaged",
     "Durability",
+    "ExchangeError",
     "Expired",
     "Found",
     "LogItem",

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from episub_router.sds import (
     ChannelMessage,
     ContentUnreadable,
+    ExchangeError,
     LogItem,
     LogView,
     MemoryStore,
@@ -22,9 +23,11 @@ from episub_router.sds import (
     Store,
 )
 from episub_router.sds.content.cipher import context_of
+from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.wire import Codec
 from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
 from tests.sds.test_channel import QUICK, TOPIC, channels, flood, next_of, subscribed
@@ -77,6 +80,8 @@ async def test_history_is_paged_from_both_ends_and_newcomers_choose_where_they_b
                 oldest += page
             assert [m.id for m in oldest] == [m.id for m in reversed(newest)] == sent
             assert newest[0].content == b"24"
+            with pytest.raises(ExchangeError, match="no peer"):
+                await one.older()
             async with (
                 channels(nodes[1:2], join_last=0) as (now,),
                 channels(nodes[2:], join_last=3) as (last,),
@@ -84,6 +89,12 @@ async def test_history_is_paged_from_both_ends_and_newcomers_choose_where_they_b
                 await subscribed(*nodes)
                 await eventually(lambda: len(last.log) == 3)
                 assert [(await next_of(last)).id for _ in range(3)] == sent[-3:]
+                older: list[ChannelMessage] = []
+                while page := await last.older(before=older[-1] if older else None, limit=10):
+                    older += page
+                assert [m.id for m in reversed(older)] == sent[:-3]
+                assert (older[0].content, older[0].position) == (b"21", 0)
+                assert len(last.log) == 3
                 later = []
                 with trio.fail_after(PATIENCE):
                     while not now.log:  # its first peer's answer decides what is later
@@ -94,6 +105,18 @@ async def test_history_is_paged_from_both_ends_and_newcomers_choose_where_they_b
                 assert now.log[0].id in later
         with pytest.raises(ValueError, match="join_last"):
             SdsChannel(nodes[0].pubsub, TOPIC, join_last=-1)
+
+
+def test_what_is_before_our_log_is_believed_with_its_proof_only() -> None:
+    message = elsewhere(b"hello", 1)
+    key = (message.lamport or 0, message.message_id)
+    intake = Intake(TOPIC, Codec(QUICK), bind_sender=True)
+    proven = ReceivedMessage(message, b"", Way.PULLED)
+    assert intake.proves_id(proven, key)
+    assert not intake.proves_id(replace(proven, way=Way.UNPROVEN), key)
+    assert not intake.proves_id(proven, (key[0] + 1, key[1]))
+    other = replace(message, content=b"forged")
+    assert not intake.proves_id(replace(proven, message=other), key)
 
 
 def test_the_log_is_looked_at_without_a_copy() -> None:

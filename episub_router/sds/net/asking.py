@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -19,10 +20,13 @@ from episub_router.sds.net.exchange import ExchangeError
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.reconciliation.joining import PlaceSearch
+from episub_router.sds.protocol.reconciliation.ranges import SALT_SIZE
 from episub_router.sds.store import StoredMessage, StoreFullError
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request, Response
 
@@ -40,6 +44,10 @@ busy machine, none ends in time."""
 _AT_ONCE = 200
 """Messages of a page that are taken in in one step: a twentieth of a second (ours)."""
 _LIMITERS: WeakKeyDictionary[IHost, trio.CapacityLimiter] = WeakKeyDictionary()
+
+
+_OLDER_PAGES = 16
+"""Pages in which messages before our log may come, where they are large (ours)."""
 
 
 class Asker:
@@ -101,6 +109,53 @@ class Asker:
             return
         with suppress(StoreFullError):
             await self._act(lambda participant, now: participant.receive(received, now))
+
+    async def older(
+        self, peers: Sequence[str], before: Key | None, limit: int
+    ) -> list[StoredMessage]:
+        """The last messages before a place in the first log of `peers` that has some, ascending.
+
+        Raises ExchangeError where none of them answers.
+        """
+        problem: ExchangeError | None = ExchangeError("there is no peer to ask")
+        for peer in peers:
+            try:
+                rows = await self._older(peer, before, limit)
+            except ExchangeError as error:
+                problem = problem and error
+                continue
+            if rows:
+                return rows
+            problem = None
+        if problem is not None:
+            raise problem
+        return []
+
+    async def _older(self, peer: str, before: Key | None, limit: int) -> list[StoredMessage]:
+        search = PlaceSearch(limit + 1, before)  # the place itself may be there too
+        while True:
+            ask = fx.AskCompare(peer, secrets.token_bytes(SALT_SIZE), (search.range,))
+            response = await self._request(ask)
+            if response.comparison is None or not search.narrow(response.comparison):
+                break
+        if search.since is None:
+            return []
+        rows: list[StoredMessage] = []
+        after: Key | None = (search.since + 1, "") if search.since else None
+        for _ in range(_OLDER_PAGES):
+            page = fx.AskRange(peer, after, before, ids_only=False, limit=limit + 1)
+            response = await self._request(page)
+            rows += [item for item in response.items if self._is_older(item, peer)]
+            after = response.next
+            if after is None:
+                break
+        return [row for row in rows if row.key != before][-limit:]
+
+    def _is_older(self, item: StoredMessage, peer: str) -> bool:
+        received = self._served(item, peer)
+        if received is None or received.message.channel_id != self._channel_id:
+            return False
+        return self._intake.proves_id(received, item.key)
 
     async def _request(self, effect: AskEffect) -> Response:
         """Asked again where the peer says that it's too early. Raises ExchangeError."""

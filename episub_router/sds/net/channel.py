@@ -28,6 +28,7 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import MemoryStore, Store
 
 _PAGE = 100
+_MOST_OLDER = 1000
 _FLUSH = 2.0
 """Seconds to publish what is waiting when a channel is closed."""
 
@@ -273,6 +274,22 @@ class SdsChannel:
             place = stored[-1].key if stored else place
             result += await contents.stored(stored)
         return result
+
+    async def older(
+        self, before: LogItem | ChannelMessage | None = None, limit: int = _PAGE
+    ) -> list[ChannelMessage]:
+        """Messages of before our log, newest first, at most `limit` (1,000), as a peer has them.
+
+        `before`: a place; None is where our log begins, as with `join_last`. They are checked like
+        all others and become no part of our log. Raises ExchangeError where no peer answers.
+        """
+        if not 0 < limit <= _MOST_OLDER:
+            raise ValueError(f"limit must be 1 to {_MOST_OLDER}: {limit}")
+        log, place = self._driver.participant.log, _place(before)
+        if place is None and len(log):
+            place = log.place(0)
+        rows = await self._driver.older(place, limit)
+        return (await self._driver.contents.stored(rows))[::-1]
 
     @property
     def stats(self) -> Counter[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from episub_router.sds.content.cipher import ContentCipher, context_of
 from episub_router.sds.content.messages import ChannelMessage
 from episub_router.sds.content.pieces import UnreadableError, cut, joined
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.protocol.message import Message, SenderId
+from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import StoredDelivery, StoredMessage
 from episub_router.sds.wire import Codec
@@ -69,13 +69,14 @@ class Contents:
     async def stored(self, rows: Sequence[StoredMessage]) -> list[ChannelMessage]:
         """Messages of the log, without pieces of others."""
         result = []
-        for row in rows:
-            message = self._codec.decode(row.raw)
+        messages = [self._codec.decode(row.raw) for row in rows]
+        pieces = {m.message_id: m for m in messages if m.part}
+        for row, message in zip(rows, messages, strict=True):
             if message.part:
                 continue
             shown = ChannelMessage(message.message_id, row.sender_id, b"", row.key[0])
             try:
-                content = await self._content(message, row.sender_id)
+                content = await self._content(message, row.sender_id, pieces)
                 result.append(replace(shown, content=content))
             except UnreadableError:
                 result.append(replace(shown, readable=False))
@@ -86,12 +87,14 @@ class Contents:
         content = self._opened(message.content or b"", message.sender_id)
         return ChannelMessage(message.message_id, message.sender_id, content, None)
 
-    async def _content(self, message: Message, sender: SenderId) -> bytes:
-        pieces: list[Message] = []
-        if message.parts:
+    async def _content(
+        self, message: Message, sender: SenderId, at_hand: Mapping[MessageId, Message] | None = None
+    ) -> bytes:
+        pieces = [at_hand[i] for i in message.parts if i in at_hand] if at_hand else []
+        if len(pieces) < len(message.parts):
             store, key = self._access.store, self._key
             rows = await self._access.run(lambda: store.get(key, message.parts))
-            pieces = [self._codec.decode(row.raw) for row in rows]
+            pieces += [self._codec.decode(row.raw) for row in rows]
         most = self._params.max_content + _SEAL
         return self._opened(joined(message, sender, pieces, most), sender)
 

@@ -35,7 +35,7 @@ from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.protocol.sending.outgoing import Own
-from episub_router.sds.store import Store, StoreFullError
+from episub_router.sds.store import Store, StoredMessage, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin
 from episub_router.sds.wire.exchange import CompareAsk
 
@@ -368,6 +368,11 @@ class ChannelDriver(Served):
             self._post(message_id, raw, fx.Purpose.REPAIR)
 
     # Direct streams
+
+    async def older(self, before: Key | None, limit: int) -> list[StoredMessage]:
+        """What peers have before a place, ascending. Raises ExchangeError."""
+        peers = [peer.to_base58() for peer in self._peers]
+        return await self._asker.older(peers, before, limit)
 
     def peers_changed(self, present: Collection[ID]) -> None:
         """These are the peers that can be asked now."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher
+from episub_router.sds.protocol.clock import unwrap_int32
+from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.message import message_id
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.store import StoredMessage
 from episub_router.sds.wire import Codec, SdsWireError, detach_origin
@@ -49,6 +52,17 @@ class Intake:
             )
         way = Way.REPAIRED if proven == sender else Way.UNPROVEN
         return ReceivedMessage(message, raw, way, by or None, origin)
+
+    def proves_id(self, received: ReceivedMessage, key: Key) -> bool:
+        """Whether a message is proven, and has the id and the place of what it says."""
+        message = received.message
+        lamport = message.lamport or 0
+        if message.seed:
+            lamport = unwrap_int32(lamport, key[0])
+        content = message.content or b""
+        own = message_id(message.channel_id, message.sender_id, lamport, content)
+        genuine = message.message_id == own or not self._bind_sender
+        return genuine and received.way is Way.PULLED and key == (lamport, message.message_id)
 
     def retrieved(self, data: bytes) -> ReceivedMessage | Rejected:
         """A message to which a retrieval hint led, with its author's proof where it needs one."""
