@@ -843,7 +843,7 @@ class TreeOffer(_message.Message):
     source: _builtins.bytes
     """As in TreeRoot."""
     rank: _builtins.int
-    """Links from the source to the sender, along the tree."""
+    """Roughly the milliseconds from the source to the sender, along the tree."""
     def __init__(
         self,
         *,

@@ -69,7 +69,8 @@ class PieceAnnounce:
 
 
 class TreeOffer(NamedTuple):
-    """A place in the narrow tree of `source` below a node of this `rank`, 0 at the source."""
+    """A place in the narrow tree of `source` below a node of this `rank`: roughly the milliseconds
+    from the source along the tree."""
 
     source: SourceId
     rank: int

@@ -80,7 +80,9 @@ class Topic:
         self.broadcast = Plumtree(me, params.broadcast, rng, self.membership.rtt_of, epoch)
         # None where all messages go whole.
         self.pieces = (
-            Pieces(params.broadcast, belongs) if params.broadcast.piece_threshold else None
+            Pieces(params.broadcast, self.membership.rtt_of, belongs)
+            if params.broadcast.piece_threshold
+            else None
         )
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:

@@ -100,7 +100,7 @@ def fuzz(count: int, seed: int) -> tuple[int, int]:
     what is kept was exceeded.
     """
     rng = random.Random(seed)
-    node = Pieces(BroadcastParams(piece_threshold=1))
+    node = Pieces(BroadcastParams(piece_threshold=1), lambda peer: 0.1)
     refused = whole = 0
     data, sent = _published(0)
     for number in range(count):

@@ -19,7 +19,7 @@ from episub_router.protocol.pieces.relay import Relay
 from episub_router.protocol.pieces.state import Belongs, PiecesState
 from episub_router.protocol.pieces.transfers import Transfers
 from episub_router.protocol.pieces.tree_building import TreeBuilding
-from episub_router.protocol.types import MessageId, PeerId, Time
+from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
 
 _RECENT = 3.0
 """Seconds of whole messages that a new neighbour is announced; as Plumtree does."""
@@ -29,13 +29,14 @@ class Pieces:
     """One node's part in one topic's large messages.
 
     Drive it with `publish`, `receive`, `on_neighbor_up`, `on_neighbor_down` and `handle_timer`; all
-    return the effects in order. `belongs` checks a piece against its preamble.
+    return the effects in order. `rtt_of` knows the round-trip times of neighbours, `belongs` checks
+    a piece against its preamble.
     """
 
     __slots__ = ("_building", "_pulling", "_relay", "_state")
 
-    def __init__(self, params: BroadcastParams, belongs: Belongs = belongs) -> None:
-        self._state = state = PiecesState(params, belongs)
+    def __init__(self, params: BroadcastParams, rtt_of: RttOf, belongs: Belongs = belongs) -> None:
+        self._state = state = PiecesState(params, belongs, rtt_of)
         self._building = TreeBuilding(state)
         self._relay = Relay(state, self._building)
         self._pulling = Pulling(state, self._building)

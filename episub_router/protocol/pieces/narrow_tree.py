@@ -19,7 +19,7 @@ TREE_IDLE = 120.0
 """Seconds that a tree stands after its last message; as long as trees of single sources."""
 
 MAX_RANK = 1 << 16
-"""Links from a source at most that are believed."""
+"""Ranks from this one on aren't believed."""
 
 
 class NarrowTree:
@@ -41,7 +41,8 @@ class NarrowTree:
         self.failed: dict[PeerId, Time] = {}
         """Parents that brought nothing of a whole message, and when: none, for a while."""
         self.rank = 0
-        """Links from the source, by way of the parents; kept while there is no parent."""
+        """Milliseconds from the source by way of the parents, roughly; kept while there is no
+        parent."""
         self.children: dict[PeerId, None] = {}
         self.waiting: dict[PeerId, tuple[PieceWant, ...]] = {}
         """Neighbours that asked for a place before we had one, and what they lacked."""
@@ -67,9 +68,9 @@ class NarrowTree:
     def places_taken(self) -> int:
         return len(self.children) + len(self.waiting)
 
-    def next_to_ask(self, neighbors: Collection[PeerId]) -> PeerId | None:
-        """The neighbour to ask for a place: the first to offer one that hasn't refused, and that
-        is nearer to the source than we are while we have children."""
+    def candidates(self, neighbors: Collection[PeerId]) -> Iterator[PeerId]:
+        """The neighbours that may have a place for us, in the order in which they offered one:
+        those that are nearer to the source than we are, while we have children."""
         for peer, rank in self.offers.items():
             nearer = rank < self.rank or not self.children
             if (
@@ -78,9 +79,9 @@ class NarrowTree:
                 and peer not in self.refused
                 and peer not in self.failed
                 and peer not in self.children
+                and peer != self.parent
             ):
-                return peer
-        return None
+                yield peer
 
     def remove(self, peer: PeerId) -> None:
         """`peer` is no neighbour any more."""

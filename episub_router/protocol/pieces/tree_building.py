@@ -34,6 +34,9 @@ _RETRY = 1.0
 _MOST_DOUBLINGS = 4
 """Of these seconds, each time that all have refused while there is nothing to get."""
 
+_WORTH_MOVING = 30
+"""Milliseconds that the way over another parent must save; one hop over a short link takes that."""
+
 _FAILED_FOR = 120.0
 """Seconds that a neighbour is no candidate for a parent after it brought nothing as one; as in
 `standing.failures`."""
@@ -78,9 +81,12 @@ class TreeBuilding:
             tree.refused.pop(peer, None)
             if not message.accepted:
                 self.seek(source, tree, now)
-            elif tree.asking == peer and tree.parent is None:
+                self.improve(source, now)
+            elif tree.asking == peer:
                 self._attach(source, tree, peer, rank, now)
-            elif tree.parent != peer:
+            elif tree.parent == peer:
+                self._take_rank(source, tree, rank)
+            else:
                 # Its answer came too late.
                 self._state.send(peer, PiecePrune(source))
 
@@ -95,13 +101,49 @@ class TreeBuilding:
             tree.refused[parent] = None
             self.seek(source, tree, now)
             return
-        tree.parent, tree.rank, tree.pushed_at = parent, rank + 1, now
+        if tree.parent not in (None, parent):
+            self._state.send(tree.parent, PiecePrune(source))
+            tree.former = tree.parent
+        had_parent = tree.parent is not None
+        tree.parent, tree.pushed_at = parent, now
+        self._take_rank(source, tree, rank)
+        if had_parent:
+            self.improve(source, now)
+            return
         tree.refused.clear()
         waiting, tree.waiting = tree.waiting, {}
         waiting.pop(parent, None)  # It found another place.
         for child, wants in waiting.items():
             self._accept(child, source, tree, wants, now)
         self.offer_places(source, tree)
+
+    def _take_rank(self, source: SourceId, tree: NarrowTree, rank: int) -> None:
+        """The parent has this `rank`; those below us are as much nearer to the source as we are."""
+        assert tree.parent is not None
+        below = self._state.rank_below(tree.parent, rank)
+        before, tree.rank = tree.rank, min(tree.rank, below) if tree.children else below
+        if tree.rank < before:
+            moved = PieceOffer((TreeOffer(source, tree.rank),), accepted=True)
+            for child in tree.children:
+                self._state.send(child, moved)
+            self.offer_places(source, tree)
+
+    def improve(self, source: SourceId, now: Time) -> None:
+        """Ask for a place on a shorter way, where a neighbour has one; done between messages, as
+        the first one has built the tree in a hurry."""
+        state, tree = self._state, self._state.trees.get(source)
+        if tree is None or tree.parent is None or tree.asking is not None:
+            return
+        if any(t.whole_at is None for t in state.transfers.of_source(source)):
+            return
+        ways = {
+            peer: state.rank_below(peer, tree.offers[peer])
+            for peer in tree.candidates(state.givers)
+        }
+        peer = min(ways, key=ways.__getitem__, default=None)
+        if peer is not None and ways[peer] + _WORTH_MOVING <= tree.rank:
+            tree.asking, tree.asking_until = peer, now + _ANSWER_TIME
+            state.send(peer, PieceGraft(self._wants(source), source))
 
     def note_pushed(self, source: SourceId, tree: NarrowTree, peer: PeerId, now: Time) -> None:
         """`peer`, which we asked for a place, pushes: its answer was lost."""
@@ -123,13 +165,13 @@ class TreeBuilding:
         if tree.stands or tree.asking is not None:
             return
         state = self._state
-        peer = tree.next_to_ask(state.givers)
+        peer = next(tree.candidates(state.givers), None)
         if peer is None and tree.children:
             # Only those below us, or as far, have places. Without children we may take any.
             for child in tree.children:
                 state.send(child, PiecePrune(source))
             tree.children.clear()
-            peer = tree.next_to_ask(state.givers)
+            peer = next(tree.candidates(state.givers), None)
         if peer is None:
             waiting, tree.waiting = tree.waiting, {}
             for child in waiting:
@@ -244,6 +286,7 @@ class TreeBuilding:
                 # Its rank isn't known; with children of our own we wait for its own word.
                 tree.offers[child] = MAX_RANK
         self.seek(source, tree, now)
+        self.improve(source, now)
 
     def leave_parent(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
         """The parent brings nothing: look for another one."""
@@ -257,7 +300,10 @@ class TreeBuilding:
         """`transfer` is whole: a parent from before it that brought nothing of it has failed."""
         source = transfer.preamble.source
         tree = self._state.trees.get(source)
-        if tree is None or tree.parent is None or tree.pushed_at >= transfer.announced_at:
+        if tree is None or tree.parent is None:
+            return
+        if tree.pushed_at >= transfer.announced_at:
+            self.improve(source, now)
             return
         tree.failed[tree.parent] = now
         self.leave_parent(source, tree, now)

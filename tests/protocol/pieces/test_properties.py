@@ -30,7 +30,7 @@ PEERS = ("a", "b", "c", "d")
 
 
 def machine(*peers: str) -> Pieces:
-    made = Pieces(BroadcastParams(piece_threshold=1))
+    made = Pieces(BroadcastParams(piece_threshold=1), lambda peer: 0.1)
     for peer in peers:
         made.on_neighbor_up(peer)
         made.receive(peer, PieceOffer(), 0.0)
@@ -193,7 +193,7 @@ def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
     assert to(node.receive("a", want, 0.1), "a") == [PiecePrune("source", ("b", "c"))]
     accepted = node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.2)
     for child in ("b", "c"):
-        assert to(accepted, child) == [PieceOffer((TreeOffer("source", 1),), accepted=True)]
+        assert to(accepted, child) == [PieceOffer((TreeOffer("source", 70),), accepted=True)]
     pushed = node.receive("a", PIECES[0], 0.3)
     assert to(pushed, "b") == to(pushed, "c") == [PIECES[0]]
 
@@ -235,6 +235,20 @@ def test_a_parent_that_brought_nothing_is_left_and_asked_no_more() -> None:
     assert PiecePrune("source") in to(effects, "a")
     again = node.receive("a", PieceOffer((TreeOffer("source", 0),)), now + 1.0)
     assert not to(again, "a")
+
+
+def test_a_shorter_way_is_taken_once_no_message_is_under_way() -> None:
+    node = child_of("a", "b", "c", "d")
+    node.receive("a", PiecePrune("source"), 0.1)
+    node.receive("a", PieceOffer((TreeOffer("source", 200),)), 0.1)
+    node.receive("a", PieceOffer((TreeOffer("source", 200),), accepted=True), 0.1)
+    node.receive("c", PieceGraft((), "source"), 0.1)
+    assert not to(node.receive("b", PieceOffer((TreeOffer("source", 100),)), 0.1), "b")
+    asked = [to(node.receive("a", piece, 0.2), "b") for piece in PIECES][-1]
+    assert asked == [PieceGraft((PieceWant("id", 0),), "source")]
+    moved = node.receive("b", PieceOffer((TreeOffer("source", 100),), accepted=True), 0.3)
+    assert to(moved, "a")[0] == PiecePrune("source")
+    assert to(moved, "c") == [PieceOffer((TreeOffer("source", 170),), accepted=True)]
 
 
 def test_a_piece_that_does_not_belong_is_counted_and_its_bringer_left() -> None:
@@ -289,7 +303,9 @@ def test_ten_thousand_preambles_have_room_for_those_of_others() -> None:
 def test_a_slow_drip_is_given_up() -> None:
     size = MAX_SIZE // 2
     slow = Preamble("slow", "source", size, 32 * 1024, bytes(32))
-    node = Pieces(BroadcastParams(piece_threshold=1), belongs=lambda preamble, piece: True)
+    node = Pieces(
+        BroadcastParams(piece_threshold=1), lambda peer: 0.1, belongs=lambda preamble, piece: True
+    )
     node.receive("a", PieceAnnounce(slow, 0, 1), 0.0)
     node.receive("a", PieceOffer((TreeOffer("source", 0),)), 0.0)
     node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)

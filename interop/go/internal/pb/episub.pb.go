@@ -1913,7 +1913,7 @@ type TreeOffer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in TreeRoot.
 	Source []byte `protobuf:"bytes,1,opt,name=source" json:"source,omitempty"`
-	// Links from the source to the sender, along the tree.
+	// Roughly the milliseconds from the source to the sender, along the tree.
 	Rank          *uint32 `protobuf:"varint,2,opt,name=rank" json:"rank,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
