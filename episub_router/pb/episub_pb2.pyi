@@ -456,7 +456,7 @@ class Neighbor(_message.Message):
     features: _builtins.int
     """Of the sender, as in Join."""
     nonce: _builtins.int
-    """With ACCEPT: that of the JOIN which it answers. Beyond the specification."""
+    """With REQUEST: of this request. With ACCEPT: that of what it answers. Beyond the specification."""
     @_builtins.property
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerInfo]:
         """The sender's active view, with LIST."""

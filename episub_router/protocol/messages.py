@@ -104,7 +104,7 @@ class Neighbor:
     `links` is how many active links the sender has (E10), `random_links` how many of them are
     random (E16, E18). `peers` is the sender's active view, sent with LIST. `kind` is what the
     link is for, on both ends. `source_trees`: the sender takes part in trees of single sources.
-    `nonce`: with ACCEPT, that of the JOIN which it answers.
+    `nonce`: with REQUEST, of this request; with ACCEPT, that of what it answers.
     """
 
     role: NeighborRole

@@ -330,17 +330,17 @@ class HyParView:
         state = self._state
         params = state.params
         link = state.active.get(sender)
-        if (
-            self._requests.has_asked(sender)
-            or self._proximity.has_asked(sender)
-            or self._reconnection.has_rejoined(sender)
-        ):
-            bound = params.active_bound
+        bound = 0
+        if state.open_requests.take(sender, message.nonce, now):
+            # A late answer to a request of ours fills a gap.
+            waiting = (
+                self._requests.has_asked(sender)
+                or self._proximity.has_asked(sender)
+                or self._reconnection.has_rejoined(sender)
+            )
+            bound = params.active_bound if waiting else params.active_size
         elif self._join.is_answered(message.nonce, now):
             bound = params.active_bound if self._join.walking else params.active_size
-        else:
-            # A late answer to a request of ours fills a gap; what nobody asked for doesn't.
-            bound = params.active_size if self._requests.has_asked_lately(sender) else 0
         if link is not None:
             link.update(message, now)
         elif len(state.active) < bound:

@@ -7,7 +7,7 @@ from functools import partial
 
 from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
-from episub_router.protocol.messages import LinkKind, NeighborRole
+from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.types import NEVER, PeerId, Time
 
 NEIGHBOR_TIMEOUT = 5.0
@@ -61,10 +61,6 @@ class NeighborRequests(Procedure):
     def has_asked(self, peer: PeerId) -> bool:
         return peer in self._requests
 
-    def has_asked_lately(self, peer: PeerId) -> bool:
-        """Whether `peer` may be answering a request that counts as refused already."""
-        return peer in self._refused
-
     def grow(self, now: Time) -> None:
         """Ask as many passive peers as links, or random links, are missing (E09, E17)."""
         state = self._state
@@ -104,7 +100,7 @@ class NeighborRequests(Procedure):
         if not up or peer in state.active:
             del self._requests[peer]
             return
-        state.send_neighbor(peer, NeighborRole.REQUEST, self._kind_missing())
+        state.ask_for_link(peer, self._kind_missing(), now)
         self._requests[peer] = now + state.with_dial_time(NEIGHBOR_TIMEOUT)
         self.deadline = min(self.deadline, self._requests[peer])
 

@@ -30,7 +30,7 @@ class NeighborResponses:
         link = state.active.get(sender)
         if link is not None:
             link.update(request, now)
-            state.send_neighbor(sender, NeighborRole.ACCEPT, link.kind)
+            state.send_neighbor(sender, NeighborRole.ACCEPT, link.kind, nonce=request.nonce)
         elif size < params.active_size:
             # Room that our random links need is not given to a near one.
             short = state.active.count(LinkKind.RANDOM) < params.random_links
@@ -71,7 +71,7 @@ class NeighborResponses:
 
     def _admit(self, peer: PeerId, kind: LinkKind, request: Neighbor, now: Time) -> None:
         self._state.add_on_wish(peer, kind, now, request)
-        self._state.send_neighbor(peer, NeighborRole.ACCEPT, kind)
+        self._state.send_neighbor(peer, NeighborRole.ACCEPT, kind, nonce=request.nonce)
 
     def _reject(self, peer: PeerId) -> None:
         self._state.drop(peer, DropReason.VIEW_FULL)

@@ -12,7 +12,7 @@ from episub_router.protocol.effects import DownReason, MeasureRtt
 from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import Link, pick_some
-from episub_router.protocol.messages import LinkKind, NeighborRole
+from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.types import PeerId, Time
 
 _REST_INTERVAL = 60.0
@@ -75,7 +75,7 @@ class Proximity(Procedure):
         if candidate != self._candidate:
             return
         if up:
-            self._state.send_neighbor(candidate, NeighborRole.REQUEST, LinkKind.NEAR)
+            self._state.ask_for_link(candidate, LinkKind.NEAR, now)
         else:
             self._forget()
 

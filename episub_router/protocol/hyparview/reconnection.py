@@ -87,8 +87,10 @@ class Reconnection(Procedure):
 
     def _rejoin(self, peer: PeerId, up: bool, now: Time) -> None:
         if up and peer not in self._state.active:
+            state = self._state
             self._rejoined[peer] = None
-            self._state.send(peer, Join(self._state.me, 0, self._state.source_trees))
+            nonce = state.open_requests.open(peer, now)
+            state.send(peer, Join(state.me, 0, state.source_trees, nonce))
 
     def _ask(self, contact: PeerId, up: bool, now: Time) -> None:
         if up:

@@ -17,6 +17,7 @@ from episub_router.protocol.effects import (
     Release,
     Send,
 )
+from episub_router.protocol.hyparview.joining.open_requests import OpenRequests
 from episub_router.protocol.hyparview.views.active import (
     MAX_ON_WISH,
     NEED_BELIEVED,
@@ -84,6 +85,7 @@ class OverlayState:
         "found_nearer",
         "group_of",
         "me",
+        "open_requests",
         "params",
         "passive",
         "rng",
@@ -107,6 +109,7 @@ class OverlayState:
         self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
         self.group_of = group_of
         self.banned_until: dict[PeerId, Time] = {}
+        self.open_requests = OpenRequests()
         self._connected: dict[PeerId, None] = {}
         self._dials: dict[PeerId, _DialInProgress] = {}
         self.found_nearer = False
@@ -142,6 +145,11 @@ class OverlayState:
         random_links = self.active.count(LinkKind.RANDOM)
         links = len(self.active)
         self.send(peer, Neighbor(role, links, kind, peers, random_links, self.source_trees, nonce))
+
+    def ask_for_link(self, peer: PeerId, kind: LinkKind, now: Time) -> None:
+        """Send `peer` a NEIGHBOR request."""
+        nonce = self.open_requests.open(peer, now)
+        self.send_neighbor(peer, NeighborRole.REQUEST, kind, nonce=nonce)
 
     def has_room_for_wish(self, peer: PeerId) -> bool:
         """Whether `peer`, which asks for a link, may get one even beyond A: few do, and one of each
@@ -328,6 +336,7 @@ class OverlayState:
         return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
 
     def clear(self) -> None:
-        """Forget the passive view and all dials in progress; connections stay known."""
+        """Forget the passive view, requests, and all dials in progress; connections stay known."""
+        self.open_requests.clear()
         self.passive.clear()
         self._dials.clear()

@@ -1,1 +1,1 @@
-"""What a joining node remembers of the JOINs that it has sent."""
+"""What a node remembers of the JOINs and the requests that it has sent."""
