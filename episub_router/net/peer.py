@@ -87,6 +87,8 @@ class RemotePeer:
     """Seconds on trio's clock: the end of the back-off."""
     close_at: float | None = None
     """When to close its connection unless it is needed; None if the router didn't make it."""
+    banned_until: float = 0.0
+    """Seconds on trio's clock: till then its connections are closed, whichever side opened them."""
     taken: int = 0
     """How much it had taken from its queue when that was last looked at."""
     idle_looks: int = 0

@@ -139,6 +139,8 @@ class PeerTable:
         peer = self[peer_id.to_bytes()]
         if peer.state in (PeerState.IDLE, PeerState.DIALLING):
             self._move(peer, PeerState.CONNECTED)
+        if self.is_banned(peer):
+            self._close_in(peer, 0.0)
 
     def connection_closed(self, peer_id: ID) -> None:
         """A connection to `peer_id` closed, perhaps not the only one."""
@@ -269,21 +271,35 @@ class PeerTable:
         if peer.state is PeerState.WRITABLE:
             self._move(peer, PeerState.INTERRUPTED)
 
-    # Connections that the router made
+    # Connections to close
 
     def note_dialled(self, peer: RemotePeer) -> None:
         """The router made the connection to `peer`, and may close it again."""
-        self._close_in(peer, self._params.idle_timeout)
+        self._close_in(peer, 0.0 if self.is_banned(peer) else self._params.idle_timeout)
 
     def note_use(self, peer: RemotePeer) -> None:
         """`peer` is of use at the moment, released or not."""
-        if peer.close_at is not None:
+        if peer.close_at is not None and not self.is_banned(peer):
             peer.close_at = trio.current_time() + self._params.idle_timeout
 
     def release(self, peer: RemotePeer) -> None:
         """Nobody needs `peer` at the moment: close its connection soon, if it is ours."""
-        if peer.close_at is not None:
+        if peer.close_at is not None and not self.is_banned(peer):
             self._close_in(peer, self._params.release_grace)
+
+    # Bans
+
+    def is_banned(self, peer: RemotePeer) -> bool:
+        """Whether no connection to `peer` is to stay."""
+        return peer.banned_until > 0 and trio.current_time() < peer.banned_until
+
+    def ban(self, peer: RemotePeer, seconds: float) -> None:
+        """Close the connections to `peer`, and new ones for `seconds`, and don't dial it. At most
+        `MAX_IDLE_PEERS` that aren't connected are remembered."""
+        peer.banned_until = max(peer.banned_until, trio.current_time() + seconds)
+        peer.dial_not_before = max(peer.dial_not_before, peer.banned_until)
+        if peer.state not in (PeerState.IDLE, PeerState.DIALLING):
+            self._close_in(peer, 0.0)
 
     def _close_in(self, peer: RemotePeer, seconds: float) -> None:
         peer.close_at = trio.current_time() + seconds
@@ -315,7 +331,7 @@ class PeerTable:
             return
         self._move(peer, PeerState.WRITABLE)
         if peer.side is PeerSide.EPISUB:
-            peer.failed_dials, peer.dial_not_before = 0, 0.0
+            peer.failed_dials, peer.dial_not_before = 0, peer.banned_until
             if peer.request is not None:
                 peer.request.set()
                 peer.request = None

@@ -144,15 +144,10 @@ class EpisubService(PeerListener):
     async def run(self) -> None:
         """Run timers, dials, pings and look-ups until cancelled; the outbox runs by itself."""
         await self.stop_auto_connector()
+        parts = self.driver, self._dialer, self._idle, self._pinger, self._rendezvous
         try:
             async with trio.open_nursery() as nursery:
-                for part in (
-                    self.driver,
-                    self._dialer,
-                    self._idle,
-                    self._pinger,
-                    self._rendezvous,
-                ):
+                for part in parts:
                     nursery.start_soon(part.run)
         finally:
             # Pubsub may go on calling hooks; with the machines gone, they do nothing.
@@ -307,6 +302,7 @@ class EpisubService(PeerListener):
 
     def banned(self, topic: str, peer: RemotePeer, seconds: float) -> None:
         self.counters.add(Reason.BANS)
+        self._peers.ban(peer, seconds)
         self.events.emit(Banned(topic, peer.id, seconds))
 
     def dropped(self, topic: str, reason: DropReason) -> None:

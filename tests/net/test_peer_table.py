@@ -306,6 +306,28 @@ def test_a_new_stream_ends_a_stall(lab: Lab, peer: RemotePeer) -> None:
     assert now(peer) == (WRITABLE, EPISUB)
 
 
+async def test_a_banned_peer_s_connections_are_to_be_closed(autojump_clock: MockClock) -> None:
+    """At once, whatever is sent to it or asks to keep them, and new ones till the ban is over."""
+    lab = Lab()
+    peer = lab.peers[KEY]
+    lab.peers.ban(peer, 60.0)
+    assert peer.close_at is None
+    for _ in range(2):
+        lab.make_writable(peer)
+        for keep in (lab.peers.note_use, lab.peers.note_dialled, lab.peers.release):
+            keep(peer)
+            assert peer.close_at == trio.current_time()
+        lab.disconnect(peer)
+    lab.peers.ban(peer, 1.0)
+    await trio.sleep(59)
+    assert lab.peers.is_banned(peer)
+    assert peer.dial_not_before > trio.current_time()
+    await trio.sleep(2)
+    lab.make_writable(peer)
+    assert not lab.peers.is_banned(peer)
+    assert peer.close_at is None
+
+
 async def test_what_the_router_dialled_is_its_own_to_close(autojump_clock: MockClock) -> None:
     lab = Lab(RouterParams(idle_timeout=60, release_grace=15))
     peer = lab.peers[KEY]

@@ -1,7 +1,8 @@
 """Which connections are ours to close, and when.
 
 The router closes what it opened itself, once no topic has the peer as a neighbour and nothing
-else uses the connection. What the application or the remote side opened stays open.
+else uses the connection, and all connections to a peer that is banned, unless the application or
+another topic has protected it. What else the application or the remote side opened stays open.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ class IdleConnections:
                 for peer in self._peers:
                     if peer.close_at is None or peer.close_at > now:
                         continue
-                    if self._is_needed(peer) or self._is_used_by_others(peer.id):
+                    if self._peers.is_banned(peer):
+                        peer.close_at = None
+                        if not self._host.get_network().is_protected(peer.id):
+                            nursery.start_soon(self._close, peer.id)
+                    elif self._is_needed(peer) or self._is_used_by_others(peer.id):
                         self._peers.note_use(peer)
                     else:
                         peer.close_at = None
