@@ -79,11 +79,9 @@ class Topic:
         self.membership = HyParView(me, name, params.membership, rng, group_of, source_trees)
         self.broadcast = Plumtree(me, params.broadcast, rng, self.membership.rtt_of, epoch)
         # None where all messages go whole.
-        self.pieces = (
-            Pieces(params.broadcast, self.membership.rtt_of, belongs)
-            if params.broadcast.piece_threshold
-            else None
-        )
+        in_pieces = params.broadcast.piece_threshold > 0
+        rtt_of, charge = self.membership.rtt_of, self.broadcast.charge
+        self.pieces = Pieces(params.broadcast, rtt_of, belongs, charge) if in_pieces else None
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""
@@ -194,7 +192,7 @@ class Topic:
             return pieces.refuse(peer) + self.membership.on_non_neighbor(peer, now)
         if isinstance(message, PieceAnnounce):
             self.broadcast.note_answer(peer, message.preamble.id, now)
-        return pieces.receive(peer, message, now)
+        return pieces.receive(peer, message, now) + self._ban_condemned(now)
 
     def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
         if not self.membership.joined:

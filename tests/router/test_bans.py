@@ -1,4 +1,4 @@
-"""A ban between real hosts: connections of either side end, and new ones for as long as it lasts."""
+"""A ban between real hosts: connections of either side are closed while it lasts."""
 
 from __future__ import annotations
 

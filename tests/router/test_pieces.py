@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+import trio
 from libp2p.abc import ISubscriptionAPI
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
 from libp2p.pubsub.pubsub import Pubsub
@@ -22,7 +23,7 @@ from episub_router.net.counters import Reason
 from episub_router.net.peer import RemotePeer
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Message
-from episub_router.protocol.piece_messages import Piece
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce
 from tests.fallback.mixed import episub, network, stock, subscribe
 from tests.hosts import Node, eventually, receive
 from tests.router.overlays import EAGER_TO_GROW, TOPIC, count, overlay_of, service
@@ -52,6 +53,12 @@ def children(node: Node, source: Node) -> list[bytes]:
     trees = machine.pieces.trees.items()
     (tree,) = [tree for _, tree in trees if tree.own == (node is source)]
     return [child for child in tree.children if isinstance(child, bytes)]
+
+
+def standing(node: Node, other: Node) -> float:
+    machine = service(node).driver.joined(TOPIC)
+    assert machine is not None
+    return machine.broadcast.standings.of(other.id.to_bytes(), trio.current_time())
 
 
 @pytest.mark.parametrize("pubsub_class", [Pubsub, ResilientPubsub])
@@ -91,11 +98,15 @@ class Liar:
                     replace(message, id=b"of nothing"),
                 ):
                     self._send(peer, topic, (lie,))
+            elif isinstance(message, PieceAnnounce):
+                forged = replace(message.preamble, root=bytes(32))
+                self._send(peer, topic, (replace(message, preamble=forged), message))
             else:
                 self._send(peer, topic, (message,))
 
 
 async def test_a_parent_that_sends_bad_pieces_is_left_and_the_message_arrives() -> None:
+    """And it is charged, as those are that bring preambles which nobody signed."""
     async with overlay_of(6, params=IN_PIECES, pubsub_class=ResilientPubsub) as (nodes, readers):
         await publish(nodes[0], readers)
         bad = next(n for n in nodes[1:] if children(n, nodes[0]))
@@ -106,6 +117,11 @@ async def test_a_parent_that_sends_bad_pieces_is_left_and_the_message_arrives() 
         assert count(nodes, DropReason.PIECE_INVALID) > 0
         assert count(nodes, Reason.ERROR) == 0
         assert not children(bad, nodes[0])
+        # Its children got bad pieces, and all but the one that it has the preamble from a bad one.
+        assert sum(standing(node, bad) < 0 for node in nodes if node is not bad) >= 3
+        assert count(nodes, Reason.PREAMBLE_FORGED) >= 3
+        good = [node for node in nodes if node is not bad]
+        assert all(standing(one, two) >= 0 for one in good for two in good)
 
 
 async def test_peers_that_know_no_pieces_get_and_give_whole_messages() -> None:

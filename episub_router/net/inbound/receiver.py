@@ -20,7 +20,7 @@ from episub_router.net.outbound.outbox import Outbox
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerTable
 from episub_router.net.pieces.large_messages import LargeMessages
-from episub_router.protocol.events import PayloadArrived, Received
+from episub_router.protocol.events import PayloadArrived, PayloadRejected, Received
 from episub_router.protocol.messages import (
     Disconnect,
     ForwardJoin,
@@ -138,7 +138,11 @@ class Inbound:
                 return
             message = admitted
         elif isinstance(message, PieceAnnounce):
-            if not self._large.admits(topic, message.preamble):
+            preamble = message.preamble
+            if not self._large.admits(topic, preamble):
+                if self._large.fits(preamble):
+                    # No correct peer passes on what its author didn't sign.
+                    self._driver.feed(topic, PayloadRejected(peer.key, preamble.id, forged=True))
                 return
         elif isinstance(message, Piece):
             self._counters.add(Reason.PIECES_RECEIVED)

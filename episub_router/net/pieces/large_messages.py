@@ -54,9 +54,13 @@ class LargeMessages:
         envelope = sign_preamble(self._pubsub.sign_key, topic, unsigned, author, seqno)
         return PublishInPieces(replace(unsigned, envelope=envelope), pieces, message, size)
 
+    def fits(self, preamble: Preamble) -> bool:
+        """Whether the message may be so large here; others may take larger ones."""
+        return preamble.size <= self.max_size
+
     def admits(self, topic: str, preamble: Preamble) -> bool:
         """Whether the author that `preamble` names signed it, and the message may be so large."""
-        if preamble.size > self.max_size:
+        if not self.fits(preamble):
             self._counters.add(Reason.PREAMBLE_TOO_LARGE)
             return False
         id: Any = preamble.id

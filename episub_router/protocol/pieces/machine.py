@@ -16,7 +16,7 @@ from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.pulling import Pulling
 from episub_router.protocol.pieces.relay import Relay
-from episub_router.protocol.pieces.state import Belongs, PiecesState
+from episub_router.protocol.pieces.state import Belongs, Charge, PiecesState, nobody
 from episub_router.protocol.pieces.transfers import Transfers
 from episub_router.protocol.pieces.tree_building import TreeBuilding
 from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
@@ -30,13 +30,20 @@ class Pieces:
 
     Drive it with `publish`, `receive`, `on_neighbor_up`, `on_neighbor_down` and `handle_timer`; all
     return the effects in order. `rtt_of` knows the round-trip times of neighbours, `belongs` checks
-    a piece against its preamble.
+    a piece against its preamble, `charge` is called with peers that send what no correct one passes
+    on.
     """
 
     __slots__ = ("_building", "_pulling", "_relay", "_state")
 
-    def __init__(self, params: BroadcastParams, rtt_of: RttOf, belongs: Belongs = belongs) -> None:
-        self._state = state = PiecesState(params, belongs, rtt_of)
+    def __init__(
+        self,
+        params: BroadcastParams,
+        rtt_of: RttOf,
+        belongs: Belongs = belongs,
+        charge: Charge = nobody,
+    ) -> None:
+        self._state = state = PiecesState(params, belongs, rtt_of, charge)
         self._building = TreeBuilding(state)
         self._relay = Relay(state, self._building)
         self._pulling = Pulling(state, self._building)

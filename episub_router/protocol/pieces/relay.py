@@ -52,8 +52,11 @@ class Relay:
         if transfer is None:
             if preamble.id in transfers:
                 return
-            if not is_sound(preamble) or not transfers.has_room(preamble, peer):
+            sound = is_sound(preamble)
+            if not sound or not transfers.has_room(preamble, peer):
                 state.drop(peer, DropReason.PREAMBLE_REFUSED)
+                if not sound:
+                    state.charge(peer, now)
                 return
             transfer = Transfer(preamble, peer, min(max(1, message.hops), MAX_HOPS), now)
             transfers.add(transfer)
@@ -96,6 +99,7 @@ class Relay:
             return
         if not 0 <= piece.index < transfer.preamble.count:
             state.drop(peer, DropReason.PIECE_INVALID)
+            state.charge(peer, now)
             return
         bit = 1 << piece.index
         pulled = transfer.pulled.get(peer, 0)
@@ -114,6 +118,7 @@ class Relay:
             return
         if not state.belongs(transfer.preamble, piece):
             state.drop(peer, DropReason.PIECE_INVALID)
+            state.charge(peer, now)
             state.liars[peer] = None
             self._building.leave(peer, now)
             self._pull_elsewhere(peer, now)

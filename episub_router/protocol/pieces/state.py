@@ -18,10 +18,13 @@ from episub_router.protocol.piece_messages import (
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.transfers import Transfers
-from episub_router.protocol.types import PeerId, RttOf
+from episub_router.protocol.types import PeerId, RttOf, Time
 
 Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
 """Whether a piece is part of the message of a preamble."""
+
+Charge: TypeAlias = Callable[[PeerId, Time], None]
+"""Called with a peer that sent what no correct one passes on."""
 
 _HOP = 20
 """Milliseconds that a piece takes through one node, beside its way: one of 32 KiB takes 13 ms at 20
@@ -31,15 +34,32 @@ _USUAL_LINK = 50
 """Milliseconds of the way to a neighbour whose round-trip time isn't known."""
 
 
+def nobody(peer: PeerId, now: Time) -> None:
+    """Charge `peer` with nothing, where standings don't matter."""
+
+
 class PiecesState:
     """One node's part in the large messages of one topic; only this package uses it."""
 
-    __slots__ = ("_rtt_of", "belongs", "effects", "liars", "params", "takers", "transfers", "trees")
+    __slots__ = (
+        "_rtt_of",
+        "belongs",
+        "charge",
+        "effects",
+        "liars",
+        "params",
+        "takers",
+        "transfers",
+        "trees",
+    )
 
-    def __init__(self, params: BroadcastParams, belongs: Belongs, rtt_of: RttOf) -> None:
+    def __init__(
+        self, params: BroadcastParams, belongs: Belongs, rtt_of: RttOf, charge: Charge
+    ) -> None:
         self.params = params
         self.belongs = belongs
         self._rtt_of = rtt_of
+        self.charge = charge
         self.takers: dict[PeerId, None] = {}
         """Neighbours that take pieces."""
         self.liars: dict[PeerId, None] = {}

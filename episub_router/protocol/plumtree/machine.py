@@ -90,6 +90,10 @@ class Plumtree:
         state = self._state
         return [p for p in state.push_peers.neighbors if state.standings.is_condemned(p, now)]
 
+    def charge(self, peer: PeerId, now: Time) -> None:
+        """`peer` has sent what no correct peer passes on, other than a payload."""
+        self._state.standings.add(peer, rules.FORGED_PAYLOAD, now)
+
     def note_answer(self, peer: PeerId, id: MessageId, now: Time) -> None:
         """`peer` has sent something of `id`, other than a GOSSIP."""
         self._state.note_copy(peer, id, now)

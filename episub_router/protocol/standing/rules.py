@@ -18,8 +18,8 @@ BROKEN_PROMISE = -4.0
 directions."""
 
 FORGED_PAYLOAD = -10.0
-"""Ours: no correct peer forwards one, so that five are enough. gossipsub: P4, the square of their
-number."""
+"""Of a payload, a piece or a preamble. Ours: no correct peer forwards one, so that five are enough.
+gossipsub: P4, the square of their number."""
 
 MOST = 10.0
 """What can be earned at most, so that nobody saves up for an attack. gossipsub: P2's cap."""
