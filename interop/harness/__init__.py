@@ -1,1 +1,1 @@
-"""Starts the interop peers as processes and waits for what they tell."""
+"""Starts the interop peers as processes and waits for what they report."""

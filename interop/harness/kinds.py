@@ -17,8 +17,8 @@ ROOT = INTEROP.parent
 class Kind:
     """One kind of peer.
 
-    `speaks` are the gossipsub versions that the peer has, newest first; `told` those of them that
-    it can be told to speak alone. `built` is what `make interop-peers` makes out of the lock file,
+    `speaks` are the gossipsub versions that the peer has, newest first; `selectable` those of them
+    that it can speak alone. `built` is what `make interop-peers` makes out of the lock file,
     with `tool`.
     """
 
@@ -27,11 +27,11 @@ class Kind:
     tool: str
     built: Path
     speaks: Sequence[str] = ()
-    told: Sequence[str] = ()
+    selectable: Sequence[str] = ()
 
     def only(self, version: str) -> list[str]:
-        """The flag that makes the peer speak one version; none if it can't be told."""
-        return [f"--protocol=/meshsub/{version}"] if version in self.told else []
+        """The flag that makes the peer speak one version; none if it has no such choice."""
+        return [f"--protocol=/meshsub/{version}"] if version in self.selectable else []
 
     def problem(self) -> str | None:
         """Why the peer can't run here; None if it can."""
@@ -66,7 +66,7 @@ KINDS = {
             sys.executable,
             _PYTHON_PEER,
             speaks=[_V13, _V12, _V11, _V10],
-            told=[_V13, _V12, _V11, _V10],
+            selectable=[_V13, _V12, _V11, _V10],
         ),
         Kind(
             "js",
@@ -74,7 +74,7 @@ KINDS = {
             "node",
             _JS / "node_modules" / ".package-lock.json",
             speaks=[_V12, _V11, _V10],
-            told=[_V12, _V11, _V10],
+            selectable=[_V12, _V11, _V10],
         ),
         Kind(
             "rust",
@@ -82,7 +82,7 @@ KINDS = {
             "cargo",
             _RUST_PEER,
             speaks=[_V13, _V12, _V11, _V10],
-            told=[_V11, _V10],
+            selectable=[_V11, _V10],
         ),
         Kind(
             "go",
@@ -90,7 +90,7 @@ KINDS = {
             "go",
             _GO_PEER,
             speaks=[_V13, _V12, _V11, _V10],
-            told=[_V13, _V12, _V11, _V10],
+            selectable=[_V13, _V12, _V11, _V10],
         ),
         Kind("leaf", [str(_LEAF)], "go", _LEAF),
         Kind("episub-go", [str(_GO_EPISUB)], "go", _GO_EPISUB),

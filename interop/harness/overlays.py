@@ -59,7 +59,7 @@ async def warm_up(nodes: Sequence[Peer], traffic: Traffic) -> None:
 
 
 def _copies(nodes: Iterable[Peer]) -> int:
-    return sum(len(node.told("copy")) for node in nodes)
+    return sum(len(node.reported("copy")) for node in nodes)
 
 
 async def cost(nodes: Sequence[Peer], traffic: Traffic, each: int) -> float:

@@ -38,7 +38,7 @@ class Peer:
     def __repr__(self) -> str:
         return self.name
 
-    # What it tells
+    # What it reports
 
     async def read(self) -> None:
         """Collect events until the process closes its output."""
@@ -69,11 +69,11 @@ class Peer:
                     await self._news.wait()
         except trio.TooSlowError:
             raise AssertionError(
-                f"{self} did not tell within {PATIENCE:g} s: {what}; its last events: "
+                f"{self} did not report within {PATIENCE:g} s: {what}; its last events: "
                 f"{self.events[-5:]}"
             ) from None
 
-    def told(self, event: str, **fields: Any) -> list[Event]:
+    def reported(self, event: str, **fields: Any) -> list[Event]:
         """The events of that name with these fields."""
         return [
             e
@@ -84,9 +84,9 @@ class Peer:
     async def event(self, event: str, *, count: int = 1, **fields: Any) -> Event:
         """The `count`th event of that name with these fields, once it has come."""
         await self.until(
-            lambda: len(self.told(event, **fields)) >= count, f"{count} of {event} {fields}"
+            lambda: len(self.reported(event, **fields)) >= count, f"{count} of {event} {fields}"
         )
-        return self.told(event, **fields)[count - 1]
+        return self.reported(event, **fields)[count - 1]
 
     def subscribers(self, topic: str) -> set[str]:
         """The peers that this one now knows as subscribed."""
@@ -102,13 +102,13 @@ class Peer:
 
     def mesh(self, topic: str) -> list[str]:
         """The peers that are now in this one's mesh."""
-        told = self.told("mesh", topic=topic)
-        return list(told[-1]["peers"]) if told else []
+        found = self.reported("mesh", topic=topic)
+        return list(found[-1]["peers"]) if found else []
 
     def protocol(self, other: Peer) -> str | None:
         """What this peer's stream to the other one speaks."""
-        told = self.told("protocol", peer=other.id)
-        return str(told[-1]["protocol"]) if told else None
+        found = self.reported("protocol", peer=other.id)
+        return str(found[-1]["protocol"]) if found else None
 
     async def knows(self, other: Peer, topic: str) -> None:
         """Wait until this peer can send the other one messages of the topic."""
@@ -118,7 +118,7 @@ class Peer:
         )
 
     async def forgets(self, other: Peer, topic: str) -> None:
-        """Wait until this peer has heard that the other one is not subscribed."""
+        """Wait until this peer knows that the other one is no longer subscribed."""
         await self.until(
             lambda: other.id not in self.subscribers(topic), f"{other} has left {topic}"
         )
@@ -127,7 +127,7 @@ class Peer:
         """Wait until the other peer is in this one's mesh."""
         await self.until(lambda: other.id in self.mesh(topic), f"{other} is in the mesh")
 
-    # What it is told
+    # Its commands
 
     async def send(self, op: str, **arguments: Any) -> None:
         """Give one command."""
@@ -142,12 +142,12 @@ class Peer:
         await other.event("connected", peer=self.id)
 
     async def subscribe(self, topic: str) -> None:
-        count = len(self.told("subscribed", topic=topic))
+        count = len(self.reported("subscribed", topic=topic))
         await self.send("subscribe", topic=topic)
         await self.event("subscribed", topic=topic, count=count + 1)
 
     async def unsubscribe(self, topic: str) -> None:
-        count = len(self.told("unsubscribed", topic=topic))
+        count = len(self.reported("unsubscribed", topic=topic))
         await self.send("unsubscribe", topic=topic)
         await self.event("unsubscribed", topic=topic, count=count + 1)
 

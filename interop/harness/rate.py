@@ -74,7 +74,7 @@ async def measure(lab: Lab, kind: str, rate: float, seconds: float) -> RateRepor
     late = [
         event["at"] - sent[event["sha256"]]
         for peer in receivers
-        for event in peer.told("delivery")
+        for event in peer.reported("delivery")
         if event["sha256"] in sent
     ]
     return RateReport(
@@ -88,7 +88,7 @@ async def measure(lab: Lab, kind: str, rate: float, seconds: float) -> RateRepor
 
 async def _settle(peer: Peer, count: int) -> None:
     """Wait until the peer has `count` messages, or gets no more."""
-    while (got := len(peer.told("delivery"))) < count:
+    while (got := len(peer.reported("delivery"))) < count:
         with trio.move_on_after(_SILENCE) as silence:
             await peer.event("delivery", count=got + 1)
         if silence.cancelled_caught:

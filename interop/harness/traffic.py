@@ -39,7 +39,7 @@ class Traffic:
     """What was published in a topic, and that each receiver got it once.
 
     A message is known by its author, its size and its hash. Empty ones of an author are equal,
-    so they are counted, and told apart by their ids.
+    so they are counted, and distinguished by their ids.
     """
 
     def __init__(self, topic: str, window: int = 12) -> None:
@@ -90,7 +90,8 @@ class Traffic:
     def received(self, peer: Peer) -> Counter[tuple[str, str]]:
         """(author, hash) of what the peer's application got."""
         return Counter(
-            (event["from"], event["sha256"]) for event in peer.told("delivery", topic=self.topic)
+            (event["from"], event["sha256"])
+            for event in peer.reported("delivery", topic=self.topic)
         )
 
     def check(self) -> None:
@@ -100,5 +101,5 @@ class Traffic:
             surplus = got - want - self.allowed.get(peer, Counter())
             assert not surplus, f"{peer} got too often: {surplus}"
             assert got >= want, f"{peer} lacks {want - got}"
-            ids = Counter(event["id"] for event in peer.told("delivery", topic=self.topic))
+            ids = Counter(event["id"] for event in peer.reported("delivery", topic=self.topic))
             assert all(count == 1 for count in ids.values())

@@ -40,7 +40,7 @@ MESSAGE_IDS: dict[str, Callable[[Message], bytes]] = {
 EVENTS: list[str] = []
 """Those that haven't been written yet."""
 POLL = 0.02
-"""Seconds: py-libp2p has no events for what `_Watch` tells."""
+"""Seconds: py-libp2p has no events for what `_Watch` reports."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -132,7 +132,8 @@ def make_pubsub(
             options["strict_signing"] = policy is SignaturePolicy.STRICT_SIGN
         return ResilientPubsub(host, router, tracer=tracer, **options)
     if args.policy == "StrictNoSign":
-        raise SystemExit("py-libp2p's Pubsub has no StrictNoSign: it names authors without signing")
+        # py-libp2p has no such policy: this takes messages without an author, and names its own.
+        options["strict_signing"] = False
     return Pubsub(host, router, **options)
 
 
@@ -225,7 +226,7 @@ class Peer:
                     )
 
     async def watch(self) -> None:
-        """Tell what changes in the tables of Pubsub and the router."""
+        """Report what changes in the tables of Pubsub and the router."""
         connected: set[ID] = set()
         protocols: dict[ID, str] = {}
         subscribers: dict[str, set[ID]] = {}
@@ -258,11 +259,11 @@ class Peer:
             await trio.sleep(POLL)
 
 
-def tell_arrivals(pubsub: Pubsub) -> None:
-    """Tell what comes in before anything is made of it: control messages, and each copy."""
+def report_arrivals(pubsub: Pubsub) -> None:
+    """Report what comes in before anything is made of it: control messages, and each copy."""
     handle_rpc, push_msg = pubsub.router.handle_rpc, pubsub.push_msg
 
-    async def told_rpc(rpc: RPC, sender: ID) -> None:
+    async def reporting_rpc(rpc: RPC, sender: ID) -> None:
         control = rpc.control
         counts = {
             "ihave": sum(len(entry.messageIDs) for entry in control.ihave),
@@ -276,12 +277,13 @@ def tell_arrivals(pubsub: Pubsub) -> None:
             emit("control", peer=str(sender), **{k: n for k, n in counts.items() if n})
         await handle_rpc(rpc, sender)
 
-    async def told_message(sender: ID, message: Message) -> None:
-        emit("copy", peer=str(sender), **_digest(message.data))
+    async def reporting_message(sender: ID, message: Message) -> None:
+        if sender != pubsub.my_id:
+            emit("copy", peer=str(sender), **_digest(message.data))
         await push_msg(sender, message)
 
-    vars(pubsub.router)["handle_rpc"] = told_rpc
-    vars(pubsub)["push_msg"] = told_message
+    vars(pubsub.router)["handle_rpc"] = reporting_rpc
+    vars(pubsub)["push_msg"] = reporting_message
 
 
 def _digest(data: bytes) -> dict[str, Any]:
@@ -329,7 +331,7 @@ async def main(arguments: list[str]) -> None:
     tracing = Tracer(args.trace) if args.trace else nullcontext()
     with tracing as tracer:
         pubsub = make_pubsub(args, host, make_router(args), tracer)
-        tell_arrivals(pubsub)
+        report_arrivals(pubsub)
         await serve(args, pubsub, host)
 
 

@@ -19,7 +19,7 @@ PERSONAL = re.compile(r"\b(who|whom|whoever|heard|told)\b", re.IGNORECASE)
 QUOTED = re.compile(r"`[^`]*`|/who\b")
 """Names in code, tests' among them, and a command of the chat."""
 
-FOLDERS = ("episub_router", "interop/testbed", "interop/py")
+FOLDERS = ("episub_router", "interop/harness", "interop/py", "interop/testbed", "tests/interop")
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:

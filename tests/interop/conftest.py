@@ -34,7 +34,7 @@ async def check_scores(peers: list[Peer]) -> None:
         if peer.kind == "go" and peer.process.returncode is None and not peer.ended:
             await peer.send("scores")
             await peer.event("scores")
-        for event in peer.told("score"):
+        for event in peer.reported("score"):
             other = by_id.get(event["peer"])
             if other is not None and other.kind == "episub":
                 assert event["score"] >= 0, f"{peer} gave {other} {event}"

@@ -30,7 +30,7 @@ async def test_late_joiners_get_what_follows(lab: Lab) -> None:
         for author in here:
             await traffic.publish(author, here, [1, 1024])
     for peer in here:
-        ids = [event["id"] for event in peer.told("delivery")]
+        ids = [event["id"] for event in peer.reported("delivery")]
         assert len(ids) == len(set(ids))
 
 
@@ -50,7 +50,7 @@ async def test_a_peer_unsubscribes_and_subscribes_again(lab: Lab, kind: str, lea
     for other in others:
         await other.forgets(leaver, TOPIC)
     if leaving == "stock":
-        # Gossip tells of the last seconds' messages, so they may come after all.
+        # Gossip announces the last seconds' messages, so they may come after all.
         await traffic.publish(far, [bridge], sizes(10), perhaps=[stock])
     await leaver.subscribe(TOPIC)
     for other in others:
@@ -101,7 +101,9 @@ async def test_an_episub_node_comes_back_with_its_identity(lab: Lab, kind: str) 
     assert again.id == episub.id
     await again.dial(stock)
     await again.knows(stock, TOPIC)
-    await stock.until(lambda: len(stock.told("peer_subscribed", peer=again.id)) >= 2, "its return")
+    await stock.until(
+        lambda: len(stock.reported("peer_subscribed", peer=again.id)) >= 2, "its return"
+    )
     await stock.meshed(again, TOPIC)
     after = Traffic(TOPIC)
     await traffic.publish(again, [stock], sizes(10))
@@ -129,7 +131,7 @@ async def test_two_topics_keep_to_their_peers(lab: Lab) -> None:
     for topic, peers in (("blue", blue), ("red", red)):
         both[topic].check()
         for peer in peers[1:]:
-            assert {event["topic"] for event in peer.told("delivery")} == {topic}
+            assert {event["topic"] for event in peer.reported("delivery")} == {topic}
 
 
 @pytest.mark.parametrize("kind", STOCK)

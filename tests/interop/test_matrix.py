@@ -25,9 +25,9 @@ def cells() -> list[object]:
 async def test_a_stock_peer_and_an_episub_node_exchange(lab: Lab, kind: str, version: str) -> None:
     only = KINDS[kind].only(version)
     stock = await lab.start(kind, *only, topics=[TOPIC])
-    # What the stock peer can't be told, the Episub node is: to offer this version alone.
-    told = [] if only else [f"--protocol=/meshsub/{version}"]
-    episub = await lab.start("episub", *told, topics=[TOPIC])
+    # Where the stock peer can't offer this version alone, the Episub node does.
+    flags = [] if only else [f"--protocol=/meshsub/{version}"]
+    episub = await lab.start("episub", *flags, topics=[TOPIC])
     await stock.dial(episub)
     await stock.knows(episub, TOPIC)
     await episub.knows(stock, TOPIC)

@@ -92,7 +92,7 @@ async def test_links_that_lose_everything_are_replaced(lab: Lab) -> None:
 @pytest.mark.peers("episub-go")
 @pytest.mark.parametrize("kinds", [GO, TOGETHER], ids=["go", "go-and-python"])
 async def test_the_halves_of_a_partition_merge(lab: Lab, kinds: list[str]) -> None:
-    """Between Go and Python, if there are both: only the Go nodes can be told to lose links."""
+    """Between Go and Python, if there are both: only the Go nodes lose links on command."""
     nodes = await overlay(lab, kinds, TOPIC)
     traffic = Traffic(TOPIC)
     await warm_up(nodes, traffic)
@@ -118,8 +118,7 @@ async def test_the_halves_of_a_partition_merge(lab: Lab, kinds: list[str]) -> No
 @pytest.mark.peers("episub-go")
 async def test_a_delivery_costs_the_same(lab: Lab) -> None:
     found = []
-    # Processes that wait for a core cost copies: what is late is asked for elsewhere.
-    for topic, kinds in (("go", GO), ("go-and-python", TOGETHER[:10]), ("python", PYTHON)):
+    for topic, kinds in (("go", GO), ("go-and-python", TOGETHER), ("python", PYTHON)):
         nodes = await overlay(lab, kinds, topic)
         traffic = Traffic(topic)
         await warm_up(nodes, traffic)
@@ -127,10 +126,8 @@ async def test_a_delivery_costs_the_same(lab: Lab) -> None:
         traffic.check()
         for node in nodes:
             await node.kill()
-    go, mixed, python = found
     print(f"copies for each delivery: {found}")
-    assert go <= 1.1 * python
-    assert min(go, python) / 1.1 <= mixed <= 1.1 * max(go, python)
+    assert max(found) <= 1.1 * min(found)
 
 
 @pytest.mark.peers("episub-go", "leaf")
@@ -147,11 +144,11 @@ async def test_every_message_is_spoken(lab: Lab) -> None:
         while not came & went >= ALL - {"leave"}:
             await everyone_publishes(others, traffic, 1)
             for node in (node for node in others if node.name.startswith("episub-go")):
-                count = len(node.told("counts"))
+                count = len(node.reported("counts"))
                 await node.send("counts")
-                told = await node.event("counts", count=count + 1)
-                came |= told["in"].keys()
-                went |= told["out"].keys()
+                counts = await node.event("counts", count=count + 1)
+                came |= counts["in"].keys()
+                went |= counts["out"].keys()
     assert "leave" in came
     assert await nodes[2].end() == 0
     await symmetric([nodes[0], *nodes[3:]], TOPIC)

@@ -33,7 +33,7 @@ async def pruned(node: Peer, by: Peer) -> None:
     """Wait until a peer has refused to have `node` in its mesh."""
     await node.until(
         lambda: (
-            any(event.get("prune") for event in node.told("control", peer=by.id))
+            any(event.get("prune") for event in node.reported("control", peer=by.id))
             and by.id not in node.mesh(TOPIC)
         ),
         f"a PRUNE from {by}",
@@ -49,7 +49,7 @@ async def test_a_peer_outside_the_mesh_asks_for_what_is_announced_to_it(
 
 @pytest.mark.parametrize("kind", STOCK[1:3])
 async def test_gossip_reaches_peers_with_message_ids_of_their_own(lab: Lab, kind: str) -> None:
-    """js and rust have other ids than the specification, unless they are told."""
+    """js and rust have other ids than the specification, unless a flag changes it."""
     await exchange_by_gossip(lab, kind, "--library-ids")
 
 
@@ -65,7 +65,7 @@ async def exchange_by_gossip(lab: Lab, kind: str, *flags: str) -> None:
     await traffic.publish(episub, [outside], [0, 1, 1024, 64 * 1024, 900 * 1024])
     await traffic.publish(outside, [episub], [0, 1, 1024, 64 * 1024, 900 * 1024])
     traffic.check()
-    asked = sum(event.get("iwant", 0) for event in episub.told("control", peer=outside.id))
+    asked = sum(event.get("iwant", 0) for event in episub.reported("control", peer=outside.id))
     assert asked >= 5
 
 
@@ -81,8 +81,8 @@ async def test_an_episub_node_outside_a_stock_mesh_asks_likewise(lab: Lab, kind:
         receivers = [full, episub, *neighbours]
         await traffic.publish(author, receivers, [0, 1, 1024, 64 * 1024])
     traffic.check()
-    told = sum(event.get("ihave", 0) for event in episub.told("control", peer=full.id))
-    assert told >= 4
+    announced = sum(event.get("ihave", 0) for event in episub.reported("control", peer=full.id))
+    assert announced >= 4
 
 
 @pytest.mark.peers("js")
@@ -93,7 +93,7 @@ async def test_a_prune_with_peer_exchange_is_used(lab: Lab, kind: str) -> None:
     episub = await lab.start("episub", topics=[TOPIC])
     await link(episub, full, TOPIC)
     await episub.until(
-        lambda: any(event.get("px") for event in episub.told("control", peer=full.id)),
+        lambda: any(event.get("px") for event in episub.reported("control", peer=full.id)),
         "a PRUNE with peers",
     )
     if kind != "rust":  # it names peers without their signed records
@@ -120,5 +120,5 @@ async def test_idontwant_comes_for_large_messages_and_harms_none(lab: Lab, kind:
         await traffic.publish(author, [a, b, episub], [64 * 1024] * 10)
     traffic.check()
     for stock in (a, b):
-        unwanted = [e.get("idontwant", 0) for e in episub.told("control", peer=stock.id)]
+        unwanted = [e.get("idontwant", 0) for e in episub.reported("control", peer=stock.id)]
         assert sum(unwanted) > 0, stock

@@ -49,16 +49,14 @@ class Contents:
 
     def got(self, peer: Peer) -> Counter[str]:
         """Deliveries of others' messages; a peer may deliver its own, which name nobody."""
-        deliveries = Counter(e["sha256"] for e in peer.told("delivery", topic=TOPIC))
+        deliveries = Counter(e["sha256"] for e in peer.reported("delivery", topic=TOPIC))
         return Counter({h: n for h, n in deliveries.items() if h not in self.by_author[peer]})
 
 
 @pytest.mark.parametrize(
     ("kind", "flags"),
     [
-        cell("ethereum", "go", *ETHEREUM),
-        cell("ethereum", "js", *ETHEREUM),
-        cell("ethereum", "episub-go", *ETHEREUM),
+        *(cell("ethereum", kind, *ETHEREUM) for kind in ("go", "js", "episub-go")),
         *(cell("filecoin", kind, *FILECOIN) for kind in ("go", "js", "py")),
     ],
 )
@@ -73,6 +71,22 @@ async def test_messages_cross_a_bridge_under_a_policy(
         await mesh_link(dialler, listener, TOPIC)
     contents = Contents(peers)
     for author in peers:
+        await contents.publish(author)
+    for peer in peers:
+        assert contents.got(peer) == contents.expected(peer)
+
+
+@pytest.mark.peers("go", "py")
+async def test_a_stock_py_peer_reads_what_has_no_author(lab: Lab) -> None:
+    """go - bridge - bridge - py, whose own messages name it, so that nobody takes them."""
+    kinds = ("go", "episub", "episub", "py")
+    go, near, far, py = peers = [await lab.start(each, *ETHEREUM, topics=[TOPIC]) for each in kinds]
+    for dialler, listener in pairwise(peers):
+        await mesh_link(dialler, listener, TOPIC)
+    contents = Contents(peers)
+    await py.send("publish", topic=TOPIC, size=32, seed="named")
+    await py.event("published")
+    for author in (go, near, far):
         await contents.publish(author)
     for peer in peers:
         assert contents.got(peer) == contents.expected(peer)

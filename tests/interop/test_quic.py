@@ -1,4 +1,4 @@
-"""Each stock peer that has QUIC with an Episub node over QUIC alone, whoever dials."""
+"""Each stock peer that has QUIC with an Episub node over QUIC alone, from either side."""
 
 from __future__ import annotations
 

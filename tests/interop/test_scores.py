@@ -30,7 +30,7 @@ async def test_a_bridge_keeps_to_a_back_off(lab: Lab) -> None:
     bridge = await lab.start("episub", topics=[TOPIC])
     await link(bridge, full, TOPIC)
     await bridge.until(
-        lambda: any(e.get("prune") for e in bridge.told("control", peer=full.id)), "a PRUNE"
+        lambda: any(e.get("prune") for e in bridge.reported("control", peer=full.id)), "a PRUNE"
     )
     traffic = Traffic(TOPIC)
     for _ in range(6):  # heartbeats, in which it could graft again
@@ -38,7 +38,7 @@ async def test_a_bridge_keeps_to_a_back_off(lab: Lab) -> None:
             await traffic.publish(author, [full, bridge, *others], [32, 2048])
         await trio.sleep(1)
     traffic.check()
-    assert sum(bool(e.get("prune")) for e in bridge.told("control", peer=full.id)) == 1
+    assert sum(bool(e.get("prune")) for e in bridge.reported("control", peer=full.id)) == 1
 
 
 async def test_a_bridge_unsubscribes_and_comes_back(lab: Lab) -> None:

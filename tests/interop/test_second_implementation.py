@@ -29,7 +29,7 @@ async def overlay(lab: Lab, count: int) -> list[Peer]:
 
 def controls(leaf: Peer, direction: str) -> set[str]:
     """The control messages that went one way."""
-    return {event["message"] for event in leaf.told("control", direction=direction)}
+    return {event["message"] for event in leaf.reported("control", direction=direction)}
 
 
 @VERSIONS
@@ -57,7 +57,7 @@ async def test_the_leaf_exchanges_messages_with_an_overlay(
         assert "root" not in controls(leaf, "in") | controls(leaf, "out")
     else:
         assert {"root", "graft"} <= controls(leaf, "in") & controls(leaf, "out")
-    # A node asks a neighbour that it hasn't heard from for a while, whether the link stands.
+    # A node asks a neighbour that has been silent for a while, whether the link stands.
     await leaf.event("control", direction="in", message="neighbor_QUERY")
     await leaf.event("control", direction="out", message="neighbor_LIST")
     neighbors = [node for node in nodes if node.id in leaf.mesh(TOPIC)]

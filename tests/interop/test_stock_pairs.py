@@ -14,12 +14,12 @@ TOPIC = "pair"
 
 
 def pairs() -> list[object]:
-    """Each two kinds, and each version that one can be told to speak and the other has."""
+    """Each two kinds, and each version that one can speak alone and the other has."""
     return [
         pytest.param(a, b, version, marks=pytest.mark.peers(a, b), id=f"{a}-{b}-{version}")
         for a, b in itertools.combinations(["py", "js", "rust", "go"], 2)
         for version in KINDS[a].speaks
-        if version in KINDS[b].speaks and version in {*KINDS[a].told, *KINDS[b].told}
+        if version in KINDS[b].speaks and version in {*KINDS[a].selectable, *KINDS[b].selectable}
     ]
 
 

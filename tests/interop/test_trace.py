@@ -46,18 +46,18 @@ async def test_a_go_peers_trace_has_every_message(lab: Lab, tmp_path: Path) -> N
     events = events_of(path)
     published = [e.publishMessage.messageID for e in events if e.HasField("publishMessage")]
     assert sorted(id.hex() for id in published) == sorted(
-        event["id"] for event in episub.told("delivery", **{"from": go.id})
+        event["id"] for event in episub.reported("delivery", **{"from": go.id})
     )
     arrived = {
         event.deliverMessage.messageID.hex(): event.deliverMessage.receivedFrom
         for event in events
         if event.HasField("deliverMessage")
     }
-    told = go.told("delivery")
-    assert len(told) == 40
-    assert {event["id"] for event in told} <= set(arrived)
+    delivered = go.reported("delivery")
+    assert len(delivered) == 40
+    assert {event["id"] for event in delivered} <= set(arrived)
     # What rust wrote came by way of the bridge, like all else that wasn't go's own.
-    bridges = {arrived[event["id"]] for event in told}
+    bridges = {arrived[event["id"]] for event in delivered}
     (bridge,) = bridges
     grafted = {event.graft.peerID for event in events if event.HasField("graft")}
     assert bridge in grafted
@@ -113,6 +113,6 @@ async def test_a_topic_of_all_languages_becomes_a_report(lab: Lab, tmp_path: Pat
     assert figures["reliability"] == figures["atomicity"] == 1.0
     # Where the author isn't traced, the first delivery stands for its publishing.
     assert quality["inferred_publishes"] == 12 * len(others)
-    told = sum(len(peer.told("delivery")) for peer in traced)
+    delivered = sum(len(peer.reported("delivery")) for peer in traced)
     own = 12 * len(traced)
-    assert quality["deliveries"] == told + own
+    assert quality["deliveries"] == delivered + own

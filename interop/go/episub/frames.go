@@ -139,8 +139,8 @@ func (n *node) notSubscribed(id peer.ID, topic string, other *remote, control *p
 			return
 		}
 	}
-	if time.Since(other.told) >= time.Second && topic != "" {
-		other.told = time.Now()
+	if time.Since(other.answered) >= time.Second && topic != "" {
+		other.answered = time.Now()
 		n.sendControl(topic, id, core.Disconnect(false))
 	}
 }

@@ -21,7 +21,7 @@ type remote struct {
 	seen      window
 	topics    map[string]bool
 	record    []byte // its signed peer record
-	told      time.Time
+	answered  time.Time
 }
 
 // remote makes a record of a peer if there is none; of unconnected ones so many are kept.

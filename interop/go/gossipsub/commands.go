@@ -26,7 +26,7 @@ type node struct {
 	scores *report
 }
 
-// obey carries out one command. Dials don't hold up the rest: what fails there is told.
+// obey carries out one command. Dials don't hold up the rest: what fails there is reported.
 func (n *node) obey(c lines.Command) error {
 	switch c.Op {
 	case "publish":

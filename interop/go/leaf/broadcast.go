@@ -24,7 +24,7 @@ type stored struct {
 	copies  map[peer.ID]int // on request
 }
 
-// announced is a message that IHAVEs told of and that has not come.
+// announced is a message that IHAVEs named and that has not come.
 type announced struct {
 	by    []peer.ID
 	asked []peer.ID

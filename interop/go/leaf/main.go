@@ -72,7 +72,7 @@ func run() error {
 	return h.Close()
 }
 
-// obey carries out one command. Dials don't hold up the rest: what fails there is told.
+// obey carries out one command. Dials don't hold up the rest: what fails there is reported.
 func (n *node) obey(c lines.Command) error {
 	switch c.Op {
 	case "publish":

@@ -21,17 +21,17 @@ type Topic struct {
 	started time.Time
 	left    bool
 
-	links   []*link // the active view
-	passive passiveView
-	joining joining
-	growth  growth
-	nearer  optimizing
-	probe   probe
-	shuffle shuffling
-	lost    reconnection
-	told    map[peer.ID]time.Time // when a peer was sent DISCONNECT as no neighbour
-	leaves  map[peer.ID]uint64    // the last LEAVE of each source
-	rates   rates
+	links    []*link // the active view
+	passive  passiveView
+	joining  joining
+	growth   growth
+	nearer   optimizing
+	probe    probe
+	shuffle  shuffling
+	lost     reconnection
+	answered map[peer.ID]time.Time // when a peer was sent DISCONNECT as no neighbour
+	leaves   map[peer.ID]uint64    // the last LEAVE of each source
+	rates    rates
 
 	cache   cache
 	lazy    lazyQueue
@@ -45,10 +45,10 @@ type Topic struct {
 func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed uint64) *Topic {
 	t := &Topic{
 		port: port, me: me, name: name, policy: policy, started: port.Now(),
-		rng:    rand.New(rand.NewPCG(seed, 0)),
-		told:   map[peer.ID]time.Time{},
-		leaves: map[peer.ID]uint64{},
-		rates:  rates{},
+		rng:      rand.New(rand.NewPCG(seed, 0)),
+		answered: map[peer.ID]time.Time{},
+		leaves:   map[peer.ID]uint64{},
+		rates:    rates{},
 	}
 	t.growth = growth{asked: map[peer.ID]time.Time{}, refused: map[peer.ID]time.Time{}, stretch: 1}
 	t.probe = probe{asked: map[peer.ID]bool{}, fruitless: probePatience}
@@ -169,12 +169,12 @@ func onlyNeighbors(from peer.ID, control *pb.Control) bool {
 // tellNoNeighbor answers what only a neighbour may send, at most once a second.
 func (t *Topic) tellNoNeighbor(id peer.ID) {
 	now := t.port.Now()
-	if now.Sub(t.told[id]) < tellInterval {
+	if now.Sub(t.answered[id]) < tellInterval {
 		return
 	}
-	if len(t.told) >= maxContacts {
-		clear(t.told)
+	if len(t.answered) >= maxContacts {
+		clear(t.answered)
 	}
-	t.told[id] = now
+	t.answered[id] = now
 	t.port.Send(id, Disconnect(true))
 }

@@ -50,7 +50,7 @@ func (c Command) Payload() []byte {
 	return data[:c.Size]
 }
 
-// Commands hands over each command, to the end of the input; what fails is told.
+// Commands hands over each command, to the end of the input; what fails is reported.
 func Commands(from io.Reader, obey func(Command) error) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
