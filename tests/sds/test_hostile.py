@@ -90,6 +90,35 @@ def test_histories_full_of_inventions_are_bounded() -> None:
     assert not of(one.seen, fx.Tombstone)  # nobody waited for these
 
 
+def test_two_versions_of_a_history_hold_up_no_answer() -> None:
+    """To some its sender names an invented message; the others deliver it, and answer it."""
+    one = One()
+    one.participant.peer_up("honest", one.now)
+    one.take(made("lie", "invented", sender_id="liar"), source="liar")
+    one.take(made("answer", "lie", sender_id="honest"), source="honest")
+    (asked,) = of(one.wait(2.0), fx.AskIds)
+    assert asked == fx.AskIds("honest", ("invented",))
+    effects = one.participant.ids_answered("honest", ("invented",), None, one.now)
+    assert fx.AskIds("honest", ("lie",)) in effects
+    assert not of(one.take(made("lie", "another", sender_id="liar"), Way.PULLED), fx.DeliverContent)
+    later = made("lie", sender_id="liar", lamport=WALL + 1)
+    assert not of(one.take(later, Way.PULLED), fx.DeliverContent)
+    effects = one.take(made("lie", sender_id="liar"), Way.PULLED, "honest")
+    assert [d.message.message_id for d in of(effects, fx.DeliverContent)] == ["lie", "answer"]
+    assert len(one.participant.incoming) == 0
+    again = [one.participant.ids_answered("honest", ("invented",), None, one.now) for _ in range(9)]
+    assert not [e for effects in again for e in of(effects, fx.AskIds) if "lie" in e.ids]
+
+
+def test_what_may_have_another_version_is_asked_for_a_few_times() -> None:
+    one = One(gone_after=3)
+    one.participant.peer_up("p", one.now)
+    one.take(made("m", "missing"), source="p")
+    one.take(made("n", "m"), source="p")
+    answers = [one.participant.ids_answered("p", ("missing",), None, one.now) for _ in range(9)]
+    assert sum(fx.AskIds("p", ("m",)) in effects for effects in answers) == 3
+
+
 def test_messages_that_wait_for_each_other_are_let_go_in_the_end() -> None:
     one = One(lost_after=50.0)
     one.participant.peer_up("p", one.now)

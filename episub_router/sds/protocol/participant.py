@@ -229,7 +229,13 @@ class Participant:
         them once."""
         self.peers.answered(peer)
         self.wants.not_had(peer, unknown, now, gone=gone is not None)
-        return self.poll(now)
+        effects: list[Effect] = []
+        limit = self.params.gone_after
+        doubtful = [m for i in unknown for m in self.incoming.doubtful(i, limit)]
+        if doubtful:
+            ids = tuple(dict.fromkeys(doubtful))[: self.params.pull_batch]
+            effects.append(fx.AskIds(peer, ids))
+        return effects + self.poll(now)
 
     def ids_failed(self, peer: PeerRef, asked: tuple[MessageId, ...], now: Time) -> None:
         """`AskIds` got no usable answer."""

@@ -11,16 +11,23 @@ from episub_router.sds.protocol.presence import ROUNDING, Presence
 from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.protocol.timers import Timers
 
+_DOUBTFUL = 10
+"""Messages that are asked for again at once for the sake of one that is missing (ours)."""
+
 
 @dataclass(slots=True)
 class Waiting:
-    """A buffered message, the ids that it waits for and those that were given up."""
+    """A buffered message, the ids that it waits for and those that were given up.
+
+    `reviews`: how often a peer was asked for the message itself, which may have two versions.
+    """
 
     message: Message
     raw: bytes
     origin: bytes
     unmet: dict[MessageId, None]
     lost: list[MessageId]
+    reviews: int = 0
 
 
 class Incoming:
@@ -51,6 +58,23 @@ class Incoming:
     def needs(self, dependency: MessageId) -> bool:
         """Whether a buffered message waits for this id."""
         return dependency in self._children
+
+    def doubtful(self, dependency: MessageId, limit: int) -> list[MessageId]:
+        """Messages that wait for this id, and that messages of others wait for: their senders may
+        have a version with another history. Each is named at most `limit` times."""
+        result = []
+        for message_id in self._children.get(dependency, ()):
+            waiting = self._waiting[message_id]
+            if message_id in self._children and waiting.reviews < limit:
+                waiting.reviews += 1
+                result.append(message_id)
+                if len(result) == _DOUBTFUL:
+                    break
+        return result
+
+    def take(self, message_id: MessageId) -> None:
+        """A message needs to wait no more, whatever it waits for."""
+        self._forget(self._waiting[message_id])
 
     def make_room(self, sender: SenderId, size: int) -> tuple[bool, list[Waiting]]:
         """Room for a message of `size` bytes from `sender`: whether there is, and what left the
@@ -123,13 +147,16 @@ class Incoming:
     def _leave(self, sender: SenderId) -> Waiting:
         """The last message of `sender` leaves the buffer."""
         waiting = next(w for w in reversed(self._waiting.values()) if w.message.sender_id == sender)
+        self._forget(waiting)
+        return waiting
+
+    def _forget(self, waiting: Waiting) -> None:
         for dependency in waiting.unmet:
             children = self._children[dependency]
             del children[waiting.message.message_id]
             if not children:
                 del self._children[dependency]
         self._remove(waiting)
-        return waiting
 
 
 def _order(waiting: Waiting) -> tuple[int, MessageId]:
