@@ -15,15 +15,18 @@ import argparse
 from collections.abc import Iterable, Iterator
 from itertools import product
 
+from episub_router.sds.protocol.params import SdsParams
 from tests.sds.harness import Group, converge
 from tests.sds.over_episub import EpisubGroup
 
 NETWORKS = {"direct": Group, "episub": EpisubGroup}
 
 
-def rows(networks: Iterable[str], sizes: Iterable[int]) -> Iterator[tuple[str, int, float, bool]]:
+def rows(
+    networks: Iterable[str], sizes: Iterable[int], losses: Iterable[float]
+) -> Iterator[tuple[str, int, float, bool]]:
     """Network, members, loss and whether there are direct streams."""
-    return product(networks, sizes, (0.0, 0.1, 0.2, 0.3), (True, False))
+    return product(networks, sizes, losses, (True, False))
 
 
 def main() -> None:
@@ -32,14 +35,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--members", nargs="+", type=int, default=[10, 50])
+    parser.add_argument("--loss", nargs="+", type=float, default=[0.0, 0.1, 0.2, 0.3])
+    parser.add_argument("--repair", nargs=2, type=float, help="repair_min and repair_max, in s")
     args = parser.parse_args()
+    params = None
+    if args.repair is not None:
+        params = SdsParams(repair_min=args.repair[0], repair_max=args.repair[1])
     print(
         "| network | members | loss | repair | delivered | violations | orders | converged after "
         "| delay p50 | p99 | bytes per message and receiver "
         "| content | sync | repair | pull | overlay |"
     )
     print("|---|---:|---:|---|" + "---:|" * 12)
-    for network, size, loss, streams in rows(args.networks, args.members):
+    for network, size, loss, streams in rows(args.networks, args.members, args.loss):
         group, settled = converge(
             size,
             args.messages,
@@ -47,6 +55,7 @@ def main() -> None:
             streams=streams,
             seed=args.seed,
             kind=NETWORKS[network],
+            params=params,
         )
         delays = sorted(group.delays)
         share = {k: v / args.messages / (size - 1) for k, v in group.bytes.items()}

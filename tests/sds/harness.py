@@ -414,12 +414,14 @@ def converge(
     seed: int,
     skew: float = 600.0,
     kind: Callable[..., Group] = Group,
+    params: SdsParams | None = None,
 ) -> tuple[Group, float]:
     """Let a group of a `kind` talk, wait until it's quiet: the group, and how long it took (s).
 
     A message per second and 10 members. Raises AssertionError where a guarantee doesn't hold.
     """
-    group = kind(size, seed=seed, links=Links(loss=loss, streams=streams), skew=skew)
+    links = Links(loss=loss, streams=streams)
+    group = kind(size, seed=seed, links=links, skew=skew, params=params)
     names = sorted(group.members)
     for _ in range(messages):
         group.send(group.rng.choice(names), group.rng.randbytes(50))

@@ -29,9 +29,8 @@ class FrontList(Generic[T]):
 
     def remove(self, item: T) -> None:
         """Remove an item that is there."""
-        index = bisect_left(self._items, item, self._gone)
-        if index > self._gone:
-            del self._items[index]
+        if self._items[self._gone] != item:
+            del self._items[bisect_left(self._items, item, self._gone)]
             return
         self._gone += 1
         if self._gone > _SPARE:
