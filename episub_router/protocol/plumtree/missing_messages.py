@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Container
 from enum import IntEnum
+from itertools import islice
 from typing import TypeAlias
 
 from episub_router.protocol.messages import MessageSummary
@@ -16,7 +17,8 @@ from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
 LOST_AFTER = 5.0
-"""Seconds after which a message is given up; beyond that, reliability is SDS's task."""
+"""Seconds after which a message is given up, once each announcer was asked; beyond that,
+reliability is SDS's task."""
 
 MAX_MISSING = 10_000
 """Messages in the list. iroh-gossip PR 135."""
@@ -34,6 +36,9 @@ being asked."""
 
 _IHAVE_WINDOW = 0.5
 """Seconds."""
+
+_LOOKED_AT = 16
+"""Newest messages of a peer among which one that nobody else announced is looked for."""
 
 _PIGGYBACK = 0.02
 """Seconds before its own time at which a message is asked for beside others (E35)."""
@@ -103,7 +108,7 @@ class MissingMessages:
     """The missing list and its one timer, which runs only while a message is missing.
 
     Bounded in messages, in announcers of each, and in what one peer may add, within half a second
-    and in all.
+    and in all. Where the list is full, the shares of peers are max-min fair.
     """
 
     __slots__ = ("_added", "_by_id", "_heap", "_held", "_params", "_pushed", "_window_at")
@@ -117,8 +122,8 @@ class MissingMessages:
         self._added: dict[PeerId, int] = {}
         """Messages added in the current window, by first announcer."""
         self._window_at: Time = -NEVER
-        self._held: dict[PeerId, int] = {}
-        """Messages in the list, by first announcer."""
+        self._held: dict[PeerId, dict[MessageId, None]] = {}
+        """Messages in the list, by first announcer, oldest first."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -137,13 +142,20 @@ class MissingMessages:
 
     def add_announcement(
         self, peer: PeerId, summary: MessageSummary, now: Time, wait: float
-    ) -> bool:
-        """`peer` announced a message that we don't have, to be asked for after `wait` seconds;
-        False if there is no room for it."""
+    ) -> PeerId | None:
+        """`peer` announced a message that we don't have, to be asked for after `wait` seconds.
+        Returns the peer an announcement of which found no room or lost its, if one did."""
         missing = self._by_id.get(summary.id)
+        gave_way: PeerId | None = None
         if missing is None:
-            if not self._admit(peer, now):
-                return False
+            if not self._admits(peer, now):
+                return peer
+            if len(self._by_id) >= MAX_MISSING:
+                gave_way = self._make_room(peer)
+                if gave_way == peer:
+                    return peer
+            self._added[peer] = self._added.get(peer, 0) + 1
+            self._held.setdefault(peer, {})[summary.id] = None
             missing = self._by_id[summary.id] = MissingMessage(now, now + wait)
             self._schedule(summary.id, missing, missing.due)
         announcers = missing.announcers
@@ -151,22 +163,28 @@ class MissingMessages:
             announcers.append((peer, summary.hops))
             if now + wait < missing.due and not missing.asked:
                 self._schedule(summary.id, missing, now + wait)
-        return True
+        return gave_way
 
-    def _admit(self, peer: PeerId, now: Time) -> bool:
+    def _admits(self, peer: PeerId, now: Time) -> bool:
         if now - self._window_at >= _IHAVE_WINDOW:
             self._window_at = now
             self._added.clear()
-        added, held = self._added.get(peer, 0), self._held.get(peer, 0)
-        if (
-            len(self._by_id) >= MAX_MISSING
-            or added >= MAX_ADDED_BY_ONE_PEER
-            or held >= MAX_MISSING_OF_ONE_PEER
-        ):
-            return False
-        self._added[peer] = added + 1
-        self._held[peer] = held + 1
-        return True
+        return (
+            self._added.get(peer, 0) < MAX_ADDED_BY_ONE_PEER
+            and len(self._held.get(peer, ())) < MAX_MISSING_OF_ONE_PEER
+        )
+
+    def _make_room(self, peer: PeerId) -> PeerId:
+        """Take a message out for one of `peer`: one of the newest of the peer that holds the most,
+        better one that nobody else announced. Returns that peer: `peer` if it has its share."""
+        most = max(self._held, key=lambda other: len(self._held[other]))
+        held = self._held[most]
+        if len(held) <= len(self._held.get(peer, ())) + 1:
+            return peer
+        newest = list(islice(reversed(held), _LOOKED_AT))
+        alone = (id for id in newest if len(self._by_id[id].announcers) == 1)
+        self.remove(next(alone, newest[0]))
+        return most
 
     def _schedule(self, id: MessageId, missing: MissingMessage, due: Time) -> None:
         missing.due = due
@@ -178,7 +196,7 @@ class MissingMessages:
         missing = self._by_id.pop(id, None)
         if missing is not None:
             first = missing.announcers[0][0]
-            self._held[first] -= 1
+            del self._held[first][id]
             if not self._held[first]:
                 del self._held[first]
             if not self._by_id:
@@ -212,7 +230,7 @@ class MissingMessages:
             age = now - missing.announced_at
             if id in pending and age < self._params.validation_timeout:
                 self._schedule(id, missing, now + _PENDING_CHECK)
-            elif age > LOST_AFTER and (missing.asked or not peers):
+            elif age > LOST_AFTER and all(peer in missing.asked for peer in peers):
                 lost.append(id)
                 self.remove(id)
             elif not peers:

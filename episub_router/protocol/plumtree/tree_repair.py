@@ -47,8 +47,9 @@ class TreeRepair:
                 continue
             state.promises.renew(peer, id, now)
             hops = state.check_hops(peer, announced)
-            if not missing.add_announcement(peer, MessageSummary(id, hops), now, wait):
-                state.drop(peer, DropReason.MISSING_FULL)
+            gave_way = missing.add_announcement(peer, MessageSummary(id, hops), now, wait)
+            if gave_way is not None:
+                state.drop(gave_way, DropReason.MISSING_FULL)
 
     def fire(self, now: Time) -> None:
         """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""

@@ -13,7 +13,7 @@ from episub_router.protocol.plumtree.missing_messages import MissingMessage, Mis
 def missing(first: str, *, asked: tuple[str, ...] = (), at: float = 0.0) -> MissingMessage:
     """A message that `first` announced at time `at`, and that `asked` were asked for."""
     table = MissingMessages(BroadcastParams())
-    assert table.add_announcement(first, MessageSummary("m", 1), at, 0.0)
+    assert table.add_announcement(first, MessageSummary("m", 1), at, 0.0) is None
     entry = table.remove("m")
     assert entry is not None
     for peer in asked:

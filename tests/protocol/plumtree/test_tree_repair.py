@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Deliver, DownReason, DropReason, NeighborDown
+from episub_router.protocol.effects import Deliver, DownReason, Dropped, DropReason, NeighborDown
 from episub_router.protocol.messages import MAX_IDS, Gossip, Graft
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.missing_messages import (
@@ -277,12 +277,51 @@ def announce(branch: Branch, peer: str, count: int) -> list[DropReason]:
 
 
 def test_the_missing_list_is_bounded() -> None:
-    """E34: in all, and for each peer; no flood of one tick fills it."""
+    """E34: in all, and for each peer; no flood of one tick fills it. Those that come last have as
+    much of it as the others."""
     peers = [f"p{n}" for n in range(MAX_MISSING // MAX_ADDED_BY_ONE_PEER + 1)]
     branch = Branch(lazy=peers)
     refused = [announce(branch, peer, MAX_ADDED_BY_ONE_PEER) for peer in peers]
     assert refused == [[]] * (len(peers) - 1) + [[DropReason.MISSING_FULL] * MAX_ADDED_BY_ONE_PEER]
     assert branch.machine.missing == MAX_MISSING
+    asked = dict.fromkeys(peers, 0)
+    for peer, graft in sent(branch.wait(0.1), Graft):
+        asked[peer] += len(graft.ids)
+    assert sum(asked.values()) == MAX_MISSING
+    assert max(asked.values()) - min(asked.values()) <= 1
+
+
+def test_a_full_list_has_room_for_those_that_have_little_in_it() -> None:
+    """E34: what others announced, too, stays rather than what a liar alone did."""
+    liars = [f"liar {n}" for n in range(MAX_MISSING // MAX_ADDED_BY_ONE_PEER)]
+    branch = Branch(lazy=[*liars, "honest"])
+    for liar in liars:
+        branch.receive(liar, ihave(*[(liar, n) for n in range(MAX_IDS)]))
+        announce(branch, liar, MAX_ADDED_BY_ONE_PEER - MAX_IDS - 1)
+        branch.receive(liar, ihave(("shared", liar)))
+        branch.receive("honest", ihave(("shared", liar)))
+    assert branch.machine.missing == MAX_MISSING
+    for number in range(10):
+        effects = branch.receive("honest", ihave(("true", number)))
+        (dropped,) = [effect for effect in effects if isinstance(effect, Dropped)]
+        assert dropped.peer in liars
+    assert branch.machine.missing == MAX_MISSING
+    ids = [id for _, graft in sent(branch.wait(0.1), Graft) for id in graft.ids]
+    assert {("true", number) for number in range(10)} <= {*ids}
+    assert {("shared", liar) for liar in liars} <= {*ids}
+
+
+def test_each_announcer_is_asked_before_a_message_is_lost() -> None:
+    """E37: however long the others before it were waited for."""
+    liars = [f"liar {n}" for n in range(MAX_ANNOUNCERS - 1)]
+    branch = Branch(lazy=[*liars, "honest"])
+    for peer in [*liars, "honest"]:
+        branch.receive(peer, ihave("m"))
+    effects = branch.wait(LOST_AFTER)
+    assert "honest" not in [peer for peer, _ in sent(effects, Graft)]
+    effects = branch.wait(3 * LOST_AFTER)
+    assert [peer for peer, _ in sent(effects, Graft)][-1] == "honest"
+    assert drops(effects) == [DropReason.MESSAGE_LOST]
 
 
 def test_strangers_announce_and_graft_nothing() -> None:
