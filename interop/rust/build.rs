@@ -25,7 +25,7 @@ fn main() {
         .arg("--version")
         .output()
         .unwrap();
-    let told = String::from_utf8(rustc.stdout).unwrap();
-    let version = told.split_whitespace().nth(1).unwrap();
+    let printed = String::from_utf8(rustc.stdout).unwrap();
+    let version = printed.split_whitespace().nth(1).unwrap();
     println!("cargo:rustc-env=RUSTC_VERSION={version}");
 }

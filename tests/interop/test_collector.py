@@ -42,10 +42,10 @@ async def test_go_peers_send_their_traces(lab: Lab, tmp_path: Path) -> None:
         command, stdout=subprocess.PIPE, env=KINDS["episub"].environment()
     ) as collector:
         assert collector.stdout is not None
-        told = b""
-        while b"\n" not in told:
-            told += await collector.stdout.receive_some()
-        found = re.match(rb"\* listening on (\S+)", told)
+        printed = b""
+        while b"\n" not in printed:
+            printed += await collector.stdout.receive_some()
+        found = re.match(rb"\* listening on (\S+)", printed)
         assert found is not None
         address = found[1].decode()
         peers = [await lab.start("go", f"--collector={address}", topics=[TOPIC]) for _ in "ab"]

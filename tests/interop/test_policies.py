@@ -56,8 +56,8 @@ class Contents:
 @pytest.mark.parametrize(
     ("kind", "flags"),
     [
-        *(cell("ethereum", kind, *ETHEREUM) for kind in ("go", "js", "episub-go")),
-        *(cell("filecoin", kind, *FILECOIN) for kind in ("go", "js", "py")),
+        *(cell("ethereum", kind, *ETHEREUM) for kind in ("go", "js", "rust", "episub-go")),
+        *(cell("filecoin", kind, *FILECOIN) for kind in ("go", "js", "rust", "py")),
     ],
 )
 async def test_messages_cross_a_bridge_under_a_policy(

@@ -2,7 +2,12 @@
 
 use std::{error::Error, time::Duration};
 
-use libp2p::gossipsub::{self, ConfigBuilder, MessageId, ValidationMode, Version};
+use libp2p::{
+    gossipsub::{self, ConfigBuilder, MessageAuthenticity, MessageId, ValidationMode, Version},
+    identity::Keypair,
+};
+
+use crate::ids;
 
 /// Bytes: that of an RPC in the gossipsub specification and in go; this library's default is 64 KiB.
 const MAX_TRANSMIT: usize = 1 << 20;
@@ -16,7 +21,9 @@ pub struct Args {
     pub dials: Vec<String>,
     pub topics: Vec<String>,
     pub key_seed: Option<String>,
-    pub no_sign: bool,
+    no_sign: bool,
+    anonymous: bool,
+    ids: Option<ids::Function>,
     protocol: Option<String>,
     mesh: Option<String>,
     heartbeat: Option<u64>,
@@ -43,6 +50,14 @@ impl Args {
                 "--key-seed" => args.key_seed = Some(value()?),
                 "--mesh" => args.mesh = Some(value()?),
                 "--heartbeat" => args.heartbeat = Some(value()?.parse()?),
+                "--policy" => {
+                    args.anonymous = match value()?.as_str() {
+                        "StrictSign" => false,
+                        "StrictNoSign" => true,
+                        other => return Err(format!("there is no policy {other}").into()),
+                    }
+                }
+                "--ids" => args.ids = Some(ids::of_content(&value()?)?),
                 "--px" => args.px = true,
                 "--no-sign" => args.no_sign = true,
                 "--library-ids" => args.library_ids = true,
@@ -55,19 +70,38 @@ impl Args {
         Ok(args)
     }
 
+    /// The message ids that deliveries name.
+    pub fn id(&self) -> ids::Function {
+        self.ids.unwrap_or(ids::of_author)
+    }
+
+    /// What the messages that this peer publishes carry of their author.
+    pub fn authenticity(&self, key: &Keypair) -> MessageAuthenticity {
+        if self.anonymous {
+            MessageAuthenticity::Anonymous
+        } else if self.no_sign {
+            MessageAuthenticity::Author(key.public().to_peer_id())
+        } else {
+            MessageAuthenticity::Signed(key.clone())
+        }
+    }
+
     /// The gossipsub configuration that the flags ask for.
     pub fn gossipsub(&self) -> Result<gossipsub::Config, Box<dyn Error>> {
         let mut config = ConfigBuilder::default();
         config
             .max_transmit_size(MAX_TRANSMIT)
             .heartbeat_interval(Duration::from_millis(self.heartbeat.unwrap_or(1000)))
-            .validation_mode(if self.no_sign {
+            .validation_mode(if self.anonymous {
+                ValidationMode::Anonymous
+            } else if self.no_sign {
                 ValidationMode::Permissive
             } else {
                 ValidationMode::Strict
             });
         if !self.library_ids {
-            config.message_id_fn(|message| MessageId::new(&message_id(message)));
+            let id = self.id();
+            config.message_id_fn(move |message| MessageId::new(&id(message)));
         }
         if self.px {
             config.do_px().prune_peers(PX_PEERS);
@@ -77,7 +111,7 @@ impl Args {
             Some(id @ "/meshsub/1.0.0") => drop(config.protocol_id(id.to_owned(), Version::V1_0)),
             Some(id @ "/meshsub/1.1.0") => drop(config.protocol_id(id.to_owned(), Version::V1_1)),
             // The library has no switch for them alone: it offers them before the others.
-            Some(id) => return Err(format!("this peer can't be told to speak only {id}").into()),
+            Some(id) => return Err(format!("this peer can't speak {id} alone").into()),
         }
         let mesh = self.mesh.as_deref().unwrap_or("4,6,12");
         let sizes = mesh
@@ -94,14 +128,4 @@ impl Args {
             .mesh_outbound_min(low.min(degree / 2).min(2));
         Ok(config.build()?)
     }
-}
-
-/// The message id of the gossipsub specification; the library's own is text.
-pub fn message_id(message: &gossipsub::Message) -> Vec<u8> {
-    let mut id = message
-        .source
-        .map(|peer| peer.to_bytes())
-        .unwrap_or_default();
-    id.extend(message.sequence_number.unwrap_or_default().to_be_bytes());
-    id
 }

@@ -12,7 +12,7 @@ use crate::{
     output::{digest, emit},
 };
 
-/// Carries out one command; what fails is told.
+/// Carries out one command; what fails is reported.
 pub fn obey(swarm: &mut Swarm<Behaviour>, line: &str) {
     let command: Value = serde_json::from_str(line).unwrap_or_default();
     if let Err(error) = carry_out(swarm, &command) {

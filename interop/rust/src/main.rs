@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod ids;
 mod output;
 mod watch;
 
@@ -55,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Some(line) => commands::obey(&mut swarm, &line),
                 None => return Ok(()),
             },
-            event = swarm.select_next_some() => tell(event),
+            event = swarm.select_next_some() => tell(event, args.id()),
             _ = ticks.tick() => watch.tell_changes(&swarm.behaviour().gossipsub),
         }
     }
@@ -66,13 +67,8 @@ fn build(args: &Args) -> Result<Swarm<Behaviour>, Box<dyn Error>> {
         Some(seed) => Keypair::ed25519_from_bytes(Sha256::digest(seed))?,
         None => Keypair::generate_ed25519(),
     };
-    let author = if args.no_sign {
-        gossipsub::MessageAuthenticity::Author(key.public().to_peer_id())
-    } else {
-        gossipsub::MessageAuthenticity::Signed(key.clone())
-    };
     let behaviour = Behaviour {
-        gossipsub: gossipsub::Behaviour::new(author, args.gossipsub()?)?,
+        gossipsub: gossipsub::Behaviour::new(args.authenticity(&key), args.gossipsub()?)?,
         identify: identify::Behaviour::new(identify::Config::new(
             "/episub-interop/1.0.0".into(),
             key.public(),
@@ -114,7 +110,7 @@ async fn listen(swarm: &mut Swarm<Behaviour>, args: &Args) -> Result<(), Box<dyn
     Ok(())
 }
 
-fn tell(event: SwarmEvent<BehaviourEvent>) {
+fn tell(event: SwarmEvent<BehaviourEvent>, id: ids::Function) {
     use gossipsub::Event;
     match event {
         SwarmEvent::ConnectionEstablished {
@@ -137,7 +133,7 @@ fn tell(event: SwarmEvent<BehaviourEvent>) {
             emit(json!({"event": "failed", "op": "dial", "error": error.to_string()}));
         }
         SwarmEvent::Behaviour(BehaviourEvent::Gossipsub(event)) => match event {
-            Event::Message { message, .. } => tell_delivery(&message),
+            Event::Message { message, .. } => tell_delivery(&message, id),
             Event::Subscribed { peer_id, topic } => emit(json!({
                 "event": "peer_subscribed", "peer": peer_id.to_string(), "topic": topic.to_string(),
             })),
@@ -159,11 +155,11 @@ fn tell(event: SwarmEvent<BehaviourEvent>) {
     }
 }
 
-fn tell_delivery(message: &gossipsub::Message) {
+fn tell_delivery(message: &gossipsub::Message, id: ids::Function) {
     let mut event = digest(&message.data);
     event["event"] = json!("delivery");
     event["topic"] = json!(message.topic.to_string());
     event["from"] = json!(message.source.map(|peer| peer.to_string()));
-    event["id"] = json!(hex(&args::message_id(message)));
+    event["id"] = json!(hex(&id(message)));
     emit(event);
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::output::emit;
 
-/// What was told last.
+/// What was reported last.
 #[derive(Default)]
 pub struct Watch {
     protocols: BTreeMap<String, String>,
