@@ -19,7 +19,7 @@ from episub_router.protocol.pieces.relay import Relay
 from episub_router.protocol.pieces.state import Belongs, Charge, PiecesState, nobody
 from episub_router.protocol.pieces.transfers import Transfers
 from episub_router.protocol.pieces.tree_building import TreeBuilding
-from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
+from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
 
 _RECENT = 3.0
 """Seconds of whole messages that a new neighbour is announced; as Plumtree does."""
@@ -34,7 +34,7 @@ class Pieces:
     on.
     """
 
-    __slots__ = ("_building", "_pulling", "_relay", "_state")
+    __slots__ = ("_building", "_deadline", "_pulling", "_relay", "_state")
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Pieces:
         charge: Charge = nobody,
     ) -> None:
         self._state = state = PiecesState(params, belongs, rtt_of, charge)
+        self._deadline: Time = NEVER
         self._building = TreeBuilding(state)
         self._relay = Relay(state, self._building)
         self._pulling = Pulling(state, self._building)
@@ -146,7 +147,11 @@ class Pieces:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        return min(self._pulling.deadline, self._building.deadline)
+        if self._state.is_changed:
+            # The topic asks after each small message, too, and there may be many trees.
+            self._state.is_changed = False
+            self._deadline = min(self._pulling.deadline, self._building.deadline)
+        return self._deadline
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
@@ -161,3 +166,4 @@ class Pieces:
         state.liars.clear()
         state.transfers.clear()
         state.trees.clear()
+        state.is_changed = True

@@ -46,6 +46,7 @@ class PiecesState:
         "belongs",
         "charge",
         "effects",
+        "is_changed",
         "liars",
         "params",
         "takers",
@@ -68,6 +69,8 @@ class PiecesState:
         self.transfers = Transfers()
         self.trees = NarrowTrees()
         self.effects: list[Effect] = []
+        self.is_changed = False
+        """Whether something happened since the next deadline was looked for."""
 
     @property
     def givers(self) -> list[PeerId]:
@@ -81,7 +84,8 @@ class PiecesState:
         return rank + _HOP + way
 
     def take_effects(self) -> list[Effect]:
-        """The effects since the last call, in order."""
+        """The effects since the last call, in order; every event ends with this."""
+        self.is_changed = True
         effects, self.effects = self.effects, []
         return effects
 
