@@ -218,7 +218,7 @@ class BroadcastParams:
         "measured: 1 MB at 50 Mbit/s: p50 471 ms with two, 594 with three, 744 with four; a host "
         "with ten times the usual uplink can take ten times as many",
     )
-    """Neighbours that one node pushes the pieces of one source to."""
+    """Neighbours that one node pushes the pieces of one source to; 0: none, but for its own."""
 
     def __post_init__(self) -> None:
         check_numbers(self, _MAY_BE_ZERO, {"optimization_threshold"})
@@ -253,5 +253,6 @@ class EpisubParams:
 _MAY_BE_ZERO = frozenset(
     {"random_links", "near_links", "active_slack", "rtt_min_gain", "timer_jitter", "join_ttl",
      "shuffle_active", "shuffle_passive", "shuffle_ttl", "upkeep_peers", "near_parent_window",
-     "optimization_threshold", "leading_window", "source_trees", "standbys", "piece_threshold"}
+     "optimization_threshold", "leading_window", "source_trees", "standbys", "piece_threshold",
+     "piece_children"}
 )  # fmt: skip

@@ -132,10 +132,10 @@ class NarrowTrees:
         average is one child a tree, and where several sources publish at once a node that is inside
         of all of them would be late in all.
         """
+        if tree.own:
+            return tree.places_taken < max(1, most)
         if tree.places_taken >= most:
             return False
-        if tree.own:
-            return True
         used = [t for t in self._by_source.values() if t.stands or t.asking is not None]
         return sum(tree.places_taken for tree in used) < max(most, most * (len(used) + 1) // 2)
 

@@ -28,6 +28,10 @@ _ANSWER_TIME = 1.0
 """Seconds that a neighbour has to answer: two round trips of the longest links, and a frame that
 is being sent. Ours."""
 
+_WAIT_TIME = 0.3
+"""Likewise for one that has announced a message, and may wait for a place itself. Ours: others may
+have offered places meanwhile."""
+
 _RETRY = 1.0
 """Seconds until neighbours that refused are asked again, while there is something to get."""
 
@@ -178,7 +182,9 @@ class TreeBuilding:
                 self._refuse(child, source, tree)
             tree.retry_at = min(tree.retry_at, now + _RETRY * float(1 << tree.retries))
             return
-        tree.asking, tree.asking_until, tree.retry_at = peer, now + _ANSWER_TIME, NEVER
+        has_offered = tree.offers[peer] < MAX_RANK
+        tree.asking, tree.retry_at = peer, NEVER
+        tree.asking_until = now + (_ANSWER_TIME if has_offered else _WAIT_TIME)
         state.send(peer, PieceGraft(self._wants(source), source))
 
     def _wants(self, source: SourceId) -> tuple[PieceWant, ...]:
