@@ -41,8 +41,8 @@ INTERPRETED = (
 )
 """What isn't, of that: settings, which are read once, and what is seldom run."""
 
-SUBCLASSED = ("Host", "Node", "EpisubNode", "GossipsubNode", "FloodsubNode")
-"""Classes that modules which aren't compiled derive others from."""
+WITHOUT_ATTRIBUTE = ("NamedTuple", "Enum", "IntEnum", "ValueError")
+"""Bases of classes that mypyc leaves to the interpreter, or that no warm-up makes."""
 
 NEEDED = ("mypy[mypyc]>=2.0,<3", "setuptools>=75")
 """To compile."""
@@ -124,7 +124,8 @@ def _prepared(source: str) -> str:
     """`source` with what only mypyc needs, in places that move no line by much.
 
     A dataclass gets an `__init__`, since mypyc would call the interpreted one that `dataclass`
-    makes. A class that others are derived from has to say so.
+    makes. Classes allow subclasses that aren't compiled: the `__new__` of others calls `__init__`,
+    and a kept warm-up makes objects without it.
     """
     lines = source.splitlines()
     for found in reversed(ast.parse(source).body):
@@ -132,7 +133,7 @@ def _prepared(source: str) -> str:
             continue
         if any("dataclass" in ast.unparse(decorator) for decorator in found.decorator_list):
             lines[found.end_lineno : found.end_lineno] = _initializer(found)
-        if found.name in SUBCLASSED:
+        if not any(ast.unparse(base).startswith(WITHOUT_ATTRIBUTE) for base in found.bases):
             lines.insert(found.lineno - 1, "@_mypyc_attr(allow_interpreted_subclasses=True)")
     return "\n".join(lines).replace(_FUTURE, f"{_FUTURE}; {_IMPORTS}", 1) + "\n"
 

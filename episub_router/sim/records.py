@@ -56,7 +56,7 @@ class MessageRecord:
     """Seconds since the start of the run, or `NEVER_DELIVERED`."""
     hops: array[int]
     parent: array[int]
-    payloads: float = 0
+    payloads: float = 0.0
     """Payload transmissions, counted where they are sent; pieces count as their share."""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -139,6 +141,17 @@ def test_same_bytes_compiled(router: str, compiled: Path) -> None:
     text = SCENARIO.replace("ROUTER", router)
     (scenario,) = loading.parse(text).scenarios().values()
     assert _in(compiled, "-c", PROGRAM, text) == run(scenario, 7).to_json()
+
+
+@pytest.mark.compiled
+def test_runs_that_share_a_warm_up_compiled(compiled: Path) -> None:
+    """A kept warm-up makes compiled objects without calling `__init__`."""
+    run_both = shlex.split(
+        'sim run crash --variant "episub, uniform" --nodes 40 --messages 20 --json'
+    )
+    pure, fast = (_in(folder, "-m", "episub_router", *run_both) for folder in (ROOT, compiled))
+    assert len(json.loads(pure)["runs"]) == 2
+    assert fast == pure
 
 
 @pytest.mark.compiled
