@@ -59,6 +59,11 @@ class Pieces:
         return self._state.takers
 
     @property
+    def liars(self) -> dict[PeerId, None]:
+        """Neighbours that sent a bad piece, and are asked for nothing."""
+        return self._state.liars
+
+    @property
     def transfers(self) -> Transfers:
         """The messages under way and kept, to look at."""
         return self._state.transfers
