@@ -43,7 +43,8 @@ async def served(count: int, idle: float) -> None:
         await eventually(lambda: all(len(channel.log) for channel in newcomers))
         print(
             f"{count} channels served after {trio.current_time() - start:.1f} s, "
-            f"{time.process_time() - cpu:.1f} s of the CPU for both hosts"
+            f"{time.process_time() - cpu:.1f} s of the CPU for both hosts",
+            flush=True,
         )
         minutes = 0
         while minutes * 60 < idle:

@@ -38,7 +38,7 @@ Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
 """Turns a retrieval hint into a message's bytes, or None where it finds none."""
 
 _ASKS = 8
-_HOST_ASKS = 64
+_HOST_ASKS = 16
 """Requests under way at once, of a channel and of a host (ours): where hundreds begin at once on a
 busy machine, none ends in time."""
 _AT_ONCE = 200
