@@ -8,12 +8,12 @@ INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.
 # Tests run in three processes, as many of them wait more than they compute; those that share a Spark
 # session run in one of the three (tests/conftest.py).
 SIDE_BY_SIDE := -n 3
-FAST := not (compiled or hosts or peers or quiet or sim or slow or spark or spark_processes)
+FAST := not (compiled or hosts or kafka or peers or quiet or sim or slow or spark or spark_processes)
 
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check compiled lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
+.PHONY: demo test check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -21,13 +21,18 @@ demo: $(VENV)/.installed
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
 test:
 	@$(MAKE) --no-print-directory -j 2 lint interop-part interop-sds testbed-tools
-	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not (compiled or quiet)" tests $(INTEROP_PART) --without rust)
+	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
 	$(if $(ARGS),,$(BIN)/pytest -m quiet tests)
 	$(if $(ARGS),,$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77)
 
 # The core compiled with mypyc gives the same bytes as the pure Python.
 compiled: $(VENV)/.installed-dev
 	$(BIN)/pytest -m compiled tests/sim $(ARGS)
+
+# Traces through a real Kafka broker, whose jars Maven brings.
+kafka: $(VENV)/.installed-dev
+	test -d build/kafka || mvn -q -B -f tests/trace/kafka-pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/build/kafka
+	$(BIN)/pytest -m kafka tests/trace $(ARGS)
 
 interop-part:
 	@sh interop/build.sh js go

@@ -67,6 +67,13 @@ def add_parser(subparsers: Any) -> None:
     showing.add_argument("--json", action="store_true", help="one JSON object per row")
     add_common(showing, _show, few_rows=True)
 
+    removing = commands.add_parser("remove", help="take a run out of the lake")
+    removing.add_argument("run_name", metavar="RUN")
+    add_common(removing, _remove, few_rows=True)
+
+    cleaning = commands.add_parser("vacuum", help="remove what interrupted writers left")
+    add_common(cleaning, _vacuum, few_rows=True)
+
     sweeping = subparsers.add_parser("sweep", help="simulations as Spark tasks, and the answers")
     sweeping.add_argument("scenario", metavar="EXPERIMENT", help="a scenario, or a .toml file")
     sweeping.add_argument("--seeds", type=whole(1, 100_000), default=1, metavar="N",
@@ -264,6 +271,19 @@ def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int
             print(line)
     else:
         table.show(arguments.rows, truncate=False)
+    return 0
+
+
+def _remove(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    del spark
+    lake.remove(arguments.run_name)
+    return 0
+
+
+def _vacuum(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    del arguments, spark
+    for path in lake.vacuum():
+        print(path)
     return 0
 
 

@@ -28,7 +28,8 @@ _LOOK = 1.0
 """Seconds between looks whether a file is old enough."""
 _COLLECT = """\
 Take what nodes send over /libp2p/pubsub/tracer/1.0.0, as go-libp2p-pubsub's
-RemoteTracer does, and write it to files in a directory, until interrupted.
+RemoteTracer does, or what is in a topic of Kafka, and write it to files in a
+directory, until interrupted.
 """
 
 
@@ -58,6 +59,10 @@ def add_parser(commands: Any) -> None:
     )
     collect.add_argument("directory", type=Path, metavar="DIRECTORY")
     add_listening_arguments(collect)
+    collect.add_argument("--kafka", metavar="HOST:PORT", action="append",
+                         help="read from this broker instead (again for more)")  # fmt: skip
+    collect.add_argument("--topic", metavar="NAME", default="traces",
+                         help="the topic of Kafka (default: traces)")  # fmt: skip
     collect.set_defaults(run=_collect)
 
 
@@ -107,10 +112,48 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _collect(arguments: argparse.Namespace) -> int:
+    if arguments.kafka:
+        _consume(arguments)
+        return 0
     import trio
 
     trio.run(_take, arguments)
     return 0
+
+
+def _consume(arguments: argparse.Namespace) -> None:
+    import signal
+
+    try:
+        from kafka import KafkaConsumer, TopicPartition
+        from kafka.errors import KafkaError
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"this needs more packages: pip install 'episub-router[kafka]' ({error})"
+        ) from error
+    from episub_router.trace.kafka import KafkaCollector
+
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: stopped.append(number))
+    try:
+        consumer = KafkaConsumer(bootstrap_servers=arguments.kafka, enable_auto_commit=False)
+        collector = KafkaCollector(arguments.directory, consumer, arguments.topic, TopicPartition)
+        print(f"* reading {arguments.topic}", flush=True)
+        try:
+            while not stopped:
+                collector.step()
+        finally:
+            collector.close()
+            consumer.close()
+    except (KafkaError, LookupError, OSError) as error:
+        raise CommandError(str(error)) from error
+    _print_counts(collector.counts)
+
+
+def _print_counts(counts: Any) -> None:
+    told = ", ".join(f"{count} {name}" for name, count in asdict(counts).items())
+    print(f"* {told}", flush=True)
 
 
 async def _take(arguments: argparse.Namespace) -> None:
@@ -143,8 +186,7 @@ async def _take(arguments: argparse.Namespace) -> None:
                     nursery.cancel_scope.cancel()
         finally:
             collector.close()
-    counts = ", ".join(f"{count} {name}" for name, count in asdict(collector.counts).items())
-    print(f"* {counts}", flush=True)
+    _print_counts(collector.counts)
 
 
 def _opened(path: Path) -> Any:

@@ -4,6 +4,7 @@
     LAKE/manifest/batch=B/                 which files batch B was made of (`schemas.MANIFEST`)
     LAKE/silver/TABLE/run=R/               facts
     LAKE/gold/TABLE/run=R/                 answers
+    LAKE/live/TABLE/run=R/batch=N/         what a stream makes (`stream`)
     LAKE/staging/                          what is being written
 
 What is complete is moved out of `staging`, so that nobody sees half a batch or half a table. A
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,6 +30,7 @@ from episub_router.pipeline.storage import HadoopStorage, LocalStorage, Storage
 from episub_router.pipeline.uris import is_local
 
 BRONZE, SILVER, GOLD = "bronze", "silver", "gold"
+_LIVE = "live"
 
 STATUSES = ("event", "quarantined", "file")
 
@@ -128,12 +131,20 @@ class Lake:
         self._storage.rename(
             f"{self.root}/staging/bronze/{partition}", f"{self.root}/{BRONZE}/{partition}"
         )
-        lines = [json.dumps(asdict(entry), sort_keys=True) + "\n" for entry in entries]
-        self._storage.put(f"{self.root}/manifest/{partition}/{_ENTRIES}", "".join(lines))
+        self._name(batch, entries)
         return list(entries)
 
-    def records(self, runs: Sequence[str] | None = None) -> DataFrame:
-        """The records of `runs`, by default of all. Raises LakeError where there are none."""
+    def _name(self, batch: str, entries: Sequence[Entry]) -> None:
+        """Write the manifest of `batch`."""
+        lines = [json.dumps(asdict(entry), sort_keys=True) + "\n" for entry in entries]
+        path = f"{self.root}/manifest/{self._partition('batch', batch)}/{_ENTRIES}"
+        self._storage.put(path, "".join(lines))
+
+    def records(
+        self, runs: Sequence[str] | None = None, batches: Collection[str] | None = None
+    ) -> DataFrame:
+        """The records of `runs`, by default of all, in some `batches` or in all. Raises LakeError
+        where there are none."""
         entries = [entry for entry in self.manifest() if entry.format != SUMMARY]
         known = {entry.run for entry in entries}
         unknown = [run for run in runs or () if run not in known]
@@ -145,7 +156,8 @@ class Lake:
             {
                 f"{self.root}/{BRONZE}/{self._partition('batch', entry.batch)}"
                 for entry in entries
-                if runs is None or entry.run in runs
+                if (runs is None or entry.run in runs)
+                and (batches is None or entry.batch in batches)
             }
         )
         reader = self.session.read.schema(RECORD).option("basePath", f"{self.root}/{BRONZE}")
@@ -169,9 +181,11 @@ class Lake:
             if run in runs
         ]
 
-    def events(self, runs: Sequence[str] | None = None) -> DataFrame:
+    def events(
+        self, runs: Sequence[str] | None = None, batches: Collection[str] | None = None
+    ) -> DataFrame:
         """The events among `records`, but for late ones of a stream."""
-        table = self.records(runs)
+        table = self.records(runs, batches)
         return table.where((F.col("status") == "event") & ~F.col("late")).drop("status", "detail")
 
     # Silver and gold.
@@ -179,7 +193,9 @@ class Lake:
     def write(self, layer: str, name: str, table: DataFrame, runs: Sequence[str]) -> DataFrame:
         """Write `table`, which has rows of `runs`, in place of what it had of them; other runs
         stay. Returns what is written of these runs."""
-        path, staged = f"{self.root}/{layer}/{name}", f"{self.root}/staging/{layer}/{name}"
+        path = f"{self.root}/{layer}/{name}"
+        # Of this writer alone: another one may write other runs at the same time.
+        staged = f"{self.root}/staging/{layer}/{name}-{uuid.uuid4().hex}"
         table.write.mode("overwrite").partitionBy("run").parquet(staged)
         for run in runs:
             partition = self._partition("run", run)
@@ -204,25 +220,115 @@ class Lake:
         """The tables that were written, by name."""
         return self._storage.names(f"{self.root}/{layer}")
 
+    # Housekeeping.
+
+    def remove(self, run: str) -> None:
+        """Take `run` out of all tables. One that was interrupted can be repeated. Raises LakeError
+        where there is no such run."""
+        entries = self.manifest()
+        batches = {entry.batch for entry in entries if entry.run == run}
+        if not batches:
+            known = ", ".join(sorted({entry.run for entry in entries})) or "none"
+            raise LakeError(f"no run {run} in {self.root}; there are {known}")
+        part = self._partition("run", run)
+        for layer in (SILVER, GOLD, _LIVE):
+            for name in self.tables(layer):
+                self._storage.remove(f"{self.root}/{layer}/{name}/{part}")
+        self._storage.remove(self.checkpoint(run))
+        for batch in sorted(batches):
+            others = [entry for entry in entries if entry.batch == batch and entry.run != run]
+            in_manifest, where = self._partition("batch", batch), f"{self.root}/{BRONZE}"
+            # The manifest first: what it doesn't name isn't there.
+            if others:
+                self._name(batch, others)
+                self._storage.remove(f"{where}/{in_manifest}/{part}")
+            else:
+                self._storage.remove(f"{self.root}/manifest/{in_manifest}")
+                self._storage.remove(f"{where}/{in_manifest}")
+
+    def vacuum(self) -> list[str]:
+        """Remove what isn't part of the lake: what interrupted writers left. Not to be called while
+        something is being written. The directories that were removed."""
+        named: dict[str, set[str]] = {}
+        for entry in self.manifest():
+            runs = named.setdefault(self._partition("batch", entry.batch), set())
+            runs.add(self._partition("run", entry.run))
+        bronze = f"{self.root}/{BRONZE}"
+        gone = [f"{self.root}/staging"] if self._storage.names(f"{self.root}/staging") else []
+        for batch in self._storage.names(bronze):
+            if batch not in named:
+                gone.append(f"{bronze}/{batch}")
+            else:
+                gone += [
+                    f"{bronze}/{batch}/{run}"
+                    for run in self._storage.names(f"{bronze}/{batch}")
+                    if run not in named[batch]
+                ]
+        for path in gone:
+            self._storage.remove(path)
+        return gone
+
     # Live.
 
-    def write_batch(self, name: str, run: str, number: int, table: DataFrame) -> DataFrame:
-        """Write batch `number` of a stream's table `name`; what is written."""
-        path = f"{self.root}/live/{name}"
-        where = f"{path}/{self._partition('run', run)}/batch={batch_name(number)}"
-        table.drop("run").write.mode("overwrite").parquet(where)
-        self._storage.put(f"{path}/{_SCHEMA}", table.schema.json())
-        return self.session.read.schema(table.schema).option("basePath", path).parquet(where)
+    def write_live(self, name: str, run: str, number: int, table: DataFrame, *by: str) -> DataFrame:
+        """Write batch `number` of a stream's table `name`, in parts by some columns; what is
+        written."""
+        where = self._live(name, run, number)
+        table.write.mode("overwrite").partitionBy(*by).parquet(where)
+        self._storage.put(f"{self.root}/{_LIVE}/{name}/{_SCHEMA}", table.schema.json())
+        return self.session.read.schema(table.schema).parquet(where).select(*table.columns)
 
-    def read_batches(self, name: str, runs: Sequence[str]) -> DataFrame | None:
-        """All batches of a stream's table, with `batch`; None if there is none."""
-        path = f"{self.root}/live/{name}"
-        schema = self._storage.get(f"{path}/{_SCHEMA}")
-        if schema is None:
+    def read_live(self, name: str, run: str, number: int) -> DataFrame:
+        """Batch `number` of a stream's table."""
+        schema = self._live_schema(name)
+        return self.session.read.schema(schema).parquet(self._live(name, run, number))
+
+    def read_closed(self, name: str, run: str, number: int) -> DataFrame | None:
+        """A stream's table as it is after batch `number`: what is closed, of all batches up to it,
+        and what is open in it. None where there is nothing."""
+        parts = [
+            f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}/{batch}/closed={closed}"
+            for batch in self._storage.names(
+                f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}"
+            )
+            for closed in ("true", "false")
+            if batch <= f"batch={batch_name(number)}"
+            and (closed == "true" or batch == f"batch={batch_name(number)}")
+        ]
+        there = [path for path in parts if self._storage.names(path)]
+        if not there:
             return None
-        typed = StructType.fromJson(json.loads(schema)).add("batch", "string")
-        table = self.session.read.schema(typed).parquet(path)
-        return table.where(F.col("run").isin(list(runs)))
+        schema = self._live_schema(name)
+        kept = StructType([field for field in schema.fields if field.name != "closed"])
+        return self.session.read.schema(kept).parquet(*there)
+
+    def forget_live(self, name: str, run: str, number: int, part: str = "") -> None:
+        """Remove batches before `number` of a stream's table, or that `part` of each."""
+        path = f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}"
+        for batch in self._storage.names(path):
+            if batch < f"batch={batch_name(number)}":
+                self._storage.remove(f"{path}/{batch}{part}")
+
+    def live_progress(self, run: str) -> dict[str, Any] | None:
+        """What the stream of `run` said that it has done; None where there is none."""
+        text = self._storage.get(self._progress(run))
+        return None if text is None else json.loads(text)
+
+    def put_live_progress(self, run: str, progress: Mapping[str, Any]) -> None:
+        """Say what the stream of `run` has done: what was written counts from now on."""
+        self._storage.put(self._progress(run), json.dumps(progress))
+
+    def _progress(self, run: str) -> str:
+        return f"{self.root}/{_LIVE}/progress/{self._partition('run', run)}/progress.json"
+
+    def _live(self, name: str, run: str, number: int) -> str:
+        return (
+            f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}/batch={batch_name(number)}"
+        )
+
+    def _live_schema(self, name: str) -> StructType:
+        text = self._storage.get(f"{self.root}/{_LIVE}/{name}/{_SCHEMA}")
+        return StructType.fromJson(json.loads(text or "{}"))
 
     def checkpoint(self, run: str) -> str:
         """Where Spark remembers how far the stream of `run` is."""

@@ -25,6 +25,7 @@ from episub_router.pipeline.facts import arrivals, clocks, contacts, lives, logs
 from episub_router.pipeline.facts import spread as spreading
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
+from episub_router.pipeline.session import suited
 
 Written = tuple[DataFrame, float]
 """A table that was written, and the seconds that it took."""
@@ -42,9 +43,11 @@ FACTS: tuple[Table, ...] = (
     ("control", lambda t, p: traffic.control(t("timed"))),
     ("losses", lambda t, p: traffic.losses(t("timed"))),
     ("rtts", lambda t, p: traffic.rtts(t("timed"))),
-    ("links", lambda t, p: lives.links(t("timed"))),
+    ("changes", lambda t, p: lives.changes(t("timed"))),
+    ("links", lambda t, p: lives.links(t("changes"))),
+    ("activity", lambda t, p: lives.activity(t("timed"), t("spans"))),
     ("subscriptions", lambda t, p: lives.subscriptions(
-        t("timed"), t("links"), t("spans"), p)),
+        t("changes"), t("links"), t("activity"), t("publishes"), t("spans"), p)),
     ("arrivals", lambda t, p: arrivals.arrivals(
         t("publishes"), t("deliveries"), t("subscriptions"), p)),
     ("sds", lambda t, p: logs.sds(t("timed"))),
@@ -53,7 +56,8 @@ FACTS: tuple[Table, ...] = (
 
 ANSWERS: tuple[Table, ...] = (
     ("messages", lambda t, p: messages.messages(
-        t("publishes"), t("deliveries"), t("duplicates"), t("transmissions"), t("arrivals"))),
+        t("publishes"), t("deliveries"), messages.copies(t("duplicates")),
+        messages.sent(t("transmissions")), t("arrivals"))),
     ("spread", lambda t, p: spread.spread(t("messages"), t("arrivals"), p)),
     ("latency_cdf", lambda t, p: spread.latency_cdf(t("arrivals"))),
     ("missing", lambda t, p: spread.missing(t("arrivals"), p)),
@@ -175,15 +179,16 @@ def answer(
 
     # The driver plans small tables for longer than they take, so it makes some at once. They are
     # begun in order, and each waits for earlier ones only, so that one always goes on.
-    pool = ThreadPoolExecutor(params.at_once)
-    try:
-        under_way = []
-        for layer, makers in ((SILVER, FACTS), (GOLD, ANSWERS)):
-            for name, _ in makers:
-                written = pool.submit(write, layer, name)
-                tables.expect(name, written)
-                under_way.append((name, written))
-        for name, written in under_way:
-            yield name, written.result()[1]
-    finally:
-        pool.shutdown(cancel_futures=True)
+    events = sum(entry.events for entry in lake.manifest() if entry.run in chosen)
+    with suited(lake.session, events), ThreadPoolExecutor(params.at_once) as pool:
+        try:
+            under_way = []
+            for layer, makers in ((SILVER, FACTS), (GOLD, ANSWERS)):
+                for name, _ in makers:
+                    written = pool.submit(write, layer, name)
+                    tables.expect(name, written)
+                    under_way.append((name, written))
+            for name, written in under_way:
+                yield name, written.result()[1]
+        finally:
+            pool.shutdown(cancel_futures=True)

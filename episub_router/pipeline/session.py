@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -19,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from episub_router.pipeline.reading.source import TraceDataSource
 
-__all__ = ["LOCAL", "SparkError", "SparkSession", "start"]
+__all__ = ["LOCAL", "SparkError", "SparkSession", "start", "suited"]
 
 LOCAL = "local[*]"
 
@@ -40,6 +41,8 @@ _DEFAULTS = {
     # Without this, rows are sorted before they are written to more than one partition.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.log.level": "ERROR",
+    # Spark would check its own plans after each step of planning.
+    "spark.sql.lightweightPlanChangeValidation": "false",
 }
 _ON_ONE_MACHINE = {
     "spark.driver.host": "127.0.0.1",
@@ -49,14 +52,21 @@ _ON_ONE_MACHINE = {
     "spark.sql.shuffle.partitions": "16",
 }
 
-FOR_FEW_ROWS = {
+_LITTLE = {
     # Compiling code for a question takes longer than answering it.
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+FOR_FEW_ROWS = _LITTLE | {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 }
 """Settings for what only looks at answers."""
+
+FEW_EVENTS = 200_000
+"""With fewer, answers are made with settings for little data. Ours: a run of a hundred nodes and a
+hundred messages."""
 
 
 def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -89,6 +99,24 @@ def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> S
     spark = builder.getOrCreate()
     spark.dataSource.register(TraceDataSource)
     return spark
+
+
+@contextmanager
+def suited(spark: SparkSession, events: int) -> Iterator[None]:
+    """While in this context, the settings are for little data if there are few `events`, but for
+    those that somebody has chosen."""
+    usual = _DEFAULTS | _ON_ONE_MACHINE
+    before: dict[str, str] = {}
+    for key, value in _LITTLE.items() if events < FEW_EVENTS else ():
+        chosen = spark.sparkContext.getConf().get(key, None)
+        if chosen in (None, usual.get(key)):
+            before[key] = spark.conf.get(key) or ""
+            spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
 
 
 def _find_java() -> None:

@@ -22,17 +22,26 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from episub_router.pipeline.answers import messages
 from episub_router.pipeline.bronze.tasks import TraceFileInfo, identify
+from episub_router.pipeline.facts import clocks
 from episub_router.pipeline.ingest import FINISHED, take
 from episub_router.pipeline.lake import Entry, Lake, batch_name
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
+from episub_router.pipeline.session import suited
+from episub_router.pipeline.state import (
+    Horizon,
+    counts_of,
+    events_of,
+    exchanges_of,
+    forgotten,
+    merged,
+    reduced,
+    sampled,
+)
 
-_LASTING = (
-    "join", "leave", "node", "neighbor", "graft", "prune", "stream-up", "stream-down", "publish",
-)  # fmt: skip
-
-_SHARED = ("clocks", "spans", "publishes", "deliveries", "links", "subscriptions", "arrivals")
+_TABLES = ("messages", "spread")
 
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 
@@ -82,8 +91,9 @@ def stream(
 
     def take_batch(batch: DataFrame, number: int) -> None:
         progress = _take(spark, lake, batch, number, run, params)
-        if answer:
-            _answer_open_windows(lake, run, number, params, progress.watermark)
+        if answer and progress.files:
+            with suited(spark, sum(entry.events for entry in progress.files)):
+                _answer(lake, run, number, params, progress)
         on_batch(progress)
 
     writer = (
@@ -104,7 +114,7 @@ def _take(
     run: str,
     params: AnswerParams,
 ) -> Progress:
-    name = f"stream-{run}-{batch_name(number)}"
+    name = _batch(run, number)
     manifest = lake.manifest()
     others = [entry for entry in manifest if entry.run == run and entry.batch != name]
     watermark = _watermark([entry for entry in others if entry.batch < name], params)
@@ -114,6 +124,10 @@ def _take(
         fresh = _fresh(spark, files, {entry.digest for entry in others}, run)
         entries = take(spark, lake, name, fresh, watermark)
     return Progress(number, tuple(entries), watermark)
+
+
+def _batch(run: str, number: int) -> str:
+    return f"stream-{run}-{batch_name(number)}"
 
 
 def _watermark(before: Sequence[Entry], params: AnswerParams) -> int | None:
@@ -138,49 +152,89 @@ def _fresh(
     return [replace(file, run=run) for file in chosen.values()]
 
 
-def _answer_open_windows(
-    lake: Lake, run: str, number: int, params: AnswerParams, watermark: int | None
-) -> None:
+def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: Progress) -> None:
     """Make the answers that may still change: those of windows that end less than `patience`
-    before the watermark, or after it."""
-    events = lake.events([run])
-    first = None
-    if watermark is not None:
-        size = int(params.window * SECOND)
-        first = (watermark - int(params.patience * SECOND)) // size * size
-        # Joins and publishing may have been traced long ago.
-        events = events.where((F.col("time") >= first) | F.col("event").isin(*_LASTING))
-    tables = Tables({"events": events}, params)
-    if first is not None:
-        publishes = tables("publishes").where(F.col("time") >= first)
-        closed = live(lake, "messages", [run], before=number)
-        if closed is not None:
-            done = closed.where(F.col("published") < first).select("run", "message")
-            publishes = publishes.join(done, ["run", "message"], "anti")
-        tables.replace("publishes", publishes)
-    with tables.kept(*_SHARED):
-        made = lake.write_batch("messages", run, number, tables("messages"))
-        tables.replace("messages", made)
-        spread = tables("spread").where(F.col("window").isNotNull())
-        lake.write_batch("spread", run, number, spread)
+    before the watermark, or after it. What was open before and isn't any more is closed as it is.
+    """
+    done = lake.live_progress(run) or {}
+    # One that is done already is repeated, from the same state.
+    base = done.get("before") if done.get("batch") == number else done.get("batch")
+    horizon = None if progress.watermark is None else Horizon.of(progress.watermark, params)
+    rows = reduced(_events_since(lake, run, base, number))
+    if base is not None:
+        rows = lake.read_live("state", run, base).unionByName(rows)
+    state = lake.write_live("state", run, number, sampled(merged(rows, horizon)))
+    made = {"events": events_of(state), "clocks": clocks.clocks(exchanges_of(state))}
+    tables = Tables(made, params)
+    with tables.kept("clocks"):
+        if horizon is not None:
+            publishes = tables("publishes").where(F.col("time") >= horizon.kept)
+            closed = forgotten(state, horizon)
+            tables.replace("publishes", publishes.join(closed, ["run", "message"], "anti"))
+        with tables.kept("spans", "publishes", "deliveries", "links", "subscriptions", "arrivals"):
+            found = messages.messages(
+                tables("publishes"), tables("deliveries"),
+                counts_of(state, "copies", "duplicates"), counts_of(state, "sent", "sent"),
+                tables("arrivals"),
+            )  # fmt: skip
+            tables.replace("messages", found)
+            with tables.kept("messages"):
+                spread = tables("spread").where(F.col("window").isNotNull())
+                for name, time, table in (
+                    ("messages", "published", tables("messages")),
+                    ("spread", "window", spread),
+                ):
+                    _write(lake, name, run, (base, number), table, horizon, time)
+    lake.put_live_progress(run, {"batch": number, "before": base})
+    if base is not None:
+        lake.forget_live("state", run, base)
+        for name in _TABLES:
+            lake.forget_live(name, run, base, "/closed=false")
 
 
-def live(lake: Lake, name: str, runs: Sequence[str], before: int | None = None) -> DataFrame | None:
-    """The table `messages` or `spread` as streams have it now, or had it `before` a batch: of each
-    message or window the row that was made last. None before the first batch.
+def _write(
+    lake: Lake,
+    name: str,
+    run: str,
+    batches: tuple[int | None, int],
+    table: DataFrame,
+    horizon: Horizon | None,
+    time: str,
+) -> None:
+    """Write what is open of `table`, and what was open in the batch before and is closed now."""
+    base, number = batches
+    if horizon is not None:
+        table = table.where(F.col(time) >= horizon.first)
+    table = table.withColumn("closed", F.lit(False))
+    if base is not None and horizon is not None:
+        before = lake.read_live(name, run, base).where(~F.col("closed"))
+        now_closed = before.where(F.col(time) < horizon.first).withColumn("closed", F.lit(True))
+        table = table.unionByName(now_closed)
+    lake.write_live(name, run, number, table, "closed")
 
-    Messages are numbered (`index`) over all batches; the `stability` of the first message that a
-    batch answers is null, for the one before it is not at hand there."""
-    table = lake.read_batches(name, runs)
-    if table is None:
+
+def _events_since(lake: Lake, run: str, base: int | None, number: int) -> DataFrame:
+    """The events of the stream's batches after `base`, up to `number`."""
+    names = {_batch(run, batch) for batch in range(0 if base is None else base + 1, number + 1)}
+    return lake.events([run], names)
+
+
+def live(lake: Lake, name: str, runs: Sequence[str]) -> DataFrame | None:
+    """The table `messages` or `spread` as streams have it now: rows of windows that are closed,
+    which are final, and of those that are open. None before the first batch. Messages are
+    numbered (`index`) from the stream's begin."""
+    tables = []
+    for run in runs:
+        done = lake.live_progress(run)
+        table = None if done is None else lake.read_closed(name, run, done["batch"])
+        if table is not None:
+            tables.append(table)
+    if not tables:
         return None
-    if before is not None:
-        # This batch may be there already, half done, and is about to be replaced.
-        table = table.where(F.col("batch") < batch_name(before))
-    key = ["run", "message"] if name == "messages" else ["run", "topic", "window"]
-    newest = Window.partitionBy(*key).orderBy(F.col("batch").desc())
-    table = table.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place")
+    found = tables[0]
+    for table in tables[1:]:
+        found = found.unionByName(table)
     if name == "messages":
         order = Window.partitionBy("run", "topic").orderBy("published", "message")
-        table = table.withColumn("index", F.row_number().over(order) - 1)
-    return table
+        found = found.withColumn("index", F.row_number().over(order) - 1)
+    return found

@@ -3,95 +3,30 @@ simulator counted, in all figures that both have."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from episub_router.sim.network.settings import NetworkConfig
-from episub_router.sim.routers.settings import (
-    EpisubConfig,
-    FloodsubConfig,
-    GossipsubConfig,
-    RouterConfig,
-)
-from episub_router.sim.runner import Job
-from episub_router.sim.scenario.faults import ChurnFault, CrashFault, Fault
-from episub_router.sim.scenario.settings import JoinConfig, Scenario, TrafficConfig
+from tests.pipeline.simulations import FAULTS, ROUTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Row, SparkSession
+    from tests.pipeline.conftest import Swept
 
 pytestmark = pytest.mark.spark
-
-NODES, MESSAGES = 30, 25
-
-ROUTERS: dict[str, RouterConfig] = {
-    "episub": EpisubConfig(),
-    "gossipsub": GossipsubConfig(),
-    "floodsub": FloodsubConfig(),
-}
-FAULTS: dict[str, tuple[Fault, ...]] = {
-    "churn": (ChurnFault(at=15.0, until=35.0, rate=0.03, crash=0.5),),
-    "crash": (CrashFault(at=20.0, share=0.3),),
-    "lossy": (),
-}
-Compared = dict[str, tuple[dict[str, Any], "Callable[[str], list[Row]]"]]
-
-
-def job(router: str, fault: str) -> Job:
-    made = Scenario(
-        name=f"{router}-{fault}",
-        network=NetworkConfig(nodes=NODES, loss=0.05 if fault == "lossy" else 0.0),
-        router=ROUTERS[router],
-        # Nodes come while messages are under way.
-        join=JoinConfig(over=18.0),
-        traffic=TrafficConfig(messages=MESSAGES, start=12.0, interval=1.0),
-        faults=FAULTS[fault],
-    )
-    return Job("", made, 1)
-
-
-@pytest.fixture(scope="module")
-def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """The simulator's summary and a way to the tables, by router and fault."""
-    from episub_router.pipeline.lake import Lake
-    from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.run import answer
-    from episub_router.pipeline.sweep import sweep
-
-    lake = Lake(spark, str(tmp_path_factory.mktemp("compared")))
-    done = sweep(spark, lake, [job(router, fault) for router in ROUTERS for fault in FAULTS])
-    for _ in answer(lake, AnswerParams(patience=10.0)):
-        pass
-    tables: dict[str, list[Row]] = {}
-
-    def of(run: str) -> Callable[[str], list[Row]]:
-        def table(name: str) -> list[Row]:
-            if name not in tables:
-                tables[name] = lake.read("gold", name).collect()
-            return [row for row in tables[name] if row.run == run]
-
-        return table
-
-    return {
-        made.scenario.name: (json.loads(entry.result or ""), of(entry.run)) for made, entry in done
-    }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("router", ROUTERS)
-def test_all_figures(compared: Compared, router: str, fault: str) -> None:
-    summary, table = compared[f"{router}-{fault}"]
-    rows = sorted(table("messages"), key=lambda row: row["index"])
+def test_all_figures(swept: Swept, router: str, fault: str) -> None:
+    run = f"{router}-{fault}-1"
+    summary = swept.summaries[run]
+    rows = sorted(swept.table("messages", run), key=lambda row: row["index"])
     for figure in ("reliability", "rmr", "ldh", "payloads"):
         assert [row[figure] for row in rows] == summary["messages"][figure], figure
     hops = [row.mean_hops or 0.0 for row in rows]
     assert hops == pytest.approx(summary["messages"]["mean_hops"])
-    (whole,) = (row for row in table("spread") if row.window is None)
+    (whole,) = (row for row in swept.table("spread", run) if row.window is None)
     (phase,) = summary["phases"]
     assert whole.newcomers == summary["newcomer_deliveries"]
     assert whole.atomicity == phase["atomic"]
@@ -103,11 +38,11 @@ def test_all_figures(compared: Compared, router: str, fault: str) -> None:
     for figure, seconds in phase["latency"].items():
         assert whole[f"latency_{figure}"] / 1e9 == pytest.approx(seconds, abs=2e-9), figure
     histogram = {ms: count for ms, count in enumerate(phase["latency_histogram_ms"]) if count}
-    cdf = {row.millisecond: row.deliveries for row in table("latency_cdf")}
+    cdf = {row.millisecond: row.deliveries for row in swept.table("latency_cdf", run)}
     # A time at the edge of a millisecond may be rounded to either side.
     assert sum((Counter(cdf) - Counter(histogram)).values()) <= 1
     missing: Counter[str] = Counter()
-    for row in table("missing"):
+    for row in swept.table("missing", run):
         if row.window is None:
             missing[row.reason] += row["count"]
     wanted = Counter(summary["missing"])
@@ -118,11 +53,12 @@ def test_all_figures(compared: Compared, router: str, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", ["churn", "crash"])
 @pytest.mark.parametrize("router", ROUTERS)
-def test_faults_are_those_of_the_simulator(compared: Compared, router: str, fault: str) -> None:
+def test_faults_are_those_of_the_simulator(swept: Swept, router: str, fault: str) -> None:
     """One fault for every router, however many nodes crash within what time of each other."""
-    summary, table = compared[f"{router}-{fault}"]
+    run = f"{router}-{fault}-1"
+    summary = swept.summaries[run]
     (wanted,) = summary["faults"]
-    (found,) = table("recovery")
+    (found,) = swept.table("recovery", run)
     assert (found.ending, found.nodes) == (wanted["kind"], wanted["nodes"])
     assert found.time / 1e9 == wanted["at"]
     assert found.repaired_after == wanted["repaired_after"]
@@ -132,10 +68,11 @@ def test_faults_are_those_of_the_simulator(compared: Compared, router: str, faul
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("router", ROUTERS)
-def test_traffic_and_the_overlay(compared: Compared, router: str, fault: str) -> None:
-    summary, table = compared[f"{router}-{fault}"]
+def test_traffic_and_the_overlay(swept: Swept, router: str, fault: str) -> None:
+    run = f"{router}-{fault}-1"
+    summary = swept.summaries[run]
     sends: Counter[str] = Counter()
-    for row in table("control_traffic"):
+    for row in swept.table("control_traffic", run):
         if row.window is None:
             # The simulator counts NEIGHBOR in all its roles as one.
             kind = "neighbor" if row.kind.startswith("neighbor-") else row.kind
@@ -145,7 +82,9 @@ def test_traffic_and_the_overlay(compared: Compared, router: str, fault: str) ->
     assert sends == {kind: n for kind, n in traffic.items() if kind not in not_control}
     (phase,) = summary["phases"]
     kind = {"episub": "active", "gossipsub": "eager", "floodsub": "stream"}[router]
-    last = max((row for row in table("overlay") if row.kind == kind), key=lambda row: row.time)
+    last = max(
+        (row for row in swept.table("overlay", run) if row.kind == kind), key=lambda row: row.time
+    )
     both = [name for name in last.__fields__ if name in phase["overlay"]]
     assert len(both) > 9
     for name in both:

@@ -27,21 +27,22 @@ class Answers:
     """All tables of some runs, collected by run."""
 
     def __init__(self, spark: SparkSession, runs: dict[str, list[Event]]) -> None:
+        import pyarrow as pa
+
         from episub_router.pipeline.params import AnswerParams
+        from episub_router.pipeline.record import RECORD
         from episub_router.pipeline.run import ANSWERS, Tables
-        from episub_router.pipeline.schemas import RECORD
 
         rows = [
-            tuple(
-                {"run": run, "status": "event", "file": "f", "late": False, **event}.get(name)
-                for name in RECORD.names
-            )
+            {"run": run, "status": "event", "file": "f", "late": False, **event}
             for run, events in runs.items()
             for event in events
         ]
         params = AnswerParams(window=WINDOW, patience=PATIENCE, looks=20)
-        tables = Tables({"records": spark.createDataFrame(rows, RECORD).cache()}, params)
-        shared = ("clocks", "spans", "publishes", "deliveries", "links", "subscriptions",
+        records = spark.createDataFrame(pa.Table.from_pylist(rows, RECORD)).localCheckpoint()
+        tables = Tables({"records": records}, params)
+        shared = ("clocks", "spans", "publishes", "deliveries", "changes", "links", "activity",
+                  "subscriptions",
                   "arrivals", "messages", "load", "sds_entries",
                   "sds_messages", "sds_violations", "quality")  # fmt: skip
         self.tables: dict[str, dict[str, list[Row]]] = {}
@@ -290,7 +291,9 @@ def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     end = start + 100 * SECOND
     assert there.collect() == [("r", start, end, 1, end)]
     links = lives.links(events).localCheckpoint()
-    joined = lives.subscriptions(events, links, there, params).localCheckpoint()
+    active = lives.activity(events, there)
+    none = spark.createDataFrame([], "run string, topic string")
+    joined = lives.subscriptions(events, links, active, none, there, params).localCheckpoint()
     assert [row.ending for row in joined.collect()] == [None, None]
     rtts = spark.createDataFrame([], "run string, peer string, remote string, rtt long")
     looks = overlay.overlay(links, joined, rtts, there, params).orderBy("time").collect()

@@ -49,9 +49,11 @@ def events(run: str, apart: set[str], *, silent: bool, lost: int) -> list[dict[s
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, dict[str, list[Any]]]:
+    import pyarrow as pa
+
     from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.record import RECORD
     from episub_router.pipeline.run import Tables
-    from episub_router.pipeline.schemas import RECORD
 
     runs = [
         *events("parted", set(PEERS[4:]), silent=False, lost=33),
@@ -59,17 +61,16 @@ def found(spark: SparkSession) -> dict[str, dict[str, list[Any]]]:
         *events("whole", set(), silent=False, lost=33),
     ]
     rows = [
-        tuple(
-            {"status": "event", "file": "f", "late": False, "offset": at, **event}.get(name)
-            for name in RECORD.names
-        )
+        {"status": "event", "file": "f", "late": False, "offset": at, **event}
         for at, event in enumerate(runs)
     ]
     params = AnswerParams(window=5.0, patience=5.0)
-    tables = Tables({"records": spark.createDataFrame(rows, RECORD)}, params)
+    records = spark.createDataFrame(pa.Table.from_pylist(rows, RECORD)).localCheckpoint()
+    tables = Tables({"records": records}, params)
     by_run: dict[str, dict[str, list[Any]]] = {}
-    with tables.kept("clocks", "spans", "publishes", "deliveries", "links", "subscriptions",
-                     "arrivals", "contacts", "explained"):  # fmt: skip
+    kept = ("clocks", "spans", "publishes", "deliveries", "changes", "links", "activity",
+            "subscriptions", "arrivals", "contacts", "explained")  # fmt: skip
+    with tables.kept(*kept):
         for name in ("cuts", "rest"):
             by_run[name] = {}
             for row in tables(name).collect():

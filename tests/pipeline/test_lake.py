@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -253,3 +254,66 @@ def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None
     assert lake.tables("gold") == ["t"]
     with pytest.raises(LakeError, match="no table u"):
         lake.read("gold", "u")
+
+
+def test_a_run_can_be_removed(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """Others, of the same batch too, stay; and it can be ingested again."""
+    from episub_router.pb.trace_pb2 import TraceEvent
+    from episub_router.pipeline.ingest import ingest
+    from episub_router.pipeline.lake import LakeError
+
+    traces = tmp_path / "both"
+    traces.mkdir()
+    for name, node in (("a", 1), ("b", 2)):
+        header = TraceEvent(type=TraceEvent.JOIN, peerID=peer(node), timestamp=START)
+        header.header.run = name
+        (traces / f"{name}.pb").write_bytes(delimited([header, *node_events(node)]))
+    first = ingest(spark, lake, [str(traces)])
+    rows = spark.createDataFrame([("a", 1), ("b", 2)], "run string, value int")
+    lake.write("gold", "t", rows, ["a", "b"])
+    lake.remove("a")
+    assert lake.runs() == ["b"]
+    assert {row.run for row in lake.records().select("run").collect()} == {"b"}
+    assert [row.run for row in lake.read("gold", "t").collect()] == ["b"]
+    with pytest.raises(LakeError, match=r"no run a in .*; there are b"):
+        lake.remove("a")
+    again = ingest(spark, lake, [str(traces)])
+    assert [entry.run for entry in again.added] == ["a"]
+    assert lake.records().count() == first.events + 2
+    lake.remove("a")
+    lake.remove("b")
+    assert list(Path(lake.root, "bronze").iterdir()) == []
+
+
+def test_what_is_left_over_can_be_removed(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    from episub_router.pipeline.ingest import ingest
+
+    write_star(tmp_path / "star", nodes=2)
+    ingest(spark, lake, [str(tmp_path / "star")])
+    assert lake.vacuum() == [f"{lake.root}/staging"]
+    (batch,) = Path(lake.root, "bronze").iterdir()
+    before = sorted(Path(lake.root).rglob("*"))
+    left = [Path(lake.root, "bronze", "batch=x"), batch / "run=gone", Path(lake.root, "staging/y")]
+    for path in left:
+        path.mkdir(parents=True)
+    assert len(lake.vacuum()) == 3
+    assert sorted(Path(lake.root).rglob("*")) == before
+
+
+def test_two_writers_of_different_runs(spark: SparkSession, lake: Lake) -> None:
+    """At the same time, and with other columns: those of the last one, null where they weren't."""
+    tables = {
+        name: spark.createDataFrame([(name, number)] * 20, "run string, value int")
+        for number, name in enumerate("ab")
+    }
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(3):
+            list(pool.map(lambda name: lake.write("gold", "t", tables[name], [name]), tables))
+            found = lake.read("gold", "t").groupBy("run").count().collect()
+            assert {row.run: row["count"] for row in found} == {"a": 20, "b": 20}
+    wider = spark.createDataFrame([("c", 3, "new")], "run string, value int, more string")
+    lake.write("gold", "t", wider, ["c"])
+    rows = lake.read("gold", "t").distinct().orderBy("run").collect()
+    assert [(row.run, row.value, row.more) for row in rows] == [
+        ("a", 0, None), ("b", 1, None), ("c", 3, "new"),
+    ]  # fmt: skip

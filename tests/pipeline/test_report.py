@@ -139,7 +139,7 @@ def test_long_curves_are_thinned(swept: Swept) -> None:
     from episub_router.pipeline.report.gathering import gather
     from episub_router.pipeline.report.params import ReportParams
 
-    name = next(run for run in swept.summaries if run.startswith("churn"))
+    name = "episub-churn-1"
     few = ReportParams(points=5, drawn=4, reasons=1)
     (run,) = gather(swept.lake, [name], [], few).runs
     (topic,) = run.topics

@@ -21,10 +21,9 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_sweep_equals_local_runs(swept: Swept) -> None:
-    for job, entry in swept.done:
+    for job, entry in swept.done[:4]:
         assert entry.result == run(job.scenario, job.seed).to_json()
-    assert [job.label for job, _ in swept.done] == [
-        "faults.0.rate=0.02", "faults.0.rate=0.05",
+    assert [job.label for job, _ in swept.done[:2]] == [
         "episub, uniform, one source", "gossipsub, uniform, one source",
     ]  # fmt: skip
 
@@ -67,7 +66,8 @@ def test_runs_are_kept_when_a_sweep_is_interrupted(spark: SparkSession, tmp_path
 
 
 def test_the_answers_are_the_simulators_figures(swept: Swept) -> None:
-    for name, summary in swept.summaries.items():
+    for name in swept.headline:
+        summary = swept.summaries[name]
         rows = swept.table("messages", name, "index")
         for figure in ("reliability", "rmr", "ldh", "mean_hops", "payloads"):
             assert [row[figure] for row in rows] == summary["messages"][figure]
@@ -88,7 +88,7 @@ def test_latencies_and_the_overlay_are_the_simulators(swept: Swept) -> None:
     for name in swept.headline:
         first, steady = swept.summaries[name]["phases"]
         windows = swept.table("spread", name, "window")
-        of_phase = {300: first, 305: steady}
+        of_phase = {30: first, 35: steady}
         assert {row.window for row in windows} == {None, *(at * 10**9 for at in of_phase)}
         for row in windows:
             if row.window is None:
@@ -124,6 +124,18 @@ def test_runs_of_one_name_are_not_mixed() -> None:
         lake: Any = SimpleNamespace(manifest=lambda there=there: there)
         with pytest.raises(LakeError, match=r"run churn-1 would have more than one content"):
             sweep(None, lake, jobs)  # type: ignore[arg-type]
+
+
+def test_a_grid_has_every_combination() -> None:
+    pytest.importorskip("pyspark")
+    from episub_router.pipeline.sweep import grid, parse_choices, run_name
+
+    jobs = grid("churn", parse_choices(["network.nodes=30", "faults.0.rate=0.02,0.05"]), 2)
+    assert [(job.label, run_name(job)) for job in jobs] == [
+        (f"faults.0.rate={rate}", f"churn-faults.0.rate={rate}-{seed}")
+        for rate in (0.02, 0.05)
+        for seed in (1, 2)
+    ]
 
 
 @pytest.mark.parametrize(

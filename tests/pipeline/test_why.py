@@ -42,7 +42,17 @@ def star(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         (traces / f"{node}.pb").write_bytes(delimited(events))
     ingest(spark, lake, [str(traces)])
     tables = Tables({"records": lake.records()}, AnswerParams())
-    facts = ("clocks", "spans", "publishes", "deliveries", "duplicates", "links", "subscriptions")
+    facts = (
+        "clocks",
+        "spans",
+        "publishes",
+        "deliveries",
+        "duplicates",
+        "changes",
+        "links",
+        "activity",
+        "subscriptions",
+    )
     for name in facts:
         tables.replace(name, lake.write(SILVER, name, tables.make(name), ["star"]))
     return lake

@@ -12,18 +12,19 @@ SHARES = {"t50": 0.50, "t90": 0.90, "t99": 0.99, "t100": 1.0}
 def messages(
     publishes: DataFrame,
     deliveries: DataFrame,
-    duplicates: DataFrame,
-    transmissions: DataFrame,
+    copies: DataFrame,
+    sent: DataFrame,
     arrivals: DataFrame,
 ) -> DataFrame:
-    """The table `messages` of docs/pipeline.md."""
+    """The table `messages` of docs/pipeline.md; `copies` and `sent` are what the functions of these
+    names give."""
     order = Window.partitionBy("run", "topic").orderBy("time", "message")
     numbered = publishes.drop("correction").withColumn("index", F.row_number().over(order) - 1)
     numbered = numbered.withColumnRenamed("time", "published")
     table = (
         numbered.join(_reach(arrivals), ["run", "message"], "left")
         .join(_receivers(deliveries), ["run", "message"], "left")
-        .join(_payloads(deliveries, duplicates, transmissions), ["run", "message"], "left")
+        .join(_payloads(deliveries, copies, sent), ["run", "message"], "left")
         .join(_fan_out(arrivals), ["run", "message"], "left")
     )
     counts = ("live", "delivered", "deliveries", "payloads", "duplicates")
@@ -86,14 +87,22 @@ def _receivers(deliveries: DataFrame) -> DataFrame:
     )
 
 
-def _payloads(deliveries: DataFrame, duplicates: DataFrame, transmissions: DataFrame) -> DataFrame:
+def copies(duplicates: DataFrame) -> DataFrame:
+    """Copies in vain of each message: run, message, duplicates."""
+    return duplicates.groupBy("run", "message").agg(F.count("*").alias("duplicates"))
+
+
+def sent(transmissions: DataFrame) -> DataFrame:
+    """How often each message was sent: run, message, sent."""
+    sends = transmissions.where(F.col("direction") == "send")
+    return sends.groupBy("run", "message").agg(F.count("*").alias("sent"))
+
+
+def _payloads(deliveries: DataFrame, copies: DataFrame, sent: DataFrame) -> DataFrame:
     """Transmissions of each message: as many as were sent, in runs that trace sends, else as many
     as came in."""
-    copies = duplicates.groupBy("run", "message").agg(F.count("*").alias("duplicates"))
     came = deliveries.groupBy("run", "message").agg(F.count_if(~F.col("origin")).alias("came"))
-    sends = transmissions.where(F.col("direction") == "send")
-    sent = sends.groupBy("run", "message").agg(F.count("*").alias("sent"))
-    traced = sends.select("run").distinct().withColumn("sends_traced", F.lit(True))
+    traced = sent.select("run").distinct().withColumn("sends_traced", F.lit(True))
     return (
         came.join(copies, ["run", "message"], "full")
         .join(sent, ["run", "message"], "full")

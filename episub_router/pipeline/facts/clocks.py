@@ -57,6 +57,12 @@ def exchanges(events: DataFrame) -> DataFrame:
     than ENOUGH traced RPCs it is a sample, by a hash of what is matched, so that both ends of an
     exchange are in it or neither.
     """
+    return matched(ends(events))
+
+
+def ends(events: DataFrame) -> DataFrame:
+    """What RPCs were traced to have in them, at either end: run, sender, receiver, sent, received
+    (one of them is null), what (a hash)."""
     is_send = F.col("event") == "send"
     rpcs = events.where(F.col("event").isin("send", "recv") & F.col("remote").isNotNull()).select(
         "run",
@@ -95,9 +101,13 @@ def exchanges(events: DataFrame) -> DataFrame:
         F.explode(F.when(F.col("seq").isNotNull(), framed).otherwise(named)).alias("what"),
     )
     # The text would be held for each of millions of RPCs; its hash does.
-    keyed = keyed.withColumn("what", F.xxhash64("what"))
+    return keyed.withColumn("what", F.xxhash64("what"))
+
+
+def matched(ends: DataFrame) -> DataFrame:
+    """`exchanges` from `ends`."""
     return (
-        keyed.groupBy("run", "sender", "receiver", "what")
+        ends.groupBy("run", "sender", "receiver", "what")
         .agg(
             F.count("sent").alias("sends"),
             F.count("received").alias("receipts"),

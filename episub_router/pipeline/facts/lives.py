@@ -10,14 +10,39 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.params import SECOND, AnswerParams
 
+CHANGES = ("join", "leave", "node", "neighbor", "graft", "prune", "stream-up", "stream-down")
+"""The events that links and subscriptions follow from."""
 
-def links(events: DataFrame) -> DataFrame:
+
+def changes(events: DataFrame) -> DataFrame:
+    """One row for each of `CHANGES`: run, event, peer, time, topic, remote, state, file, offset."""
+    return events.where(F.col("event").isin(*CHANGES)).select(
+        "run", "event", "peer", "time", "topic", "remote", "state", "file", "offset"
+    )
+
+
+def activity(events: DataFrame, spans: DataFrame) -> DataFrame:
+    """One row per peer that traced anything: run, peer, last (the time of its last event but the
+    outliers), receives (whether its trace has receipts)."""
+    ends = F.broadcast(spans.select("run", "end"))
+    return (
+        events.select("run", "peer", "time", "event")
+        .join(ends, "run")
+        .groupBy("run", "peer")
+        .agg(
+            F.max(F.when(F.col("time") <= F.col("end"), F.col("time"))).alias("last"),
+            F.max(F.col("event") == "recv").alias("receives"),
+        )
+    )
+
+
+def links(changes: DataFrame) -> DataFrame:
     """One row per interval: run, topic, kind, peer, remote, since, until.
 
     Kinds: `eager` (GRAFT to PRUNE; with gossipsub, the mesh), `lazy`, `active` (neighbours),
     `stream` (an open stream). A link is as `peer` sees it, and ends with its life.
     """
-    changes = events.where(
+    of_links = changes.where(
         F.col("event").isin("graft", "prune", "neighbor", "stream-up", "stream-down")
     )
     up = F.col("event").isin("graft", "stream-up") | (F.col("state") == "up")
@@ -32,7 +57,7 @@ def links(events: DataFrame) -> DataFrame:
         .when(F.col("event") == "neighbor", "active")
         .otherwise("stream")
     )
-    states = changes.select(
+    states = of_links.select(
         "run", "topic", layer.alias("layer"), "peer", "remote", "time", "file", "offset",
         state.alias("state"),
     )  # fmt: skip
@@ -40,7 +65,7 @@ def links(events: DataFrame) -> DataFrame:
     downs = states.where((F.col("layer") == "active") & F.col("state").isNull())
     states = states.unionByName(downs.withColumn("layer", F.lit("tree")))
     pairs = states.select("run", "topic", "layer", "peer", "remote").distinct()
-    ends = pairs.join(_ends(events), ["run", "peer"]).where(
+    ends = pairs.join(_ends(changes), ["run", "peer"]).where(
         F.col("end_topic").isNull() | (F.col("end_topic") == F.col("topic"))
     )
     ended = ends.select(
@@ -54,7 +79,12 @@ def links(events: DataFrame) -> DataFrame:
 
 
 def subscriptions(
-    events: DataFrame, links: DataFrame, spans: DataFrame, params: AnswerParams
+    changes: DataFrame,
+    links: DataFrame,
+    activity: DataFrame,
+    publishes: DataFrame,
+    spans: DataFrame,
+    params: AnswerParams,
 ) -> DataFrame:
     """One row per time that a peer was subscribed: run, topic, peer, since, until, ending (leave,
     crash, silent; null while it lasts), linked (when it first had a link in it), inferred.
@@ -65,11 +95,11 @@ def subscriptions(
     `silent` are peers of a run with traced receipts whose own trace ended long before the run.
     For a topic that nobody is seen to join, all peers of the run count, from the beginning.
     """
-    joins = events.where(F.col("event") == "join").select(
+    joins = changes.where(F.col("event") == "join").select(
         "run", "topic", "peer", "time", "file", "offset", F.lit("join").alias("state")
     )
     topics = joins.select("run", "topic", "peer").distinct()
-    ends = topics.join(_ends(events), ["run", "peer"]).where(
+    ends = topics.join(_ends(changes), ["run", "peer"]).where(
         F.col("end_topic").isNull() | (F.col("end_topic") == F.col("topic"))
     )
     states = joins.withColumn("ending", F.lit(None).cast("string")).unionByName(
@@ -81,8 +111,8 @@ def subscriptions(
     joined = _intervals(states, "run", "topic", "peer").select(
         "run", "topic", "peer", "since", "until", "ending", F.lit(False).alias("inferred")
     )
-    table = joined.unionByName(_assumed(events, topics, spans))
-    table = _silenced(table, events, spans, params)
+    table = joined.unionByName(_assumed(activity, publishes, topics, spans))
+    table = _silenced(table, activity, spans, params)
     linked = _first_links(table, links)
     return table.join(linked, ["run", "topic", "peer", "since"], "left").select(
         "run", "topic", "peer", "since", "until", "ending", "linked", "inferred"
@@ -108,10 +138,10 @@ def _first_links(table: DataFrame, links: DataFrame) -> DataFrame:
     )
 
 
-def _ends(events: DataFrame) -> DataFrame:
+def _ends(changes: DataFrame) -> DataFrame:
     """When peers left: run, peer, time, file, offset, ending, end_topic (null: all topics)."""
     of_node = (F.col("event") == "node") & F.col("state").isin("leave", "crash")
-    return events.where(of_node | (F.col("event") == "leave")).select(
+    return changes.where(of_node | (F.col("event") == "leave")).select(
         "run",
         "peer",
         "time",
@@ -137,13 +167,13 @@ def _intervals(states: DataFrame, *key: str) -> DataFrame:
     return spans.where(F.col("state").isNotNull()).withColumnRenamed("time", "since")
 
 
-def _assumed(events: DataFrame, topics: DataFrame, spans: DataFrame) -> DataFrame:
+def _assumed(
+    activity: DataFrame, publishes: DataFrame, topics: DataFrame, spans: DataFrame
+) -> DataFrame:
     """Subscriptions of all peers to topics with messages that nobody joined."""
-    published = (
-        events.where(F.col("event").isin("publish", "deliver")).select("run", "topic").distinct()
-    )
+    published = publishes.select("run", "topic").distinct()
     orphans = published.join(topics.select("run", "topic").distinct(), ["run", "topic"], "anti")
-    peers = events.groupBy("run", "peer").agg(F.lit(None).cast("long").alias("until"))
+    peers = activity.select("run", "peer", F.lit(None).cast("long").alias("until"))
     start = spans.select("run", F.col("begin").alias("since"))
     return (
         orphans.join(peers, "run")
@@ -161,17 +191,10 @@ def _assumed(events: DataFrame, topics: DataFrame, spans: DataFrame) -> DataFram
 
 
 def _silenced(
-    table: DataFrame, events: DataFrame, spans: DataFrame, params: AnswerParams
+    table: DataFrame, activity: DataFrame, spans: DataFrame, params: AnswerParams
 ) -> DataFrame:
     ends = F.broadcast(spans.select("run", "end"))
-    last = (
-        events.select("run", "peer", "time", "event")
-        .join(ends, "run")
-        .where(F.col("time") <= F.col("end"))
-        .groupBy("run", "peer")
-        .agg(F.max("time").alias("last"), F.max(F.col("event") == "recv").alias("receives"))
-    )
-    receives = last.groupBy("run").agg(F.max("receives").alias("receipts_traced"))
+    receives = activity.groupBy("run").agg(F.max("receives").alias("receipts_traced"))
     of_run = receives.join(ends, "run")
     fell = (
         F.col("until").isNull()
@@ -179,7 +202,7 @@ def _silenced(
         & (F.col("last") < F.col("end") - int(params.silence * SECOND))
     )
     return (
-        table.join(last.select("run", "peer", "last"), ["run", "peer"], "left")
+        table.join(activity.select("run", "peer", "last"), ["run", "peer"], "left")
         .join(F.broadcast(of_run), "run", "left")
         .withColumn("ending", F.when(fell, "silent").otherwise(F.col("ending")))
         .withColumn("until", F.when(fell, F.col("last")).otherwise(F.col("until")))

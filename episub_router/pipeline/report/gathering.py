@@ -25,6 +25,7 @@ from episub_router.pipeline.report.queries import (
     on_time,
     ranked,
     thinned,
+    together,
 )
 from episub_router.pipeline.report.rows import OVERLAYS, ReportRows, by_messages
 
@@ -83,7 +84,9 @@ class _Tables:
     ) -> None:
         self._lake, self._runs, self._params = lake, runs, params
         self.rows: dict[str, dict[str, list[Row]]] = {}
+        self._asked: dict[str, DataFrame] = {}
         self._keep("spread", self._gold("spread").where("window IS NULL"))
+        self._ask()
         missing = [run for run in runs if run not in self.rows["spread"]]
         if missing:
             raise LakeError(
@@ -118,6 +121,7 @@ class _Tables:
         self._keep("last", best.select("run", "topic", "message", "source", "receivers"))
         self._keep("tree", self._tree(best))
         self._keep("links", self._links(best))
+        self._ask()
 
     def _gold(self, name: str) -> DataFrame:
         return self._lake.read(GOLD, name, self._runs)
@@ -150,10 +154,16 @@ class _Tables:
         return table.join(F.broadcast(shown), (F.col("run") == F.col("of_run")) & same, "left_semi")
 
     def _keep(self, name: str, table: DataFrame) -> None:
-        self.rows[name] = defaultdict(list)
-        for row in table.collect():
-            values = row.asDict(recursive=True)
-            self.rows[name][values.pop("run")].append(values)
+        self._asked[name] = table
+
+    def _ask(self) -> None:
+        """Get the rows of all tables that are to be kept, in one job: each job by itself takes
+        longer to plan than to run."""
+        for name, found in together(self._asked).items():
+            by_run = self.rows[name] = defaultdict(list)
+            for row in found:
+                by_run[row.pop("run")].append(row)
+        self._asked = {}
 
     def _tree(self, best: DataFrame) -> DataFrame:
         chosen = F.broadcast(best.select("run", "message"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -13,6 +16,21 @@ from episub_router.pipeline.answers.load import is_traced
 ABOUT = ("router", "scenario", "seed", "software")
 
 MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates", "latency_p99")
+
+
+def together(tables: Mapping[str, DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of all of `tables`, by one query."""
+    (first, *others) = (
+        table.select(
+            F.lit(name).alias("name"),
+            F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"),
+        )
+        for name, table in tables.items()
+    )
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
+    for name, row in reduce(DataFrame.unionAll, others, first).collect():
+        found[name].append(json.loads(row))
+    return found
 
 
 def abouts(headers: DataFrame, most: int) -> DataFrame:

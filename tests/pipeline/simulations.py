@@ -1,0 +1,40 @@
+"""Small simulations that the tests share: every router, and what goes wrong."""
+
+from __future__ import annotations
+
+from episub_router.sim.network.settings import NetworkConfig
+from episub_router.sim.routers.settings import (
+    EpisubConfig,
+    FloodsubConfig,
+    GossipsubConfig,
+    RouterConfig,
+)
+from episub_router.sim.runner import Job
+from episub_router.sim.scenario.faults import ChurnFault, CrashFault, Fault
+from episub_router.sim.scenario.settings import JoinConfig, Scenario, TrafficConfig
+
+NODES, MESSAGES = 30, 25
+
+ROUTERS: dict[str, RouterConfig] = {
+    "episub": EpisubConfig(),
+    "gossipsub": GossipsubConfig(),
+    "floodsub": FloodsubConfig(),
+}
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    "churn": (ChurnFault(at=15.0, until=35.0, rate=0.03, crash=0.5),),
+    "crash": (CrashFault(at=20.0, share=0.3),),
+    "lossy": (),
+}
+
+
+def simulation(router: str, fault: str) -> Job:
+    made = Scenario(
+        name=f"{router}-{fault}",
+        network=NetworkConfig(nodes=NODES, loss=0.05 if fault == "lossy" else 0.0),
+        router=ROUTERS[router],
+        # Nodes come while messages are under way.
+        join=JoinConfig(over=18.0),
+        traffic=TrafficConfig(messages=MESSAGES, start=12.0, interval=1.0),
+        faults=FAULTS[fault],
+    )
+    return Job("", made, 1)
