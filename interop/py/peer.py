@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
@@ -221,7 +222,7 @@ class Peer:
                         "delivery",
                         topic=topic,
                         id=self._pubsub.get_message_id(message).hex(),
-                        **{"from": str(ID(message.from_id))},
+                        **{"from": _name(message.from_id)},
                         **_digest(message.data),
                     )
 
@@ -284,6 +285,11 @@ def report_arrivals(pubsub: Pubsub) -> None:
 
     vars(pubsub.router)["handle_rpc"] = reporting_rpc
     vars(pubsub)["push_msg"] = reporting_message
+
+
+@lru_cache(maxsize=256)
+def _name(peer: bytes) -> str:
+    return str(ID(peer))
 
 
 def _digest(data: bytes) -> dict[str, Any]:

@@ -129,7 +129,9 @@ def reader(stream: Chunks, room: UnfinishedFrames | None = None) -> FrameReader:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100_000])
-async def test_frames_are_cut_wherever_the_chunks_end(size: int) -> None:
+async def test_frames_are_cut_wherever_the_chunks_end(
+    autojump_clock: trio.testing.MockClock, size: int
+) -> None:
     frames = [b"", b"a", bytes(127), bytes(128), bytes(1000), b"end"]
     raw = b"".join(map(encode_varint_prefixed, frames))
     room = UnfinishedFrames(10**6, 60)
