@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from episub_router.protocol.types import NEVER
 from episub_router.sds.bloom import js_filter
-from episub_router.sds.net.asking import AskEffect, answered, ask_of, failed
+from episub_router.sds.net.asking import AskEffect, answered, ask_of, buffered, failed
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol import effects as fx
@@ -27,6 +27,7 @@ from episub_router.sds.store import MemoryStore, Store, StoredMessage
 from episub_router.sds.wire import Codec
 from episub_router.sds.wire.exchange import (
     CompareAsk,
+    GetAsk,
     Request,
     Response,
     encode_request,
@@ -385,7 +386,9 @@ class Group:
             comparison = member.participant.compare(ask.salt, ask.ranges, stored, gone)
             response = Response(comparison=comparison, gone=gone)
         else:
-            response = look_up(member.store, CHANNEL, params, ask)
+            ids = ask.ids if isinstance(ask, GetAsk) else ()
+            waiting = buffered(member.participant, ids)
+            response = look_up(member.store, CHANNEL, params, ask, waiting)
         self.bytes["pull"] += len(encode_response(response))
         return response
 

@@ -6,7 +6,8 @@ import hashlib
 
 import pytest
 
-from episub_router.sds.net.asking import ask_of
+from episub_router.sds.net.asking import ask_of, buffered
+from episub_router.sds.net.exchange import look_up
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.effects import Effect
@@ -15,7 +16,9 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import Way
 from episub_router.sds.protocol.reconciliation.ranges import LEAF, compare
+from episub_router.sds.store import MemoryStore
 from episub_router.sds.wire.exchange import (
+    GetAsk,
     Request,
     Response,
     encode_request,
@@ -209,6 +212,34 @@ def test_one_peer_that_says_it_purged_a_message_hides_it_from_nobody() -> None:
     assert asks
     effects = one.participant.ids_answered("honest", ("gone",), None, one.now)
     assert of([*effects, *one.wait(0.1)], fx.Lost) == [fx.Lost("gone")]
+
+
+def test_a_few_peers_that_say_they_purged_a_message_hide_it_from_nobody() -> None:
+    """Eight of many may lack a new message, or have it waiting, and a liar may be among them."""
+    for purged, lost in ((7, []), (8, [fx.Lost("gone")])):
+        one = One(gone_after=8)
+        for n in range(20):
+            one.participant.peer_up(f"p{n}", one.now)
+        one.hear("child", "gone")
+        one.wait(2.0)
+        effects: list[Effect] = []
+        for n in range(8):
+            place = (WALL, "zzz") if n < purged else None
+            effects += one.participant.ids_answered(f"p{n}", ("gone",), place, one.now)
+        assert of([*effects, *one.wait(0.1)], fx.Lost) == lost
+
+
+def test_what_waits_is_served_and_not_unknown() -> None:
+    one = One()
+    store = MemoryStore()
+    store.load("0", "me", 10)
+    one.take(made("waits", "missing"))
+    ask = GetAsk(("waits", "missing"))
+    answer = look_up(store, "0", one.params, ask, buffered(one.participant, ask.ids))
+    assert [(i.key, one.codec.decode(i.raw).message_id) for i in answer.items] == [
+        ((WALL, "waits"), "waits")
+    ]
+    assert answer.unknown_ids == ("missing",)
 
 
 @pytest.mark.parametrize("count", [0, 1, LEAF, LEAF + 1, 300])

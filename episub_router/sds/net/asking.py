@@ -217,6 +217,14 @@ def answered(
             return effects + participant.range_answered(peer, keys, response.next, now)
 
 
+def buffered(participant: Participant, ids: Sequence[MessageId]) -> list[StoredMessage]:
+    """Those of the messages that wait here for others, as they are served."""
+    return [
+        StoredMessage(key, w.raw, w.origin, w.message.sender_id)
+        for key, w in participant.waiting(ids)
+    ]
+
+
 def page_comes(
     effect: fx.AskRange,
     items: Sequence[StoredMessage],

@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import trio
 from libp2p.peer.id import ID
@@ -18,7 +18,7 @@ from episub_router.sds.content.cipher import ContentCipher
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.net.asking import Asker, Retriever, Step
+from episub_router.sds.net.asking import Asker, Retriever, Step, buffered
 from episub_router.sds.net.contents import Contents
 from episub_router.sds.net.exchange import ExchangeServer, Served
 from episub_router.sds.net.intake import Intake, Rejected
@@ -236,6 +236,9 @@ class ChannelDriver(Served):
             return
         self._inbox.append(message)
         self._wake.set()
+
+    def waiting(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
+        return buffered(self.participant, ids)
 
     def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> LogComparison:
         return self.participant.compare(ask.salt, ask.ranges, stored, gone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,7 @@ from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_byt
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.store import Store, StoredMessage
@@ -60,6 +62,10 @@ class Served(ABC):
     store_key: str
     access: StoreAccess
     params: SdsParams
+
+    @abstractmethod
+    def waiting(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
+        """Those of the messages that we have and that aren't logged yet."""
 
     @abstractmethod
     def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> LogComparison:
@@ -130,14 +136,24 @@ class ExchangeServer:
 
 async def _look_up(channel: Served, ask: Ask) -> Response:
     store, key = channel.access.store, channel.store_key
+    waiting = channel.waiting(ask.ids) if isinstance(ask, GetAsk) else []
     if isinstance(ask, CompareAsk):
         count, gone = await channel.access.run(lambda: (store.count(key), store.gone(key)))
         return Response(comparison=channel.compare(ask, count, gone), gone=gone)
-    return await channel.access.run(lambda: look_up(store, key, channel.params, ask))
+    return await channel.access.run(lambda: look_up(store, key, channel.params, ask, waiting))
 
 
-def look_up(store: Store, key: str, params: SdsParams, ask: GetAsk | RangeAsk) -> Response:
-    """Answer from a store, with no more than `page_items` and `page_bytes`."""
+def look_up(
+    store: Store,
+    key: str,
+    params: SdsParams,
+    ask: GetAsk | RangeAsk,
+    waiting: Sequence[StoredMessage] = (),
+) -> Response:
+    """Answer from a store, with no more than `page_items` and `page_bytes`.
+
+    `waiting` are those asked for that we have, and that wait for others.
+    """
     if isinstance(ask, RangeAsk):
         items = min(ask.limit, params.page_items)
         found, more = store.page(key, ask.after, ask.until, items, params.page_bytes)
@@ -145,7 +161,7 @@ def look_up(store: Store, key: str, params: SdsParams, ask: GetAsk | RangeAsk) -
         if ask.ids_only:
             found = [StoredMessage(s.key, b"", b"") for s in found]
         return Response(items=tuple(found), next=last)
-    by_id = store.get(key, ask.ids)
+    by_id = [*store.get(key, ask.ids), *waiting]
     by_hash = store.get_hashes(key, ask.hashes)
     had = {s.key[1] for s in by_id}
     fitting: list[StoredMessage] = []

@@ -111,7 +111,7 @@ class SdsParams:
     heads_delay: float = param(1.0, "s", "ours: spread of the questions after a peer appears")
     heads_on_join: int = param(3, "peers", "ours: three, so that one stale peer can't mislead")
     gone_after: int = param(
-        8, "peers", "ours: where so many, or all, lack a message and have purged some, it is lost"
+        8, "peers", "ours: where so many have purged some messages and lack one, it is lost"
     )
     catchup_turn: float = param(
         30.0, "s", "ours: a peer that brings little in that time is left for another"

@@ -11,6 +11,7 @@ from episub_router.sds.bloom import FilterCodec
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.delivery import CausalDelivery
 from episub_router.sds.protocol.causal.frontier import Frontier
+from episub_router.sds.protocol.causal.incoming import Waiting
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import ClockAheadError, LamportClock
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
@@ -196,6 +197,11 @@ class Participant:
         return self._reception.receive(received, now)
 
     # Direct streams
+
+    def waiting(self, ids: Iterable[MessageId]) -> list[tuple[Key, Waiting]]:
+        """Those of the messages that we have and that wait for others, with their places."""
+        found = [w for i in ids if (w := self.incoming.get(i)) is not None]
+        return [((self._delivery.lamport(w.message), w.message.message_id), w) for w in found]
 
     def compare(
         self, salt: bytes, ranges: Sequence[RangeHash], stored: int, gone: Key | None

@@ -25,8 +25,7 @@ _REARM = 6
 class Want:
     """A missing message. `blamed` referred to it first, `sources` should have it.
 
-    `lacking` are peers that don't have it, at most `gone_after`; `gone`: one of them has purged
-    messages.
+    `lacking` are peers that don't have it, each with whether it has purged messages.
     """
 
     entry: HistoryEntry
@@ -36,8 +35,7 @@ class Want:
     pulls: int = 0
     asks: int = 0
     last_asked: PeerRef | None = None
-    lacking: dict[PeerRef, None] = field(default_factory=dict)
-    gone: bool = False
+    lacking: dict[PeerRef, bool] = field(default_factory=dict)
 
 
 class Wants:
@@ -133,8 +131,8 @@ class Wants:
     ) -> None:
         """`peer` was asked for these and doesn't have them; another is asked at once.
 
-        `gone`: it has purged messages. Where all peers lack one, or `gone_after` of them, and
-        any has purged some, there is nothing to wait for.
+        `gone`: it has purged messages. Where all peers lack one and any has purged some, or
+        `gone_after` lack it and all of those have, there is nothing to wait for.
         """
         for message_id in ids:
             want = self._wants.get(message_id)
@@ -142,13 +140,13 @@ class Wants:
                 continue
             if peer in want.sources:
                 want.sources.remove(peer)
-            want.lacking[peer] = None
-            want.gone |= gone
+            want.lacking[peer] = gone
             enough = len(want.lacking) >= self._params.gone_after
-            if not enough and not self._peers.all_in(want.lacking):
+            asked_all = self._peers.all_in(want.lacking)
+            if not enough and not asked_all:
                 self._pulls.set(message_id, now)
                 continue
-            if want.gone:
+            if any(want.lacking.values()) if asked_all else all(want.lacking.values()):
                 self._ends.set(message_id, self._presence.elapsed(now))
             want.lacking.clear()
             self._pulls.set(message_id, now + self._pull_retry(want))
