@@ -54,13 +54,13 @@ def _in_order(rows: list[Row]) -> list[Row]:
 @pytest.fixture(scope="module")
 def real_traces(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """Of Episub and gossipsub in the simulator, whose nodes come and go, and of a star."""
-    from tests.pipeline.test_against_the_simulator import job
+    from tests.pipeline.simulations import simulation
 
     directory = tmp_path_factory.mktemp("real")
     made = [delimited(node_events(0, messages=40))]
     for router in ("episub", "gossipsub"):
         path = directory / f"{router}.pb"
-        run(job(router, "churn").scenario, 1, trace=path)
+        run(simulation(router, "churn").scenario, 1, trace=path)
         made.append(path.read_bytes()[:200_000])
     return made
 
