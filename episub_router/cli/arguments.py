@@ -64,6 +64,11 @@ def _number(text: str) -> float:
         return math.nan
 
 
+def lacks_extra(extra: str, error: ModuleNotFoundError) -> CommandError:
+    """What a command says that needs packages of an extra which aren't installed."""
+    return CommandError(f"this needs more packages: pip install 'episub-router[{extra}]' ({error})")
+
+
 def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
     """`--listen` and `--key`."""
     parser.add_argument(

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from episub_router.cli.arguments import CommandError, seconds, whole
+from episub_router.cli.arguments import CommandError, lacks_extra, seconds, whole
 
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.session import SparkSession
     from episub_router.pipeline.stream import Progress
-
-_EXTRA = "this needs more packages: pip install 'episub-router[spark]'"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -119,7 +117,7 @@ def main(arguments: argparse.Namespace) -> int:
         from episub_router.pipeline import session
         from episub_router.pipeline.lake import Lake, LakeError
     except ModuleNotFoundError as error:
-        raise CommandError(f"{_EXTRA} ({error})") from error
+        raise lacks_extra("spark", error) from error
     try:
         usual = session.FOR_FEW_ROWS if arguments.few_rows else {}
         spark = session.start(arguments.master, usual | _conf(arguments.conf))

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from episub_router.cli import pipeline
-from episub_router.cli.arguments import CommandError, seconds
+from episub_router.cli.arguments import CommandError, lacks_extra, seconds
 
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.report.model import Report
     from episub_router.pipeline.session import SparkSession
-
-_EXTRA = "this needs more packages: pip install 'episub-router[report]'"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -70,6 +68,6 @@ def _writer(path: Path) -> Callable[[Report], str]:
         try:
             from episub_router.pipeline.report.page import as_html
         except ModuleNotFoundError as error:
-            raise CommandError(f"{_EXTRA} ({error})") from error
+            raise lacks_extra("report", error) from error
         return as_html
     raise CommandError(f"--out {path}: its name must end in .html, .md or .json")

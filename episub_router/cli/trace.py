@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from episub_router.cli.arguments import CommandError, add_listening_arguments
+from episub_router.cli.arguments import CommandError, add_listening_arguments, lacks_extra
 
 if TYPE_CHECKING:
     from episub_router.trace.reading.checking import Check
@@ -128,9 +128,7 @@ def _consume(arguments: argparse.Namespace) -> None:
         from kafka import KafkaConsumer, TopicPartition
         from kafka.errors import KafkaError
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"this needs more packages: pip install 'episub-router[kafka]' ({error})"
-        ) from error
+        raise lacks_extra("kafka", error) from error
     from episub_router.trace.kafka import KafkaCollector
 
     stopped: list[int] = []
@@ -152,8 +150,8 @@ def _consume(arguments: argparse.Namespace) -> None:
 
 
 def _print_counts(counts: Any) -> None:
-    told = ", ".join(f"{count} {name}" for name, count in asdict(counts).items())
-    print(f"* {told}", flush=True)
+    shown = ", ".join(f"{count} {name}" for name, count in asdict(counts).items())
+    print(f"* {shown}", flush=True)
 
 
 async def _take(arguments: argparse.Namespace) -> None:

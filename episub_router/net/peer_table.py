@@ -275,7 +275,7 @@ class PeerTable:
 
     def note_dialled(self, peer: RemotePeer) -> None:
         """The router made the connection to `peer`, and may close it again."""
-        self._close_in(peer, 0.0 if self.is_banned(peer) else self._params.idle_timeout)
+        self._close_in(peer, self._params.idle_timeout)
 
     def note_use(self, peer: RemotePeer) -> None:
         """`peer` is of use at the moment, released or not."""
@@ -284,7 +284,7 @@ class PeerTable:
 
     def release(self, peer: RemotePeer) -> None:
         """Nobody needs `peer` at the moment: close its connection soon, if it is ours."""
-        if peer.close_at is not None and not self.is_banned(peer):
+        if peer.close_at is not None:
             self._close_in(peer, self._params.release_grace)
 
     # Bans
@@ -302,7 +302,8 @@ class PeerTable:
             self._close_in(peer, 0.0)
 
     def _close_in(self, peer: RemotePeer, seconds: float) -> None:
-        peer.close_at = trio.current_time() + seconds
+        """Close the connection to `peer` after `seconds`, or at once if it is banned."""
+        peer.close_at = trio.current_time() + (0.0 if self.is_banned(peer) else seconds)
         self.close_due_changed.set()
         self.close_due_changed = trio.Event()
 

@@ -286,15 +286,10 @@ class Lake:
     def read_closed(self, name: str, run: str, number: int) -> DataFrame | None:
         """A stream's table as it is after batch `number`: what is closed, of all batches up to it,
         and what is open in it. None where there is nothing."""
-        parts = [
-            f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}/{batch}/closed={closed}"
-            for batch in self._storage.names(
-                f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}"
-            )
-            for closed in ("true", "false")
-            if batch <= f"batch={batch_name(number)}"
-            and (closed == "true" or batch == f"batch={batch_name(number)}")
-        ]
+        path, last = self._live_of(name, run), f"batch={batch_name(number)}"
+        until = [batch for batch in self._storage.names(path) if batch <= last]
+        parts = [f"{path}/{batch}/closed=true" for batch in until]
+        parts += [f"{path}/{batch}/closed=false" for batch in until if batch == last]
         there = [path for path in parts if self._storage.names(path)]
         if not there:
             return None
@@ -304,7 +299,7 @@ class Lake:
 
     def forget_live(self, name: str, run: str, number: int, part: str = "") -> None:
         """Remove batches before `number` of a stream's table, or that `part` of each."""
-        path = f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}"
+        path = self._live_of(name, run)
         for batch in self._storage.names(path):
             if batch < f"batch={batch_name(number)}":
                 self._storage.remove(f"{path}/{batch}{part}")
@@ -319,12 +314,13 @@ class Lake:
         self._storage.put(self._progress(run), json.dumps(progress))
 
     def _progress(self, run: str) -> str:
-        return f"{self.root}/{_LIVE}/progress/{self._partition('run', run)}/progress.json"
+        return f"{self._live_of('progress', run)}/progress.json"
 
     def _live(self, name: str, run: str, number: int) -> str:
-        return (
-            f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}/batch={batch_name(number)}"
-        )
+        return f"{self._live_of(name, run)}/batch={batch_name(number)}"
+
+    def _live_of(self, name: str, run: str) -> str:
+        return f"{self.root}/{_LIVE}/{name}/{self._partition('run', run)}"
 
     def _live_schema(self, name: str) -> StructType:
         text = self._storage.get(f"{self.root}/{_LIVE}/{name}/{_SCHEMA}")

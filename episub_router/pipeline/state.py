@@ -22,7 +22,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from episub_router.pipeline.answers.messages import copies, sent
 from episub_router.pipeline.facts.clocks import ends, matched
 from episub_router.pipeline.facts.lives import CHANGES
 from episub_router.pipeline.facts.traffic import transmissions
@@ -83,10 +82,6 @@ def reduced(events: DataFrame) -> DataFrame:
     )
     duplicates = events.where(F.col("event") == "duplicate")
     sends = transmissions(events).where(F.col("direction") == "send")
-    times = [table.groupBy("run", "message").agg(F.max("time").alias("time"))
-             for table in (duplicates, sends)]  # fmt: skip
-    in_vain = copies(duplicates).withColumnRenamed("duplicates", "count")
-    outgoing = sent(sends).withColumnRenamed("sent", "count")
     is_send = F.col("sent").isNotNull()
     exchanged = ends(events).select(
         "run",
@@ -97,17 +92,22 @@ def reduced(events: DataFrame) -> DataFrame:
         F.col("what").alias("seq"),
         F.lit(1).alias("count"),
     )
-    key = ["run", "message"]
     made = _as_state("event", plain.drop("count"))
     for role, table in (
         ("seen", seen),
         ("known", known),
-        ("copies", in_vain.join(times[0], key).withColumn("event", F.lit("duplicate"))),
-        ("sent", outgoing.join(times[1], key).withColumn("event", F.lit("send"))),
+        ("copies", _counted(duplicates).withColumn("event", F.lit("duplicate"))),
+        ("sent", _counted(sends).withColumn("event", F.lit("send"))),
         ("end", exchanged),
     ):
         made = made.unionByName(_as_state(role, table))
     return made
+
+
+def _counted(table: DataFrame) -> DataFrame:
+    """Rows of each message, and the time of the last: run, message, count, time."""
+    rows = table.where(F.col("message").isNotNull()).groupBy("run", "message")
+    return rows.agg(F.count("*").alias("count"), F.max("time").alias("time"))
 
 
 def _receipt() -> Column:

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 from episub_router.pb.trace_pb2 import TraceEvent, TraceEventBatch
 from episub_router.trace.output import TraceOutput, finished
 from episub_router.trace.params import CollectorParams
+from episub_router.trace.reading.frames import length_prefix
 
 if TYPE_CHECKING:
     from libp2p.abc import INetStream
@@ -67,19 +68,12 @@ class BatchReader:
                 return
 
     def _take(self) -> list[TraceEvent] | None:
-        length = 0
-        for count, byte in enumerate(self._held[:_LONGEST_PREFIX]):
-            length |= (byte & 0x7F) << 7 * count
-            if byte < 0x80:
-                break
-        else:
-            if len(self._held) >= _LONGEST_PREFIX:
-                raise BatchError("the length of a batch is too long")
-            return None
+        length, start = length_prefix(self._held, 0, _LONGEST_PREFIX)
+        if not start and len(self._held) >= _LONGEST_PREFIX:
+            raise BatchError("the length of a batch is too long")
         if length > MAX_BATCH:
             raise BatchError(f"a batch of {length} bytes")
-        start = count + 1
-        if len(self._held) < start + length:
+        if not start or len(self._held) < start + length:
             return None
         body = bytes(self._held[start : start + length])
         del self._held[: start + length]

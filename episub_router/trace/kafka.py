@@ -149,8 +149,8 @@ class KafkaCollector:
         ends: dict[int, int] = {}
         noted = self.directory / _OFFSETS
         if noted.exists():
-            told = json.loads(noted.read_text(encoding="utf-8")).get(self.topic, {})
-            ends = {int(number): end for number, end in told.items()}
+            of_topic = json.loads(noted.read_text(encoding="utf-8")).get(self.topic, {})
+            ends = {int(number): end for number, end in of_topic.items()}
         pattern = re.compile(re.escape(self.topic) + r"-(\d+)\.\d{20}-(\d{20})\.pb")
         for name in os.listdir(self.directory):
             if found := pattern.fullmatch(name):

@@ -71,6 +71,10 @@ class Transfers:
         every = (*self._whole.values(), *self._unfinished.values())
         return (transfer for transfer in every if transfer.preamble.source == source)
 
+    def is_under_way(self, source: SourceId) -> bool:
+        """Whether any message of `source` isn't whole yet."""
+        return any(transfer.preamble.source == source for transfer in self._unfinished.values())
+
     def has_room(self, preamble: Preamble, bringer: PeerId) -> bool:
         """Whether one more message may be under way."""
         size = preamble.size

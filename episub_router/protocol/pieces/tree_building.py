@@ -138,7 +138,7 @@ class TreeBuilding:
         state, tree = self._state, self._state.trees.get(source)
         if tree is None or tree.parent is None or tree.asking is not None:
             return
-        if any(t.whole_at is None for t in state.transfers.of_source(source)):
+        if state.transfers.is_under_way(source):
             return
         ways = {
             peer: state.rank_below(peer, tree.offers[peer])
@@ -207,7 +207,7 @@ class TreeBuilding:
 
     def _start_over(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
         tree.retry_at = NEVER
-        under_way = any(t.whole_at is None for t in self._state.transfers.of_source(source))
+        under_way = self._state.transfers.is_under_way(source)
         if tree.stands or not (under_way or now - tree.used_at <= TREE_IDLE):
             return
         tree.failed = {p: at for p, at in tree.failed.items() if now - at < _FAILED_FOR}

@@ -117,17 +117,17 @@ class Asker:
 
         Raises ExchangeError where none of them answers.
         """
-        problem: ExchangeError | None = ExchangeError("there is no peer to ask")
+        problem, is_answered = ExchangeError("there is no peer to ask"), False
         for peer in peers:
             try:
                 rows = await self._older(peer, before, limit)
             except ExchangeError as error:
-                problem = problem and error
+                problem = error
                 continue
             if rows:
                 return rows
-            problem = None
-        if problem is not None:
+            is_answered = True
+        if not is_answered:
             raise problem
         return []
 

@@ -130,7 +130,7 @@ def _step(window: _Window) -> list[tuple[int, TraceEvent | str]]:
 def _frame(window: _Window, at: int) -> tuple[int, TraceEvent | str]:
     """The event at `at` in the window with its size, length included, if there is one."""
     window.holds(at + _LONGEST_PREFIX)
-    length, prefix = _prefix(window.data, at)
+    length, prefix = length_prefix(window.data, at)
     if not prefix:
         return 0, CUT_OFF if not window.holds(at + _LONGEST_PREFIX) else TOO_LONG
     if length > MAX_EVENT:
@@ -152,7 +152,7 @@ def _begins(window: _Window, at: int) -> bool:
     if not window.holds(at + 1):
         return True
     window.holds(at + _LONGEST_PREFIX + _GLIMPSE)
-    length, prefix = _prefix(window.data, at)
+    length, prefix = length_prefix(window.data, at)
     if prefix and 0 < length <= MAX_EVENT and _BEGINNING.match(window.data, at + prefix):
         return True
     return not isinstance(_frame(window, at)[1], str)
@@ -175,7 +175,7 @@ def _find(window: _Window, at: int) -> int:
             start = match.start() - prefix
             if start < at:
                 break
-            length, found = _prefix(window.data, start)
+            length, found = length_prefix(window.data, start)
             if (
                 found == prefix
                 and length <= MAX_EVENT
@@ -186,10 +186,13 @@ def _find(window: _Window, at: int) -> int:
         at = match.start()
 
 
-def _prefix(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at `at` and how many bytes it has; (0, 0) if it is cut off or too long."""
+def length_prefix(
+    data: bytes | bytearray, at: int, longest: int = _LONGEST_PREFIX
+) -> tuple[int, int]:
+    """The varint at `at` and how many bytes it has; (0, 0) if it is cut off, or has more than
+    `longest`."""
     value = 0
-    for count, byte in enumerate(data[at : at + _LONGEST_PREFIX]):
+    for count, byte in enumerate(data[at : at + longest]):
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return value, count + 1
