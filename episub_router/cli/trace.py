@@ -144,7 +144,7 @@ def _consume(arguments: argparse.Namespace) -> None:
         finally:
             collector.close()
             consumer.close()
-    except (KafkaError, LookupError, OSError) as error:
+    except (KafkaError, LookupError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     _print_counts(collector.counts)
 

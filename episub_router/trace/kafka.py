@@ -72,7 +72,8 @@ class KafkaCollector:
 
     `partition` makes a partition's name of topic and number (`kafka.TopicPartition`). `step` is to
     be called again and again, and `close` at the end. Raises LookupError where there is no such
-    topic, and OSError for what can't be written: a collector that comes after it loses nothing.
+    topic, ValueError where the directory's own notes are damaged, and OSError for what can't be
+    written: a collector that comes after it loses nothing.
     """
 
     directory: Path
@@ -85,6 +86,7 @@ class KafkaCollector:
     _parts: dict[int, _Part] = field(default_factory=dict)
     _ends: dict[int, int] = field(default_factory=dict)
     """Of each partition, where the finished files end."""
+    _of_other_topics: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -139,21 +141,39 @@ class KafkaCollector:
         os.rename(self._growing(number), self.directory / name)
         self._ends[number] = part.end
         begun = self.directory / f"{_OFFSETS}.tmp"
-        begun.write_text(json.dumps({self.topic: self._ends}), encoding="utf-8")
+        noted = {**self._of_other_topics, self.topic: self._ends}
+        begun.write_text(json.dumps(noted), encoding="utf-8")
         os.replace(begun, self.directory / _OFFSETS)
 
     def _growing(self, number: int) -> Path:
         return self.directory / f"{self.topic}-{number}.pb.tmp"
 
     def _finished_ends(self) -> dict[int, int]:
-        ends: dict[int, int] = {}
-        noted = self.directory / _OFFSETS
-        if noted.exists():
-            of_topic = json.loads(noted.read_text(encoding="utf-8")).get(self.topic, {})
-            ends = {int(number): end for number, end in of_topic.items()}
+        noted = _read_offsets(self.directory / _OFFSETS)
+        ends = {int(number): end for number, end in noted.pop(self.topic, {}).items()}
+        self._of_other_topics = noted
         pattern = re.compile(re.escape(self.topic) + r"-(\d+)\.\d{20}-(\d{20})\.pb")
         for name in os.listdir(self.directory):
             if found := pattern.fullmatch(name):
                 number, end = int(found[1]), int(found[2])
                 ends[number] = max(end, ends.get(number, 0))
         return ends
+
+
+def _read_offsets(path: Path) -> dict[str, dict[str, int]]:
+    """By topic and partition; nothing where there is no file. Raises ValueError where it has
+    something else in it."""
+    try:
+        noted = json.loads(path.read_text(encoding="utf-8"))
+        for of_topic in noted.values():
+            for number, end in of_topic.items():
+                if int(number) < 0 or not isinstance(end, int) or end < 0:
+                    raise ValueError(f"partition {number} can't go on at {end!r}")
+    except FileNotFoundError:
+        return {}
+    except (AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): remove it, and partitions go on behind the files that "
+            "are there, or from their begin"
+        ) from error
+    return dict(noted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -126,6 +128,43 @@ def test_what_is_no_batch_is_counted(tmp_path: Path) -> None:
     assert later.counts.expired == 5 + 8
     with pytest.raises(LookupError, match="no topic u"):
         KafkaCollector(tmp_path, Broker(), "u", Partition)
+
+
+def test_topics_side_by_side_keep_their_offsets(tmp_path: Path) -> None:
+    for topic in ("u", "t"):
+        broker = Broker([value(EVENTS[:3])])
+        broker.partitions_for_topic = lambda topic: {0}  # type: ignore[method-assign]
+        collector = KafkaCollector(tmp_path, broker, topic, Partition)
+        collector.step()
+        collector.close()
+    noted = json.loads((tmp_path / "_offsets.json").read_text())
+    assert noted == {"u": {"0": 1}, "t": {"0": 1}}
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [b'{"t": {"0": 4', b"\xff\xfe", b"[]", b'{"t": 4}', b'{"t": {"0": "4"}}', b'{"t": {"x": 4}}'],
+)
+def test_damaged_notes_end_in_one_line(
+    noted: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from episub_router.cli.main import main
+
+    (tmp_path / "_offsets.json").write_bytes(noted)
+    library, errors = ModuleType("kafka"), ModuleType("kafka.errors")
+    library.KafkaConsumer = lambda **given: Broker([])  # type: ignore[attr-defined]
+    library.TopicPartition = Partition  # type: ignore[attr-defined]
+    errors.KafkaError = ConnectionError  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "kafka", library)
+    monkeypatch.setitem(sys.modules, "kafka.errors", errors)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    assert main(["trace", "collect", str(tmp_path), "--kafka", "here:1", "--topic", "t"]) == 1
+    told = capsys.readouterr().err
+    assert re.fullmatch(r"episub: .*_offsets\.json is damaged \(.*\): remove it.*\n", told)
+    assert (tmp_path / "_offsets.json").read_bytes() == noted
 
 
 # With a real one.
