@@ -19,7 +19,7 @@ from tests.protocol.network import Network
 # Three grow intervals at their longest: what joining leaves undone has been done by then.
 AT_REST = 120.0
 
-LARGE = pytest.param(200, marks=pytest.mark.slow)
+LARGE = pytest.param(100, marks=pytest.mark.slow)
 
 
 def joined(size: int, seed: int, params: EpisubParams | None = None) -> Network:
@@ -68,8 +68,8 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
     A flood sends over every link but the one that a node received from: n·d - (n-1) copies
     for n·d/2 links of degree d, so m/(n-1) - 1 is about d - 2.
     """
-    network = joined(200, seed)
-    degree = sum(len(network.neighbors(node)) for node in network.live) / 200
+    network = joined(100, seed)
+    degree = sum(len(network.neighbors(node)) for node in network.live) / 100
     for id in range(5):
         network.publish(0, id)
         network.run(3)
@@ -82,12 +82,12 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
         for peer in network.neighbors(node)
     )
     # A link that has just come is eager until its first duplicate.
-    assert 2 * 199 <= tree_links <= 2 * 199 * 1.02
+    assert 2 * 99 <= tree_links <= 2 * 99 * 1.02
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("repair", list(EagerRepair))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_tree_is_repaired_after_a_crash(seed: int, repair: EagerRepair) -> None:
     """E15, E17, E34-E37, E40: 30 % of the nodes crash while a message is under way; both
     ways of repair get it to all that live, and the tree is lean again soon after."""
@@ -304,6 +304,21 @@ def test_overlays_that_never_were_one_merge() -> None:
     assert network.components() == 2
     network.heal()
     network.run(2 * network.params.membership.contact_interval)
+    assert network.components() == 1
+
+
+def test_nodes_that_know_no_other_peer_ask_their_contacts_soon() -> None:
+    """E02: with links missing and the passive view empty, contacts are asked at once and not after
+    `contact_interval`. Node 0 has no contacts: only the others can find it."""
+    network = Network(3, seed=1)
+    network.cut = lambda a, b: 0 in (a, b)
+    network.join(0)
+    network.join(1, 0, 2)
+    network.join(2, 0, 1)
+    network.run(30)
+    assert network.components() == 2
+    network.heal()
+    network.run(3 * network.params.membership.recontact_interval)
     assert network.components() == 1
 
 

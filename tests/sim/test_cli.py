@@ -306,9 +306,9 @@ def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for command in commands:
         arguments = parse(*shlex.split(command)[2:])
         if arguments.sim_command in ("run", "warm"):
-            arguments.nodes = 40
+            arguments.nodes = 24
         if arguments.sim_command == "run":
-            arguments.messages = min(arguments.messages or 12, 12)
+            arguments.messages = min(arguments.messages or 6, 6)
             arguments.seeds = 1
             arguments.processes = 1
         assert arguments.run(arguments) == 0, command

@@ -3,7 +3,8 @@
 A partition looks like the failure of many neighbours, and each half replaces them by its own.
 After it heals, no view of one half names a peer of the other. So neighbours lost to failure are
 dialled again for a while, and asked for a link like the end of a JOIN's walk. Contacts are asked
-for nodes periodically, which joins overlays that never were one.
+for nodes periodically, which joins overlays that never were one; sooner by a node that lacks links
+and knows no other peer, as when its few neighbours have left.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Reconnection(Procedure):
             if self._lost[peer] >= _MAX_TRIES:
                 del self._lost[peer]
             state.when_connected(peer, partial(self._rejoin, peer), now)
-        if self._contact_deadline <= now:
+        stranded = len(state.active) < state.params.random_links and not state.passive
+        if stranded or self._contact_deadline <= now:
             self._contact_deadline = now + state.jittered(state.params.contact_interval)
             distant = [peer for peer in self._get_contacts() if peer not in state.active]
             for peer in pick_some(state.rng, distant, 1):
