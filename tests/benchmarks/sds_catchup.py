@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.sds_catchup
 
-Simulated: a member that has everything and one that has nothing, with delays of each direction as
-given; seconds are virtual ones, and what computing takes is said beside them. On real hosts
+Simulated: a member that has everything and one that has nothing, with delays of each direction and
+links of the server as given; seconds are virtual ones, and what computing takes is said beside
+them. The server resends its last messages meanwhile, as nobody has acknowledged them. On real hosts
 (`--hosts`): two hosts over loopback, where each signature is checked.
 """
 
@@ -21,29 +22,40 @@ from tests.hosts import connect_all, eventually, running_nodes
 from tests.sds.harness import Group, Links
 from tests.sds.test_reconciliation import fill_hole
 
-DELAYS = ((0.0005, 0.001), (0.05, 0.5), (0.5, 0.5), (1.0, 1.0))
+LINKS = (
+    (0.001, 100),
+    (0.01, 100),
+    (0.05, 100),
+    (0.1, 100),
+    (0.2, 100),
+    (0.2, 20),
+    (0.5, 20),
+)
+"""Seconds of delay in each direction, and Mbit/s."""
 
 
-def simulated(count: int) -> None:
-    group = Group(2, seed=1, links=Links(delay=DELAYS[0]))
+def simulated(count: int, size: int) -> None:
+    group = Group(2, seed=1, links=Links(delay=(0.001, 0.001)))
     group.run(5.0)
     server, newcomer = sorted(group.members)
     group.crash(newcomer)
     for n in range(count):
-        group.send(server, b"message %08d" % n)
+        group.send(server, b"message %08d" % n + bytes(max(0, size - 16)))
     group.run(60.0)
-    print("| delay of each direction | seconds | requests | bytes | seconds of the CPU |")
-    print("|---:|---:|---:|---:|---:|")
-    for delay in DELAYS:
-        group.links.delay = delay
+    print("| delay | Mbit/s | seconds | requests | bytes | resent | seconds of the CPU |")
+    print("|---:|---:|---:|---:|---:|---:|---:|")
+    for delay, rate in LINKS:
+        group.links.delay, group.links.rate = (delay, delay), rate * 1e6 / 8
         group.members[newcomer].store = MemoryStore()
         group.bytes.clear()
-        requests, cpu = group.requests, time.process_time()
+        requests, resent = group.requests, group.published["resend"]
+        cpu = time.process_time()
         group.start(newcomer)
         took = group.settle(3600.0)
         print(
-            f"| {delay[0]} to {delay[1]} s | {took} | {group.requests - requests} "
-            f"| {group.bytes['pull']:,} | {time.process_time() - cpu:.0f} |",
+            f"| {delay * 1000:.0f} ms | {rate} | {took} | {group.requests - requests} "
+            f"| {group.bytes['pull']:,} | {group.published['resend'] - resent} "
+            f"| {time.process_time() - cpu:.0f} |",
             flush=True,
         )
         group.crash(newcomer)
@@ -72,6 +84,7 @@ async def real(count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--size", type=int, default=16, help="bytes of a simulated content")
     parser.add_argument("--hosts", action="store_true", help="only real hosts")
     args = parser.parse_args()
     if args.hosts:
@@ -79,7 +92,7 @@ def main() -> None:
         return
     requests, size = fill_hole(50_000, 31_415)
     print(f"One hole in 50,000: {requests} round trips, {size:,} bytes without the message\n")
-    simulated(args.messages)
+    simulated(args.messages, args.size)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ class Links:
     duplication: float = 0.0
     delay: tuple[float, float] = (0.05, 0.5)
     streams: bool = True
+    rate: float = 0.0
+    """Bytes per second at which answers on direct streams leave a member; 0 is no limit."""
 
 
 @dataclass
@@ -101,6 +103,7 @@ class Group:
         self.published: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._free_at: dict[str, float] = {}
         self._deadlines: dict[str, float] = {}
         self._timers: list[tuple[float, str]] = []
         self._touched: set[str] = set()
@@ -359,14 +362,24 @@ class Group:
                 return
             wait = self.limiter.wait(f"{asker}-{ask.peer}", ("t", CHANNEL), self.now)
             if wait:
-                self._later(wait, reach)
+                self._later(max(wait, 0.001), reach)  # milliseconds, as on the wire
                 return
+            size = self.bytes["pull"]
             answer = self._answer(ask)
+            size = self.bytes["pull"] - size
             slow = self.slow.get(ask.peer)
-            delay = slow if slow is not None else self._delay()
+            delay = slow if slow is not None else self._delay() + self._queued(ask.peer, size)
             self._later(delay, lambda: self._answered(asker, life, ask, answer))
 
         self._later(self._delay(), reach)
+
+    def _queued(self, name: str, size: int) -> float:
+        """Seconds until an answer of `size` bytes has left a member."""
+        if not self.links.rate:
+            return 0.0
+        free_at = max(self.now, self._free_at.get(name, 0.0)) + size / self.links.rate
+        self._free_at[name] = free_at
+        return free_at - self.now
 
     def _fail(self, asker: str, life: int, ask: AskEffect) -> None:
         participant = self.members[asker].participant

@@ -96,8 +96,11 @@ def honest_run(
     params = SdsParams(lost_after=120.0)
     group = LiarsGroup(size, size // 5, seed=seed, links=Links(loss=loss), skew=5.0, params=params)
     group.run(3.0)
+    writers = group.rng.sample(group.honest, len(group.honest))
     for n in range(messages):
-        group.send(group.rng.choice(group.honest), b"%d" % n)
+        # Each has written before any writes again at random.
+        writer = writers[n] if n < len(writers) else group.rng.choice(group.honest)
+        group.send(writer, b"%d" % n)
         if n % 5 == 0:
             group.lie()
         group.run(group.rng.expovariate(size / 10))

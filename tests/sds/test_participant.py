@@ -504,6 +504,16 @@ def test_a_request_of_another_puts_ours_off() -> None:
     assert any(s.repair_request for s in one.published(one.wait(15.0)))
 
 
+def test_a_group_that_asks_in_vain_asks_ever_more_rarely() -> None:
+    one = One()
+    one.hear("child", "gone")
+    for n in range(5):
+        one.take(made(f"s{n}", content=None, repair_request=(HistoryEntry("gone"),)))
+    first = one.params.repair_min * 2**4
+    assert not any(s.repair_request for s in one.published(one.wait(first)))
+    assert any(s.repair_request for s in one.published(one.wait(first)))
+
+
 def test_answers_wait_and_are_cancelled_by_another_copy() -> None:
     one = One(repair_max=30.0)
     one.hear("a", sender_id="author")

@@ -15,7 +15,7 @@ from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import Way
-from episub_router.sds.protocol.reconciliation.ranges import LEAF, compare
+from episub_router.sds.protocol.reconciliation.ranges import LEAF, LogComparison, compare
 from episub_router.sds.store import MemoryStore
 from episub_router.sds.wire.exchange import (
     GetAsk,
@@ -95,6 +95,10 @@ def filled(count: int, **options: object) -> Group:
     group.part({names[0]: 0, names[1]: 1})
     for n in range(count):
         group.send(names[0], b"%d" % n)
+    group.run(2.0)  # all that was broadcast is lost
+    newcomer = group.members[names[1]].participant
+    assert newcomer is not None
+    assert not len(newcomer.log)
     return group
 
 
@@ -135,6 +139,31 @@ def test_a_newcomer_on_a_fast_link_gets_everything_in_spite_of_the_request_limit
     took = group.settle(60.0)
     assert took is not None
     assert took < 900 / 5 / 20 + 10
+
+
+def test_what_pages_will_bring_is_not_asked_for_by_id() -> None:
+    """The server resends 512 messages meanwhile, and each names a past that is on its way."""
+    group = filled(2000, links=Links(delay=(0.5, 0.5)), params=SdsParams(page_items=100))
+    group.heal()
+    requests = group.requests
+    took = group.settle(60.0)
+    assert group.published["resend"] > 100
+    assert took is not None
+    assert took < 2000 / 100 + 10
+    assert group.requests - requests < 2000 / 100 + 10
+
+
+def test_what_a_page_was_to_bring_is_asked_for_by_id_when_it_does_not_come() -> None:
+    one = One(pull_timeout=100.0)
+    for peer in ("slow", "other"):
+        one.participant.peer_up(peer, one.now)
+    (asked,) = of(one.wait(2.0), fx.AskCompare)
+    parts = (RangeHash(None, None, 1000, SALT),)
+    effects = one.participant.compared(asked.peer, LogComparison(parts), one.now)
+    assert of(effects, fx.AskRange)
+    one.hear("child", "missing")
+    assert not of(one.wait(50.0), fx.AskIds)
+    assert of(one.wait(15.0), fx.AskIds)[0].ids == ("missing",)
 
 
 def test_pages_are_as_long_as_a_slow_link_brings_in_time() -> None:

@@ -287,7 +287,7 @@ class Participant:
     def poll(self, now: Time) -> list[Effect]:
         """The periodic sweeps, as far as they are due (S11-S13)."""
         effects = self.outgoing.poll(now, alone=not self.presence.anybody(now))
-        effects += self.wants.poll(now)
+        effects += self.wants.poll(now, self._catchup.brings)
         given_up = self.wants.ended(now) + self.incoming.overdue(now)
         self._delivery.give_up(given_up, effects)
         effects += self._responses.poll(now)
@@ -316,7 +316,10 @@ class Participant:
         for key in keys:
             if not self._delivery.known(key[1]) and not self.log.below_floor(key):
                 entry = HistoryEntry(key[1])
-                if not self.wants.add(entry, f"peer:{peer}", peer, now, pull_after=0.0):
+                room = self.wants.add(
+                    entry, f"peer:{peer}", peer, now, clock=key[0], pull_after=0.0
+                )
+                if not room:
                     effects.append(fx.Discarded(peer, DiscardReason.WANTED_FULL))
         return effects
 
@@ -381,6 +384,6 @@ class Participant:
         for received in restored.incoming:
             self._reception.want_unknown(received.message, None, now, [])
         for damaged in restored.damaged:
-            self.wants.add(HistoryEntry(damaged), self.me, None, now, pull_after=0.0)
+            self.wants.add(HistoryEntry(damaged), self.me, None, now, clock=0, pull_after=0.0)
         if len(self.log):
             self._sync.start(now)

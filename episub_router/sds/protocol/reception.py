@@ -152,7 +152,7 @@ class Reception:
             effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
             self._delivery.go_on_without(new_id, effects, lost=False)
             return
-        unmet = {i: None for i in history if not self._delivery.met(i)}
+        unmet = dict.fromkeys(self._delivery.unmet(history))
         if unmet and not self._make_room(sender, len(received.raw), now, effects):
             effects.append(fx.Discarded(sender, DiscardReason.INCOMING_FULL))
             return
@@ -180,7 +180,9 @@ class Reception:
             effects.append(fx.Discarded(author, DiscardReason.INCOMING_FULL))
             if self._delivery.incoming.needs(left_id):
                 entry = HistoryEntry(left_id, None, author)
-                self._wants.add(entry, author, None, now, pull_after=self._params.pull_delay)
+                lamport = self._delivery.lamport(waiting.message)
+                after = self._params.pull_delay
+                self._wants.add(entry, author, None, now, clock=lamport, pull_after=after)
         return room
 
     def _receive_again(self, received: ReceivedMessage, now: Time, effects: list[Effect]) -> None:
@@ -209,7 +211,7 @@ class Reception:
         hold up there what others say after they delivered its message.
         """
         same = (message.sender_id, message.lamport) == (waiting.sender_id, waiting.lamport)
-        return same and all(self._delivery.met(i) for i in message.history_ids)
+        return same and not self._delivery.unmet(message.history_ids)
 
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
@@ -243,14 +245,17 @@ class Reception:
     def want_unknown(
         self, message: Message, source: PeerRef | None, now: Time, effects: list[Effect]
     ) -> None:
+        incoming = self._delivery.incoming
+        unknown = [i for i in self._delivery.unmet(message.history_ids) if i not in incoming]
+        if not unknown:
+            return
+        entries = {e.message_id: e for e in message.causal_history}
+        sender, lamport = message.sender_id, self._delivery.lamport(message)
         full = False
-        for entry in message.history:
-            if (
-                not self._delivery.met(entry.message_id)
-                and entry.message_id not in self._delivery.incoming
-            ):
-                full |= not self._wants.add(
-                    entry, message.sender_id, source, now, pull_after=self._params.pull_delay
-                )
+        for missing in unknown:
+            entry = entries.get(missing) or HistoryEntry(missing)
+            full |= not self._wants.add(
+                entry, sender, source, now, clock=lamport, pull_after=self._params.pull_delay
+            )
         if full:
             effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))

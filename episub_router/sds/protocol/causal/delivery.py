@@ -49,6 +49,11 @@ class CausalDelivery:
             dependency in self._log or dependency in self.tombstones or self._log.passed(dependency)
         )
 
+    def unmet(self, history: Sequence[MessageId]) -> list[MessageId]:
+        """Those that aren't met, in this order."""
+        tombstones = self.tombstones
+        return [i for i in self._log.lacked(history) if i not in tombstones]
+
     def known(self, message_id: MessageId) -> bool:
         """We have it. What was given up is met, but not known."""
         return message_id in self._log or message_id in self.incoming
@@ -62,12 +67,7 @@ class CausalDelivery:
 
     def own_seen(self, history: Sequence[MessageId]) -> int:
         """The number of our newest message among these and their ancestors."""
-        own_seen = 0
-        for message_id in history:
-            entry = self._log.get(message_id)
-            if entry is not None and entry.own_seen > own_seen:
-                own_seen = entry.own_seen
-        return own_seen
+        return self._log.own_seen(history)
 
     def newest(self, history: Sequence[MessageId]) -> int:
         """The highest clock among these, where we have them all; else 0."""

@@ -47,6 +47,16 @@ class Log:
     def get(self, message_id: MessageId) -> LogEntry | None:
         return self._entries.get(message_id)
 
+    def lacked(self, ids: Iterable[MessageId]) -> list[MessageId]:
+        """Those that aren't logged and weren't passed by either, in this order."""
+        entries, passed = self._entries, self._passed
+        return [i for i in ids if i not in entries and i not in passed]
+
+    def own_seen(self, ids: Iterable[MessageId]) -> int:
+        """The number of our newest message among these and their ancestors."""
+        entries = self._entries
+        return max((e.own_seen for i in ids if (e := entries.get(i)) is not None), default=0)
+
     def add(
         self, message_id: MessageId, entry: LogEntry, history: Iterable[MessageId], *, head: bool
     ) -> list[MessageId]:

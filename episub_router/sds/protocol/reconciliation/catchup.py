@@ -105,6 +105,17 @@ class Catchup:
         """Whether a peer is being asked, or is about to be."""
         return self._job is not None or bool(self._queue)
 
+    def brings(self, clock: int) -> bool:
+        """Whether pages that are on the way, or will be asked for, may bring all up to a clock."""
+        job = self._job
+        if job is None:
+            return False
+        spans = [span for span in job.fetch if not span.ids_only]
+        if isinstance(job.asked, AskRange) and not job.asked.ids_only:
+            spans.append(_Span(job.asked.after, job.asked.until))
+        above = any(span.after is None or span.after[0] <= clock for span in spans)
+        return above and any(span.until is None or clock <= span.until[0] for span in spans)
+
     def next(self) -> Time:
         if self._job is not None:
             return self._job.deadline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from episub_router.protocol.types import Time
@@ -17,6 +17,10 @@ from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.protocol.timers import Timers
 
 _MAX_SOURCES = 3
+_REST = 1.0
+_LONGEST_REST = 60.0
+"""Seconds after which it is looked again whether pages bring a missing message, and for which a
+message that they may bring is not asked for by id (ours)."""
 _REARM = 6
 """How much longer than `repair_max` to wait at most between two requests for the same id (ours)."""
 
@@ -25,12 +29,14 @@ _REARM = 6
 class Want:
     """A missing message. `blamed` referred to it first, `sources` should have it.
 
-    `lacking` are peers that don't have it, each with whether it has purged messages.
+    Its clock is at most `clock`, that of what referred to it. `lacking` are peers that don't have
+    it, each with whether it has purged messages. `asks` counts requests of the group, others' too.
     """
 
     entry: HistoryEntry
     since: Time
     blamed: SenderId
+    clock: int
     sources: list[PeerRef] = field(default_factory=list)
     pulls: int = 0
     asks: int = 0
@@ -85,9 +91,13 @@ class Wants:
         source: PeerRef | None,
         now: Time,
         *,
+        clock: int,
         pull_after: float,
     ) -> bool:
-        """Start looking for a message, or note one more source. False where there is no room."""
+        """Start looking for a message, or note one more source. False where there is no room.
+
+        `clock`: the message's own is at most this.
+        """
         message_id = entry.message_id
         self.troubled_at = now
         want = self._wants.get(message_id)
@@ -97,7 +107,7 @@ class Wants:
                 return False
             if len(self._wants) >= limit and not self._yield_to(blamed):
                 return False
-            want = self._wants[message_id] = Want(entry, now, blamed)
+            want = self._wants[message_id] = Want(entry, now, blamed, clock)
             self._held.add(blamed)
             self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
             self._repairs.set(message_id, now + self._request_delay(message_id))
@@ -166,6 +176,7 @@ class Wants:
         want = self._wants.get(message_id)
         if want is not None:
             self._overdue.pop(message_id, None)
+            want.asks += 1
             self._repairs.set(message_id, now + self._rearm(want))
 
     def peer_appeared(self, now: Time) -> None:
@@ -186,13 +197,20 @@ class Wants:
             taken.append(HistoryEntry(message_id, None, want.entry.sender_id))
         return tuple(taken)
 
-    def poll(self, now: Time) -> list[Effect]:
-        """Ask peers for what is due, grouped by peer."""
+    def poll(self, now: Time, comes: Callable[[int], bool]) -> list[Effect]:
+        """Ask peers for what is due, grouped by peer. `comes`: whether messages up to a clock come
+        in pages; they are not asked for one by one."""
         for message_id in self._repairs.pop_due(now):
-            self._overdue[message_id] = None
+            if self._rests(message_id, now, comes):
+                self._repairs.set(message_id, now + _REST)
+            else:
+                self._overdue[message_id] = None
         by_peer: dict[PeerRef, list[MessageId]] = {}
         effects: list[Effect] = []
         for message_id in self._pulls.pop_due(now):
+            if self._rests(message_id, now, comes):
+                self._pulls.set(message_id, now + _REST)
+                continue
             want = self._wants[message_id]
             peer = self._peers.choose(
                 self._rng, want.sources, avoid=want.last_asked, without=want.lacking, now=now
@@ -220,6 +238,10 @@ class Wants:
         """Ids whose time is over. They stay wanted until `found`."""
         return self._ends.pop_due(self._presence.elapsed(now) + ROUNDING)
 
+    def _rests(self, message_id: MessageId, now: Time, comes: Callable[[int], bool]) -> bool:
+        want = self._wants[message_id]
+        return now - want.since < _LONGEST_REST and comes(want.clock)
+
     def _yield_to(self, blamed: SenderId) -> bool:
         """Forget the last want of the sender with most of them, if that is more than `blamed`'s."""
         most = self._held.yields_to(blamed)
@@ -237,7 +259,10 @@ class Wants:
         return request_delay(self._me, message_id, low, high) / 1000
 
     def _rearm(self, want: Want) -> float:
-        """An answer takes up to repair_max; one that was lost must be asked for again."""
-        base = self._params.repair_min * 2 ** min(want.asks, 10)
+        """An answer takes up to repair_max; one that was lost must be asked for again.
+
+        Requests of all members count: the group asks ever more rarely for what nobody has.
+        """
+        base = self._params.repair_min * 2 ** max(0, min(want.asks, 10) - 1)
         most = _REARM * self._params.repair_max
         return float(min(base, most) * self._rng.uniform(1.0, 1.5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.message import MessageId, SenderId
@@ -66,20 +66,21 @@ class SyncTimer:
 
     def note_message(
         self,
-        named: Iterable[MessageId],
+        named: Sequence[MessageId],
         by: SenderId,
         heads: dict[MessageId, None],
         members: int,
         now: Time,
     ) -> None:
         """`by` named these ids, as history or as the message itself."""
-        for message_id in named:
-            self._named[message_id] = None
-            if self._unconfirmed.get(message_id, by) != by:
-                self._confirmed(message_id)
+        self._named.update(dict.fromkeys(named))
+        if self._unconfirmed:
+            for message_id in named:
+                if self._unconfirmed.get(message_id, by) != by:
+                    self._confirmed(message_id)
         if len(self._named) > _MAX_NAMED + len(heads):
             self._named = {i: None for i in self._named if i in heads}
-        if all(head in self._named for head in heads):
+        if heads.keys() <= self._named.keys():
             self._restart(members, now)
         elif self._lacking_at == NEVER:
             self._lacking_at = self._spread(self._params.sync_soon, members, now)
