@@ -34,7 +34,8 @@ def render(results: Iterable[Result], versions: Mapping[str, Mapping[str, str]])
         outcomes.setdefault(result.outcome, []).append(result.cell)
     lines += ["", "| test | cells | outcome |", "|---|---|---|"]
     for (module, function), outcomes in sorted(tests.items()):
-        for outcome, cells in sorted(outcomes.items()):
+        for outcome, unordered in sorted(outcomes.items()):
+            cells = sorted(unordered)
             name = function.removeprefix("test_").replace("_", " ")
             named = ", ".join(f"`{cell}`" for cell in cells if cell)
             lines.append(f"| {module.removeprefix('test_')}: {name} | {named or '1'} | {outcome} |")

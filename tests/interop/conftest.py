@@ -8,23 +8,36 @@ import pytest
 
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab, running_lab
+from interop.harness.machine import machine
 from interop.harness.peer import Peer
 from interop.harness.table import Result, render, write
 
-_RESULTS = pytest.StashKey[list[Result]]()
-_VERSIONS = pytest.StashKey[dict[str, dict[str, str]]]()
+_RESULT, _VERSIONS = "interop result", "interop versions"
+"""Properties of reports, which come to the process that writes the table."""
 _TAIL = 12
 """Lines of each log that a failure shows."""
 
 
 @pytest.fixture
-async def lab(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
-    """Peers that end with the test; what they print is kept as pytest keeps `tmp_path`."""
-    async with running_lab(tmp_path) as found:
+async def lab(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> AsyncIterator[Lab]:
+    """Peers that end with the test; what they print is kept as pytest keeps `tmp_path`. A test
+    with the mark `quiet` has its peers while no other test of the run has any."""
+    shared = tmp_path_factory.getbasetemp()
+    if _is_worker(request.config):
+        shared = shared.parent
+    alone = request.node.get_closest_marker("quiet") is not None
+    async with machine(shared, alone=alone), running_lab(tmp_path) as found:
         yield found
         await check_scores(found.peers)
-        for peer in found.peers:
-            request.config.stash[_VERSIONS][peer.name.rstrip("0123456789")] = peer.versions
+        versions = {peer.kind: peer.versions for peer in found.peers}
+        request.node.user_properties.append((_VERSIONS, versions))
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Whether this is a process of pytest-xdist that runs tests for another one."""
+    return hasattr(config, "workerinput")
 
 
 async def check_scores(peers: list[Peer]) -> None:
@@ -48,17 +61,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+class TableWriter:
+    """Writes the table of a whole run from the reports of all its processes."""
+
+    def __init__(self) -> None:
+        self._results: list[Result] = []
+        self._versions: dict[str, dict[str, str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == _RESULT and (report.when == "call" or report.skipped):
+                self._results.append(Result(*value, report.outcome))
+            elif name == _VERSIONS:
+                self._versions |= value
+
+    def pytest_sessionfinish(self) -> None:
+        write(render(self._results, self._versions))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_RESULTS] = []
-    config.stash[_VERSIONS] = {}
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the table of a whole run."""
-    if session.config.getoption("--interop-table"):
-        results = session.config.stash[_RESULTS]
-        versions = session.config.stash[_VERSIONS]
-        write(render(results, versions))
+    if config.getoption("--interop-table") and not _is_worker(config):
+        config.pluginmanager.register(TableWriter())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -90,7 +113,7 @@ def pytest_runtest_makereport(
         assert isinstance(item, pytest.Function)
         cell = item.callspec.id if hasattr(item, "callspec") else ""
         function = item.originalname
-        item.config.stash[_RESULTS].append(Result(item.path.stem, function, cell, report.outcome))
+        report.user_properties.append((_RESULT, [item.path.stem, function, cell]))
     logs = getattr(item, "funcargs", {}).get("tmp_path")
     if report.failed and logs is not None:
         for log in sorted(logs.glob("*.*")):

@@ -100,8 +100,7 @@ async def test_the_halves_of_a_partition_merge(lab: Lab, kinds: list[str]) -> No
     two = [node for node in nodes if node not in one]
     await faults("block", one, two)
     for half in (one, two):
-        # Those that refused each other a link before aren't asked again for two minutes.
-        await symmetric(half, TOPIC, 2)
+        await symmetric(half, TOPIC, 3)
     for half, others in ((one, two), (two, one)):
         await traffic.publish(half[0], half, [100] * 5, perhaps=others)
     await faults("unblock", one, two)

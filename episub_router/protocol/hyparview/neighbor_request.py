@@ -22,6 +22,10 @@ REFUSED_BACKOFF = 120.0
 """Seconds until a peer that refused is asked again. Measured: a search for the last links asks a
 dozen others meanwhile; with 30 s it asks the nearest few again and again."""
 
+REFUSED_BACKOFF_IN_NEED = 10.0
+"""The same while the node has fewer than C_rand links. Ours: as often as `REQUEST_LIMIT` lets one
+peer ask in the long run. In a small overlay, those that refused once may be all there is."""
+
 _MAX_REFUSED = 64
 """Peers remembered that refused."""
 
@@ -44,7 +48,7 @@ class NeighborRequests(Procedure):
         self._requests: dict[PeerId, Time] = {}
         """Requests in flight, with the time at which each counts as refused."""
         self._refused: dict[PeerId, Time] = {}
-        """Until when a peer that refused is not asked again."""
+        """When a peer refused that is not asked again for a while."""
         self._stretch = 1
         self._full = False
         """Whether the view has ever been full."""
@@ -70,18 +74,21 @@ class NeighborRequests(Procedure):
         ) - len(self._requests)
         if missing <= 0:
             return
-        self._refused = {peer: until for peer, until in self._refused.items() if until > now}
-        for peer in self._candidates(self._kind_missing())[:missing]:
+        self._refused = {
+            peer: at for peer, at in self._refused.items() if now - at < REFUSED_BACKOFF
+        }
+        for peer in self._candidates(self._kind_missing(), now)[:missing]:
             self._requests[peer] = NEVER
             state.when_connected(peer, partial(self._request, peer), now)
 
-    def _candidates(self, kind: LinkKind) -> list[PeerId]:
+    def _candidates(self, kind: LinkKind, now: Time) -> list[PeerId]:
         """Passive peers to ask: for a near link the nearest first, else in random order."""
         state = self._state
+        backoff = REFUSED_BACKOFF_IN_NEED if self._in_need() else REFUSED_BACKOFF
         peers = [
             peer
             for peer in state.passive
-            if peer not in self._requests and peer not in self._refused
+            if peer not in self._requests and now - self._refused.get(peer, -NEVER) >= backoff
         ]
         state.rng.shuffle(peers)
         if kind is LinkKind.RANDOM:
@@ -125,12 +132,17 @@ class NeighborRequests(Procedure):
 
     def ask_others(self, now: Time) -> None:
         """Ask others at once, if C_rand links are still missing."""
-        if len(self._state.active) < self._state.params.random_links:
+        if self._in_need():
             self.grow(now)
+
+    def _in_need(self) -> bool:
+        """Whether there are fewer than C_rand links, of whichever kind."""
+        return len(self._state.active) < self._state.params.random_links
 
     def back_off(self, peer: PeerId, now: Time) -> None:
         """`peer` refused a link or ended one: ask others for a while."""
-        self._refused[peer] = now + REFUSED_BACKOFF
+        self._refused.pop(peer, None)
+        self._refused[peer] = now
         while len(self._refused) > _MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
 
@@ -165,7 +177,7 @@ class NeighborRequests(Procedure):
         period = params.grow_interval
         if early:
             period = min(period, JOIN_GROW_INTERVAL)
-        if links < params.random_links:
+        if self._in_need():
             self._stretch = 1
         else:
             most = _MAX_STRETCH if links + 1 >= params.active_size else _MAX_STRETCH_IF_SEVERAL

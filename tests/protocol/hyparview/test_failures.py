@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, DropReason, NeighborDown, Release
+from episub_router.protocol.hyparview.neighbor_request import REFUSED_BACKOFF_IN_NEED
 from episub_router.protocol.hyparview.state import MAX_DIALS, MAX_DIALS_FOR_OTHERS
 from episub_router.protocol.messages import Disconnect, Gossip, Graft, Join, LinkKind, Prune
 from tests.protocol.helpers import Member, dials, drops, params, request, sent
@@ -76,7 +77,7 @@ def test_lost_connection_of_a_peer_that_was_asked_counts_as_a_refusal() -> None:
     (asked, *_) = dials(member.wait(6))
     member.handle(ev.Connected(asked))
     member.handle(ev.PeerDown(asked))
-    assert asked not in dials(member.wait(12))
+    assert asked not in dials(member.wait(REFUSED_BACKOFF_IN_NEED - 2))
 
 
 def test_a_node_with_its_random_links_asks_no_more_than_it_misses_in_one_period() -> None:

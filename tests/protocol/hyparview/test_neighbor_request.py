@@ -18,8 +18,10 @@ from episub_router.protocol.hyparview.neighbor_request import (
     JOIN_GROW_INTERVAL,
     NEIGHBOR_TIMEOUT,
     REFUSED_BACKOFF,
+    REFUSED_BACKOFF_IN_NEED,
 )
 from episub_router.protocol.hyparview.neighbor_response import MAX_MEASURING
+from episub_router.protocol.hyparview.rate_limiter import RateLimiter
 from episub_router.protocol.hyparview.views.active import MAX_ON_WISH
 from episub_router.protocol.messages import Disconnect, Join, LinkKind, Neighbor, NeighborRole
 from tests.protocol.helpers import Member, accept, dials, drops, params, request, sent
@@ -164,11 +166,37 @@ def test_nearest_candidates_are_asked_first() -> None:
 
 def test_no_answer_counts_as_a_refusal() -> None:
     """E09, E17: a silent peer is not waited for, nor asked again for a while."""
-    member = Member("a", "b", "c", "d", "e", "f", passive=["p"])
+    standing = params(link_check_interval=1e6)
+    member = Member("a", "b", "c", "d", "e", "f", passive=["p"], membership=standing)
     assert dials(member.wait(12)) == ["p"]
     member.handle(ev.Connected("p"))
     assert requests(member.wait(REFUSED_BACKOFF - 5)) == []
-    assert requests(member.wait(60)) != []
+    assert requests(member.wait(REFUSED_BACKOFF)) != []
+
+
+def test_a_node_in_need_asks_again_soon_those_that_refused() -> None:
+    """E09, E17: in a small overlay everybody may have refused once, and have room since others
+    were lost. Not sooner than they answer, and at C_rand links with the patience of all others."""
+    standing = params(link_check_interval=1e6)
+    member = Member("a", "b", passive=["p"], membership=standing)
+    dials(member.wait(6))
+    member.handle(ev.Connected("p"))
+    refused = 0
+    for _ in range(120):
+        for peer in requests(member.receive("p", Disconnect()) + member.wait(1)):
+            assert peer == "p"
+            refused += 1
+    assert 120 / (2 * REFUSED_BACKOFF_IN_NEED) <= refused <= 120 / REFUSED_BACKOFF_IN_NEED
+    member.link("c")
+    member.link("d")
+    assert requests(member.wait(REFUSED_BACKOFF - 20)) == []
+
+
+def test_those_that_refused_are_asked_again_no_more_often_than_they_answer() -> None:
+    """E09: REQUESTs beyond the receiver's limit would be lost, and count as refusals."""
+    limiter = RateLimiter()
+    for n in range(100):
+        assert limiter.allows("p", request(0), n * REFUSED_BACKOFF_IN_NEED)
 
 
 def test_lost_link_is_replaced_at_once() -> None:

@@ -13,7 +13,7 @@ import (
 // growth asks passive peers for links while the active view is too small.
 type growth struct {
 	asked   map[peer.ID]time.Time // NEIGHBOR requests in flight; zero while the dial is
-	refused map[peer.ID]time.Time // until when it isn't asked again
+	refused map[peer.ID]time.Time // when it refused; it isn't asked again for a while
 	stretch int
 	full    bool // whether the view has ever been
 	round   int
@@ -28,7 +28,7 @@ func (g *growth) backOff(id peer.ID, now time.Time) {
 	if len(g.refused) >= maxRefused {
 		clear(g.refused)
 	}
-	g.refused[id] = now.Add(refusedBackoff)
+	g.refused[id] = now
 }
 
 // kindMissing is what the next link is to be for.
@@ -46,9 +46,14 @@ func (t *Topic) grow() {
 	if missing <= 0 {
 		return
 	}
+	wait := refusedBackoff
+	if len(t.links) < randomLinks {
+		wait = refusedInNeed
+	}
 	candidates := slices.DeleteFunc(t.sample(t.passive.ids(), passiveSize), func(id peer.ID) bool {
 		_, asked := g.asked[id]
-		return asked || now.Before(g.refused[id])
+		at, refused := g.refused[id]
+		return asked || refused && now.Sub(at) < wait
 	})
 	if t.kindMissing() == pb.Neighbor_NEAR {
 		slices.SortStableFunc(candidates, func(a, b peer.ID) int {

@@ -35,6 +35,7 @@ const (
 	maxStretch      = 8
 	requestTimeout  = 5 * time.Second
 	refusedBackoff  = 120 * time.Second
+	refusedInNeed   = 10 * time.Second // while there are fewer than randomLinks
 	maxRefused      = 64
 	stabilizeEvery  = 10 * time.Second
 	listTimeout     = time.Second
