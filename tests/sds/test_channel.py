@@ -282,6 +282,25 @@ async def test_nobody_speaks_for_another_sender() -> None:
             assert len(one.log) == 1
 
 
+async def test_requests_that_are_given_up_leave_the_connection_as_it_was() -> None:
+    """A write of py-libp2p that is cancelled would end the connection for all that uses it."""
+    async with running_nodes(2, router=flood) as nodes:
+        a, b = nodes
+        await connect_all([(a, b)])
+        async with channels([a]):
+            request = Request(TOPIC, "0", CompareAsk(bytes(16), (RangeHash(None, None, 0, b""),)))
+            before = b.host.get_network().get_connections(a.id)
+            for n in range(60):
+                with trio.move_on_after(n * 0.0005):
+                    await ask(b.host, a.id, request, within=5, max_size=2**20)
+            for n in range(60):
+                with suppress(ExchangeError):
+                    await ask(b.host, a.id, request, within=n * 0.0005, max_size=2**20)
+            response = await ask(b.host, a.id, request, within=PATIENCE, max_size=2**20)
+            assert response.comparison is not None
+            assert b.host.get_network().get_connections(a.id) == before
+
+
 async def test_a_forged_repair_is_dropped_though_a_proven_message_names_its_hash() -> None:
     """c speaks for itself and for b: its own message names what b is said to have written."""
     async with running_nodes(3, router=flood) as nodes:

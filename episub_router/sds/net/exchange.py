@@ -41,6 +41,9 @@ from episub_router.sds.wire.exchange import (
 PROTOCOL_ID = TProtocol(PROTOCOL)
 _LATER = (ResponseStatus.TOO_MANY_REQUESTS, ResponseStatus.UNAVAILABLE)
 _SERVE_TIMEOUT = 20.0
+_RESET_TIMEOUT = 30.0
+_GRACE = 1.0
+"""Seconds after a reset until what still reads there is cancelled: py-libp2p wakes no reader."""
 
 
 class ExchangeError(Exception):
@@ -99,19 +102,24 @@ class ExchangeServer:
     async def _handle(self, stream: INetStream) -> None:
         # An exception out of a stream handler takes the whole host down.
         try:
-            with trio.move_on_after(_SERVE_TIMEOUT) as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_late, stream, nursery.cancel_scope)
                 data = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
                 response = await self._answer(stream.muxed_conn.peer_id, data)
                 self.counts[response.status.name] += 1
                 await stream.write(encode_varint_prefixed(encode_response(response)))
                 await stream.close()
-            if scope.cancelled_caught:
-                self.counts["timeout"] += 1
-                await stream.reset()
+                nursery.cancel_scope.cancel()
         except Exception:
             self.counts["broken-stream"] += 1
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-                await _quiet_reset(stream)
+            await _quiet_reset(stream)
+
+    async def _end_late(self, stream: INetStream, scope: trio.CancelScope) -> None:
+        await trio.sleep(_SERVE_TIMEOUT)
+        self.counts["timeout"] += 1
+        await _quiet_reset(stream)  # a write ends by that, a read only by being cancelled
+        await trio.sleep(_GRACE)
+        scope.cancel()
 
     async def _answer(self, peer: ID, data: bytes) -> Response:
         try:
@@ -181,21 +189,20 @@ def look_up(
 
 async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_size: int) -> Response:
     """Ask `peer`, waiting at most `within` s. Raises ExchangeError."""
+    call = _Call(host, peer, encode_request(request), max_size)
+    trio.lowlevel.spawn_system_task(call.run)
     try:
         with trio.fail_after(within):
-            stream = await host.new_stream(peer, [PROTOCOL_ID])
-            try:
-                await stream.write(encode_varint_prefixed(encode_request(request)))
-                data = await read_varint_prefixed_bytes_limited(stream, max_size)
-            except BaseException:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-                    await _quiet_reset(stream)
-                raise
-            await stream.close()
-    except Exception as error:  # py-libp2p's layers raise many unrelated types
-        raise ExchangeError(f"{peer}: {type(error).__name__}: {error}") from error
+            await call.done.wait()
+    except trio.TooSlowError as error:
+        raise ExchangeError(f"{peer}: no answer within {within:.1f} s") from error
+    finally:
+        call.leave()
+    if call.error is not None:
+        name = type(call.error).__name__
+        raise ExchangeError(f"{peer}: {name}: {call.error}") from call.error
     try:
-        response = decode_response(data)
+        response = decode_response(call.data)
     except SdsWireError as error:
         raise ExchangeError(f"{peer}: {error}") from error
     if response.status is not ResponseStatus.OK:
@@ -204,8 +211,59 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
     return response
 
 
+class _Call:
+    """One request on its stream, in a task that nobody cancels.
+
+    A write of py-libp2p that is cancelled has used a nonce of the connection's encryption and sent
+    nothing, after which the other side can read no more: all that goes on between two hosts would
+    end with one request that took too long. A call that is left resets its stream first.
+    """
+
+    def __init__(self, host: IHost, peer: ID, request: bytes, max_size: int) -> None:
+        self.done = trio.Event()
+        self.data = b""
+        self.error: Exception | None = None
+        self._host = host
+        self._peer = peer
+        self._request = request
+        self._max_size = max_size
+        self._stream: INetStream | None = None
+        self._left = False
+        self._reading = trio.CancelScope()
+
+    async def run(self) -> None:
+        try:
+            self._stream = stream = await self._host.new_stream(self._peer, [PROTOCOL_ID])
+            if self._left:
+                await _quiet_reset(stream)
+                return
+            await stream.write(encode_varint_prefixed(self._request))
+            with self._reading:
+                self.data = await read_varint_prefixed_bytes_limited(stream, self._max_size)
+                await stream.close()
+        except Exception as error:  # py-libp2p's layers raise many unrelated types
+            self.error = error
+            if self._stream is not None:
+                await _quiet_reset(self._stream)
+        finally:
+            self.done.set()
+
+    def leave(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._left = True
+        if self._stream is not None and not self.done.is_set():
+            trio.lowlevel.spawn_system_task(self._end, self._stream)
+
+    async def _end(self, stream: INetStream) -> None:
+        await _quiet_reset(stream)
+        with trio.move_on_after(_GRACE):
+            await self.done.wait()
+        self._reading.cancel()
+
+
 async def _quiet_reset(stream: INetStream) -> None:
-    try:
-        await stream.reset()
-    except Exception:
-        return  # already gone
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + _RESET_TIMEOUT):
+        try:
+            await stream.reset()
+        except Exception:
+            return  # already gone
