@@ -13,7 +13,7 @@ FAST := not (compiled or hosts or kafka or peers or quiet or sim or slow or spar
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-tools clean
+.PHONY: demo test check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -22,8 +22,14 @@ demo: $(VENV)/.installed
 test:
 	@$(MAKE) --no-print-directory -j 2 lint interop-part interop-sds testbed-tools
 	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
-	$(if $(ARGS),,$(BIN)/pytest -m quiet tests)
-	$(if $(ARGS),,$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77)
+	@$(if $(ARGS),,$(MAKE) --no-print-directory -j 2 upstream testbed-part)
+
+# Both wait for most of their time, and neither bears a busy machine.
+upstream: $(VENV)/.installed-dev
+	$(BIN)/pytest -m quiet tests
+
+testbed-part: $(VENV)/.installed-dev
+	$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77
 
 # The core compiled with mypyc gives the same bytes as the pure Python.
 compiled: $(VENV)/.installed-dev
