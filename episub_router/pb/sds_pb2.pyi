@@ -285,8 +285,11 @@ class Range(_message.Message):
     UNTIL_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     IDS_ONLY_FIELD_NUMBER: _builtins.int
+    NEWEST_FIRST_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
     ids_only: _builtins.bool
+    newest_first: _builtins.bool
+    """the last messages of the range, descending; `next` is then an `until`"""
     @_builtins.property
     def after(self) -> Global___Key: ...
     @_builtins.property
@@ -298,10 +301,11 @@ class Range(_message.Message):
         until: Global___Key | None = ...,
         limit: _builtins.int = ...,
         ids_only: _builtins.bool = ...,
+        newest_first: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "ids_only", b"ids_only", "limit", b"limit", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "ids_only", b"ids_only", "limit", b"limit", "newest_first", b"newest_first", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -121,6 +121,12 @@ def test_reading_by_id_hash_and_page(store: Store) -> None:
     assert ([s.key[1] for s in page], more) == (["m0", "m1"], True)
     page, more = store.page("c", None, None, 100, 5)
     assert ([s.key[1] for s in page], more) == (["m0"], True)
+    page, more = store.page("c", (10, "m0"), (13, "m6"), 4, 1000, newest_first=True)
+    assert ([s.key[1] for s in page], more) == (["m6", "m5", "m4", "m3"], True)
+    page, more = store.page("c", (10, "m0"), (11, "m3"), 4, 1000, newest_first=True)
+    assert ([s.key[1] for s in page], more) == (["m3", "m2", "m1"], False)
+    page, more = store.page("c", None, None, 2, 1000, newest_first=True)
+    assert ([s.key[1] for s in page], more) == (["h", "m9"], True)
 
 
 def test_eviction_and_consumption(store: Store) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -25,8 +24,6 @@ from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.protocol.reconciliation.joining import PlaceSearch
-from episub_router.sds.protocol.reconciliation.ranges import SALT_SIZE
 from episub_router.sds.store import StoredMessage, StoreFullError
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request, Response
 
@@ -132,24 +129,20 @@ class Asker:
         return []
 
     async def _older(self, peer: str, before: Key | None, limit: int) -> list[StoredMessage]:
-        search = PlaceSearch(limit + 1, before)  # the place itself may be there too
-        while True:
-            ask = fx.AskCompare(peer, secrets.token_bytes(SALT_SIZE), (search.range,))
-            response = await self._request(ask)
-            if response.comparison is None or not search.narrow(response.comparison):
-                break
-        if search.since is None:
-            return []
         rows: list[StoredMessage] = []
-        after: Key | None = (search.since + 1, "") if search.since else None
         for _ in range(_OLDER_PAGES):
-            page = fx.AskRange(peer, after, before, ids_only=False, limit=limit + 1)
+            most = limit + 1 - len(rows)  # the place itself may be there too
+            page = fx.AskRange(peer, None, before, ids_only=False, limit=most, newest_first=True)
             response = await self._request(page)
-            rows += [item for item in response.items if self._is_older(item, peer)]
-            after = response.next
-            if after is None:
+            for item in response.items:
+                if (before is None or item.key < before) and self._is_older(item, peer):
+                    rows.append(item)
+                    before = item.key
+            more = response.next
+            if more is None or len(rows) >= limit or (before is not None and more > before):
                 break
-        return [row for row in rows if row.key != before][-limit:]
+            before = more
+        return rows[:limit][::-1]
 
     def _is_older(self, item: StoredMessage, peer: str) -> bool:
         received = self._served(item, peer)
@@ -285,5 +278,5 @@ def ask_of(effect: AskEffect) -> GetAsk | CompareAsk | RangeAsk:
             return GetAsk(ids)
         case fx.AskCompare(salt=salt, ranges=ranges):
             return CompareAsk(salt, ranges)
-        case fx.AskRange(after=after, until=until, ids_only=ids_only, limit=limit):
-            return RangeAsk(after, until, limit, ids_only)
+        case fx.AskRange(after=after, until=until, limit=limit):
+            return RangeAsk(after, until, limit, effect.ids_only, effect.newest_first)

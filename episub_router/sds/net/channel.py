@@ -28,7 +28,7 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import MemoryStore, Store
 
 _PAGE = 100
-_MOST_OLDER = 1000
+_MOST_OLDER = 4000
 _FLUSH = 2.0
 """Seconds to publish what is waiting when a channel is closed."""
 
@@ -278,7 +278,7 @@ class SdsChannel:
     async def older(
         self, before: LogItem | ChannelMessage | None = None, limit: int = _PAGE
     ) -> list[ChannelMessage]:
-        """Messages of before our log, newest first, at most `limit` (1,000), as a peer has them.
+        """Messages of before our log, newest first, at most `limit` (4,000), as a peer has them.
 
         `before`: a place; None is where our log begins, as with `join_last`. They are checked like
         all others and become no part of our log. Raises ExchangeError where no peer answers.

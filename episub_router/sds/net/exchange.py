@@ -164,7 +164,9 @@ def look_up(
     """
     if isinstance(ask, RangeAsk):
         items = min(ask.limit, params.page_items)
-        found, more = store.page(key, ask.after, ask.until, items, params.page_bytes)
+        found, more = store.page(
+            key, ask.after, ask.until, items, params.page_bytes, newest_first=ask.newest_first
+        )
         last = found[-1].key if more else None
         if ask.ids_only:
             found = [StoredMessage(s.key, b"", b"") for s in found]

@@ -207,6 +207,7 @@ class AskRange:
     until: Key | None
     ids_only: bool
     limit: int
+    newest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

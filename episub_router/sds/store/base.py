@@ -127,10 +127,18 @@ class Store(ABC):
 
     @abstractmethod
     def page(
-        self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
+        self,
+        channel_id: str,
+        after: Key | None,
+        until: Key | None,
+        items: int,
+        size: int,
+        *,
+        newest_first: bool = False,
     ) -> tuple[list[StoredMessage], bool]:
         """Messages with after < key <= until, ascending, and whether there are more.
 
+        `newest_first`: the last of them, descending.
         At most `items`, and with their proofs `size` bytes unless the first alone is larger.
         """
 

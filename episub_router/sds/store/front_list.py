@@ -37,12 +37,18 @@ class FrontList(Generic[T]):
             del self._items[: self._gone]
             self._gone = 0
 
-    def between(self, after: Any, until: Any, count: int | None = None) -> list[T]:
-        """The items with after < item <= until, at most `count`; None is an open bound."""
+    def between(
+        self, after: Any, until: Any, count: int | None = None, *, last: bool = False
+    ) -> list[T]:
+        """The items with after < item <= until, at most `count` of the first, or the last; None is
+        an open bound."""
         low = bisect_right(self._items, after, self._gone) if after is not None else self._gone
-        high = bisect_right(self._items, until, self._gone) if until is not None else None
-        if count is not None:
-            high = min(len(self._items) if high is None else high, low + count)
+        all_of_them = len(self._items)
+        high = bisect_right(self._items, until, self._gone) if until is not None else all_of_them
+        if count is not None and last:
+            low = max(low, high - count)
+        elif count is not None:
+            high = min(high, low + count)
         return self._items[low:high]
 
     def last(self, count: int) -> list[T]:

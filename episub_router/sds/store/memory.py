@@ -101,10 +101,20 @@ class MemoryStore(Store):
         return {h: _stored(channel.rows[channel.hashes[h]]) for h in hashes if h in channel.hashes}
 
     def page(
-        self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
+        self,
+        channel_id: str,
+        after: Key | None,
+        until: Key | None,
+        items: int,
+        size: int,
+        *,
+        newest_first: bool = False,
     ) -> tuple[list[StoredMessage], bool]:
         channel = self._channels[channel_id]
-        keys = channel.keys.between(after, until, items + 1)
+        if newest_first:
+            keys = channel.keys.between(after, until, items + 1, last=True)[::-1]
+        else:
+            keys = channel.keys.between(after, until, items + 1)
         result: list[StoredMessage] = []
         for key in keys[:items]:
             row = channel.rows[key[1]]

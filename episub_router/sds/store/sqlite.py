@@ -102,7 +102,14 @@ class SqliteStore(Store):
         return result
 
     def page(
-        self, channel_id: str, after: Key | None, until: Key | None, items: int, size: int
+        self,
+        channel_id: str,
+        after: Key | None,
+        until: Key | None,
+        items: int,
+        size: int,
+        *,
+        newest_first: bool = False,
     ) -> tuple[list[StoredMessage], bool]:
         where = "channel = ? AND evicted = 0"
         values: list[str | int] = [channel_id]
@@ -112,7 +119,8 @@ class SqliteStore(Store):
         if until is not None:
             where += " AND (lamport, id) <= (?, ?)"
             values += [until[0] - SIGN, until[1]]
-        rows = self._stored(f"{where} ORDER BY lamport, id LIMIT ?", (*values, items + 1))
+        order = "lamport DESC, id DESC" if newest_first else "lamport, id"
+        rows = self._stored(f"{where} ORDER BY {order} LIMIT ?", (*values, items + 1))
         result: list[StoredMessage] = []
         for stored in rows[:items]:
             size -= len(stored.raw) + len(stored.origin)

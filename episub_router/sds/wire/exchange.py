@@ -53,12 +53,14 @@ class GetAsk:
 
 @dataclass(frozen=True, slots=True)
 class RangeAsk:
-    """The messages with after < key <= until, ascending; None is an open bound."""
+    """The messages with after < key <= until, ascending, or else newest first; None is an open
+    bound."""
 
     after: Key | None = None
     until: Key | None = None
     limit: int = MAX_PAGE
     ids_only: bool = False
+    newest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`items` have empty bytes where only ids were asked for. `next`: go on after this key."""
+    """`items` have empty bytes where only ids were asked for. `next`: go on after this key, or
+    newest first before it."""
 
     status: ResponseStatus = ResponseStatus.OK
     reason: str = ""
@@ -102,9 +105,10 @@ def encode_request(request: Request) -> bytes:
             pb.get.message_ids.extend(ids)
             pb.get.hashes.extend(hashes)
             pb.get.SetInParent()
-        case RangeAsk(after=after, until=until, limit=limit, ids_only=ids_only):
+        case RangeAsk(after=after, until=until, limit=limit) as span:
             pb.range.limit = limit
-            pb.range.ids_only = ids_only
+            pb.range.ids_only = span.ids_only
+            pb.range.newest_first = span.newest_first
             if after is not None:
                 pb.range.after.CopyFrom(_key_to_pb(after))
             if until is not None:
@@ -137,6 +141,7 @@ def decode_request(data: bytes) -> Request:
             until=_key_from_pb(pb.range.until) if pb.range.HasField("until") else None,
             limit=min(pb.range.limit or MAX_PAGE, MAX_PAGE),
             ids_only=pb.range.ids_only,
+            newest_first=pb.range.newest_first,
         )
     elif kind == "compare":
         ask = _compare_from_pb(pb.compare)

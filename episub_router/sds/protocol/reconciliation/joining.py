@@ -57,10 +57,10 @@ class Joining:
 
 
 class PlaceSearch:
-    """The place of the `last`-th newest message of one peer's log, up to `until`, part by part."""
+    """The place of the `last`-th newest message of one peer's log, part by part."""
 
-    def __init__(self, last: int, until: Key | None = None) -> None:
-        self.range = RangeHash(None, until, 0, b"")
+    def __init__(self, last: int) -> None:
+        self.range = RangeHash(None, None, 0, b"")
         """What the peer is to be asked for next."""
         self.since: int | None = None
         """The result."""
