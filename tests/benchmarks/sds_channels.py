@@ -40,7 +40,7 @@ async def served(count: int, idle: float) -> None:
             await channel.send(b"hello")
         start, cpu = trio.current_time(), time.process_time()
         await connect_all([(first, second)])
-        await eventually(lambda: all(len(channel.log) for channel in newcomers))
+        await eventually(lambda: all(len(channel.log) for channel in newcomers), 900.0)
         print(
             f"{count} channels served after {trio.current_time() - start:.1f} s, "
             f"{time.process_time() - cpu:.1f} s of the CPU for both hosts",

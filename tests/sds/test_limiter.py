@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from episub_router.sds.net.limiter import CHANNEL_BURST, CHANNEL_RATE, PEER_BURST, RequestLimiter
+from episub_router.sds.net.limiter import (
+    CHANNEL_BURST,
+    CHANNEL_RATE,
+    MOST_ASKS,
+    PEER_BURST,
+    SLOW_ANSWER,
+    HostPace,
+    RequestLimiter,
+)
 
 
 def test_one_channel_has_its_burst_and_then_its_rate() -> None:
@@ -27,3 +35,14 @@ def test_all_channels_together_are_bounded() -> None:
     refused = [n for n in range(5000) if limiter.wait("p", None, 10.0)]
     assert refused[0] == PEER_BURST
     assert limiter.wait("another", ("t", "c"), 10.0) == 0.0
+
+
+def test_a_host_asks_less_at_a_time_while_answers_take_long() -> None:
+    pace = HostPace()
+    assert pace.limiter.total_tokens == MOST_ASKS
+    for _ in range(20):
+        pace.took(SLOW_ANSWER + 1)
+    assert pace.limiter.total_tokens == 1
+    for _ in range(200):
+        pace.took(SLOW_ANSWER / 2)
+    assert pace.limiter.total_tokens == MOST_ASKS

@@ -17,6 +17,7 @@ from libp2p.peer.id import ID
 from episub_router.sds.net import exchange
 from episub_router.sds.net.exchange import ExchangeError
 from episub_router.sds.net.intake import Intake, Rejected
+from episub_router.sds.net.limiter import HostPace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key
@@ -35,12 +36,10 @@ Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
 """Turns a retrieval hint into a message's bytes, or None where it finds none."""
 
 _ASKS = 8
-_HOST_ASKS = 16
-"""Requests under way at once, of a channel and of a host (ours): where hundreds begin at once on a
-busy machine, none ends in time."""
+"""Requests of a channel under way at once (ours)."""
 _AT_ONCE = 200
 """Messages of a page that are taken in in one step: a twentieth of a second (ours)."""
-_LIMITERS: WeakKeyDictionary[IHost, trio.CapacityLimiter] = WeakKeyDictionary()
+_PACES: WeakKeyDictionary[IHost, HostPace] = WeakKeyDictionary()
 
 
 _OLDER_PAGES = 16
@@ -152,21 +151,30 @@ class Asker:
 
     async def _request(self, effect: AskEffect) -> Response:
         """Asked again where the peer says that it's too early. Raises ExchangeError."""
-        async with self._limiter, _on_host(self._host):
+        pace = _on_host(self._host)
+        async with self._limiter, pace.limiter:
             deadline = trio.current_time() + self._params.pull_timeout
             while True:
                 try:
-                    return await exchange.ask(
-                        self._host,
-                        ID.from_string(effect.peer),
-                        Request(self._topic, self._channel_id, ask_of(effect)),
-                        within=deadline - trio.current_time(),
-                        max_size=self._params.page_bytes + 2 * self._params.max_message,
-                    )
+                    return await self._once(effect, deadline - trio.current_time(), pace)
                 except ExchangeError as error:
                     if not 0 < error.retry_after < deadline - trio.current_time():
                         raise
                     await trio.sleep(error.retry_after)
+
+    async def _once(self, effect: AskEffect, within: float, pace: HostPace) -> Response:
+        begun = trio.current_time()
+        try:
+            return await exchange.ask(
+                self._host,
+                ID.from_string(effect.peer),
+                Request(self._topic, self._channel_id, ask_of(effect)),
+                within=within,
+                max_size=self._params.page_bytes + 2 * self._params.max_message,
+            )
+        finally:
+            if not isinstance(effect, fx.AskRange):  # a page may take long
+                pace.took(trio.current_time() - begun)
 
     async def _found(self, hint: bytes, retriever: Retriever) -> bytes | None:
         async with self._retrievals:
@@ -181,11 +189,11 @@ class Asker:
         return self._accept(self._intake.served(item, peer))
 
 
-def _on_host(host: IHost) -> trio.CapacityLimiter:
-    limiter = _LIMITERS.get(host)
-    if limiter is None:
-        limiter = _LIMITERS[host] = trio.CapacityLimiter(_HOST_ASKS)
-    return limiter
+def _on_host(host: IHost) -> HostPace:
+    pace = _PACES.get(host)
+    if pace is None:
+        pace = _PACES[host] = HostPace()
+    return pace
 
 
 def answered(

@@ -1,8 +1,10 @@
-"""How often a peer may ask, by channel and altogether."""
+"""How often a peer may ask, by channel and altogether, and how much a host asks at a time."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
+
+import trio
 
 K = TypeVar("K")
 
@@ -47,6 +49,30 @@ class RequestLimiter:
         return self._by_channel.wait((peer, *channel), now)
 
 
+class HostPace:
+    """How many requests of a host are under way: fewer, the longer answers take.
+
+    Where a thousand channels join at once on a busy machine, each request of many would take
+    longer than py-libp2p gives a stream to open (10 s), and none would end.
+    """
+
+    def __init__(self) -> None:
+        self.limiter = trio.CapacityLimiter(MOST_ASKS)
+        self._size = float(MOST_ASKS)
+
+    def took(self, seconds: float) -> None:
+        """A request had its answer, or none, after so long."""
+        if seconds > SLOW_ANSWER:
+            self._size = max(1.0, self._size * 0.75)
+        else:
+            self._size = min(MOST_ASKS, self._size + 1 / self._size)
+        self.limiter.total_tokens = int(self._size)
+
+
+MOST_ASKS = 16
+"""Requests of a host under way at once, at most (ours)."""
+SLOW_ANSWER = 2.0
+"""Seconds: longer than any link's four round trips, so that the machine must be busy (ours)."""
 CHANNEL_RATE = 20.0
 """Requests per second for one channel: a page of a thousand messages each is more than a member
 can take in (ours)."""
