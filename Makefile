@@ -66,7 +66,7 @@ testbed-tools:
 # The router among peers of all languages. Peers whose toolchain isn't there are left out,
 # except with CI=true. Writes the table in docs/interop.md.
 interop: $(VENV)/.installed-dev interop-peers
-	$(BIN)/pytest tests/interop --interop-table $(ARGS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/interop --interop-table $(ARGS)
 
 interop-peers:
 	@sh interop/build.sh

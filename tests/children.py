@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
@@ -123,7 +123,21 @@ async def open_child(command: Sequence[str], **options: Any) -> trio.Process:
     return process
 
 
-async def end(process: trio.Process) -> None:
+def watch(group: int) -> None:
+    """Have a process group that something else started end with pytest; `kill` ends it before."""
+    _watchdog().add(group)
+
+
+class Process(Protocol):
+    """A process that leads a group."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def wait(self) -> int: ...
+
+
+async def end(process: Process) -> None:
     """Kill the child with all that it started, and wait for its end."""
     kill(process)
     with trio.CancelScope(shield=True):
@@ -140,6 +154,6 @@ async def trio_child(command: Sequence[str], **options: Any) -> AsyncIterator[tr
         await end(process)
 
 
-def kill(process: subprocess.Popen[Any] | trio.Process) -> None:
+def kill(process: subprocess.Popen[Any] | Process) -> None:
     """Kill the child with all that it started; nothing happens if that was done before."""
     _watchdog().kill(process.pid)

@@ -28,6 +28,9 @@ class Kind:
     built: Path
     speaks: Sequence[str] = ()
     selectable: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    forked: bool = False
+    """Whether a fork server starts it, in place of `command`."""
 
     def only(self, version: str) -> list[str]:
         """The flag that makes the peer speak one version; none if it has no such choice."""
@@ -59,7 +62,14 @@ _V10, _V11, _V12, _V13 = "1.0.0", "1.1.0", "1.2.0", "1.3.0"
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("episub", [*_PYTHON, "--router=episub"], sys.executable, _PYTHON_PEER),
+        Kind(
+            "episub",
+            _PYTHON,
+            sys.executable,
+            _PYTHON_PEER,
+            flags=["--router=episub"],
+            forked=True,
+        ),
         Kind(
             "py",
             _PYTHON,
@@ -67,6 +77,7 @@ KINDS = {
             _PYTHON_PEER,
             speaks=[_V13, _V12, _V11, _V10],
             selectable=[_V13, _V12, _V11, _V10],
+            forked=True,
         ),
         Kind(
             "js",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trio
 
+from interop.harness.forking import SERVER, ForkedProcess
 from interop.harness.kinds import KINDS, ROOT
 from interop.harness.peer import Peer
 from tests.children import end, kill, open_child
@@ -27,16 +28,21 @@ class Lab:
     async def start(self, kind: str, *arguments: str, topics: Iterable[str] = ()) -> Peer:
         """Start a peer and wait until it listens."""
         name = f"{kind}{next(self._numbers)}"
-        command = [*KINDS[kind].command, *arguments, *(f"--topic={topic}" for topic in topics)]
+        flags = [*KINDS[kind].flags, *arguments, *(f"--topic={topic}" for topic in topics)]
+        environment = KINDS[kind].environment()
+        process: trio.Process | ForkedProcess
         with (self._logs / f"{name}.err").open("wb") as errors:
-            process = await open_child(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd=ROOT,
-                env=KINDS[kind].environment(),
-            )
+            if KINDS[kind].forked:
+                process = await SERVER.fork(flags, errors, environment)
+            else:
+                process = await open_child(
+                    [*KINDS[kind].command, *flags],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    cwd=ROOT,
+                    env=environment,
+                )
         peer = Peer(name, process, self._logs / f"{name}.out")
         self.peers.append(peer)
         self._nursery.start_soon(peer.read)

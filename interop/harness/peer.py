@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import trio
+
+from interop.harness.forking import ForkedProcess
 
 PATIENCE = 60.0
 """Seconds for anything that is sure to happen: a busy machine takes long to start a process."""
@@ -22,7 +25,7 @@ class PeerDied(Exception):
 class Peer:
     """A running peer. `events` are all that it reported so far, in order, with the time (`at`)."""
 
-    def __init__(self, name: str, process: trio.Process, log: Path) -> None:
+    def __init__(self, name: str, process: trio.Process | ForkedProcess, log: Path) -> None:
         self.name = name
         self.kind = name.rstrip("0123456789")
         self.process = process
@@ -31,6 +34,8 @@ class Peer:
         self.addresses: list[str] = []
         self.versions: dict[str, str] = {}
         self._log = log
+        self._by_name: defaultdict[str, list[Event]] = defaultdict(list)
+        self._subscribers: defaultdict[str, set[str]] = defaultdict(set)
         self.ended = False
         self._news = trio.Event()
         self._input = trio.Lock()
@@ -50,10 +55,20 @@ class Peer:
                 log.flush()
                 *lines, buffer = (buffer + chunk).split(b"\n")
                 now = trio.current_time()
-                self.events += [json.loads(line) | {"at": now} for line in lines]
+                for line in lines:
+                    event = json.loads(line) | {"at": now}
+                    self._note(event)
                 self._wake()
         self.ended = True
         self._wake()
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        self._by_name[event["event"]].append(event)
+        if event["event"] == "peer_subscribed":
+            self._subscribers[event["topic"]].add(event["peer"])
+        elif event["event"] == "peer_unsubscribed":
+            self._subscribers[event["topic"]].discard(event["peer"])
 
     def _wake(self) -> None:
         self._news.set()
@@ -75,30 +90,29 @@ class Peer:
 
     def reported(self, event: str, **fields: Any) -> list[Event]:
         """The events of that name with these fields."""
-        return [
-            e
-            for e in self.events
-            if e["event"] == event and all(e.get(k) == v for k, v in fields.items())
-        ]
+        return self.reported_since(0, event, **fields)
+
+    def reported_since(self, index: int, event: str, **fields: Any) -> list[Event]:
+        """The same without the first `index` events of that name."""
+        found = self._by_name[event][index:]
+        wanted = fields.items()
+        return [e for e in found if all(e.get(k) == v for k, v in wanted)] if fields else found
+
+    def count(self, event: str) -> int:
+        """How many events of that name there are."""
+        return len(self._by_name[event])
 
     async def event(self, event: str, *, count: int = 1, **fields: Any) -> Event:
         """The `count`th event of that name with these fields, once it has come."""
         await self.until(
-            lambda: len(self.reported(event, **fields)) >= count, f"{count} of {event} {fields}"
+            lambda: self.count(event) >= count and len(self.reported(event, **fields)) >= count,
+            f"{count} of {event} {fields}",
         )
         return self.reported(event, **fields)[count - 1]
 
     def subscribers(self, topic: str) -> set[str]:
         """The peers that this one now knows as subscribed."""
-        found: dict[str, None] = {}
-        for event in self.events:
-            if event.get("topic") != topic:
-                continue
-            if event["event"] == "peer_subscribed":
-                found[event["peer"]] = None
-            elif event["event"] == "peer_unsubscribed":
-                found.pop(event["peer"], None)
-        return set(found)
+        return self._subscribers[topic]
 
     def mesh(self, topic: str) -> list[str]:
         """The peers that are now in this one's mesh."""

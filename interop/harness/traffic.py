@@ -48,6 +48,8 @@ class Traffic:
         self.allowed: dict[Peer, Counter[tuple[str, str]]] = {}
         self._window = window
         self._published = 0
+        self._received: dict[Peer, tuple[int, Counter[tuple[str, str]]]] = {}
+        """How many deliveries of a peer were looked at, and what they were."""
 
     async def publish(
         self,
@@ -83,16 +85,22 @@ class Traffic:
         for peer in receivers:
             want = self.expected.get(peer, Counter())
             await peer.until(
-                lambda peer=peer, want=want: self.received(peer) >= want,  # type: ignore[misc]
+                lambda peer=peer, want=want: (  # type: ignore[misc]
+                    peer.count("delivery") >= want.total() and self.received(peer) >= want
+                ),
                 f"{want.total()} deliveries in {self.topic}",
             )
 
     def received(self, peer: Peer) -> Counter[tuple[str, str]]:
         """(author, hash) of what the peer's application got."""
-        return Counter(
+        seen, found = self._received.get(peer, (0, Counter()))
+        count = peer.count("delivery")
+        found.update(
             (event["from"], event["sha256"])
-            for event in peer.reported("delivery", topic=self.topic)
+            for event in peer.reported_since(seen, "delivery", topic=self.topic)
         )
+        self._received[peer] = count, found
+        return found
 
     def check(self) -> None:
         """Nobody got anything twice, or anything that wasn't published."""

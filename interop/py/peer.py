@@ -231,7 +231,7 @@ class Peer:
         connected: set[ID] = set()
         protocols: dict[ID, str] = {}
         subscribers: dict[str, set[ID]] = {}
-        mesh: dict[str, list[str]] = {}
+        mesh: dict[str, set[ID]] = {}
         router: Any = self._pubsub.router
         while True:
             now = set(self._host.get_connected_peers())
@@ -252,10 +252,11 @@ class Peer:
                 for peer in before - after:
                     emit("peer_unsubscribed", peer=str(peer), topic=topic)
             subscribers = topics
-            meshes = {topic: sorted(map(str, peers)) for topic, peers in router.mesh.items()}
+            meshes = {topic: set(peers) for topic, peers in router.mesh.items()}
             for topic in meshes | mesh:
-                if meshes.get(topic, []) != mesh.get(topic, []):
-                    emit("mesh", topic=topic, peers=meshes.get(topic, []))
+                peers = meshes.get(topic, set())
+                if peers != mesh.get(topic, set()):
+                    emit("mesh", topic=topic, peers=sorted(map(str, peers)))
             mesh = meshes
             await trio.sleep(POLL)
 

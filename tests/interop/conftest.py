@@ -85,7 +85,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests whose peers can't run here; in CI they run, and fail."""
+    """Skip tests whose peers can't run here; in CI they run, and fail. In a whole run those that
+    want the machine come first, so that nobody waits for it, and the longest after them."""
+    if config.getoption("--interop-table"):
+        marks = ("quiet", "slow")
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in marks])
     left_out = [item for item in items if config.getoption("--without") in peers_of(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

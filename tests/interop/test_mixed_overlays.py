@@ -67,6 +67,7 @@ async def test_a_frozen_neighbour_is_left(lab: Lab) -> None:
 
 
 @pytest.mark.peers("episub-go")
+@pytest.mark.slow
 async def test_links_that_lose_everything_are_replaced(lab: Lab) -> None:
     """Between neighbours, and nothing reports it."""
     nodes = await overlay(lab, TOGETHER[:10], TOPIC)
@@ -115,6 +116,8 @@ async def test_the_halves_of_a_partition_merge(lab: Lab, kinds: list[str]) -> No
     traffic.check()
 
 
+# A node whose process waits for a core asks for what is on its way to it.
+@pytest.mark.quiet
 @pytest.mark.peers("episub-go")
 async def test_a_delivery_costs_the_same(lab: Lab) -> None:
     found = []

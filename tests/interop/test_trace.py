@@ -81,8 +81,8 @@ async def test_a_go_peers_trace_has_every_message(lab: Lab, tmp_path: Path) -> N
     assert protocols == {go.protocol(episub)}
 
 
+@pytest.mark.slow  # most of it is Spark
 @pytest.mark.peers("go", "rust", "js")
-@pytest.mark.timeout(600)  # of which Spark takes most
 async def test_a_topic_of_all_languages_becomes_a_report(lab: Lab, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     directory = tmp_path / "interop"

@@ -20,6 +20,10 @@ type arguments struct {
 	px, noSign, badSign            bool
 }
 
+// queueSize is Prysm's. With the library's 32 a go peer loses what it publishes at a time, if its
+// process waits for a core meanwhile; a mesh peer isn't sent that again, nor announced.
+const queueSize = 600
+
 func parse(words []string) (*arguments, error) {
 	args := &arguments{}
 	flags := flag.NewFlagSet("gossipsub", flag.ContinueOnError)
@@ -61,6 +65,8 @@ func (a *arguments) pubsub(into *report) ([]pubsub.Option, error) {
 	params.HeartbeatInterval = time.Duration(a.heartbeat) * time.Millisecond
 	options := []pubsub.Option{
 		pubsub.WithGossipSubParams(params),
+		pubsub.WithPeerOutboundQueueSize(queueSize),
+		pubsub.WithValidateQueueSize(queueSize),
 		pubsub.WithPeerExchange(a.px),
 	}
 	options = append(options, scoring(a.topics, into)...)

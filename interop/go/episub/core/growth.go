@@ -89,7 +89,7 @@ func (t *Topic) request(id peer.ID, up bool) {
 	}
 	at := t.port.Now()
 	g.asked[id] = at
-	t.say(id, pb.Neighbor_REQUEST, t.kindMissing())
+	t.askForLink(id, t.kindMissing())
 	t.after(requestTimeout, func() {
 		if g.asked[id] == at {
 			t.refusedBy(id)

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/pb"
 )
@@ -16,6 +15,8 @@ type joining struct {
 	started  map[peer.ID]bool // where JOINs start, and whether the dial is under way
 	walking  bool
 	ttl      uint32
+	open     openJoins
+	rounds   int // of JOINs
 	round    int // of timers; those of earlier rounds do nothing
 	active   bool
 }
@@ -41,7 +42,7 @@ func (t *Topic) join() {
 	if j.active || len(t.links) > 0 || len(t.growth.asked) > 0 || len(j.contacts) == 0 {
 		return
 	}
-	j.active, j.walking, j.ttl = true, false, joinTTL
+	j.active, j.walking, j.ttl, j.rounds = true, false, joinTTL, 0
 	j.asked, j.started = map[peer.ID]bool{}, map[peer.ID]bool{}
 	chosen := t.sample(j.contacts, contactsAsked)
 	for _, id := range chosen {
@@ -123,17 +124,15 @@ func (t *Topic) walk() {
 		return
 	}
 	j.walking = true
+	j.rounds++
 	t.joinDeadline()
-	join := controlJoin(&pb.Join{
-		Peer: t.port.Info(t.me), Ttl: proto.Uint32(j.ttl), Features: proto.Uint32(sourceTrees),
-	})
 	for _, id := range starts {
 		j.started[id] = true
 		t.port.Dial(id, func(up bool) {
 			if _, waiting := j.started[id]; waiting && j.active && !t.left {
 				j.started[id] = false
 				if up {
-					t.port.Send(id, join)
+					t.sendJoin(id, j.ttl, j.open.draw(t.rng, t.port.Now()))
 					t.joinDeadline()
 				}
 			}

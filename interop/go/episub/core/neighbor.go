@@ -13,10 +13,18 @@ import (
 
 // say sends a NEIGHBOR about the link to a peer.
 func (t *Topic) say(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind) {
+	t.sayWith(id, role, kind, 0)
+}
+
+// sayWith is say with the nonce of a request, or of what an ACCEPT answers; 0 if there is none.
+func (t *Topic) sayWith(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind, nonce uint32) {
 	message := &pb.Neighbor{
 		Role: &role, Kind: &kind, Features: proto.Uint32(sourceTrees),
 		Links:       proto.Uint32(uint32(len(t.links))),
 		RandomLinks: proto.Uint32(uint32(t.count(pb.Neighbor_RANDOM))),
+	}
+	if nonce != 0 {
+		message.Nonce = &nonce
 	}
 	if role == pb.Neighbor_LIST {
 		message.Peers = t.infos(t.neighbors(id))
@@ -64,14 +72,14 @@ func (t *Topic) onRequest(from peer.ID, known *link, message *pb.Neighbor) {
 	switch {
 	case known != nil:
 		t.note(known, message)
-		t.say(from, pb.Neighbor_ACCEPT, known.kind)
+		t.sayWith(from, pb.Neighbor_ACCEPT, known.kind, message.GetNonce())
 	case len(t.links) < activeSize:
 		kind := message.GetKind()
 		if t.count(pb.Neighbor_RANDOM) < randomLinks && t.count(pb.Neighbor_NEAR) >= nearLinks {
 			kind = pb.Neighbor_RANDOM
 		}
 		t.admit(from, kind, message)
-	case need && len(t.links) < activeBound:
+	case need && len(t.links) < wishBound:
 		t.admit(from, pb.Neighbor_RANDOM, message)
 	default:
 		t.port.Ping(from, func(rtt time.Duration) { t.onMeasured(from, message, rtt) })
@@ -98,18 +106,32 @@ func (t *Topic) onMeasured(from peer.ID, message *pb.Neighbor, rtt time.Duration
 }
 
 func (t *Topic) admit(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
-	t.addLink(id, kind, said.GetFeatures(), said, true)
+	t.addLink(id, kind, said.GetFeatures(), said)
+	t.sayWith(id, pb.Neighbor_ACCEPT, kind, said.GetNonce())
+	t.linked(id)
 }
 
 func (t *Topic) onAccept(from peer.ID, known *link, message *pb.Neighbor) {
-	_, asked := t.growth.asked[from]
-	wanted := asked || t.nearer.candidate == from || t.lost.rejoined[from] ||
-		(t.joining.active && t.joining.walking)
+	bound := 0
+	now := t.port.Now()
+	if t.requests.take(from, message.GetNonce(), now) {
+		bound = activeSize
+		_, asked := t.growth.asked[from]
+		if asked || t.nearer.candidate == from || t.lost.rejoined[from] {
+			bound = activeBound
+		}
+	} else if t.joining.answered(t, message.GetNonce(), now) {
+		bound = activeSize
+		if t.joining.walking {
+			bound = activeBound
+		}
+	}
 	switch {
 	case known != nil:
 		t.note(known, message)
-	case len(t.links) < activeSize || (wanted && len(t.links) < activeBound):
-		t.addLink(from, message.GetKind(), message.GetFeatures(), message, false)
+	case len(t.links) < bound:
+		t.addLink(from, message.GetKind(), message.GetFeatures(), message)
+		t.linked(from)
 	default:
 		t.port.Send(from, Disconnect(true))
 	}

@@ -7,6 +7,7 @@ import "time"
 const (
 	activeSize   = 7
 	activeBound  = 12
+	wishBound    = activeSize + 2 // for peers that ask
 	randomLinks  = 4
 	nearLinks    = 3
 	passiveSize  = 42
@@ -37,6 +38,9 @@ const (
 	refusedBackoff  = 120 * time.Second
 	refusedInNeed   = 10 * time.Second // while there are fewer than randomLinks
 	maxRefused      = 64
+	maxOpen         = 32 // JOINs
+	joinLifetime    = 30 * time.Second
+	requestLifetime = 120 * time.Second
 	stabilizeEvery  = 10 * time.Second
 	listTimeout     = time.Second
 	optimizeEvery   = 10 * time.Second

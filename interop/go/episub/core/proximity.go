@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -35,6 +36,7 @@ func (t *Topic) farther(rtt time.Duration) *link {
 			can = spare && l.random > randomLinks
 		}
 		far := l.rtt > rttAdvantage*rtt && l.rtt-rtt >= rttMinGain
+		can = can && !slices.Contains(t.proved(), l)
 		if can && far && l.links >= activeSize && (found == nil || l.rtt > found.rtt) {
 			found = l
 		}
@@ -71,7 +73,7 @@ func (t *Topic) optimize() {
 	t.nearer = optimizing{candidate: nearest.id, victim: victim.id}
 	t.port.Dial(nearest.id, func(up bool) {
 		if up && !t.left && t.nearer.candidate == nearest.id {
-			t.say(nearest.id, pb.Neighbor_REQUEST, pb.Neighbor_NEAR)
+			t.askForLink(nearest.id, pb.Neighbor_NEAR)
 		}
 	})
 }
@@ -102,7 +104,7 @@ func (o *optimizing) linked(t *Topic, id peer.ID) {
 	}
 	victim := t.link(o.victim)
 	t.nearer = optimizing{}
-	if victim == nil || len(t.links) <= activeSize {
+	if victim == nil || len(t.links) <= activeSize || slices.Contains(t.proved(), victim) {
 		return
 	}
 	if victim.kind == pb.Neighbor_NEAR || t.count(pb.Neighbor_RANDOM) > randomLinks {

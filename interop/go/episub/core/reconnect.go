@@ -4,9 +4,6 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-	"google.golang.org/protobuf/proto"
-
-	"episub-interop/internal/pb"
 )
 
 // reconnection tries lost neighbours and contacts again, so that the halves of a partition merge.
@@ -41,11 +38,12 @@ func (t *Topic) reconnect() {
 		t.port.Dial(id, func(up bool) {
 			if up && !t.left && t.link(id) == nil {
 				r.rejoined[id] = true
-				t.port.Send(id, controlJoin(&pb.Join{
-					Peer: t.port.Info(t.me), Ttl: proto.Uint32(0), Features: proto.Uint32(sourceTrees),
-				}))
+				t.sendJoin(id, 0, t.requests.open(id, t.port.Now()))
 			}
 		})
+	}
+	if len(t.links) < randomLinks && len(t.passive) == 0 {
+		t.askContact()
 	}
 }
 

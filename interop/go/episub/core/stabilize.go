@@ -51,7 +51,7 @@ func (t *Topic) spare(l *link) {
 	if l.kind == pb.Neighbor_NEAR {
 		needed = nearLinks
 	}
-	if len(t.links) > activeSize && t.count(l.kind) > needed {
+	if len(t.links) > activeSize && t.count(l.kind) > needed && !slices.Contains(t.proved(), l) {
 		t.dropLink(l.id, true, true)
 	}
 }

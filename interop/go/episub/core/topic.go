@@ -29,6 +29,7 @@ type Topic struct {
 	probe    probe
 	shuffle  shuffling
 	lost     reconnection
+	requests openRequests
 	answered map[peer.ID]time.Time // when a peer was sent DISCONNECT as no neighbour
 	leaves   map[peer.ID]uint64    // the last LEAVE of each source
 	rates    rates
@@ -49,6 +50,7 @@ func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed ui
 		answered: map[peer.ID]time.Time{},
 		leaves:   map[peer.ID]uint64{},
 		rates:    rates{},
+		requests: openRequests{},
 	}
 	t.growth = growth{asked: map[peer.ID]time.Time{}, refused: map[peer.ID]time.Time{}, stretch: 1}
 	t.probe = probe{asked: map[peer.ID]bool{}, fruitless: probePatience}

@@ -69,9 +69,9 @@ func (t *Topic) pick(but ...peer.ID) peer.ID {
 	return ""
 }
 
-// addLink makes a peer a neighbour; the caller has checked the bound. Where it is this node that
-// accepts, ACCEPT goes out before all that only a neighbour may send.
-func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32, said *pb.Neighbor, accepts bool) {
+// addLink makes a peer a neighbour; the caller has checked the bound, and calls linked once its
+// ACCEPT, if there is to be one, has gone out: it precedes all that only a neighbour may send.
+func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32, said *pb.Neighbor) {
 	now := t.port.Now()
 	l := &link{
 		id: id, kind: kind, trees: features&sourceTrees != 0, since: now, heardAt: now,
@@ -80,9 +80,11 @@ func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32, said
 	t.passive.remove(id)
 	t.links = append(t.links, l)
 	t.note(l, said)
-	if accepts {
-		t.say(id, pb.Neighbor_ACCEPT, kind)
-	}
+}
+
+// linked starts what a new link is for.
+func (t *Topic) linked(id peer.ID) {
+	l := t.link(id)
 	t.growth.linked(id)
 	delete(t.lost.tries, id)
 	t.nearer.linked(t, id)
@@ -90,6 +92,18 @@ func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32, said
 	t.announceRecent(l)
 	t.offerTrees(l)
 	t.joined()
+}
+
+// proved are the random links that have stood longest, half of those that a node needs: they end by
+// failure alone.
+func (t *Topic) proved() []*link {
+	found := []*link{}
+	for _, l := range t.links {
+		if l.kind == pb.Neighbor_RANDOM && len(found) < (randomLinks+1)/2 {
+			found = append(found, l)
+		}
+	}
+	return found
 }
 
 // note keeps what a neighbour said of itself. Where the ends disagree about the kind it is random.

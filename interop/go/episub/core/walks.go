@@ -30,7 +30,7 @@ func (t *Topic) onJoin(from peer.ID, join *pb.Join) {
 		t.passJoin(from, joiner, join, ttl)
 	case known != nil:
 		if !t.passJoin(from, joiner, join, ttl) {
-			t.say(joiner, pb.Neighbor_ACCEPT, known.kind)
+			t.sayWith(joiner, pb.Neighbor_ACCEPT, known.kind, join.GetNonce())
 		}
 	case len(t.links) < activeSize || ttl == 0:
 		t.admitJoin(from, joiner, join, ttl)
@@ -45,10 +45,12 @@ func (t *Topic) admitJoin(from, joiner peer.ID, join *pb.Join, ttl uint32) {
 		case t.left || t.link(joiner) != nil:
 		case !up:
 			t.passJoin(from, joiner, join, ttl)
-		case len(t.links) >= activeBound:
+		case len(t.links) >= wishBound:
 			t.port.Send(joiner, Disconnect(true))
 		default:
-			t.addLink(joiner, pb.Neighbor_RANDOM, join.GetFeatures(), nil, true)
+			t.addLink(joiner, pb.Neighbor_RANDOM, join.GetFeatures(), nil)
+			t.sayWith(joiner, pb.Neighbor_ACCEPT, pb.Neighbor_RANDOM, join.GetNonce())
+			t.linked(joiner)
 			if next := t.pick(joiner); next != "" {
 				t.port.Send(next, controlForwardJoin(&pb.ForwardJoin{
 					Peer: join.Peer, Ttl: proto.Uint32(joinTTL),
@@ -68,7 +70,7 @@ func (t *Topic) passJoin(from, joiner peer.ID, join *pb.Join, ttl uint32) bool {
 		return false
 	}
 	t.port.Send(next, controlJoin(&pb.Join{
-		Peer: join.Peer, Ttl: proto.Uint32(ttl - 1), Features: join.Features,
+		Peer: join.Peer, Ttl: proto.Uint32(ttl - 1), Features: join.Features, Nonce: join.Nonce,
 	}))
 	return true
 }

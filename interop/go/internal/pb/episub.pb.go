@@ -977,7 +977,9 @@ type Join struct {
 	Peer  *PeerInfo              `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
 	Ttl   *uint32                `protobuf:"varint,2,opt,name=ttl" json:"ttl,omitempty"`
 	// Of `peer`; bit 0: takes part in the trees of single sources.
-	Features      *uint32 `protobuf:"varint,3,opt,name=features" json:"features,omitempty"`
+	Features *uint32 `protobuf:"varint,3,opt,name=features" json:"features,omitempty"`
+	// Drawn for this JOIN; the ACCEPT that answers it has the same. Beyond the specification.
+	Nonce         *uint32 `protobuf:"varint,4,opt,name=nonce" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1029,6 +1031,13 @@ func (x *Join) GetTtl() uint32 {
 func (x *Join) GetFeatures() uint32 {
 	if x != nil && x.Features != nil {
 		return *x.Features
+	}
+	return 0
+}
+
+func (x *Join) GetNonce() uint32 {
+	if x != nil && x.Nonce != nil {
+		return *x.Nonce
 	}
 	return 0
 }
@@ -1098,7 +1107,9 @@ type Neighbor struct {
 	// How many of the sender's active links are random.
 	RandomLinks *uint32 `protobuf:"varint,5,opt,name=random_links,json=randomLinks" json:"random_links,omitempty"`
 	// Of the sender, as in Join.
-	Features      *uint32 `protobuf:"varint,6,opt,name=features" json:"features,omitempty"`
+	Features *uint32 `protobuf:"varint,6,opt,name=features" json:"features,omitempty"`
+	// With REQUEST: of this request. With ACCEPT: that of what it answers. Beyond the specification.
+	Nonce         *uint32 `protobuf:"varint,7,opt,name=nonce" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1171,6 +1182,13 @@ func (x *Neighbor) GetRandomLinks() uint32 {
 func (x *Neighbor) GetFeatures() uint32 {
 	if x != nil && x.Features != nil {
 		return *x.Features
+	}
+	return 0
+}
+
+func (x *Neighbor) GetNonce() uint32 {
+	if x != nil && x.Nonce != nil {
+		return *x.Nonce
 	}
 	return 0
 }
@@ -2507,21 +2525,23 @@ const file_episub_proto_rawDesc = "" +
 	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\v\n" +
 	"\tGetTopics\" \n" +
 	"\x06Topics\x12\x16\n" +
-	"\x06topics\x18\x01 \x03(\tR\x06topics\"]\n" +
+	"\x06topics\x18\x01 \x03(\tR\x06topics\"s\n" +
 	"\x04Join\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\rR\x03ttl\x12\x1a\n" +
-	"\bfeatures\x18\x03 \x01(\rR\bfeatures\"H\n" +
+	"\bfeatures\x18\x03 \x01(\rR\bfeatures\x12\x14\n" +
+	"\x05nonce\x18\x04 \x01(\rR\x05nonce\"H\n" +
 	"\vForwardJoin\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12\x10\n" +
-	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\xba\x02\n" +
+	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\xd0\x02\n" +
 	"\bNeighbor\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.episub.pb.Neighbor.RoleR\x04role\x12\x14\n" +
 	"\x05links\x18\x02 \x01(\rR\x05links\x12,\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x18.episub.pb.Neighbor.KindR\x04kind\x12)\n" +
 	"\x05peers\x18\x04 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\x12!\n" +
 	"\frandom_links\x18\x05 \x01(\rR\vrandomLinks\x12\x1a\n" +
-	"\bfeatures\x18\x06 \x01(\rR\bfeatures\"4\n" +
+	"\bfeatures\x18\x06 \x01(\rR\bfeatures\x12\x14\n" +
+	"\x05nonce\x18\a \x01(\rR\x05nonce\"4\n" +
 	"\x04Role\x12\v\n" +
 	"\aREQUEST\x10\x00\x12\n" +
 	"\n" +
