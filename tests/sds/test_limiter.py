@@ -5,6 +5,7 @@ from __future__ import annotations
 from episub_router.sds.net.limiter import (
     CHANNEL_BURST,
     CHANNEL_RATE,
+    FEWEST_ASKS,
     MOST_ASKS,
     PEER_BURST,
     SLOW_ANSWER,
@@ -42,7 +43,7 @@ def test_a_host_asks_less_at_a_time_while_answers_take_long() -> None:
     assert pace.limiter.total_tokens == MOST_ASKS
     for _ in range(20):
         pace.took(SLOW_ANSWER + 1)
-    assert pace.limiter.total_tokens == 1
+    assert pace.limiter.total_tokens == FEWEST_ASKS
     for _ in range(200):
         pace.took(SLOW_ANSWER / 2)
     assert pace.limiter.total_tokens == MOST_ASKS

@@ -63,14 +63,16 @@ class HostPace:
     def took(self, seconds: float) -> None:
         """A request had its answer, or none, after so long."""
         if seconds > SLOW_ANSWER:
-            self._size = max(1.0, self._size * 0.75)
+            self._size = max(FEWEST_ASKS, self._size * 0.75)
         else:
             self._size = min(MOST_ASKS, self._size + 1 / self._size)
         self.limiter.total_tokens = int(self._size)
 
 
 MOST_ASKS = 16
-"""Requests of a host under way at once, at most (ours)."""
+FEWEST_ASKS = 4
+"""Requests of a host under way at once, at most and at least: so a peer that never answers holds
+up no other (ours)."""
 SLOW_ANSWER = 2.0
 """Seconds: longer than any link's four round trips, so that the machine must be busy (ours)."""
 CHANNEL_RATE = 20.0
