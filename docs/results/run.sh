@@ -58,5 +58,10 @@ for share in 10 20 30 40 50 60 70 80 90 95; do
     run "hyparview-failures-$share" episub sim run hyparview-failures --variant "$share %"
 done
 run three-sites python -m tests.benchmarks.three_sites
+run idle python -m tests.benchmarks.idle --hosts 20 50
+run overload python -m tests.benchmarks.overload --hosts 20 --quota 0.5 0.25
+run burst python -m tests.benchmarks.burst --hosts 20 --messages 10000 --computing-clock
+run burst-compared python -m tests.benchmarks.burst --hosts 20 --messages 500 --computing-clock \
+    --only gossipsub-defaults gossipsub-bounded episub
 run scale python tests/benchmarks/sim_scale.py
 run pipeline python -m tests.benchmarks.pipeline --events 1000000 10000000 50000000

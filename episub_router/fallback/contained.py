@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+import trio
+from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.extensions import ExtensionsState
@@ -37,6 +39,10 @@ _MAX_IDONTWANT = 1000
 
 _BRIDGE_DEGREE_LOW = 1
 """gossipsub's D_low where Episub brings messages too; ours."""
+
+
+class NothingToDo(Exception):
+    """A heartbeat has ended, and the next one would find neither peers nor messages."""
 
 
 class ContainedGossipSub(MessageSender):
@@ -85,6 +91,28 @@ class ContainedGossipSub(MessageSender):
         self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
         self._left: dict[tuple[str, ID], float] = {}  # when we unsubscribed from our mesh
         self._protection: MeshProtection | None = None
+        self._has_work = trio.Event()
+
+    async def wait_for_work(self) -> None:
+        """Wait until there is a peer to serve, or a message that one could still ask for."""
+        while not (self.peer_protocol or self.mcache.msgs):
+            self._has_work = trio.Event()
+            await self._has_work.wait()
+
+    def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
+        self._has_work.set()
+        super().add_peer(peer_id, protocol_id)
+
+    async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
+        self._has_work.set()
+        await super().publish(msg_forwarder, pubsub_msg)
+
+    def _prune_idontwant_entries(self) -> None:
+        """The last thing that a heartbeat does. Raises NothingToDo: heartbeat has no end, and a
+        process with many hosts would spend most of its idle time there."""
+        super()._prune_idontwant_entries()
+        if not (self.peer_protocol or self.mcache.msgs):
+            raise NothingToDo
 
     def attach(self, pubsub: Pubsub) -> None:
         super().attach(pubsub)

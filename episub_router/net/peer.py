@@ -89,6 +89,8 @@ class RemotePeer:
     """When to close its connection unless it is needed; None if the router didn't make it."""
     banned_until: float = 0.0
     """Seconds on trio's clock: till then its connections are closed, whichever side opened them."""
+    watched: bool = False
+    """Whether something was sent to it since its queue was last seen empty."""
     taken: int = 0
     """How much it had taken from its queue when that was last looked at."""
     idle_looks: int = 0

@@ -45,7 +45,7 @@ class MembershipParams:
     shuffle_interval: float = param(
         30.0, "s", "ours: between Partisan (10 s) and iroh-gossip (60 s)"
     )
-    """Period of the shuffle."""
+    """Period of the shuffle; grows up to 24 times while the view stays as it is."""
     shuffle_active: int = param(3, "peers", "HyParView: ka 3")
     """Neighbours offered in one shuffle."""
     shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
@@ -61,7 +61,8 @@ class MembershipParams:
     link_check_interval: float = param(
         10.0, "s", "ours: a silent half-open link ends after three or four of these"
     )
-    """Period of the link check; a neighbour silent for half of it is queried."""
+    """Period of the link check; a neighbour silent for half of it is queried, and in a view that
+    has long been the same one silent for one and a half."""
     optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
     """Period in which RTTs are measured and the nearest peer may replace a far neighbour."""
     upkeep_interval: float = param(

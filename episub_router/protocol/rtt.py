@@ -9,14 +9,17 @@ _SPREAD_GAIN = 1 / 4
 class Rtt:
     """Mean and spread in seconds, smoothed as TCP does it (RFC 6298, section 2)."""
 
-    __slots__ = ("mean", "spread")
+    __slots__ = ("least", "mean", "spread")
 
     def __init__(self, sample: float) -> None:
+        self.least = sample
+        """The shortest: queues on the way only ever add to it."""
         self.mean = sample
         self.spread = sample / 2
 
     def update(self, sample: float) -> None:
         """A round trip took `sample` seconds."""
+        self.least = min(self.least, sample)
         self.spread += _SPREAD_GAIN * (abs(sample - self.mean) - self.spread)
         self.mean += _MEAN_GAIN * (sample - self.mean)
 

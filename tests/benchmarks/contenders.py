@@ -24,6 +24,8 @@ class Contender:
     description: str
     router: Callable[[], IPubsubRouter]
     links: Callable[[int, int], Links]
+    resilient: bool = False
+    """Whether its hosts have a ResilientPubsub, which the README names for EpisubRouter."""
 
 
 def random_graph(hosts: int, seed: int) -> Links:
@@ -88,8 +90,15 @@ CONTENDERS = {
         ),
         Contender(
             "episub",
-            "EpisubRouter with its defaults; every host was connected to host 0 "
-            "and the router dialled the rest",
+            "EpisubRouter and ResilientPubsub with their defaults; every host was connected to "
+            "host 0 and the router dialled the rest",
+            _episub,
+            star,
+            resilient=True,
+        ),
+        Contender(
+            "episub-stock-pubsub",
+            "as episub, with py-libp2p's Pubsub",
             _episub,
             star,
         ),
@@ -99,6 +108,7 @@ CONTENDERS = {
             "it chose among them and dialled others",
             _episub,
             random_graph,
+            resilient=True,
         ),
         Contender(
             "episub-lazy-0.1s",
@@ -106,6 +116,7 @@ CONTENDERS = {
             "instead of about once a second",
             lambda: _episub(lazy_interval=0.1),
             star,
+            resilient=True,
         ),
         Contender(
             "half-and-half-defaults",

@@ -14,7 +14,9 @@ from libp2p.abc import INetStream, ISubscriptionAPI
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.rpc_queue import RpcQueue
 
+from episub_router import ResilientPubsub
 from tests.benchmarks.clock import computing_clock
 from tests.benchmarks.contenders import CONTENDERS, Contender
 from tests.hosts import Muxer, Node, connect, running_nodes
@@ -73,6 +75,11 @@ class Meter:
             self.arrived.set()
             self.arrived = trio.Event()
 
+    def sent(self, rpc: rpc_pb2.RPC) -> None:
+        size = rpc.ByteSize()
+        self.frames += 1
+        self.bytes += size + (size.bit_length() + 6) // 7
+
 
 class CountingPubsub(Pubsub):
     """The stock Pubsub, counting the frames that it writes and the payloads that it receives."""
@@ -80,10 +87,42 @@ class CountingPubsub(Pubsub):
     meter: Meter
 
     async def write_msg(self, stream: INetStream, rpc_msg: rpc_pb2.RPC) -> bool:
-        size = rpc_msg.ByteSize()
-        self.meter.frames += 1
-        self.meter.bytes += size + (size.bit_length() + 6) // 7
+        self.meter.sent(rpc_msg)
         return await super().write_msg(stream, rpc_msg)
+
+    async def push_msg(self, msg_forwarder: ID, msg: rpc_pb2.Message) -> None:
+        if msg_forwarder != self.my_id:
+            self.meter.payloads += 1
+        await super().push_msg(msg_forwarder, msg)
+
+
+class _CountingQueue:
+    """A queue that counts what is taken out of it."""
+
+    def __init__(self, queue: RpcQueue, meter: Meter) -> None:
+        self._queue = queue
+        self._meter = meter
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    async def pop(self) -> rpc_pb2.RPC | None:
+        rpc = await self._queue.pop()
+        if rpc is not None:
+            self._meter.sent(rpc)
+        return rpc
+
+
+class CountingResilientPubsub(ResilientPubsub):
+    """The same, which writes what waits in its queues at once."""
+
+    meter: Meter
+
+    async def handle_sending_messages(
+        self, peer_id: ID, stream: INetStream, queue: RpcQueue
+    ) -> None:
+        counting: Any = _CountingQueue(queue, self.meter)
+        await super().handle_sending_messages(peer_id, stream, counting)
 
     async def push_msg(self, msg_forwarder: ID, msg: rpc_pb2.Message) -> None:
         if msg_forwarder != self.my_id:
@@ -104,7 +143,8 @@ def measure(name: str, load: Load) -> dict[str, Any]:
 
 async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
     meter = Meter()
-    counting = type("Counting", (CountingPubsub,), {"meter": meter})
+    base = CountingResilientPubsub if contender.resilient else CountingPubsub
+    counting = type("Counting", (base,), {"meter": meter})
     before = os.getloadavg()[0]
     async with (
         running_nodes(

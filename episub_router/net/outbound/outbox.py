@@ -144,6 +144,7 @@ class Outbox(PeerListener):
             nursery.start_soon(self._watch_queues)
 
     def _put(self, peer: RemotePeer, item: Sendable, hold: bool = False) -> bool:
+        peer.watched = True
         if not peer.backlog.send(item, None if hold else self._peers.queue(peer)):
             self._counters.add(Reason.BACKLOG_FULL)
             return False
@@ -177,16 +178,20 @@ class Outbox(PeerListener):
             await trio.sleep_until(due)
             if trio.current_time() - due <= _LATE:
                 for peer in self._peers:
-                    self._look_at(peer)
+                    if peer.watched or peer.state is PeerState.CONNECTED:
+                        self._look_at(peer)
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self._peers.queue(peer)
         if queue is None:
+            peer.watched = False
             if peer.state is PeerState.CONNECTED:
                 # py-libp2p reports no end of a connection that it cancelled while it came up.
                 self._peers.connection_closed(peer.id)
             return
         taken = peer.backlog.pushed + peer.pieces.pushed - len(queue)
+        if len(queue) == 0 and not peer.stalled:
+            peer.watched = False
         if len(queue) == 0 or taken != peer.taken:
             peer.taken = taken
             peer.idle_looks = 0

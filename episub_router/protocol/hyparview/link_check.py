@@ -2,7 +2,8 @@
 
 TCP reports neither a link that only one side knows of nor a process that has stopped. Both are
 silent: a neighbour that has sent nothing for a while is queried (NEIGHBOR as a list query), at
-once if it should have sent something, and dropped if it stays silent.
+once if it should have sent something, and dropped if it stays silent. In a view that has long been
+the same, queries come late, so that few are needed, and still before the link would fail.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from episub_router.protocol.types import NEVER, PeerId, Time
 
 _SILENT_CHECKS = 3
 """Check intervals of silence after which a link counts as failed."""
+
+_MOST_CALM = 3.0
+"""How many times longer a neighbour may be silent before it is queried where nothing changes. Ours:
+the check after that query is the one at which the link fails."""
 
 _SUSPICIOUS_SILENCE = 1.5
 """Seconds of silence from which on a neighbour can be suspected. Ours: longer than it takes until
@@ -103,12 +108,13 @@ class LinkCheck(Procedure):
         """Query neighbours that have been silent; returns those that were for too long."""
         state = self._state
         interval = state.params.link_check_interval
+        quiet = min(state.calm(now), _MOST_CALM) * interval / 2
         failed = []
         for peer, link in state.active.items():
             silence = now - link.last_activity
             if silence >= _SILENT_CHECKS * interval:
                 failed.append(peer)
-            elif silence >= interval / 2:
+            elif silence >= quiet:
                 state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
         return failed
 

@@ -32,6 +32,10 @@ _MAX_REFUSED = 64
 _MAX_STRETCH = 8
 """Grow intervals that the period of a fruitless search for the last link grows to."""
 
+_CALM = 4
+"""How much longer periods of other upkeep get (`OverlayState.calm`) before those of the search for
+the last link grow further. Ours: by then it has asked a dozen peers."""
+
 _MAX_STRETCH_IF_SEVERAL = 2
 """The same while the C_rand links stand and more than one link is missing."""
 
@@ -183,6 +187,8 @@ class NeighborRequests(Procedure):
             most = _MAX_STRETCH if links + 1 >= params.active_size else _MAX_STRETCH_IF_SEVERAL
             longest = most * params.grow_interval
             self._stretch = min(2 * self._stretch, max(1, round(longest / period)))
+            if most == _MAX_STRETCH:
+                period *= max(1.0, self._state.calm(now) / _CALM)
         self._growth = now + self._state.jittered(period * self._stretch)
         self._set_deadline()
 

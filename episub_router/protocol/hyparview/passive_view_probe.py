@@ -34,7 +34,7 @@ slow, this node or its machine is busy."""
 class PassiveViewProbe(Procedure):
     """Probes a few passive peers each period, first those that were never measured."""
 
-    __slots__ = ("_fruitless", "_name", "_probed")
+    __slots__ = ("_fruitless", "_name", "_probed", "_probed_at")
 
     def __init__(self, state: OverlayState, name: str) -> None:
         super().__init__(state)
@@ -43,6 +43,8 @@ class PassiveViewProbe(Procedure):
         """Peers asked in this period; True once TOPICS has named the topic, until measured."""
         self._fruitless = _PATIENCE
         """Periods since a nearer peer was found. Longer ones first: a join needs its dials."""
+        self._probed_at = -NEVER
+        """When peers were last asked."""
 
     def start(self, now: Time) -> None:
         state = self._state
@@ -53,6 +55,10 @@ class PassiveViewProbe(Procedure):
 
     def fire(self, now: Time) -> None:
         state = self._state
+        if state.all_near and now - self._probed_at < (state.calm(now) - 1) * REST_INTERVAL:
+            self.start(now)
+            return
+        self._probed_at = now
         for peer in [peer for peer, answered in self._probed.items() if not answered]:
             del self._probed[peer]
             state.passive.remove(peer)

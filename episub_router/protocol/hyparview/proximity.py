@@ -13,7 +13,7 @@ from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import Link, pick_some
 from episub_router.protocol.messages import LinkKind
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import NEVER, PeerId, Time
 
 _REST_INTERVAL = 60.0
 """Seconds, in place of `optimize_interval` where all neighbours are near. Ours."""
@@ -29,7 +29,7 @@ host that is joining has none to spare."""
 class Proximity(Procedure):
     """Samples neighbours' RTTs, and asks the nearest passive peer to replace a far neighbour."""
 
-    __slots__ = ("_candidate", "_victim")
+    __slots__ = ("_candidate", "_looked_at", "_victim")
 
     def __init__(self, state: OverlayState) -> None:
         super().__init__(state)
@@ -37,6 +37,8 @@ class Proximity(Procedure):
         """The peer asked in this period."""
         self._victim: PeerId | None = None
         """The neighbour that it is to replace."""
+        self._looked_at = -NEVER
+        """When RTTs were last measured."""
 
     def start(self, now: Time) -> None:
         if self._state.params.near_links:
@@ -53,6 +55,9 @@ class Proximity(Procedure):
     def fire(self, now: Time) -> None:
         state = self._state
         self._schedule(now)
+        if state.all_near and now - self._looked_at < (state.calm(now) - 1) * _REST_INTERVAL:
+            return
+        self._looked_at = now
         self._forget()
         unmeasured = [peer for peer, link in state.active.items() if link.rtt is None]
         sampled = pick_some(state.rng, unmeasured, _FIRST_RTT_SAMPLES)

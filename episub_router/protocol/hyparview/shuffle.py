@@ -17,13 +17,15 @@ SHUFFLE_TIMEOUT = 5.0
 class ShuffleProcedure(Procedure):
     """Starts a shuffle in each period, passes on others', and answers those that end here."""
 
-    __slots__ = ("_offered", "_period_ends", "_ttl")
+    __slots__ = ("_began", "_offered", "_period_ends", "_ttl")
 
     def __init__(self, state: OverlayState) -> None:
         super().__init__(state)
         self._offered: tuple[PeerId, ...] | None = None
         """What our shuffle in flight offered; None when no reply is awaited."""
         self._ttl = 0
+        self._began = -NEVER
+        """When we last began a shuffle."""
         self._period_ends = NEVER
 
     def start(self, now: Time) -> None:
@@ -37,8 +39,12 @@ class ShuffleProcedure(Procedure):
         state = self._state
         params = state.params
         if now >= self._period_ends:
-            self._ttl = params.shuffle_ttl
             self._period_ends = now + state.jittered(params.shuffle_interval)
+            if now - self._began < (state.calm(now) - 1) * params.shuffle_interval:
+                self.deadline = self._period_ends
+                return
+            self._began = now
+            self._ttl = params.shuffle_ttl
         else:
             self._ttl //= 2
         self._offer(now)

@@ -59,6 +59,14 @@ MAX_BANNED = 512
 
 _ACTIONS_PER_DIAL = 8
 
+_RESTLESS = 30.0
+"""Seconds after a change of the active view in which upkeep has its usual periods. Ours: joins have
+found their links by then."""
+
+_LONGEST_REST = 24.0
+"""How many times longer periods get while the view stays as it is. Ours: a passive view of 42 is
+mixed within hours, and a view that changes is as usual again at once."""
+
 
 class _DialInProgress:
     """What waits for one dial, and since when."""
@@ -76,6 +84,7 @@ class OverlayState:
     """Views, connections and outgoing effects of one node in one topic."""
 
     __slots__ = (
+        "_changed_at",
         "_connected",
         "_dial_time",
         "_dials",
@@ -116,6 +125,8 @@ class OverlayState:
         """Whether a nearer peer has replaced a neighbour since the passive view probe last ran."""
         self._dial_time: Rtt | None = None
         """How long successful dials take."""
+        self._changed_at: Time | None = None
+        """When the active view last changed; None until that is looked at."""
         self._effects: list[Effect] = []
 
     def take_effects(self) -> list[Effect]:
@@ -135,6 +146,13 @@ class OverlayState:
     def jittered(self, period: float) -> float:
         """`period` give or take the timers' jitter (E16, E18, E19: "a randomised timer")."""
         return period * (1 + self.params.timer_jitter * (2 * self.rng.random() - 1))
+
+    def calm(self, now: Time) -> float:
+        """How many times longer than usual the periods of upkeep may be: they grow with the time
+        for which the active view has been the same, so each change is followed by usual ones."""
+        if self._changed_at is None:
+            self._changed_at = now
+        return min(max(1.0, (now - self._changed_at) / _RESTLESS), _LONGEST_REST)
 
     # Links
 
@@ -189,6 +207,7 @@ class OverlayState:
         if isinstance(described, Neighbor):
             link.update(described, now)
         self.active.add(peer, link)
+        self._changed_at = None
         self.emit(NeighborUp(peer, kind, described.source_trees))
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, notify: bool, remember: bool) -> None:
@@ -196,6 +215,7 @@ class OverlayState:
         link = self.active.remove(peer)
         if link is None:
             return
+        self._changed_at = None
         self.emit(NeighborDown(peer, reason))
         if notify:
             self.send(peer, Disconnect())
@@ -259,9 +279,10 @@ class OverlayState:
     @property
     def all_near(self) -> bool:
         """Whether all measured neighbours are so near, as on a LAN, that no other peer could be
-        nearer by the factor and by the gain that count (E10, E18)."""
+        nearer by the factor and by the gain that count (E10, E18). Their shortest RTTs say so,
+        since others were measured while many joined."""
         far = self.params.rtt_advantage * self.params.rtt_min_gain
-        known = [link.rtt.mean for _, link in self.active.items() if link.rtt is not None]
+        known = [link.rtt.least for _, link in self.active.items() if link.rtt is not None]
         return bool(known) and max(known) <= far
 
     # Connections
@@ -340,3 +361,4 @@ class OverlayState:
         self.open_requests.clear()
         self.passive.clear()
         self._dials.clear()
+        self._changed_at = None

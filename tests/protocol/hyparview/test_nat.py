@@ -42,7 +42,7 @@ def with_neighbor() -> Topic:
 
 def test_a_shuffle_without_a_reply_is_tried_with_lower_ttls() -> None:
     """E20: down to zero, where the neighbour answers over the connection that stands."""
-    tries = shuffles(with_neighbor(), 200.0)
+    tries = shuffles(with_neighbor(), 400.0)
     assert [ttl for _, ttl in tries][:8] == [6, 3, 1, 0, 6, 3, 1, 0]
     times = [time for time, _ in tries[4:8]]
     pauses = [later - earlier for earlier, later in pairwise(times)]

@@ -1,0 +1,267 @@
+"""Hosts that get too little of a core, and then enough again: Episub and GossipSub in one run.
+
+    python -m tests.benchmarks.overload --hosts 20 --quota 0.5 0.25
+
+All hosts of a router are in one process and publish at a fixed rate: first with the whole machine,
+then with a quota of a core, then without. The quota is a control group's (cgroup v1 or v2, as
+root); where there is none, the process is stopped for a share of each tenth of a second (SIGSTOP,
+SIGCONT).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import trio
+from libp2p.abc import ISubscriptionAPI
+
+from tests.benchmarks.contenders import CONTENDERS, Contender
+from tests.benchmarks.scenes import COMPARED, TOPIC, machine, scene, until_linked
+from tests.hosts import Node
+
+_PERIOD = 0.1
+"""Seconds, of a quota: what the kernel has."""
+
+_V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+
+_SETTLE = 20.0
+"""Seconds after the last host has links: their first upkeep is over."""
+
+_PHASES = ("before", "under the quota", "after")
+
+
+class _Group:
+    """A control group for one process and its quota."""
+
+    def __init__(self, pid: int) -> None:
+        self.is_v2 = not (_V1 / "cpu.cfs_quota_us").exists()
+        self._path = (_V2 if self.is_v2 else _V1) / f"episub-{pid}"
+        self._path.mkdir()
+        (self._path / "cgroup.procs").write_text(str(pid))
+
+    def limit(self, share: float | None) -> None:
+        """Give it `share` of a core in each period; None: all that there is."""
+        period = round(_PERIOD * 1e6)
+        if self.is_v2:
+            quota = "max" if share is None else str(round(share * period))
+            (self._path / "cpu.max").write_text(f"{quota} {period}")
+            return
+        quota = "-1" if share is None else str(round(share * period))
+        (self._path / "cpu.cfs_period_us").write_text(str(period))
+        (self._path / "cpu.cfs_quota_us").write_text(quota)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._path.rmdir()
+
+
+class _DutyCycle:
+    """Stops a process for a part of each period."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._share: float | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def limit(self, share: float | None) -> None:
+        self._share = share
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            share = self._share or 1.0
+            with suppress(ProcessLookupError):
+                if share < 1:
+                    os.kill(self._pid, signal.SIGSTOP)
+                    time.sleep((1 - share) * _PERIOD)
+                    os.kill(self._pid, signal.SIGCONT)
+            time.sleep(share * _PERIOD)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+
+@contextmanager
+def limits(pid: int) -> Iterator[_Group | _DutyCycle]:
+    """What limits the CPU time of the process `pid`."""
+    chosen: _Group | _DutyCycle
+    try:
+        chosen = _Group(pid)
+        chosen.limit(None)
+    except OSError:
+        chosen = _DutyCycle(pid)
+    try:
+        yield chosen
+    finally:
+        chosen.close()
+
+
+# The process with the hosts: it says when a phase begins, and what came of all.
+
+
+async def _hosts(contender: Contender, hosts: int, rate: float, counts: Sequence[int]) -> None:
+    async with scene(contender, hosts) as (nodes, subscriptions), trio.open_nursery() as nursery:
+        await until_linked(nodes)
+        await trio.sleep(_SETTLE)
+        published: list[float] = []
+        arrivals: list[list[float]] = []
+        for node, subscription in zip(nodes, subscriptions, strict=True):
+            nursery.start_soon(_read, node, subscription, arrivals)
+        began = []
+        for phase, count in zip(_PHASES, counts, strict=True):
+            _say(phase=phase)
+            start = trio.current_time()
+            began.append(start)
+            for number in range(count):
+                await trio.sleep_until(start + number / rate)
+                data = len(published).to_bytes(4, "big") + bytes(252)
+                published.append(trio.current_time())
+                arrivals.append([])
+                with suppress(Exception):  # A publisher that is refused has lost its message.
+                    await nodes[0].pubsub.publish(TOPIC, data)
+            await trio.sleep_until(start + count / rate)
+        with trio.move_on_after(_PATIENCE):
+            while any(len(times) < hosts - 1 for times in arrivals):  # noqa: ASYNC110
+                await trio.sleep(0.1)
+        _say(**_result(hosts, counts, published, arrivals, began))
+        nursery.cancel_scope.cancel()
+
+
+_PATIENCE = 120.0
+"""Seconds after the last message in which late ones may come."""
+
+
+async def _read(node: Node, subscription: ISubscriptionAPI, arrivals: list[list[float]]) -> None:
+    me = node.id.to_bytes()
+    while True:
+        message = await subscription.get()
+        if message.from_id != me:
+            arrivals[int.from_bytes(message.data[:4], "big")].append(trio.current_time())
+
+
+def _result(
+    hosts: int,
+    counts: Sequence[int],
+    published: list[float],
+    arrivals: list[list[float]],
+    began: list[float],
+) -> dict[str, Any]:
+    latencies = [
+        [at - when for at in times] for when, times in zip(published, arrivals, strict=True)
+    ]
+    first, phases = 0, []
+    for phase, count in zip(_PHASES, counts, strict=True):
+        late = sorted(one for times in latencies[first : first + count] for one in times)
+        phases.append(
+            {
+                "phase": phase,
+                "delivered": len(late) / (count * (hosts - 1)),
+                "p50": late[len(late) // 2] if late else None,
+                "p99": late[ceil(0.99 * len(late)) - 1] if late else None,
+                "most": late[-1] if late else None,
+            }
+        )
+        first += count
+    # Recovered: from then on every message reaches every host within what was usual before.
+    usual = 2 * max(phases[0]["most"] or 0.0, 0.5)
+    recovered = began[2]
+    for when, times in zip(published, latencies, strict=True):
+        if when >= began[2] and (len(times) < hosts - 1 or max(times) > usual):
+            recovered = when + (max(times) if times else _PATIENCE)
+    backlog = [at for times in arrivals[: sum(counts[:2])] for at in times]
+    return {
+        "phases": phases,
+        "backlog_s": max(0.0, max(backlog, default=0.0) - began[2]),
+        "recovered_s": recovered - began[2],
+        "cpu_s": time.process_time(),
+    }
+
+
+def _say(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
+
+
+# The process that limits it.
+
+
+def measure(
+    name: str, hosts: int, quota: float, rate: float, counts: Sequence[int]
+) -> dict[str, Any]:
+    """One run of one router under one quota."""
+    command = [sys.executable, "-m", "tests.benchmarks.overload", "--as", name]
+    command += ["--hosts", str(hosts), "--rate", str(rate), "--counts", *map(str, counts)]
+    result: dict[str, Any] = {}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            with limits(process.pid) as limited:
+                result["limited by"] = type(limited).__name__
+                assert process.stdout is not None
+                for line in process.stdout:
+                    said = json.loads(line)
+                    if "phase" in said:
+                        limited.limit(quota if said["phase"] == _PHASES[1] else None)
+                    else:
+                        result |= said
+        finally:
+            process.kill()
+    return result
+
+
+_HOW = {"_Group": "a control group's quota", "_DutyCycle": "SIGSTOP and SIGCONT"}
+
+
+def _row(quota: float, name: str, found: dict[str, Any]) -> str:
+    if "phases" not in found:
+        return f"| {quota:g}, {name} | did not end |"
+    cells = []
+    for phase in found["phases"]:
+        times = [phase["p50"], phase["p99"], phase["most"]]
+        shown = " / ".join("-" if at is None else f"{at:.2f}" for at in times)
+        cells += [f"{100 * phase['delivered']:.2f} %", shown]
+    cells += [f"{found['backlog_s']:.1f}", f"{found['recovered_s']:.1f}", f"{found['cpu_s']:.0f}"]
+    return f"| {quota:g}, {name} | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=20)
+    parser.add_argument("--quota", type=float, nargs="+", default=[0.5, 0.25], help="of a core")
+    parser.add_argument("--rate", type=float, default=2.0, help="messages/s (default: 2)")
+    parser.add_argument("--counts", type=int, nargs=3, default=[20, 60, 40])
+    parser.add_argument("--only", nargs="+", default=list(COMPARED[:3]), choices=COMPARED)
+    parser.add_argument("--as", dest="name", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.name:
+        trio.run(_hosts, CONTENDERS[given.name], given.hosts, given.rate, given.counts)
+        return
+    print(f"{given.hosts} hosts, {given.rate:g} messages/s, {machine()}")
+    print("Times are p50 / p99 / most, in seconds.\n")
+    heads = [f"{phase}: {what}" for phase in _PHASES for what in ("delivered", "times")]
+    heads += ["backlog gone after, s", "recovered after, s", "CPU, s"]
+    print("| quota, router | " + " | ".join(heads) + " |")
+    print("|---" * (1 + len(heads)) + "|")
+    for quota in given.quota:
+        for name in given.only:
+            found = measure(name, given.hosts, quota, given.rate, given.counts)
+            print(_row(quota, name, found), flush=True)
+    print(f"\nLimited by {_HOW[found['limited by']]}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Hosts in one process with one router, joined in one topic: what several benchmarks start with."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import platform
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import trio
+from libp2p.abc import ISubscriptionAPI
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router import ResilientPubsub
+from tests.benchmarks.contenders import CONTENDERS, Contender
+from tests.hosts import Node, connect, running_nodes
+
+TOPIC = "benchmark"
+COMPARED = ("gossipsub-defaults", "gossipsub-bounded", "episub", "episub-stock-pubsub")
+_READY_TIMEOUT = 300.0
+_PARALLEL_DIALS = 16
+
+
+@asynccontextmanager
+async def scene(
+    contender: Contender, hosts: int, within: float = 0.0
+) -> AsyncIterator[tuple[list[Node], list[ISubscriptionAPI]]]:
+    """`hosts` that subscribe over `within` seconds. Episub has the pubsub that its README names."""
+    async with running_nodes(
+        hosts,
+        router=contender.router,
+        pubsub_class=ResilientPubsub if contender.resilient else Pubsub,
+        seed=1,
+    ) as nodes:
+        limiter = trio.CapacityLimiter(_PARALLEL_DIALS)
+
+        async def link(dialler: Node, listener: Node) -> None:
+            async with limiter:
+                await connect(dialler, listener)
+
+        async with trio.open_nursery() as nursery:
+            for a, b in contender.links(hosts, 1):
+                nursery.start_soon(link, nodes[a], nodes[b])
+        subscriptions = []
+        start = trio.current_time()
+        for number, node in enumerate(nodes):
+            await trio.sleep_until(start + within * number / hosts)
+            subscriptions.append(await node.pubsub.subscribe(TOPIC))
+        yield nodes, subscriptions
+
+
+async def until_linked(nodes: Sequence[Node]) -> None:
+    """Wait until each has four neighbours."""
+    with trio.fail_after(_READY_TIMEOUT):
+        while not is_linked(nodes):  # noqa: ASYNC110 (stock routers have no event to wait for)
+            await trio.sleep(0.05)
+
+
+def is_linked(nodes: Sequence[Node]) -> bool:
+    """Whether each of them has four neighbours, or all others."""
+    return all(size >= min(4, len(nodes) - 1) for size in neighbors(nodes))
+
+
+def neighbors(nodes: Sequence[Node]) -> list[int]:
+    """How many neighbours each of them has in the topic."""
+    routers: list[Any] = [node.router for node in nodes]
+    return [len(router.mesh.get(TOPIC, ())) for router in routers]
+
+
+def in_own_process(
+    measure: Callable[..., dict[str, Any]], name: str, *arguments: Any
+) -> dict[str, Any]:
+    """`measure(contender, *arguments)` of the contender called `name`, in a fresh process."""
+    with multiprocessing.get_context("spawn").Pool(1, _quiet) as pool:
+        return pool.apply(_named, (measure, name, arguments))
+
+
+def _named(
+    measure: Callable[..., dict[str, Any]], name: str, arguments: tuple[Any, ...]
+) -> dict[str, Any]:
+    return measure(CONTENDERS[name], *arguments)
+
+
+def _quiet() -> None:
+    logging.getLogger("libp2p").addHandler(logging.NullHandler())
+
+
+def machine() -> str:
+    """What it ran on, in a line."""
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"libp2p {version('libp2p')}, load average {os.getloadavg()[0]:.1f}"
+    )

@@ -1,0 +1,110 @@
+"""Upkeep of a view that stays as it is gets rarer, and is as usual again after each change."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DownReason, MeasureRtt, NeighborDown
+from episub_router.protocol.messages import (
+    GetNodes,
+    GetTopics,
+    Neighbor,
+    NeighborRole,
+    Shuffle,
+    ShuffleReply,
+    Topics,
+)
+from tests.protocol.helpers import Member, params, request, sent
+
+NEIGHBORS = [f"n{n}" for n in range(7)]
+PASSIVE = [f"p{n}" for n in range(20)]
+
+
+def at_rest() -> Member:
+    """A full view, contacts and passive peers, all of which answer within 2 ms (see `let_pass`)."""
+    membership = params(upkeep_peers=4)
+    member = Member(*NEIGHBORS, passive=PASSIVE, membership=membership)
+    member.handle(ev.ContactsFound(("p0",)))
+    let_pass(member, 30)
+    return member
+
+
+def let_pass(member: Member, seconds: int, silent: str = "") -> Counter[str]:
+    """What upkeep does in that time, while all peers but `silent` answer at once."""
+    done: Counter[str] = Counter()
+    for _ in range(seconds):
+        for effect in member.wait(1):
+            if isinstance(effect, MeasureRtt):
+                done["ping"] += 1
+                member.handle(ev.RttMeasured(effect.peer, 0.002))
+            elif isinstance(effect, NeighborDown) and effect.reason is DownReason.FAILED:
+                done["failed"] += 1
+            for peer, message in sent([effect]):
+                if peer != silent:
+                    _answer(member, peer, message, done)
+        for peer in PASSIVE:
+            member.handle(ev.Connected(peer))
+    return done
+
+
+def _answer(member: Member, peer: str, message: object, done: Counter[str]) -> None:
+    if isinstance(message, Neighbor) and message.role is NeighborRole.QUERY:
+        done["query"] += 1
+        member.receive(peer, Neighbor(NeighborRole.LIST, 7, message.kind, random_links=4))
+    elif isinstance(message, Shuffle):
+        done["shuffle"] += 1
+        member.receive("p1", ShuffleReply(()))
+    elif isinstance(message, GetTopics):
+        done["probe"] += 1
+        for effect in member.receive(peer, Topics(("t",))):
+            if isinstance(effect, MeasureRtt):
+                member.handle(ev.RttMeasured(peer, 0.002))
+    elif isinstance(message, GetNodes):
+        done["contact"] += 1
+
+
+def test_a_view_that_stays_needs_little_upkeep() -> None:
+    """Idle hosts cost next to nothing: each kind of upkeep gets rarer."""
+    member = at_rest()
+    let_pass(member, 720)
+    hour = let_pass(member, 3600)
+    assert member.active == set(NEIGHBORS)
+    assert hour["failed"] == 0
+    assert 0 < hour["query"] <= len(NEIGHBORS) * 3600 / 15
+    assert 0 < hour["shuffle"] <= 3600 / member.params.shuffle_interval / 10
+    assert 0 < hour["ping"] <= 8
+    assert 0 < hour["probe"] <= 12
+    assert 0 < hour["contact"] <= 3600 / member.params.contact_interval
+
+
+def test_a_change_of_the_view_brings_usual_upkeep_back() -> None:
+    """What was rare in a calm view is as frequent as in a new one once a link comes or goes."""
+    member = at_rest()
+    usual = let_pass(member, 60)
+    let_pass(member, 900)
+    calm = let_pass(member, 60)
+    member.receive("p5", request(links=3))
+    assert "p5" in member.active
+    changed = let_pass(member, 60)
+    assert calm["query"] <= usual["query"] * 2 / 3
+    assert changed["query"] >= calm["query"] * 4 / 3
+    assert changed["shuffle"] >= 1
+
+
+def test_a_neighbour_that_stops_in_a_calm_view_is_noticed() -> None:
+    """E15: as soon as in any other, while nothing is sent."""
+    member = at_rest()
+    let_pass(member, 1800)
+    checks = 4 * round(member.params.link_check_interval)
+    assert let_pass(member, checks, silent="n3")["failed"] == 1
+    assert "n3" not in member.active
+
+
+def test_neighbours_that_were_measured_in_a_storm_are_near_all_the_same() -> None:
+    """While many join, hosts are busy and round trips long; one later sample shows it."""
+    member = Member(*NEIGHBORS, membership=params(upkeep_peers=4))
+    for rtt in (0.05, 0.002):
+        for peer in NEIGHBORS:
+            member.handle(ev.RttMeasured(peer, rtt))
+    assert let_pass(member, 300)["ping"] <= 6
