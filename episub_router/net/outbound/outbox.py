@@ -25,6 +25,9 @@ LOOK_INTERVAL = 1.0
 """Seconds between two looks at which peers take nothing. Looks are counted, and not seconds, since
 an event loop that is behind has few of them."""
 
+REST_INTERVAL = 10.0
+"""Seconds between two looks while nothing was sent since the last one; ours."""
+
 _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
 
 _LATE = 0.1
@@ -69,6 +72,8 @@ class Outbox(PeerListener):
         """Peers with a queue that is full, and a backlog."""
         self._with_pieces = _Waiting(PIECE_INTERVAL, self._flush_pieces)
         """Peers with pieces in their lanes."""
+        self._sent = trio.Event()
+        """Set when something is sent."""
         peers.listen(self)
 
     def send(self, peer: RemotePeer, frame: OutgoingFrame) -> bool:
@@ -145,6 +150,7 @@ class Outbox(PeerListener):
 
     def _put(self, peer: RemotePeer, item: Sendable, hold: bool = False) -> bool:
         peer.watched = True
+        self._sent.set()
         if not peer.backlog.send(item, None if hold else self._peers.queue(peer)):
             self._counters.add(Reason.BACKLOG_FULL)
             return False
@@ -177,9 +183,13 @@ class Outbox(PeerListener):
             due = trio.current_time() + LOOK_INTERVAL
             await trio.sleep_until(due)
             if trio.current_time() - due <= _LATE:
-                for peer in self._peers:
-                    if peer.watched or peer.state is PeerState.CONNECTED:
-                        self._look_at(peer)
+                watched = [p for p in self._peers if p.watched or p.state is PeerState.CONNECTED]
+                for peer in watched:
+                    self._look_at(peer)
+                if not watched:
+                    self._sent = trio.Event()
+                    with trio.move_on_after(REST_INTERVAL):
+                        await self._sent.wait()
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self._peers.queue(peer)

@@ -81,13 +81,11 @@ def test_a_view_that_stays_needs_little_upkeep() -> None:
 def test_a_change_of_the_view_brings_usual_upkeep_back() -> None:
     """What was rare in a calm view is as frequent as in a new one once a link comes or goes."""
     member = at_rest()
-    usual = let_pass(member, 60)
     let_pass(member, 900)
     calm = let_pass(member, 60)
     member.receive("p5", request(links=3))
     assert "p5" in member.active
     changed = let_pass(member, 60)
-    assert calm["query"] <= usual["query"] * 2 / 3
     assert changed["query"] >= calm["query"] * 4 / 3
     assert changed["shuffle"] >= 1
 
