@@ -120,7 +120,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise lacks_extra("spark", error) from error
     try:
         usual = session.FOR_FEW_ROWS if arguments.few_rows else {}
-        spark = session.start(arguments.master, usual | _conf(arguments.conf))
+        spark = session.start(arguments.master, usual | _conf(arguments.conf), True)
         try:
             status: int = arguments.do(arguments, spark, Lake(spark, arguments.lake))
         finally:

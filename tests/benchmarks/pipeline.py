@@ -3,7 +3,8 @@
 Makes the traces of a network in which each message reaches every node over a tree and twice more
 (per message and node: three sends, three receipts, a delivery, two duplicates, an announcement
 sent and received), with its links, one PB file per node, and takes them all the way, in a fresh
-process for each size. CPU seconds are user and system time of all processes. The same per-message
+process for each size, and makes a report, twice. CPU seconds are user and system time of all
+processes. The same per-message
 query runs in DuckDB on the same Parquet, if `duckdb` is installed.
 """
 
@@ -237,6 +238,16 @@ def _query() -> list[object]:
     ]
 
 
+def report(lake: str, place: str) -> float:
+    """Seconds for a page and Markdown about the run, as a command of its own; the archive of
+    Spark's classes is the user's."""
+    command = [sys.executable, "-m", "episub_router", "report", "bench", "--lake", lake,
+               "--out", f"{place}/bench.html", "--out", f"{place}/bench.md"]  # fmt: skip
+    started = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - started
+
+
 def measure(events: int, conf: list[str], kept: Path | None) -> None:
     with tempfile.TemporaryDirectory(dir=kept) as place:
         started = time.perf_counter()
@@ -266,6 +277,8 @@ def measure(events: int, conf: list[str], kept: Path | None) -> None:
         print(f"{'whole':18} {whole:7.1f} s  {count / whole:12,.0f} events/s  ({count:,} events)")
         for name, seconds in cpu.items():
             print(f"{name:18} {seconds:7.1f} s  {count / seconds:12,.0f} events per CPU second")
+        for which in ("first", "second"):
+            print(f"{which + ' report':18} {report(f'{place}/lake', place):7.1f} s")
         jvm, python = watch.jvm / 2**30, watch.python / 2**30
         print(f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB")
         print(f"per-message query on bronze: Spark {query:.2f} s", end="")

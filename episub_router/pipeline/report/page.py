@@ -20,7 +20,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; m
   max-width: 60rem; padding: 1rem; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .3rem; }
 h3 { font-size: 1rem; margin: 1rem 0 .2rem; }
-p { margin: .3rem 0; max-width: 46rem; overflow-wrap: anywhere; }
+p { margin: .3rem 0; max-width: 46rem; overflow-wrap: break-word; }
 .verdict { font-size: 1.1rem; }
 .scroll { overflow-x: auto; margin: .6rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
@@ -28,14 +28,14 @@ th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #e4e
   vertical-align: top; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
 th { border-bottom: 2px solid #888; } td { white-space: nowrap; }
-th { min-width: 3.5rem; max-width: 11rem; overflow-wrap: anywhere; }
+th { min-width: 3.5rem; max-width: 11rem; overflow-wrap: break-word; }
 .words td, .words th { text-align: left; white-space: normal; }
 .better { color: #00684a; } .worse { color: #b00020; }
 .better::after { content: " better"; } .worse::after { content: " worse"; }
 summary { cursor: pointer; color: #00508a; }
 .chart { width: 100%; min-height: 40px; } .drawing { max-width: 32rem; }
 .vega-embed { width: 100%; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
-li { overflow-wrap: anywhere; }
+li { overflow-wrap: break-word; }
 @media (max-width: 40rem) { table { font-size: .78rem; } th, td { padding: .25rem .35rem; }
   td:first-child { white-space: normal; } }
 """

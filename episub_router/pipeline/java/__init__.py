@@ -1,0 +1,1 @@
+"""The JVM beside this process: its start, and what it is asked."""

@@ -1,0 +1,57 @@
+"""Spark's classes as the JVM wants them in memory, kept from one command to the next (class data
+sharing): to find, read and verify them is most of what a short command takes.
+
+The JVM makes the archive when the first command has ended, in some seconds of its own, takes no
+notice of one that doesn't fit it, and writes the header last, so that half of one is known as such.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pyspark
+
+_BASE = ("lib", "server", "classes.jsa")
+"""Of the Java itself, which ours is added to; a Java without it can't make one."""
+
+_MAGIC = 4
+"""Bytes that an archive begins with."""
+
+
+def options(java: str, others: str) -> str:
+    """With which options beside `others` the JVM of the executable `java` takes the archive, or
+    makes it; none where it can't."""
+    home = Path(java).resolve().parents[1]
+    base = home.joinpath(*_BASE)
+    jars = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
+    try:
+        made_of = [f"{path} {path.stat().st_mtime_ns}" for path in (base, jars)]
+        path = _directory() / f"{_digest(*made_of, others)}.jsa"
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return ""
+    # Spark parts the options at spaces.
+    if any(character in str(path) for character in " \"'\\"):
+        return ""
+    use = "SharedArchiveFile" if _is_whole(path) else "ArchiveClassesAtExit"
+    # Of many classes, it would say why they can't be in it.
+    return f"-Xlog:disable -XX:{use}={path}"
+
+
+def _directory() -> Path:
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "episub-router")
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return any(file.read(_MAGIC))
+    except OSError:
+        return False

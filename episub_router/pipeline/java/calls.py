@@ -1,0 +1,49 @@
+"""Fewer questions to the JVM.
+
+PySpark asks it for the same classes and methods again with each column that is made, and where a
+class isn't where the JVM looks first, that searches all of Spark's jars: a third of the time in
+which a small report was made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.java_gateway import JavaMember
+
+_OFTEN = (
+    "functions",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.expressions.Window",
+    "PythonUtils",
+    "PythonSQLUtils",
+    "PythonRDD",
+    "SerDeUtil",
+    "SimplePythonFunction",
+)
+"""Classes that PySpark asks for by these names."""
+
+
+class _Remembered:
+    """A class of the JVM's whose methods are asked for once."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._found, name)
+        if isinstance(member, JavaMember):
+            # Not a field: its value may change.
+            setattr(self, name, member)
+        return member
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._found(*arguments)
+
+
+def remember(jvm: Any) -> None:
+    """Have `jvm`, a session's view of its JVM, know the classes that it is asked for most."""
+    for name in _OFTEN:
+        if name not in vars(jvm):
+            setattr(jvm, name, _Remembered(getattr(jvm, name)))
