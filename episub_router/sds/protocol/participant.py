@@ -287,7 +287,7 @@ class Participant:
     def poll(self, now: Time) -> list[Effect]:
         """The periodic sweeps, as far as they are due (S11-S13)."""
         effects = self.outgoing.poll(now, alone=not self.presence.anybody(now))
-        effects += self.wants.poll(now, self._catchup.brings)
+        effects += self.wants.poll(now, lambda clock: self._catchup.brings(clock, now))
         given_up = self.wants.ended(now) + self.incoming.overdue(now)
         self._delivery.give_up(given_up, effects)
         effects += self._responses.poll(now)

@@ -105,10 +105,16 @@ class Catchup:
         """Whether a peer is being asked, or is about to be."""
         return self._job is not None or bool(self._queue)
 
-    def brings(self, clock: int) -> bool:
-        """Whether pages that are on the way, or will be asked for, may bring all up to a clock."""
+    def brings(self, clock: int, now: Time) -> bool:
+        """Whether pages that are on the way, or will be asked for, may bring all up to a clock.
+
+        Not while one takes longer than pages are made for.
+        """
         job = self._job
         if job is None:
+            return False
+        late = now - job.asked_at > self._params.pull_timeout / 2
+        if late and job.came_at is None and isinstance(job.asked, AskRange):
             return False
         spans = [span for span in job.fetch if not span.ids_only]
         if isinstance(job.asked, AskRange) and not job.asked.ids_only:
