@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.pipeline import handmade
+from tests.pipeline.oracle import Event
+from tests.pipeline.records import put_records
 from tests.pipeline.simulations import FAULTS, ROUTERS, simulation
+from tests.pipeline.traces import PATIENCE, SEEDS, WINDOW, RandomTrace, damaged
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -23,28 +28,20 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
     from episub_router.pipeline import session
 
-    # Compiling code for each of hundreds of plans takes longer than running them on little data.
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.lightweightPlanChangeValidation": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    started = session.start("local[2]", conf)
+    started = session.start("local[2]", session.FOR_FEW_ROWS | {"spark.driver.memory": "1g"})
     yield started
     started.stop()
 
 
 @dataclass
 class Swept:
-    """Simulations with their answers."""
+    """Runs with their answers: simulated, random and made by hand."""
 
     lake: Lake
     done: list[tuple[Job, Entry]]
-    _tables: dict[str, list[Row]] = field(default_factory=dict)
+    random: dict[str, list[Event]]
+    """Events of the runs that the oracle knows the answers of."""
+    _tables: dict[tuple[str, str], dict[str, list[Row]]] = field(default_factory=dict)
 
     @property
     def summaries(self) -> dict[str, dict[str, Any]]:
@@ -55,31 +52,48 @@ class Swept:
     def headline(self) -> list[str]:
         return [entry.run for job, entry in self.done if job.scenario.name == "headline"]
 
-    def table(self, name: str, run: str, *order: str) -> list[Row]:
+    def table(self, name: str, run: str, *order: str, layer: str = "gold") -> list[Row]:
         """The rows of a run, by some columns; nulls first."""
-        if name not in self._tables:
-            self._tables[name] = self.lake.read("gold", name).collect()
-        rows = [row for row in self._tables[name] if row.run == run]
-        return sorted(rows, key=lambda row: [(row[by] is not None, row[by] or 0) for by in order])
+        by_run = self._tables.get((layer, name))
+        if by_run is None:
+            by_run = self._tables[layer, name] = defaultdict(list)
+            for row in self.lake.read(layer, name).collect():
+                by_run[row.run].append(row)
+        return sorted(
+            by_run[run], key=lambda row: [(row[by] is not None, row[by] or 0) for by in order]
+        )
 
 
 @pytest.fixture(scope="session")
 def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """Every router under every fault of `simulations`, and `headline` with Episub and gossipsub:
-    answered together, since most of the time goes into planning."""
+    """Every router under every fault of `simulations`, `headline` with Episub and gossipsub, and
+    the runs of `traces` and `handmade`: answered together, since most of the time goes into
+    planning."""
+    from episub_router.pipeline.ingest import ingest
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
     from episub_router.pipeline.run import answer
     from episub_router.pipeline.sweep import grid, parse_choices, sweep
 
-    settings = ["network.nodes=30", "traffic.messages=20", "traffic.start=30",
-                "phases.0.start=30", "phases.1.start=35"]  # fmt: skip
+    settings = ["network.nodes=20", "traffic.messages=20", "traffic.start=20",
+                "phases.0.start=20", "phases.1.start=25"]  # fmt: skip
     headline = grid("headline", parse_choices(settings), 1)
     jobs = [job for job in headline if "uniform, one" in job.label]
     jobs += [simulation(router, fault) for router in ROUTERS for fault in FAULTS]
-    assert {job.scenario.traffic.settle for job in jobs} == {10.0}
-    lake = Lake(spark, str(tmp_path_factory.mktemp("swept")))
+    assert {job.scenario.traffic.settle for job in jobs} == {float(PATIENCE)}
+    directory = tmp_path_factory.mktemp("swept")
+    lake = Lake(spark, str(directory / "lake"))
     done = sweep(spark, lake, jobs)
-    for _ in answer(lake, AnswerParams(window=5.0, patience=10.0)):
+    handmade.write_lossy_star(directory / "star")
+    ingest(spark, lake, [str(directory / "star")])
+    random = {f"random {seed}": RandomTrace(seed).events for seed in SEEDS}
+    apart = {"parted": set(handmade.PEERS[4:]), "stopped": {"p7"}, "whole": set()}
+    known = {
+        run: handmade.parted(peers, silent=run == "stopped", lost=33)
+        for run, peers in apart.items()
+    }
+    known |= {"skewed": handmade.skewed(), "jumped": handmade.jumped()}
+    put_records(lake, {**random, "damaged": damaged(RandomTrace(0).events), **known})
+    for _ in answer(lake, AnswerParams(window=WINDOW, patience=PATIENCE, looks=20)):
         pass
-    return Swept(lake, done)
+    return Swept(lake, done, random)

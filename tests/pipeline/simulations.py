@@ -13,7 +13,7 @@ from episub_router.sim.runner import Job
 from episub_router.sim.scenario.faults import ChurnFault, CrashFault, Fault
 from episub_router.sim.scenario.settings import JoinConfig, Scenario, TrafficConfig
 
-NODES, MESSAGES = 30, 25
+NODES, MESSAGES = 24, 15
 
 ROUTERS: dict[str, RouterConfig] = {
     "episub": EpisubConfig(),
@@ -21,8 +21,8 @@ ROUTERS: dict[str, RouterConfig] = {
     "floodsub": FloodsubConfig(),
 }
 FAULTS: dict[str, tuple[Fault, ...]] = {
-    "churn": (ChurnFault(at=15.0, until=35.0, rate=0.03, crash=0.5),),
-    "crash": (CrashFault(at=20.0, share=0.3),),
+    "churn": (ChurnFault(at=12.0, until=22.0, rate=0.2, crash=0.5),),
+    "crash": (CrashFault(at=16.0, share=0.3),),
     "lossy": (),
 }
 
@@ -33,8 +33,8 @@ def simulation(router: str, fault: str) -> Job:
         network=NetworkConfig(nodes=NODES, loss=0.05 if fault == "lossy" else 0.0),
         router=ROUTERS[router],
         # Nodes come while messages are under way.
-        join=JoinConfig(over=18.0),
-        traffic=TrafficConfig(messages=MESSAGES, start=12.0, interval=1.0),
+        join=JoinConfig(over=12.0),
+        traffic=TrafficConfig(messages=MESSAGES, start=10.0, interval=1.0),
         faults=FAULTS[fault],
     )
     return Job("", made, 1)

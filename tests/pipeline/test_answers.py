@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,50 +12,27 @@ from hypothesis import strategies as st
 
 from tests.pipeline import oracle
 from tests.pipeline.oracle import SECOND, Event
-from tests.pipeline.traces import RandomTrace
+from tests.pipeline.traces import PATIENCE, WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = pytest.mark.spark
+    from tests.pipeline.conftest import Swept
 
-PATIENCE, WINDOW = 10, 15
+pytestmark = pytest.mark.spark
 
 
 class Answers:
-    """All tables of some runs, collected by run."""
+    """All answers of some runs."""
 
-    def __init__(self, spark: SparkSession, runs: dict[str, list[Event]]) -> None:
-        import pyarrow as pa
-
-        from episub_router.pipeline.params import AnswerParams
-        from episub_router.pipeline.record import RECORD
-        from episub_router.pipeline.run import ANSWERS, Tables
-
-        rows = [
-            {"run": run, "status": "event", "file": "f", "late": False, **event}
-            for run, events in runs.items()
-            for event in events
-        ]
-        params = AnswerParams(window=WINDOW, patience=PATIENCE, looks=20)
-        records = spark.createDataFrame(pa.Table.from_pylist(rows, RECORD)).localCheckpoint()
-        tables = Tables({"records": records}, params)
-        shared = ("clocks", "spans", "publishes", "deliveries", "changes", "links", "activity",
-                  "subscriptions",
-                  "arrivals", "messages", "load", "sds_entries",
-                  "sds_messages", "sds_violations", "quality")  # fmt: skip
-        self.tables: dict[str, dict[str, list[Row]]] = {}
-        with tables.kept(*shared):
-            for name, _ in ANSWERS:
-                by_run = self.tables[name] = defaultdict(list)
-                for row in tables(name).collect():
-                    by_run[row.run].append(row)
+    def __init__(self, swept: Swept) -> None:
+        self._swept = swept
 
     def of(self, table: str, run: str, **wanted: Any) -> list[Row]:
         """The rows of a run that have the `wanted` values."""
         return [
             row
-            for row in self.tables[table][run]
+            for row in self._swept.table(table, run)
             if all(row[name] == value for name, value in wanted.items())
         ]
 
@@ -75,31 +51,19 @@ def check(found: Row, wanted: dict[str, Any], *besides: str) -> None:
     assert not wrong
 
 
-def damaged(events: list[Event]) -> list[Event]:
-    """`events`, in one of ten of which a bit of each number may be any."""
-    rng = random.Random(1)
-    widths = {"time": 62, "hops": 31, "size": 31, "payload": 31, "count": 31, "rtt": 63, "seq": 63}
-    made = [dict(event) for event in events]
-    for event in rng.sample(made, len(made) // 10):
-        for name, bits in widths.items():
-            if event[name] is not None:
-                event[name] ^= 1 << rng.randrange(bits)
-    return made
-
-
-def test_every_answer_is_the_oracles(spark: SparkSession) -> None:
-    """All in one go, since most of the time goes into planning; beside a run that nobody knows the
-    answers of, but that makes nothing crash."""
-    runs = {f"run {seed}": RandomTrace(seed).events for seed in range(10)}
-    answers = Answers(spark, {**runs, "damaged": damaged(RandomTrace(0).events)})
-    for run, events in runs.items():
+def test_every_answer_is_the_oracles(swept: Swept) -> None:
+    answers = Answers(swept)
+    for run, events in swept.random.items():
         _check_messages(answers, run, events)
         _check_traffic(answers, run, events)
         _check_overlay(answers, run, events)
         _check_sds(answers, run, events)
-    assert {row.run for table in answers.tables.values() for row in table["damaged"]} == {"damaged"}
-    (quality,) = answers.of("quality", "damaged")
+
+
+def test_nobody_knows_the_answers_of_a_damaged_run_and_nothing_crashes(swept: Swept) -> None:
+    (quality,) = swept.table("quality", "damaged")
     assert quality.outliers > 0
+    assert swept.table("messages", "damaged")
 
 
 def _check_messages(answers: Answers, run: str, events: list[Event]) -> None:

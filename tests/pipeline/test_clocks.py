@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline import oracle
-from tests.pipeline.files import SECOND, START
+from tests.pipeline import handmade, oracle
+from tests.pipeline.files import SECOND
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.pipeline.conftest import Swept
 
 pytestmark = pytest.mark.spark
 
@@ -80,89 +80,33 @@ def test_a_wrong_clock_is_corrected() -> None:
     assert not found.loc[["a", "b", "c"], "correction"].any()
 
 
-def test_latencies_are_those_of_one_clock(spark: SparkSession) -> None:
-    """Where clocks are off by up to a minute, and delays the same both ways."""
-    from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.run import Tables
-    from episub_router.pipeline.schemas import RECORD
-
-    peers = ["a", "b", "c", "d"]
-    skew = dict.fromkeys(peers, 0) | {"b": 60 * SECOND, "d": -800 * MILLISECOND}
-    delay = 30 * MILLISECOND
-    events: list[dict[str, Any]] = []
-
-    def add(event: str, peer: str, time: int, message: str, remote: str | None = None) -> None:
-        parts = [{"kind": "message", "topic": "t", "messages": [message], "peers": None}]
-        events.append({
-            "event": event, "peer": peer, "time": START + time, "message": message, "topic": "t",
-            "remote": remote, "parts": parts if event in ("send", "recv") else None,
-        })  # fmt: skip
-
-    for number, source in enumerate(peers * 3):
-        at, message = number * SECOND, f"m{number}"
-        add("publish", source, at, message)
-        for peer in peers:
-            if peer != source:
-                add("send", source, at, message, peer)
-                add("recv", peer, at + delay, message, source)
-                add("deliver", peer, at + delay, message, source)
-    wanted = oracle.deliveries([event | {"offset": 0, "hops": None} for event in events])
-    rows = []
-    for offset, event in enumerate(events):
-        shown = event | {"time": event["time"] + skew[event["peer"]], "offset": offset}
-        shown |= {"run": "r", "status": "event", "file": "f", "late": False}
-        rows.append(tuple(shown.get(name) for name in RECORD.names))
-    tables = Tables({"records": spark.createDataFrame(rows, RECORD)}, AnswerParams())
-    with tables.kept("clocks"):
-        found = tables("deliveries").collect()
+def test_latencies_are_those_of_one_clock(swept: Swept) -> None:
+    """Where clocks are off by up to a minute."""
+    true = [event | {"offset": 0, "hops": None} for event in handmade.mesh(handmade.FOUR)]
+    wanted = oracle.deliveries(true)
+    found = swept.table("deliveries", "skewed", layer="silver")
     assert len(found) == len(wanted) == 36
     for row in found:
-        assert row.latency == wanted[row.message, row.peer]["latency"] == delay
-        source = peers[int(row.message[1:]) % 4]
-        assert row.raw_latency == delay + skew[row.peer] - skew[source]
+        assert row.latency == wanted[row.message, row.peer]["latency"] == handmade.DELAY
+        source = handmade.FOUR[int(row.message[1:]) % 4]
+        between = handmade.SKEW[row.peer] - handmade.SKEW[source]
+        assert row.raw_latency == handmade.DELAY + between
 
 
-def test_latencies_by_a_clock_that_was_set_are_left_out(spark: SparkSession) -> None:
+def test_latencies_by_a_clock_that_was_set_are_left_out(swept: Swept) -> None:
     """A clock that jumps by five seconds in the middle of a run makes no latency of five seconds,
     and costs the other peers nothing."""
-    from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.run import Tables
-    from episub_router.pipeline.schemas import RECORD
-
-    peers, delay = ["a", "b", "c", "d", "e"], 30 * MILLISECOND
-    rows: list[tuple[Any, ...]] = []
-
-    def add(event: str, peer: str, time: int, message: str, remote: str | None = None) -> None:
-        parts = [{"kind": "message", "topic": "t", "messages": [message], "peers": None}]
-        jump = 5 * SECOND if peer == "d" and time > 7 * SECOND else 0
-        shown = {
-            "event": event, "peer": peer, "time": START + time + jump, "message": message,
-            "topic": "t", "remote": remote, "parts": parts if event in ("send", "recv") else None,
-            "run": "r", "status": "event", "file": "f", "offset": len(rows), "late": False,
-        }  # fmt: skip
-        rows.append(tuple(shown.get(name) for name in RECORD.names))
-
-    for number, source in enumerate(peers * 3):
-        at, message = number * SECOND, f"m{number}"
-        add("publish", source, at, message)
-        for peer in peers:
-            if peer != source:
-                add("send", source, at, message, peer)
-                add("recv", peer, at + delay, message, source)
-                add("deliver", peer, at + delay, message, source)
-    tables = Tables({"records": spark.createDataFrame(rows, RECORD)}, AnswerParams())
-    with tables.kept("clocks", "spans", "publishes", "deliveries", "links", "subscriptions"):
-        found = tables("deliveries").collect()
-        (spread,) = tables("spread").where("window IS NULL").collect()
-        (quality,) = tables("quality").collect()
+    found = swept.table("deliveries", "jumped", layer="silver")
+    (spread,) = (row for row in swept.table("spread", "jumped") if row.window is None)
+    (quality,) = swept.table("quality", "jumped")
     for row in found:
-        source = peers[int(row.message[1:]) % 5]
-        assert row.latency == (None if "d" in (row.peer, source) else delay)
+        source = handmade.FIVE[int(row.message[1:]) % 5]
+        assert row.latency == (None if "d" in (row.peer, source) else handmade.DELAY)
     unknown = sum(row.latency is None for row in found)
     assert (spread.deliveries, spread.unknown_latencies) == (60, unknown)
     assert unknown == quality.unknown_latencies == 3 * 4 + 12 * 1
     assert quality.clocks_set == 1
-    assert (spread.latency_p50, spread.latency_max) == (delay, delay)
+    assert (spread.latency_p50, spread.latency_max) == (handmade.DELAY, handmade.DELAY)
 
 
 def test_one_sided_and_contradictory_exchanges_are_named() -> None:

@@ -7,55 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from episub_router.cli.why import lines
-from tests.pipeline.files import delimited, node_events, peer
+from tests.pipeline.files import peer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from episub_router.pipeline.lake import Lake
+    from tests.pipeline.conftest import Swept
 
 pytestmark = pytest.mark.spark
 
 MS = 1_000_000
 
 
-@pytest.fixture(scope="module")
-def star(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """The facts of a star; node 3's trace has lost its last message."""
-    from episub_router.pipeline.ingest import ingest
-    from episub_router.pipeline.lake import SILVER, Lake
-    from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.run import Tables
-
-    directory = tmp_path_factory.mktemp("why")
-    traces, lake = directory / "star", Lake(spark, str(directory / "lake"))
-    traces.mkdir()
-    for node in range(4):
-        events = node_events(node, messages=5)
-        if node == 3:
-            events = [event for event in events if event.deliverMessage.messageID != b"id-4"]
-            events = [
-                event
-                for event in events
-                if all(m.messageID != b"id-4" for m in event.recvRPC.meta.messages)
-            ]
-        (traces / f"{node}.pb").write_bytes(delimited(events))
-    ingest(spark, lake, [str(traces)])
-    tables = Tables({"records": lake.records()}, AnswerParams())
-    facts = (
-        "clocks",
-        "spans",
-        "publishes",
-        "deliveries",
-        "duplicates",
-        "changes",
-        "links",
-        "activity",
-        "subscriptions",
-    )
-    for name in facts:
-        tables.replace(name, lake.write(SILVER, name, tables.make(name), ["star"]))
-    return lake
+@pytest.fixture
+def star(swept: Swept) -> Lake:
+    """Its run `star` is that of `write_lossy_star`."""
+    return swept.lake
 
 
 def names() -> list[str]:

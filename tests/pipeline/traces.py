@@ -13,6 +13,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+PATIENCE, WINDOW = 10, 5
+"""Seconds, of the answers about all runs here."""
+
+SEEDS = (0, 1, 2, 4, 5, 7)
+"""One or two topics, with and without hops, traced sends, and an overlay."""
+
 UNTRACED = "untraced"
 """A peer that others get messages from, and that has no trace."""
 
@@ -198,3 +204,15 @@ class RandomTrace:
 
 def _part(kind: str, topic: str, messages: list[str] | None) -> dict[str, Any]:
     return {"kind": kind, "topic": topic, "messages": messages, "peers": None}
+
+
+def damaged(events: list[Event]) -> list[Event]:
+    """`events`, in one of ten of which a bit of each number may be any."""
+    rng = random.Random(1)
+    widths = {"time": 62, "hops": 31, "size": 31, "payload": 31, "count": 31, "rtt": 63, "seq": 63}
+    made = [dict(event) for event in events]
+    for event in rng.sample(made, len(made) // 10):
+        for name, bits in widths.items():
+            if event[name] is not None:
+                event[name] ^= 1 << rng.randrange(bits)
+    return made
