@@ -218,6 +218,7 @@ def measure(
                         limited.limit(quota if said["phase"] == _PHASES[1] else None)
                     else:
                         result |= said
+                process.wait()  # A group that still has a process can't be removed.
         finally:
             process.kill()
     return result
