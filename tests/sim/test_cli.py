@@ -306,7 +306,7 @@ def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for command in commands:
         arguments = parse(*shlex.split(command)[2:])
         if arguments.sim_command in ("run", "warm"):
-            arguments.nodes = 24
+            arguments.nodes = 16
         if arguments.sim_command == "run":
             arguments.messages = min(arguments.messages or 6, 6)
             arguments.seeds = 1

@@ -169,7 +169,7 @@ def test_another_seed_is_another_run() -> None:
 @pytest.mark.sim
 def test_sweeps_in_processes_give_what_one_process_gives() -> None:
     (scenario,) = loading.parse(SCENARIO.replace("ROUTER", "episub")).scenarios().values()
-    jobs = jobs_for({"a": scenario}, range(3))
+    jobs = jobs_for({"a": scenario}, range(2))
     alone = [(job, result.to_json()) for job, result in sweep(jobs, 1)]
     together = [(job, result.to_json()) for job, result in sweep(jobs, 2)]
     assert together == alone
