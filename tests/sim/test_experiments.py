@@ -101,7 +101,7 @@ def test_views_come_to_rest_at_their_size_after_a_join_storm() -> None:
 
 
 def test_proximity() -> None:
-    made = runs("proximity", network__nodes=100, traffic__messages=4)
+    made = runs("proximity", network__nodes=150, traffic__messages=4)
     near, random = (phase(summary, "first message") for summary in made.values())
     assert near["overlay"]["near_proximity_ratio"] < 0.5
     assert near["latency"]["mean"] < 0.8 * random["latency"]["mean"]
