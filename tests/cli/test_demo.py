@@ -85,6 +85,7 @@ class SilentRouter(RecordingRouter):
             await super().publish(msg_forwarder, pubsub_msg)
 
 
+@pytest.mark.slow
 def test_a_message_that_a_live_host_misses_fails_the_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -342,6 +342,7 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) -> None:
     page_of = pytest.importorskip("episub_router.pipeline.report.page")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.security.piece_fuzz import fuzz
 
 ROUNDS = 100_000
 
 
+@pytest.mark.slow
 def test_damaged_pieces_give_the_message_or_nothing() -> None:
     refused, whole = fuzz(ROUNDS, seed=1)
     assert refused > ROUNDS // 100

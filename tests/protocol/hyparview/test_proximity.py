@@ -60,6 +60,7 @@ def settled() -> Network:
     return network
 
 
+@pytest.mark.slow
 def test_near_links_are_near_and_random_ones_are_not(settled: Network) -> None:
     """E10, E18, E21: after five minutes the near links are far shorter than the random ones."""
     assert mean(lengths(settled, LinkKind.NEAR)) < 0.4 * mean(lengths(settled, LinkKind.RANDOM))
@@ -67,6 +68,7 @@ def test_near_links_are_near_and_random_ones_are_not(settled: Network) -> None:
     assert settled.one_sided() == []
 
 
+@pytest.mark.slow
 def test_nobody_gives_its_random_links_up(settled: Network) -> None:
     """E18: proximity never costs one of the C_rand random links, and both ends agree on kinds."""
     for node in settled.live:
@@ -78,6 +80,7 @@ def test_nobody_gives_its_random_links_up(settled: Network) -> None:
             assert other.kind is link.kind
 
 
+@pytest.mark.slow
 def test_oversubscribed_views_shrink_to_their_size() -> None:
     """E13, E16: after a join storm nearly all views have exactly A links, none fewer than
     C_rand, and the overlay is whole."""
@@ -110,6 +113,7 @@ def test_the_farthest_goes_where_views_are_too_large() -> None:
     assert [peer for peer, _ in sent(effects, Disconnect)] == ["d", "b"]
 
 
+@pytest.mark.slow
 def test_links_at_rest_do_not_flap(settled: Network) -> None:
     """E18: alpha and the least gain keep links from going to and fro."""
     before = {(node, peer) for node in settled.live for peer in settled.neighbors(node)}

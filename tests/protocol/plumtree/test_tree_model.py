@@ -16,6 +16,7 @@ from itertools import combinations, count
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 
@@ -240,6 +241,7 @@ def check_tree(overlay: Overlay, source: int) -> None:
             seen.add(at)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(plans())
 def test_each_source_has_one_tree_in_the_end(plan: Plan) -> None:
