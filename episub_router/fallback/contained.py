@@ -95,7 +95,7 @@ class ContainedGossipSub(MessageSender):
 
     async def wait_for_work(self) -> None:
         """Wait until there is a peer to serve, or a message that one could still ask for."""
-        while not (self.peer_protocol or self.mcache.msgs):
+        while self._is_idle:
             self._has_work = trio.Event()
             await self._has_work.wait()
 
@@ -111,8 +111,12 @@ class ContainedGossipSub(MessageSender):
         """The last thing that a heartbeat does. Raises NothingToDo: heartbeat has no end, and a
         process with many hosts would spend most of its idle time there."""
         super()._prune_idontwant_entries()
-        if not (self.peer_protocol or self.mcache.msgs):
+        if self._is_idle:
             raise NothingToDo
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self.peer_protocol or self.mcache.msgs)
 
     def attach(self, pubsub: Pubsub) -> None:
         super().attach(pubsub)

@@ -88,7 +88,7 @@ class NeighborRequests(Procedure):
     def _candidates(self, kind: LinkKind, now: Time) -> list[PeerId]:
         """Passive peers to ask: for a near link the nearest first, else in random order."""
         state = self._state
-        backoff = REFUSED_BACKOFF_IN_NEED if self._in_need() else REFUSED_BACKOFF
+        backoff = REFUSED_BACKOFF_IN_NEED if state.is_in_need else REFUSED_BACKOFF
         peers = [
             peer
             for peer in state.passive
@@ -136,12 +136,8 @@ class NeighborRequests(Procedure):
 
     def ask_others(self, now: Time) -> None:
         """Ask others at once, if C_rand links are still missing."""
-        if self._in_need():
+        if self._state.is_in_need:
             self.grow(now)
-
-    def _in_need(self) -> bool:
-        """Whether there are fewer than C_rand links, of whichever kind."""
-        return len(self._state.active) < self._state.params.random_links
 
     def back_off(self, peer: PeerId, now: Time) -> None:
         """`peer` refused a link or ended one: ask others for a while."""
@@ -181,7 +177,7 @@ class NeighborRequests(Procedure):
         period = params.grow_interval
         if early:
             period = min(period, JOIN_GROW_INTERVAL)
-        if self._in_need():
+        if self._state.is_in_need:
             self._stretch = 1
         else:
             most = _MAX_STRETCH if links + 1 >= params.active_size else _MAX_STRETCH_IF_SEVERAL

@@ -55,7 +55,7 @@ class PassiveViewProbe(Procedure):
 
     def fire(self, now: Time) -> None:
         state = self._state
-        if state.all_near and now - self._probed_at < (state.calm(now) - 1) * REST_INTERVAL:
+        if state.all_near and state.may_rest(self._probed_at, REST_INTERVAL, now):
             self.start(now)
             return
         self._probed_at = now

@@ -55,7 +55,7 @@ class Proximity(Procedure):
     def fire(self, now: Time) -> None:
         state = self._state
         self._schedule(now)
-        if state.all_near and now - self._looked_at < (state.calm(now) - 1) * _REST_INTERVAL:
+        if state.all_near and state.may_rest(self._looked_at, _REST_INTERVAL, now):
             return
         self._looked_at = now
         self._forget()

@@ -80,7 +80,7 @@ class Reconnection(Procedure):
             if self._lost[peer] >= _MAX_TRIES:
                 del self._lost[peer]
             state.when_connected(peer, partial(self._rejoin, peer), now)
-        stranded = len(state.active) < state.params.random_links and not state.passive
+        stranded = state.is_in_need and not state.passive
         if stranded or self._contact_deadline <= now:
             self._contact_deadline = now + state.jittered(state.params.contact_interval)
             distant = [peer for peer in self._get_contacts() if peer not in state.active]

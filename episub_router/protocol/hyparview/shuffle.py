@@ -40,7 +40,7 @@ class ShuffleProcedure(Procedure):
         params = state.params
         if now >= self._period_ends:
             self._period_ends = now + state.jittered(params.shuffle_interval)
-            if now - self._began < (state.calm(now) - 1) * params.shuffle_interval:
+            if state.may_rest(self._began, params.shuffle_interval, now):
                 self.deadline = self._period_ends
                 return
             self._began = now

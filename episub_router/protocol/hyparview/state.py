@@ -154,6 +154,15 @@ class OverlayState:
             self._changed_at = now
         return min(max(1.0, (now - self._changed_at) / _RESTLESS), _LONGEST_REST)
 
+    def may_rest(self, last: Time, period: Time, now: Time) -> bool:
+        """Whether upkeep of this `period` that was `last` done then can wait for another one."""
+        return now - last < (self.calm(now) - 1) * period
+
+    @property
+    def is_in_need(self) -> bool:
+        """Whether there are fewer than C_rand links, of whichever kind."""
+        return len(self.active) < self.params.random_links
+
     # Links
 
     def send_neighbor(

@@ -379,7 +379,7 @@ class Participant:
         for received in restored.incoming:
             message = received.message
             history = message.history_ids
-            unmet = {i: None for i in history if not self._delivery.met(i)}
+            unmet = dict.fromkeys(self._delivery.unmet(history))
             self.incoming.add(message, received.raw, received.origin, unmet, now)
         for received in restored.incoming:
             self._reception.want_unknown(received.message, None, now, [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from episub_router.sds.protocol.effects import Change
 from episub_router.sds.protocol.entry import Key, LogEntry
@@ -43,6 +44,18 @@ class StoredMessage:
     raw: bytes
     origin: bytes
     sender_id: SenderId = ""
+
+
+def first_that_fit(found: Iterable[StoredMessage], items: int, size: int) -> list[StoredMessage]:
+    """The first of these: at most `items`, and with their proofs `size` bytes unless the first
+    alone is larger."""
+    result: list[StoredMessage] = []
+    for stored in islice(found, items):
+        size -= len(stored.raw) + len(stored.origin)
+        if size < 0 and result:
+            break
+        result.append(stored)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

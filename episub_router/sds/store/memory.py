@@ -19,6 +19,7 @@ from episub_router.sds.store.base import (
     StoredDelivery,
     StoredMessage,
     StoreError,
+    first_that_fit,
 )
 from episub_router.sds.store.front_list import FrontList
 
@@ -115,13 +116,7 @@ class MemoryStore(Store):
             keys = channel.keys.between(after, until, items + 1, last=True)[::-1]
         else:
             keys = channel.keys.between(after, until, items + 1)
-        result: list[StoredMessage] = []
-        for key in keys[:items]:
-            row = channel.rows[key[1]]
-            size -= len(row.raw) + len(row.origin)
-            if size < 0 and result:
-                break
-            result.append(_stored(row))
+        result = first_that_fit((_stored(channel.rows[i]) for _, i in keys), items, size)
         return result, len(result) < len(keys)
 
     def count(self, channel_id: str) -> int:

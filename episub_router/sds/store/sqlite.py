@@ -20,6 +20,7 @@ from episub_router.sds.store.base import (
     StoredDelivery,
     StoredMessage,
     StoreError,
+    first_that_fit,
 )
 from episub_router.sds.store.sealing import seal
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
@@ -121,12 +122,7 @@ class SqliteStore(Store):
             values += [until[0] - SIGN, until[1]]
         order = "lamport DESC, id DESC" if newest_first else "lamport, id"
         rows = self._stored(f"{where} ORDER BY {order} LIMIT ?", (*values, items + 1))
-        result: list[StoredMessage] = []
-        for stored in rows[:items]:
-            size -= len(stored.raw) + len(stored.origin)
-            if size < 0 and result:
-                break
-            result.append(stored)
+        result = first_that_fit(rows, items, size)
         return result, len(result) < len(rows)
 
     def count(self, channel_id: str) -> int:

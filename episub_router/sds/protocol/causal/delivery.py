@@ -45,9 +45,7 @@ class CausalDelivery:
     def met(self, dependency: MessageId) -> bool:
         """Delivered, declared lost, or from before we joined. Waiting in the buffer is not
         enough."""
-        return (
-            dependency in self._log or dependency in self.tombstones or self._log.passed(dependency)
-        )
+        return not self.unmet((dependency,))
 
     def unmet(self, history: Sequence[MessageId]) -> list[MessageId]:
         """Those that aren't met, in this order."""

@@ -115,10 +115,6 @@ class Log:
         if len(self._passed) > _PASSED:
             del self._passed[next(iter(self._passed))]
 
-    def passed(self, message_id: MessageId) -> bool:
-        """Whether a message is known to be from before we joined."""
-        return message_id in self._passed
-
     def below_floor(self, key: Key) -> bool:
         """Whether a message of this place would have been evicted already."""
         return self.floor is not None and key <= self.floor
