@@ -79,5 +79,13 @@ def test_classes_are_archived_where_that_can_be_done(
     path.write_bytes(b"\xf0" * 9)
     assert archive.options(java, "-Xmx1g") == f"-Xlog:disable -XX:SharedArchiveFile={path}"
     assert "ArchiveClassesAtExit" in archive.options(java, "-Xmx2g")
+    for number in range(5):
+        older = path.with_name(f"older{number}.jsa")
+        older.write_bytes(b"\xf0" * 9)
+        os.utime(older, (number, number))
+    archive.options(java, "-Xmx2g")
+    assert sorted(path.parent.iterdir()) == sorted(
+        [path, path.with_name("older3.jsa"), path.with_name("older4.jsa")]
+    )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
     assert archive.options(java, "") == ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -18,6 +19,9 @@ _BASE = ("lib", "server", "classes.jsa")
 
 _MAGIC = 4
 """Bytes that an archive begins with."""
+
+_KEPT = 4
+"""Archives at most, of some 170 MB each. Ours: two kinds of commands, and those of an update."""
 
 
 def options(java: str, others: str) -> str:
@@ -35,7 +39,10 @@ def options(java: str, others: str) -> str:
     # Spark parts the options at spaces.
     if any(character in str(path) for character in " \"'\\"):
         return ""
-    use = "SharedArchiveFile" if _is_whole(path) else "ArchiveClassesAtExit"
+    use = "SharedArchiveFile"
+    if not _is_whole(path):
+        use = "ArchiveClassesAtExit"
+        _make_room(path)
     # Of many classes, it would say why they can't be in it.
     return f"-Xlog:disable -XX:{use}={path}"
 
@@ -43,6 +50,15 @@ def options(java: str, others: str) -> str:
 def _directory() -> Path:
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches, "episub-router")
+
+
+def _make_room(new: Path) -> None:
+    """Remove the oldest archives, so that with `new` there are `_KEPT`."""
+    with suppress(OSError):
+        others = [path for path in new.parent.glob("*.jsa") if path != new]
+        others.sort(key=lambda path: path.stat().st_mtime)
+        for path in others[: 1 - _KEPT]:
+            path.unlink()
 
 
 def _digest(*parts: str) -> str:
