@@ -168,7 +168,9 @@ def write_parts(directory: Path, parts: int, messages: int) -> int:
 
 def java_in(group: int) -> set[str]:
     """The programs called java in a process group."""
-    listed = subprocess.run(["ps", "-A", "-o", "pgid=,args="], capture_output=True, text=True)
+    # -ww: where COLUMNS is set, lines are cut at it, and the path may be longer.
+    command = ["ps", "-A", "-ww", "-o", "pgid=,args="]
+    listed = subprocess.run(command, capture_output=True, text=True)
     lines = [[*line.split(None, 2), ""] for line in listed.stdout.splitlines()]
     return {line[1] for line in lines if line[0] == str(group) and line[1].endswith("/java")}
 
