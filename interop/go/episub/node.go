@@ -24,6 +24,7 @@ const (
 	dialTimeout   = 5 * time.Second
 	pingTimeout   = 3 * time.Second
 	maxDials      = 64
+	maxForOthers  = 32 // of those, on the word of others
 
 	// Limits of docs/wire.md section 9, in bytes or entries.
 	maxTopic    = 1024
@@ -45,7 +46,7 @@ type node struct {
 
 	topics  map[string]*core.Topic
 	remotes map[peer.ID]*remote
-	dials   map[peer.ID][]func(up bool)
+	dials   map[peer.ID]*dialling
 	faults  faults
 	counts  counts
 }
@@ -55,7 +56,7 @@ func newNode(h host.Host, key crypto.PrivKey, record []byte, policy payload.Poli
 		host: h, key: key, record: record, policy: policy, ping: ping.NewPingService(h),
 		tasks: make(chan func(), 1024), done: make(chan struct{}),
 		topics: map[string]*core.Topic{}, remotes: map[peer.ID]*remote{},
-		dials: map[peer.ID][]func(bool){}, faults: newFaults(), counts: newCounts(),
+		dials: map[peer.ID]*dialling{}, faults: newFaults(), counts: newCounts(),
 	}
 }
 
@@ -142,40 +143,6 @@ func (n *node) publish(topic string, data []byte) error {
 	return nil
 }
 
-// dial connects to a peer and calls f once, after the task that is under way.
-func (n *node) dial(id peer.ID, f func(up bool)) {
-	if n.writable(id) {
-		n.soon = append(n.soon, func() { f(n.writable(id)) })
-		return
-	}
-	waiting, known := n.dials[id]
-	if !known && (len(n.dials) >= maxDials || n.faults.blocked[id]) {
-		n.soon = append(n.soon, func() { f(false) })
-		return
-	}
-	n.dials[id] = append(waiting, f)
-	if known {
-		return
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-		defer cancel()
-		if n.host.Connect(ctx, n.host.Peerstore().PeerInfo(id)) != nil {
-			n.do(func() { n.dialled(id, false) })
-		}
-	}()
-	// Connected, it waits for our stream.
-	n.later(dialTimeout+streamTimeout, func() { n.dialled(id, n.writable(id)) })
-}
-
-func (n *node) dialled(id peer.ID, up bool) {
-	waiting := n.dials[id]
-	delete(n.dials, id)
-	for _, f := range waiting {
-		f(up)
-	}
-}
-
 // measure pings a peer; 0 if there was no answer in time.
 func (n *node) measure(id peer.ID, f func(rtt time.Duration)) {
 	muted := n.faults.muted[id]
@@ -200,6 +167,7 @@ func (p port) Now() time.Time                           { return time.Now() }
 func (p port) After(d time.Duration, f func())          { p.later(d, f) }
 func (p port) Connected(id peer.ID) bool                { return p.writable(id) }
 func (p port) Dial(id peer.ID, f func(bool))            { p.dial(id, f) }
+func (p port) DialForOthers(id peer.ID, f func(bool))   { p.dialForOthers(id, f) }
 func (p port) Ping(id peer.ID, f func(time.Duration))   { p.measure(id, f) }
 func (p port) Send(id peer.ID, controls ...*pb.Control) { p.sendControl(p.name, id, controls...) }
 func (p port) Subscriptions() []string                  { return p.subscriptions() }

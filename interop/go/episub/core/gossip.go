@@ -47,8 +47,7 @@ func (t *Topic) Gossip(from peer.ID, message *pb.Message, header *pb.Gossip) err
 	if len(message.From) > 0 {
 		source = sourceOf(message.From)
 	}
-	missing := t.missing.known[id]
-	delete(t.missing.known, id)
+	missing := t.missing.remove(id)
 	s := &stored{
 		id: id, message: message, source: source, from: from,
 		hops: min(max(header.GetHops(), 1), maxHops), along: t.treeOfGossip(header, source),
@@ -137,9 +136,7 @@ func (t *Topic) onFirstCopy(l *link, s *stored) {
 func (t *Topic) onDuplicate(l *link, s *stored, hops uint32) {
 	now := t.port.Now()
 	t.lazy.hold(s.id, l.id)
-	if missing := t.missing.known[s.id]; missing != nil {
-		delete(t.missing.known, s.id)
-	}
+	t.missing.remove(s.id)
 	if s.along != "" && l.trees {
 		t.onTreeDuplicate(l, s)
 		return

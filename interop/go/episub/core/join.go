@@ -44,7 +44,7 @@ func (t *Topic) join() {
 	}
 	j.active, j.walking, j.ttl, j.rounds = true, false, joinTTL, 0
 	j.asked, j.started = map[peer.ID]bool{}, map[peer.ID]bool{}
-	chosen := t.sample(j.contacts, contactsAsked)
+	chosen := t.disjoint(j.contacts, contactsAsked)
 	for _, id := range chosen {
 		j.asked[id] = false
 	}
@@ -62,6 +62,22 @@ func (t *Topic) join() {
 			t.walkWhenAnswered()
 		})
 	}
+}
+
+// disjoint are random ones of these peers, of as many groups as there are: no single party is to choose
+// what a node that joins learns.
+func (t *Topic) disjoint(ids []peer.ID, count int) []peer.ID {
+	groups, first, others := map[string]bool{}, []peer.ID{}, []peer.ID{}
+	for _, id := range t.sample(ids, len(ids)) {
+		if group := t.port.Group(id); group == "" || !groups[group] {
+			groups[group] = true
+			first = append(first, id)
+		} else {
+			others = append(others, id)
+		}
+	}
+	found := append(first, others...)
+	return found[:min(count, len(found))]
 }
 
 func (t *Topic) joinDeadline() {

@@ -25,7 +25,8 @@ type announcer struct {
 // missingList has one timer for all of them.
 type missingList struct {
 	known map[string]*announced
-	next  time.Time // when the timer fires; zero while nothing is missing
+	held  map[peer.ID]int // messages, by their first announcer
+	next  time.Time       // when the timer fires; zero while nothing is missing
 }
 
 func (t *Topic) onIHave(l *link, message *pb.IHave) {
@@ -43,11 +44,12 @@ func (t *Topic) onIHave(l *link, message *pb.IHave) {
 		}
 		missing := t.missing.known[id]
 		if missing == nil {
-			if len(t.missing.known) >= maxMissing {
+			if !t.missing.makeRoom(l.id) {
 				continue
 			}
 			missing = &announced{at: now, due: now.Add(wait)}
 			t.missing.known[id] = missing
+			t.missing.held[l.id]++
 		}
 		known := slices.ContainsFunc(missing.by, func(by announcer) bool { return by.id == l.id })
 		if !known && len(missing.by) < maxAnnouncers {
@@ -58,6 +60,50 @@ func (t *Topic) onIHave(l *link, message *pb.IHave) {
 		}
 		t.missing.wake(t, missing.due)
 	}
+}
+
+// makeRoom is whether a peer may add a message. One has a quarter of the list at most; where that is
+// full, one of the peer that holds most gives way, if that holds more.
+func (m *missingList) makeRoom(id peer.ID) bool {
+	if m.held[id] >= missingShare || len(m.known) < maxMissing {
+		return m.held[id] < missingShare
+	}
+	most := id
+	for other, count := range m.held {
+		if count > m.held[most] {
+			most = other
+		}
+	}
+	if m.held[most] <= m.held[id]+1 {
+		return false
+	}
+	victim, newest := "", (*announced)(nil)
+	for other, missing := range m.known {
+		if missing.by[0].id != most {
+			continue
+		}
+		// Better one that nobody else announced, then the newest.
+		alone, is := len(missing.by) == 1, newest != nil && len(newest.by) == 1
+		if newest == nil || (alone && !is) || (alone == is && missing.at.After(newest.at)) {
+			victim, newest = other, missing
+		}
+	}
+	m.remove(victim)
+	return true
+}
+
+// remove takes a message out, and returns its entry if there was one.
+func (m *missingList) remove(id string) *announced {
+	missing := m.known[id]
+	if missing == nil {
+		return nil
+	}
+	delete(m.known, id)
+	first := missing.by[0].id
+	if m.held[first]--; m.held[first] <= 0 {
+		delete(m.held, first)
+	}
+	return missing
 }
 
 // wake has the timer fire at that time, if it wouldn't before.
@@ -82,15 +128,15 @@ func (t *Topic) askMissing() {
 		from := t.nextAnnouncer(missing)
 		if !missing.due.After(now.Add(piggyback)) {
 			switch {
-			case now.Sub(missing.at) > lostAfter && (from == "" || len(missing.asked) > 0):
-				delete(t.missing.known, id)
+			case now.Sub(missing.at) > lostAfter && (from == "" || slices.Contains(missing.asked, from)):
+				t.missing.remove(id)
 				continue
 			case from == "":
 				missing.due = now.Add(graftTimeout)
 			default:
 				t.suspectSilent(missing)
+				missing.due = now.Add(t.patience(from) * missing.backOff(from))
 				missing.asked = append(missing.asked, from)
-				missing.due = now.Add(t.patience(from))
 				asked[from] = append(asked[from], []byte(id))
 			}
 		}
@@ -126,6 +172,18 @@ func (t *Topic) nextAnnouncer(missing *announced) peer.ID {
 		}
 	}
 	return best
+}
+
+// backOff is what the time to answer is multiplied by: twice as much for each time that a neighbour was
+// asked for this message before, so that GRAFTs don't add to the load that delays their answers.
+func (a *announced) backOff(id peer.ID) time.Duration {
+	factor := time.Duration(1)
+	for _, other := range a.asked {
+		if other == id && factor < mostBackOff {
+			factor *= 2
+		}
+	}
+	return factor
 }
 
 // patience is how long a neighbour has to answer a GRAFT.

@@ -79,16 +79,24 @@ func (t *Topic) onRequest(from peer.ID, known *link, message *pb.Neighbor) {
 			kind = pb.Neighbor_RANDOM
 		}
 		t.admit(from, kind, message)
-	case need && len(t.links) < wishBound:
+	case need && t.roomForWish(from):
 		t.admit(from, pb.Neighbor_RANDOM, message)
+	case t.measuring[from] == nil && len(t.measuring) >= maxMeasuring:
+		t.port.Send(from, Disconnect(true))
 	default:
-		t.port.Ping(from, func(rtt time.Duration) { t.onMeasured(from, message, rtt) })
+		under := t.measuring[from] != nil
+		t.measuring[from] = message // one answer, to the last of its requests
+		if !under {
+			t.port.Ping(from, func(rtt time.Duration) { t.onMeasured(from, rtt) })
+		}
 	}
 }
 
 // onMeasured: a peer that asked is a near neighbour if it is much nearer than one of those.
-func (t *Topic) onMeasured(from peer.ID, message *pb.Neighbor, rtt time.Duration) {
-	if t.left || t.link(from) != nil {
+func (t *Topic) onMeasured(from peer.ID, rtt time.Duration) {
+	message := t.measuring[from]
+	delete(t.measuring, from)
+	if t.left || message == nil || t.link(from) != nil {
 		return
 	}
 	if rtt > 0 && len(t.links) < activeSize {
@@ -106,7 +114,7 @@ func (t *Topic) onMeasured(from peer.ID, message *pb.Neighbor, rtt time.Duration
 }
 
 func (t *Topic) admit(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
-	t.addLink(id, kind, said.GetFeatures(), said)
+	t.addOnWish(id, kind, said.GetFeatures(), said)
 	t.sayWith(id, pb.Neighbor_ACCEPT, kind, said.GetNonce())
 	t.linked(id)
 }

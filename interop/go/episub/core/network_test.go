@@ -28,6 +28,7 @@ type network struct {
 	cut    func(a, b *simNode) bool
 	sent   map[string]int
 	pushes int
+	groups map[peer.ID]string
 }
 
 type simEvent struct {
@@ -53,7 +54,8 @@ func (q *queue) Pop() any {
 func newNetwork(t *testing.T, count int) *network {
 	n := &network{
 		t: t, now: time.Unix(1_700_000_000, 0), rng: rand.New(rand.NewPCG(1, 2)), sent: map[string]int{},
-		cut: func(a, b *simNode) bool { return false },
+		groups: map[peer.ID]string{},
+		cut:    func(a, b *simNode) bool { return false },
 	}
 	for i := range count {
 		n.start(i)
@@ -153,6 +155,8 @@ func (s *simNode) Dial(id peer.ID, f func(bool)) {
 		f(up)
 	})
 }
+func (s *simNode) DialForOthers(id peer.ID, f func(bool)) { s.Dial(id, f) }
+func (s *simNode) Group(id peer.ID) string                { return s.n.groups[id] }
 func (s *simNode) Ping(id peer.ID, f func(time.Duration)) {
 	other := s.n.node(id)
 	rtt := 2 * s.latency(other)

@@ -11,7 +11,8 @@ const (
 	randomLinks  = 4
 	nearLinks    = 3
 	passiveSize  = 42
-	passiveShare = 10 // a quarter of the view: entries that one peer named
+	passiveShare = 10 // a quarter of the view: entries of one group, or that one named
+	needBelieved = time.Minute
 
 	joinTTL      = 6
 	shuffleTTL   = 6
@@ -39,6 +40,7 @@ const (
 	refusedInNeed   = 10 * time.Second // while there are fewer than randomLinks
 	maxRefused      = 64
 	maxOpen         = 32 // JOINs
+	maxMeasuring    = 64 // peers that asked for a link
 	joinLifetime    = 30 * time.Second
 	requestLifetime = 120 * time.Second
 	stabilizeEvery  = 10 * time.Second
@@ -80,10 +82,12 @@ const (
 
 	lostAfter     = 5 * time.Second
 	maxMissing    = 10_000
+	missingShare  = maxMissing / 4 // that one peer announced first
 	maxAnnouncers = 12
 	piggyback     = 20 * time.Millisecond
 	graftTimeout  = 500 * time.Millisecond
 	answerTime    = 50 * time.Millisecond
+	mostBackOff   = 8
 
 	leadingWindow = 8
 	lateCopy      = lazyDelay/2 + 100*time.Millisecond

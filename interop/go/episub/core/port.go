@@ -20,6 +20,10 @@ type Port interface {
 	Connected(id peer.ID) bool
 	// Dial connects to a peer and calls f once, with whether that succeeded.
 	Dial(id peer.ID, f func(up bool))
+	// DialForOthers is Dial where only another node's message asks for it.
+	DialForOthers(id peer.ID, f func(up bool))
+	// Group is what the peers of one owner probably have in common; "" where nothing is known.
+	Group(id peer.ID) string
 	// Ping measures a round trip and calls f once; 0 if there was no answer.
 	Ping(id peer.ID, f func(rtt time.Duration))
 	// Send queues control messages to a peer.

@@ -33,11 +33,12 @@ func (t *Topic) farther(rtt time.Duration) *link {
 	for _, l := range t.links {
 		can := l.random >= randomLinks
 		if l.kind == pb.Neighbor_RANDOM {
-			can = spare && l.random > randomLinks
+			can = l.random > randomLinks
 		}
+		can = (can && l.links >= activeSize) || t.hadTime(l)
 		far := l.rtt > rttAdvantage*rtt && l.rtt-rtt >= rttMinGain
-		can = can && !slices.Contains(t.proved(), l)
-		if can && far && l.links >= activeSize && (found == nil || l.rtt > found.rtt) {
+		can = can && (spare || l.kind == pb.Neighbor_NEAR) && !slices.Contains(t.proved(), l)
+		if can && far && (found == nil || l.rtt > found.rtt) {
 			found = l
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 const (
 	chooseAfter   = 10 * time.Millisecond
+	nearParent    = 5 * time.Millisecond
+	muchNearer    = 4
 	retryRoot     = time.Second
 	renewRoot     = 20 * time.Second // after so many messages
 	renewMessages = 3

@@ -60,7 +60,7 @@ func (t *Topic) onShuffle(from peer.ID, message *pb.Shuffle) {
 			return
 		}
 	}
-	t.port.Dial(origin, func(up bool) {
+	t.port.DialForOthers(origin, func(up bool) {
 		if !up || t.left {
 			return
 		}
@@ -82,7 +82,5 @@ func (t *Topic) onShuffleReply(from peer.ID, message *pb.ShuffleReply) {
 
 // exchange takes peers in, in place of those given away where room is needed.
 func (t *Topic) exchange(source peer.ID, incoming, given []peer.ID) {
-	for _, id := range incoming {
-		t.passive.add(t, id, source, 0, given...)
-	}
+	t.passive.exchange(t, incoming, source, given)
 }

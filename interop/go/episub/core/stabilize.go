@@ -34,7 +34,7 @@ func (t *Topic) shrink(asked time.Time) {
 		return cmp.Or(cmp.Compare(b.links, a.links), cmp.Compare(b.rtt, a.rtt))
 	})
 	for _, l := range answered {
-		if l.random > randomLinks {
+		if l.random > randomLinks || t.hadTime(l) {
 			t.spare(l)
 		}
 	}

@@ -21,18 +21,19 @@ type Topic struct {
 	started time.Time
 	left    bool
 
-	links    []*link // the active view
-	passive  passiveView
-	joining  joining
-	growth   growth
-	nearer   optimizing
-	probe    probe
-	shuffle  shuffling
-	lost     reconnection
-	requests openRequests
-	answered map[peer.ID]time.Time // when a peer was sent DISCONNECT as no neighbour
-	leaves   map[peer.ID]uint64    // the last LEAVE of each source
-	rates    rates
+	links     []*link // the active view
+	passive   passiveView
+	joining   joining
+	growth    growth
+	nearer    optimizing
+	probe     probe
+	shuffle   shuffling
+	lost      reconnection
+	requests  openRequests
+	measuring map[peer.ID]*pb.Neighbor // requests that wait for a round trip
+	answered  map[peer.ID]time.Time    // when a peer was sent DISCONNECT as no neighbour
+	leaves    map[peer.ID]uint64       // the last LEAVE of each source
+	rates     rates
 
 	cache   cache
 	lazy    lazyQueue
@@ -46,18 +47,19 @@ type Topic struct {
 func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed uint64) *Topic {
 	t := &Topic{
 		port: port, me: me, name: name, policy: policy, started: port.Now(),
-		rng:      rand.New(rand.NewPCG(seed, 0)),
-		answered: map[peer.ID]time.Time{},
-		leaves:   map[peer.ID]uint64{},
-		rates:    rates{},
-		requests: openRequests{},
+		rng:       rand.New(rand.NewPCG(seed, 0)),
+		answered:  map[peer.ID]time.Time{},
+		measuring: map[peer.ID]*pb.Neighbor{},
+		leaves:    map[peer.ID]uint64{},
+		rates:     rates{},
+		requests:  openRequests{},
 	}
 	t.growth = growth{asked: map[peer.ID]time.Time{}, refused: map[peer.ID]time.Time{}, stretch: 1}
 	t.probe = probe{asked: map[peer.ID]bool{}, fruitless: probePatience}
 	t.lost = reconnection{tries: map[peer.ID]int{}, rejoined: map[peer.ID]bool{}, failed: map[peer.ID]time.Time{}}
 	t.cache = cache{known: map[string]*stored{}}
 	t.lazy = lazyQueue{holders: map[string][]peer.ID{}, only: map[peer.ID][]string{}}
-	t.missing = missingList{known: map[string]*announced{}}
+	t.missing = missingList{known: map[string]*announced{}, held: map[peer.ID]int{}}
 	t.waits = waits{wait: firstWait, lags: map[peer.ID]time.Duration{}}
 	t.trees = trees{known: map[string]*tree{}, source: sourceOf([]byte(me))}
 	t.every(func() time.Duration { return t.jittered(checkInterval) }, t.checkLinks)
@@ -102,6 +104,7 @@ func (t *Topic) sample(ids []peer.ID, count int) []peer.ID {
 
 // Down is called when a peer can't be written to any more.
 func (t *Topic) Down(id peer.ID) {
+	delete(t.measuring, id)
 	t.nearer.refused(t, id)
 	t.refusedBy(id)
 	if t.link(id) != nil {

@@ -20,8 +20,8 @@ func sources(of ...*tree) [][]byte {
 	return found
 }
 
-// chooseParent takes the neighbour that brought the ROOT first; the parent stays if it brought it
-// hardly later.
+// chooseParent takes the neighbour that brought the ROOT first, or a much nearer one that was as fast;
+// the parent stays if it brought it hardly later.
 func (t *Topic) chooseParent(tr *tree) {
 	if tr.own {
 		return
@@ -38,8 +38,16 @@ func (t *Topic) chooseParent(tr *tree) {
 		return
 	}
 	parent := first.from
+	for i := range tr.offers {
+		o := &tr.offers[i]
+		near := o.at.Sub(first.at) <= nearParent && t.muchNearer(o.from, parent)
+		if near && t.link(o.from) != nil && t.ahead(o, tr.hops) {
+			parent = o.from
+		}
+	}
 	kept := tr.offerOf(tr.parent)
-	if kept != nil && t.link(tr.parent) != nil && kept.at.Sub(first.at) <= chooseAfter && t.ahead(kept, tr.hops) {
+	if kept != nil && t.link(tr.parent) != nil && kept.at.Sub(first.at) <= chooseAfter &&
+		t.ahead(kept, tr.hops) && !t.muchNearer(parent, tr.parent) {
 		parent = tr.parent
 	}
 	if parent == tr.parent { // the last GRAFT may be lost, or forgotten with the tree
@@ -47,6 +55,12 @@ func (t *Topic) chooseParent(tr *tree) {
 	}
 	t.adopt(tr, parent, true)
 	tr.safe = tr.feasible(parent)
+}
+
+// muchNearer: the link to one neighbour takes a fourth of the time of that to another, or less.
+func (t *Topic) muchNearer(id, than peer.ID) bool {
+	near, far := t.link(id), t.link(than)
+	return near != nil && far != nil && near.rtt > 0 && near.rtt*muchNearer <= far.rtt
 }
 
 // ahead: a neighbour got the ROOT over fewer links, or over as many and has the smaller id.

@@ -15,6 +15,8 @@ type link struct {
 	kind      pb.Neighbor_Kind
 	trees     bool // takes part in trees of single sources
 	since     time.Time
+	onWish    bool      // beyond A, because it asked for that
+	wishOf    string    // its group, if so
 	heardAt   time.Time // when something came last
 	suspectAt time.Time // when it was queried out of turn; zero if it wasn't
 	rtt       time.Duration
@@ -82,6 +84,32 @@ func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32, said
 	t.note(l, said)
 }
 
+// roomForWish is whether a peer that asks for a link may get one: beyond A few do, and one of each
+// group.
+func (t *Topic) roomForWish(id peer.ID) bool {
+	if len(t.links) < activeSize {
+		return true
+	}
+	group := t.port.Group(id)
+	return len(t.links) < wishBound && (group == "" ||
+		!slices.ContainsFunc(t.links, func(l *link) bool { return l.onWish && l.wishOf == group }))
+}
+
+// addOnWish is addLink for a peer that asked for the link.
+func (t *Topic) addOnWish(id peer.ID, kind pb.Neighbor_Kind, features uint32, said *pb.Neighbor) {
+	beyond := len(t.links) >= activeSize
+	t.addLink(id, kind, features, said)
+	if l := t.link(id); beyond {
+		l.onWish, l.wishOf = true, t.port.Group(id)
+	}
+}
+
+// hadTime is whether a neighbour that was taken in beyond A has had time to find others: what it says
+// of its need counts no more.
+func (t *Topic) hadTime(l *link) bool {
+	return l.onWish && t.port.Now().Sub(l.since) >= needBelieved
+}
+
 // linked starts what a new link is for.
 func (t *Topic) linked(id peer.ID) {
 	l := t.link(id)
@@ -136,72 +164,6 @@ func (t *Topic) dropLink(id peer.ID, notify, remember bool) bool {
 	}
 	t.unlinkBroadcast(l)
 	return true
-}
-
-// passiveView is an entry each of the peers believed to be in the overlay.
-type passiveView []passivePeer
-
-type passivePeer struct {
-	id       peer.ID
-	source   peer.ID // that named it; "" if it is known otherwise
-	measured time.Duration
-	badPings int
-}
-
-func (v passiveView) find(id peer.ID) *passivePeer {
-	for i := range v {
-		if v[i].id == id {
-			return &v[i]
-		}
-	}
-	return nil
-}
-
-func (v passiveView) rtt(id peer.ID) time.Duration {
-	if found := v.find(id); found != nil {
-		return found.measured
-	}
-	return 0
-}
-
-func (v passiveView) ids(but ...peer.ID) []peer.ID {
-	found := []peer.ID{}
-	for _, entry := range v {
-		if !slices.Contains(but, entry.id) {
-			found = append(found, entry.id)
-		}
-	}
-	return found
-}
-
-func (v *passiveView) remove(id peer.ID) bool {
-	before := len(*v)
-	*v = slices.DeleteFunc(*v, func(entry passivePeer) bool { return entry.id == id })
-	return len(*v) < before
-}
-
-// add remembers a peer. In a full view it takes the place of another one: of one that the same
-// peer named, if that has its share.
-func (v *passiveView) add(t *Topic, id, source peer.ID, rtt time.Duration, spare ...peer.ID) {
-	if id == t.me || t.link(id) != nil || v.find(id) != nil {
-		return
-	}
-	if len(*v) >= passiveSize {
-		same := []peer.ID{}
-		for _, entry := range *v {
-			if source != "" && entry.source == source {
-				same = append(same, entry.id)
-			}
-		}
-		victims := v.ids()
-		if len(same) >= passiveShare {
-			victims = same
-		} else if given := slices.DeleteFunc(slices.Clone(spare), func(id peer.ID) bool { return v.find(id) == nil }); len(given) > 0 {
-			victims = given
-		}
-		v.remove(t.sample(victims, 1)[0])
-	}
-	*v = append(*v, passivePeer{id: id, source: source, measured: rtt})
 }
 
 // learn keeps what others say of peers, and returns their ids.

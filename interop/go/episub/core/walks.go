@@ -40,15 +40,15 @@ func (t *Topic) onJoin(from peer.ID, join *pb.Join) {
 }
 
 func (t *Topic) admitJoin(from, joiner peer.ID, join *pb.Join, ttl uint32) {
-	t.port.Dial(joiner, func(up bool) {
+	t.port.DialForOthers(joiner, func(up bool) {
 		switch {
 		case t.left || t.link(joiner) != nil:
 		case !up:
 			t.passJoin(from, joiner, join, ttl)
-		case len(t.links) >= wishBound:
+		case !t.roomForWish(joiner):
 			t.port.Send(joiner, Disconnect(true))
 		default:
-			t.addLink(joiner, pb.Neighbor_RANDOM, join.GetFeatures(), nil)
+			t.addOnWish(joiner, pb.Neighbor_RANDOM, join.GetFeatures(), nil)
 			t.sayWith(joiner, pb.Neighbor_ACCEPT, pb.Neighbor_RANDOM, join.GetNonce())
 			t.linked(joiner)
 			if next := t.pick(joiner); next != "" {
