@@ -44,30 +44,26 @@ REQUEST_LIMIT = Rate(0.1, 5)
 once in 10 s."""
 
 MAX_PEERS = 1024
-"""Peers with buckets. Ours: several times a host's connections."""
+"""Peers that are remembered for each kind. Ours: several times a host's connections."""
 
-
-class _Bucket:
-    __slots__ = ("at", "tokens")
-
-    def __init__(self, tokens: float, at: Time) -> None:
-        self.tokens = tokens
-        self.at = at
+_ROUNDING = 1e-6
+"""Tokens by which sums of times may be off."""
 
 
 class RateLimiter:
-    """Buckets for the `MAX_PEERS` peers that sent last.
+    """For each kind, when the buckets of the peers that sent last are full again.
 
-    A peer that was removed starts with full buckets again, like a new one.
+    That one time is the whole bucket (the GCRA of ATM Forum TM 4.0), and a bucket that is full need
+    not be kept: a peer that was removed starts with full buckets again, like a new one.
     """
 
-    __slots__ = ("_peers",)
+    __slots__ = ("_full_at",)
 
     def __init__(self) -> None:
-        self._peers: dict[PeerId, dict[type | NeighborRole, _Bucket]] = {}
+        self._full_at: dict[type | NeighborRole, dict[PeerId, Time]] = {}
 
     def __len__(self) -> int:
-        return len(self._peers)
+        return max(map(len, self._full_at.values()), default=0)
 
     def allows(self, peer: PeerId, message: Message, now: Time) -> bool:
         """Whether `message` from `peer` may be acted on now; it counts if so."""
@@ -75,21 +71,16 @@ class RateLimiter:
         limit = REQUEST_LIMIT if is_request else LIMITS.get(type(message))
         if limit is None:
             return True
-        buckets = self._peers.pop(peer, None)
-        if buckets is None:
-            buckets = {}
-            if len(self._peers) >= MAX_PEERS:
-                del self._peers[next(iter(self._peers))]
-        self._peers[peer] = buckets
         kind: type | NeighborRole = NeighborRole.REQUEST if is_request else type(message)
-        bucket = buckets.get(kind)
-        if bucket is None:
-            bucket = buckets[kind] = _Bucket(limit.burst, now)
-        else:
-            grown = bucket.tokens + (now - bucket.at) * limit.per_second
-            bucket.tokens = min(limit.burst, grown)
-            bucket.at = now
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
+        peers = self._full_at.get(kind)
+        if peers is None:
+            peers = self._full_at[kind] = {}
+        full_at = max(peers.pop(peer, now), now)
+        # In the order in which they sent.
+        while peers and (len(peers) >= MAX_PEERS or peers[next(iter(peers))] <= now):
+            del peers[next(iter(peers))]
+        is_allowed = (full_at - now) * limit.per_second <= limit.burst - 1 + _ROUNDING
+        if is_allowed:
+            full_at += 1 / limit.per_second
+        peers[peer] = full_at
+        return is_allowed
