@@ -17,11 +17,11 @@ from episub_router.protocol.messages import Disconnect, Neighbor, NeighborRole
 from episub_router.protocol.types import NEVER, PeerId, Time
 
 _SILENT_CHECKS = 3
-"""Check intervals of silence after which a link counts as failed."""
+"""Check intervals of silence after which a neighbour is suspected."""
 
 _MOST_CALM = 3.0
 """How many times longer a neighbour may be silent before it is queried where nothing changes. Ours:
-the check after that query is the one at which the link fails."""
+the check after that query is the one at which it is suspected, and queried again."""
 
 _SUSPICIOUS_SILENCE = 1.5
 """Seconds of silence from which on a neighbour can be suspected. Ours: longer than it takes until
@@ -83,12 +83,12 @@ class LinkCheck(Procedure):
             if link is not None and link.last_activity + _SUSPICIOUS_SILENCE <= now:
                 self.suspect(peer, now)
         failed = self._unanswering(now)
-        if self._next_check <= now:
-            self.start(now)
-            failed += [peer for peer in self._check_all(now) if peer not in failed]
-        self._set_deadline()
         for peer in failed:
             self._state.drop_link(peer, DownReason.FAILED, notify=True, remember=False)
+        if self._next_check <= now:
+            self.start(now)
+            self._check_all(now)
+        self._set_deadline()
         if failed:
             self._replace_failed(failed, now)
 
@@ -104,19 +104,18 @@ class LinkCheck(Procedure):
                 failed.append(peer)
         return failed
 
-    def _check_all(self, now: Time) -> list[PeerId]:
-        """Query neighbours that have been silent; returns those that were for too long."""
+    def _check_all(self, now: Time) -> None:
+        """Query neighbours that have been silent, and suspect those that were for too long."""
         state = self._state
         interval = state.params.link_check_interval
         quiet = min(state.calm(now), _MOST_CALM) * interval / 2
-        failed = []
         for peer, link in state.active.items():
             silence = now - link.last_activity
             if silence >= _SILENT_CHECKS * interval:
-                failed.append(peer)
+                # Not failed yet: one query, or its answer, may be lost.
+                self.suspect(peer, now)
             elif silence >= quiet:
                 state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
-        return failed
 
     def _set_deadline(self) -> None:
         first = next(iter(self._suspects.values()), NEVER)

@@ -99,6 +99,17 @@ def test_a_neighbour_that_stops_in_a_calm_view_is_noticed() -> None:
     assert "n3" not in member.active
 
 
+def test_a_lost_query_ends_no_link_in_a_calm_view() -> None:
+    """E12: it may be the only one before the neighbour has been silent for too long."""
+    member = at_rest()
+    let_pass(member, 1800)
+    for _ in range(10):
+        member.receive("n3", Neighbor(NeighborRole.LIST, 7, random_links=4))
+        let_pass(member, 3 * round(member.params.link_check_interval) - 1, silent="n3")
+        assert let_pass(member, 20)["failed"] == 0
+    assert member.active == set(NEIGHBORS)
+
+
 def test_neighbours_that_were_measured_in_a_storm_are_near_all_the_same() -> None:
     """While many join, hosts are busy and round trips long; one later sample shows it."""
     member = Member(*NEIGHBORS, membership=params(upkeep_peers=4))
