@@ -15,6 +15,7 @@ STOCK = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.peers("js", "rust", "py", "go")
 async def test_late_joiners_get_what_follows(lab: Lab) -> None:
     first = await lab.start("rust", topics=[TOPIC])

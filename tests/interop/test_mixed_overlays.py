@@ -32,6 +32,7 @@ ALL = {
 
 
 @pytest.mark.peers("episub-go")
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [GO, TOGETHER], ids=["go", "go-and-python"])
 async def test_nothing_is_lost_when_some_are_killed(lab: Lab, kinds: list[str]) -> None:
     nodes = await overlay(lab, kinds, TOPIC)
@@ -48,6 +49,7 @@ async def test_nothing_is_lost_when_some_are_killed(lab: Lab, kinds: list[str]) 
 
 
 @pytest.mark.peers("episub-go")
+@pytest.mark.slow
 async def test_a_frozen_neighbour_is_left(lab: Lab) -> None:
     nodes = await overlay(lab, TOGETHER[:10], TOPIC)
     traffic = Traffic(TOPIC)
@@ -91,6 +93,7 @@ async def test_links_that_lose_everything_are_replaced(lab: Lab) -> None:
 
 
 @pytest.mark.peers("episub-go")
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [GO, TOGETHER], ids=["go", "go-and-python"])
 async def test_the_halves_of_a_partition_merge(lab: Lab, kinds: list[str]) -> None:
     """Between Go and Python, if there are both: only the Go nodes lose links on command."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
 import pytest
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import MemoryStore
-from tests.sds.harness import Group, Links, converge
+from episub_router.sds.store import MemoryStore, SqliteStore
+from tests.sds.harness import CHANNEL, Group, Links, converge
 from tests.sds.kills import killed
 
 
@@ -118,3 +121,33 @@ def test_what_was_given_up_in_company_is_not_acknowledged_and_still_comes() -> N
         assert (eve in own.acked_by) <= (lost in member.delivered)
         group.run(1.0)
     assert eve in own.acked_by
+
+
+def test_damaged_rows_are_named_and_come_back_from_the_others(tmp_path: Path) -> None:
+    """What the application had already isn't delivered again."""
+    group = Group(3, seed=1)
+    names = sorted(group.members)
+    member = group.members[names[0]]
+    member.store = SqliteStore(tmp_path / "one.db")
+    group.start(names[0])
+    for n in range(10):
+        group.send(names[n % 3], b"%d" % n)
+        group.run(1.0)
+    group.run(10.0)
+    assert member.delivered
+    before = list(member.delivered)
+    assert member.participant is not None
+    member.store.set_consumed(CHANNEL, len(before))
+    group.crash(names[0])
+    member.store.close()
+    with sqlite3.connect(tmp_path / "one.db") as db:
+        db.execute("UPDATE message SET raw = x'FFFF' WHERE id IN (?, ?)", before[1:3])
+    db.close()
+    member.store = SqliteStore(tmp_path / "one.db")
+    group.start(names[0])
+    assert not {*before[1:3]} & {i for _, i in member.participant.log.places()}
+    group.run(30.0)
+    group.check()
+    assert member.delivered == before
+    assert len(member.store.get(CHANNEL, before)) == len(before)
+    member.store.close()

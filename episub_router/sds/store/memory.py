@@ -38,6 +38,7 @@ class _Channel:
     unhashed: dict[MessageId, None] = field(default_factory=dict)
     """Rows whose digest nobody has asked for yet."""
     received: dict[MessageId, float] = field(default_factory=dict)
+    """When each row came. Without `retention`, nobody asks."""
     positions: FrontList[tuple[int, MessageId]] = field(default_factory=FrontList)
     incoming: dict[MessageId, fx.Buffered] = field(default_factory=dict)
     outgoing: dict[MessageId, None] = field(default_factory=dict)
@@ -87,7 +88,10 @@ class MemoryStore(Store):
 
     def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
         channel = self._channels[channel_id]
+        kept = self.retention is not None
         for change in changes:
+            if kept and isinstance(change, fx.Logged):
+                channel.received.setdefault(change.message_id, time.time())
             _apply(channel, change)
 
     def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
@@ -195,7 +199,6 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
             message_id = change.message_id
             if message_id not in channel.rows:
                 channel.unhashed[message_id] = None
-                channel.received[message_id] = time.time()
             channel.rows[message_id] = change
             channel.keys.add((change.entry.lamport, message_id))
             channel.incoming.pop(message_id, None)

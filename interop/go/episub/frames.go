@@ -52,7 +52,18 @@ func (n *node) sendControl(topic string, id peer.ID, controls ...*pb.Control) {
 			info.SignedPeerRecord = nil
 		}
 	}
-	n.send(id, &pb.Rpc{}, &pb.EpisubFrame{Topic: &topic, Control: controls})
+	frame := &pb.EpisubFrame{Topic: &topic, Control: controls}
+	// The stream of a peer that has just connected may come before ours is open.
+	if other := n.remotes[id]; other != nil && other.out == nil && len(other.early) < maxEarly {
+		soon := time.Now().Add(streamTimeout)
+		other.early = append(other.early, func() {
+			if time.Now().Before(soon) {
+				n.send(id, &pb.Rpc{}, frame)
+			}
+		})
+		return
+	}
+	n.send(id, &pb.Rpc{}, frame)
 }
 
 func infosOf(control *pb.Control) []*pb.PeerInfo {

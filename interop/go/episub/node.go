@@ -31,6 +31,7 @@ const (
 	maxControls = 64
 	maxRecords  = 32
 	maxRemotes  = 4096
+	maxEarly    = 16 // frames that wait for a stream
 )
 
 // node is one host. All but the host is used by the goroutine of run alone.

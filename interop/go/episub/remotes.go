@@ -19,6 +19,7 @@ type remote struct {
 	connected bool
 	sent      uint64 // sequence id of the last frame that was queued for it
 	seen      window
+	early     []func() // sends what waits for our first stream to it
 	topics    map[string]bool
 	record    []byte // its signed peer record
 	answered  time.Time
@@ -74,6 +75,11 @@ func (n *node) opened(id peer.ID, out *outgoing) bool {
 		subscriptions = append(subscriptions, &pb.Rpc_SubOpts{Subscribe: &subscribe, Topicid: &name})
 	}
 	n.send(id, &pb.Rpc{Subscriptions: subscriptions}, nil)
+	early := other.early
+	other.early = nil
+	for _, f := range early {
+		f()
+	}
 	n.dialled(id, true)
 	for name := range other.topics {
 		if t := n.topics[name]; t != nil {

@@ -226,6 +226,10 @@ func (n *node) handle(id peer.ID, control *pb.Control) {
 
 // control sends control messages in a frame of their own.
 func (n *node) control(id peer.ID, messages ...*pb.Control) {
+	if n.peer(id).out == nil { // its stream came before ours is open
+		n.dialThen(id, func() { n.control(id, messages...) })
+		return
+	}
 	for _, message := range messages {
 		name := string(message.ProtoReflect().WhichOneof(oneof).Name())
 		if neighbor := message.GetNeighbor(); neighbor != nil {
