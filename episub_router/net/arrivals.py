@@ -30,8 +30,8 @@ class ConnectionNotifee(INotifee):
 
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("connected"):
-            notice_silence(conn.muxed_conn, self._silence_timeout)
-            self._peers.connection_opened(conn.muxed_conn.peer_id)
+            probed = notice_silence(conn.muxed_conn, self._silence_timeout)
+            self._peers.connection_opened(conn.muxed_conn.peer_id, probed)
         await trio.lowlevel.checkpoint()
 
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:

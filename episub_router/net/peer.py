@@ -89,6 +89,8 @@ class RemotePeer:
     """When to close its connection unless it is needed; None if the router didn't make it."""
     banned_until: float = 0.0
     """Seconds on trio's clock: till then its connections are closed, whichever side opened them."""
+    probed: bool | None = None
+    """Whether the system ends each of its connections soon after it is gone; None while unknown."""
     watched: bool = False
     """Whether something was sent to it since its queue was last seen empty."""
     taken: int = 0
@@ -127,5 +129,6 @@ class RemotePeer:
         self.protocol = None
         self.window = ReplayWindow()
         self.close_at = None
+        self.probed = None
         self.stalled = False
         self.idle_looks = 0

@@ -134,9 +134,12 @@ class PeerTable:
 
     # Arrivals and departures, as the host and Pubsub report them
 
-    def connection_opened(self, peer_id: ID) -> None:
-        """The host has a connection to `peer_id`."""
+    def connection_opened(self, peer_id: ID, probed: bool | None = None) -> None:
+        """The host has a connection to `peer_id`; `probed`: a new one, which the system ends by
+        itself if it is silent, or doesn't."""
         peer = self[peer_id.to_bytes()]
+        if probed is not None:
+            peer.probed = probed and peer.probed is not False
         if peer.state in (PeerState.IDLE, PeerState.DIALLING):
             self._move(peer, PeerState.CONNECTED)
         if self.is_banned(peer):

@@ -117,6 +117,8 @@ class Connected:
     could not for a moment, and some may be lost."""
 
     peer: PeerId
+    probed: bool = False
+    """Whether the connection ends by itself soon after the peer's host is gone or cut off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import trio
 from episub_router import RouterParams
 from episub_router.net.connections.sockets import notice_silence, socket_below
 from tests.hosts import connect_all
-from tests.router.overlays import overlay_of
+from tests.router.overlays import overlay_of, record
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is Linux's")
 
@@ -20,14 +20,14 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is 
 async def test_what_stands_on_no_socket_is_left_alone() -> None:
     for layer in (None, object(), SimpleNamespace(conn=SimpleNamespace(stream=None))):
         assert socket_below(layer) is None
-        notice_silence(layer, 7.0)
+        assert not notice_silence(layer, 7.0)
 
 
 async def test_a_socket_that_has_closed_is_left_alone() -> None:
     one, other = trio.socket.socketpair()
     one.close()
     other.close()
-    notice_silence(SimpleNamespace(secured_conn=trio.SocketStream(one)), 7.0)
+    assert not notice_silence(SimpleNamespace(secured_conn=trio.SocketStream(one)), 7.0)
 
 
 @LINUX
@@ -35,7 +35,8 @@ async def test_a_socket_that_has_closed_is_left_alone() -> None:
 async def test_each_connection_of_a_router_is_watched() -> None:
     async with overlay_of(2) as (nodes, _):
         await connect_all([(nodes[0], nodes[1])])
-        for node in nodes:
+        for node, other in (nodes, nodes[::-1]):
+            assert record(node, other).probed
             [connection] = node.host.get_network().get_connections()
             found = socket_below(connection.muxed_conn)
             assert found is not None

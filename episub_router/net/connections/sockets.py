@@ -6,7 +6,6 @@ A machine that is cut off says no goodbye, and TCP alone goes on trying for a qu
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from typing import Any
 
 import trio
@@ -30,24 +29,34 @@ def socket_below(layer: Any) -> trio.socket.SocketType | None:
     return None if layer is None else layer.socket
 
 
-def notice_silence(layer: Any, seconds: float) -> None:
+def notice_silence(layer: Any, seconds: float) -> bool:
     """Have the kernel break the connection when its other end acknowledges nothing of what was
-    sent for `seconds`, or answers no probe. Does what the system can of that."""
+    sent for `seconds`, or answers no probe. Does what the system can of that; returns whether
+    quiet connections are probed."""
     found = socket_below(layer)
     if found is None:
-        return
-    # TCP_USER_TIMEOUT bounds the probes, too. Where there is none, their number does.
+        return False
+    _set(found, socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", round(seconds * 1000))
+    # It bounds the probes, too. Where there is none, their number does.
     probes = max(1, round(seconds / _PROBE_INTERVAL))
     options = (
-        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", round(seconds * 1000)),
         (socket.IPPROTO_TCP, "TCP_KEEPIDLE", _PROBE_AFTER),
         (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _PROBE_INTERVAL),
         (socket.IPPROTO_TCP, "TCP_KEEPCNT", probes),
         (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
     )
-    for level, name, value in options:
-        option = getattr(socket, name, None)
-        if option is not None:
-            # A socket that has closed meanwhile takes none.
-            with suppress(OSError):
-                found.setsockopt(level, option, value)
+    refused = [name for level, name, value in options if not _set(found, level, name, value)]
+    return not refused
+
+
+def _set(found: trio.socket.SocketType, level: int, name: str, value: int) -> bool:
+    """Whether the system has the option `name`, and took it."""
+    option = getattr(socket, name, None)
+    if option is None:
+        return False
+    # A socket that has closed meanwhile takes none.
+    try:
+        found.setsockopt(level, option, value)
+    except OSError:
+        return False
+    return True

@@ -23,6 +23,13 @@ _MOST_CALM = 3.0
 """How many times longer a neighbour may be silent before it is queried where nothing changes. Ours:
 the check after that query is the one at which it is suspected, and queried again."""
 
+_MOST_CALM_PROBED = 24.0
+"""As above, where the driver is notified when the neighbour's host is gone. Ours: what is left, a
+process that has stopped, shows as soon as messages are sent, by suspicion."""
+
+_CHECKS_TO_ANSWER = 1.5
+"""Check intervals that a query gets at least before the neighbour is suspected."""
+
 _SUSPICIOUS_SILENCE = 1.5
 """Seconds of silence from which on a neighbour can be suspected. Ours: longer than it takes until
 GRAFT asks for what it should have pushed."""
@@ -108,10 +115,12 @@ class LinkCheck(Procedure):
         """Query neighbours that have been silent, and suspect those that were for too long."""
         state = self._state
         interval = state.params.link_check_interval
-        quiet = min(state.calm(now), _MOST_CALM) * interval / 2
+        calm = state.calm(now)
         for peer, link in state.active.items():
+            most = _MOST_CALM_PROBED if state.is_probed(peer) else _MOST_CALM
+            quiet = min(calm, most) * interval / 2
             silence = now - link.last_activity
-            if silence >= _SILENT_CHECKS * interval:
+            if silence >= max(_SILENT_CHECKS * interval, quiet + _CHECKS_TO_ANSWER * interval):
                 # Not failed yet: one query, or its answer, may be lost.
                 self.suspect(peer, now)
             elif silence >= quiet:

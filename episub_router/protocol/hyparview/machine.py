@@ -152,7 +152,7 @@ class HyParView:
         elif isinstance(event, ev.RttMeasured):
             self._on_rtt(event, now)
         elif isinstance(event, ev.Connected):
-            self._state.on_connected(event.peer, now)
+            self._state.on_connected(event.peer, now, event.probed)
         elif isinstance(event, ev.DialFailed):
             self._on_dial_failed(event, now)
         elif isinstance(event, ev.PeerDown):

@@ -119,7 +119,8 @@ class OverlayState:
         self.group_of = group_of
         self.banned_until: dict[PeerId, Time] = {}
         self.open_requests = OpenRequests()
-        self._connected: dict[PeerId, None] = {}
+        self._connected: dict[PeerId, bool] = {}
+        """Whether the connection is probed (`Connected`)."""
         self._dials: dict[PeerId, _DialInProgress] = {}
         self.found_nearer = False
         """Whether a nearer peer has replaced a neighbour since the passive view probe last ran."""
@@ -299,6 +300,10 @@ class OverlayState:
     def is_connected(self, peer: PeerId) -> bool:
         return peer in self._connected
 
+    def is_probed(self, peer: PeerId) -> bool:
+        """Whether a connection to `peer` ends by itself soon after its host is gone."""
+        return self._connected.get(peer, False)
+
     def release(self, peer: PeerId) -> None:
         """Let the driver close the connection to `peer`, unless it is a neighbour's."""
         if peer not in self.active and peer in self._connected:
@@ -337,9 +342,9 @@ class OverlayState:
     def _has_room_for_others(self) -> bool:
         return sum(dial.for_others for dial in self._dials.values()) < MAX_DIALS_FOR_OTHERS
 
-    def on_connected(self, peer: PeerId, now: Time) -> None:
-        """`peer` is connected: do what waited for its dial."""
-        self._connected[peer] = None
+    def on_connected(self, peer: PeerId, now: Time, probed: bool | None = None) -> None:
+        """`peer` is connected, in a way that is `probed` or not: do what waited for its dial."""
+        self._connected[peer] = self.is_probed(peer) if probed is None else probed
         dial = self._dials.pop(peer, None)
         if dial is not None:
             self._dial_time = updated(self._dial_time, now - dial.began)

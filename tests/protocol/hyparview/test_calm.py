@@ -78,6 +78,19 @@ def test_a_view_that_stays_needs_little_upkeep() -> None:
     assert 0 < hour["contact"] <= 3600 / member.params.contact_interval
 
 
+def test_links_that_the_system_probes_need_hardly_a_query() -> None:
+    """E15: what is gone or cut off is noticed without; a process that has stopped is in time."""
+    member = at_rest()
+    for peer in NEIGHBORS:
+        member.handle(ev.Connected(peer, probed=True))
+    let_pass(member, 720)
+    hour = let_pass(member, 3600)
+    assert member.active == set(NEIGHBORS)
+    assert 0 < hour["query"] <= len(NEIGHBORS) * 3600 / 120
+    assert let_pass(member, 180, silent="n3")["failed"] == 1
+    assert "n3" not in member.active
+
+
 def test_a_change_of_the_view_brings_usual_upkeep_back() -> None:
     """What was rare in a calm view is as frequent as in a new one once a link comes or goes."""
     member = at_rest()
