@@ -8,18 +8,18 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// checkLinks queries neighbours that have been silent, and ends links that were for too long.
+// checkLinks queries neighbours that have been silent, and suspects those that were for too long: one
+// query, or its answer, may be lost.
 func (t *Topic) checkLinks() {
-	failed, now := []peer.ID{}, t.port.Now()
+	now := t.port.Now()
 	for _, l := range t.links {
 		switch silence := now.Sub(l.heardAt); {
 		case silence >= silentChecks*checkInterval:
-			failed = append(failed, l.id)
+			t.suspect(l.id)
 		case silence >= checkInterval/2:
 			t.say(l.id, pb.Neighbor_QUERY, l.kind)
 		}
 	}
-	t.linksFailed(failed...)
 }
 
 // suspect is called when a neighbour should have sent something: it is queried once it has been

@@ -154,9 +154,9 @@ func (t *Topic) askMissing() {
 	}
 }
 
-// nextAnnouncer is the one that was asked least often, the earliest of them.
+// nextAnnouncer is the one that was asked least often, the nearest of them.
 func (t *Topic) nextAnnouncer(missing *announced) peer.ID {
-	best, least := peer.ID(""), 0
+	best, least, soonest := peer.ID(""), 0, time.Duration(0)
 	for _, by := range missing.by {
 		if t.link(by.id) == nil {
 			continue
@@ -167,8 +167,9 @@ func (t *Topic) nextAnnouncer(missing *announced) peer.ID {
 				times++
 			}
 		}
-		if best == "" || times < least {
-			best, least = by.id, times
+		patience := t.patience(by.id)
+		if best == "" || times < least || (times == least && patience < soonest) {
+			best, least, soonest = by.id, times, patience
 		}
 	}
 	return best
@@ -189,7 +190,7 @@ func (a *announced) backOff(id peer.ID) time.Duration {
 // patience is how long a neighbour has to answer a GRAFT.
 func (t *Topic) patience(id peer.ID) time.Duration {
 	if l := t.link(id); l != nil && l.rtt > 0 {
-		return min(graftTimeout, 2*l.rtt+answerTime)
+		return min(graftTimeout, l.rtt+answerTime)
 	}
 	return graftTimeout
 }
