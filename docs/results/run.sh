@@ -2,7 +2,8 @@
 # Make the files in this directory again: [SEEDS=8] [PROCESSES=1] docs/results/run.sh [NAME ...]
 # Each holds a command and what it printed. The whole takes three to four hours on two cores, and by
 # estimate three more for the rows of several sources (`headline-five` to `lossy-trees`);
-# `pipeline` needs the extra `spark`, 20 GB of disk and the machine to itself, `scale` the latter.
+# `pipeline` needs the extra `spark`, 20 GB of disk and the machine to itself, `stream` and `scale` the
+# latter.
 set -eu
 cd "$(dirname "$0")/../.."
 export COLUMNS=170 PYTHONPATH="$PWD"
@@ -65,3 +66,4 @@ run burst-compared python -m tests.benchmarks.burst --hosts 20 --messages 500 --
     --only gossipsub-defaults gossipsub-bounded episub
 run scale python tests/benchmarks/sim_scale.py
 run pipeline python -m tests.benchmarks.pipeline --events 1000000 10000000 50000000
+run stream python -m tests.benchmarks.stream --rate 10000 --seconds 600

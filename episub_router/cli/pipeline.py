@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -69,6 +71,11 @@ def add_parser(subparsers: Any) -> None:
     removing.add_argument("run_name", metavar="RUN")
     add_common(removing, _remove, few_rows=True)
 
+    compacting = commands.add_parser("compact", help="put small batches of records together")
+    compacting.add_argument("--run", metavar="NAME", dest="runs", action="append",
+                            help="only of this run (again for more)")  # fmt: skip
+    add_common(compacting, _compact)
+
     cleaning = commands.add_parser("vacuum", help="remove what interrupted writers left")
     add_common(cleaning, _vacuum, few_rows=True)
 
@@ -100,10 +107,15 @@ def add_common(
     do: Callable[[argparse.Namespace, SparkSession, Lake], int],
     *,
     few_rows: bool = False,
+    passing: bool = False,
 ) -> None:
     """Add the arguments of all commands on a lake, and `do`, which carries this one out; with
-    `few_rows`, it looks at answers alone."""
-    parser.add_argument("--lake", required=True, metavar="DIR", help="directory or Hadoop URI")
+    `few_rows`, it looks at answers alone; with `passing`, a lake that isn't named is one that is
+    there while the command runs."""
+    of_lake = "directory or Hadoop URI"
+    if passing:
+        of_lake += " (default: one that is removed in the end)"
+    parser.add_argument("--lake", required=not passing, metavar="DIR", help=of_lake)
     parser.add_argument("--master", metavar="URL",
                         help="the Spark master (default local[*], or spark-submit's)")  # fmt: skip
     parser.add_argument("--conf", action="append", metavar="KEY=VALUE", default=[],
@@ -118,18 +130,39 @@ def main(arguments: argparse.Namespace) -> int:
         from episub_router.pipeline.lake import Lake, LakeError
     except ModuleNotFoundError as error:
         raise lacks_extra("spark", error) from error
+    looks_only = arguments.few_rows and arguments.lake is not None
     try:
-        usual = session.FOR_FEW_ROWS if arguments.few_rows else {}
-        spark = session.start(arguments.master, usual | _conf(arguments.conf), True)
-        try:
-            status: int = arguments.do(arguments, spark, Lake(spark, arguments.lake))
-        finally:
-            spark.stop()
+        usual = session.FOR_FEW_ROWS if looks_only else {}
+        with _root(arguments.lake, looks_only) as root:
+            spark = session.start(arguments.master, usual | _conf(arguments.conf), True)
+            try:
+                status: int = arguments.do(arguments, spark, Lake(spark, root))
+            finally:
+                spark.stop()
     except (LakeError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     except session.SparkError as error:
         raise CommandError(_cause(str(error))) from error
     return status
+
+
+@contextmanager
+def _root(lake: str | None, looks_only: bool) -> Iterator[str]:
+    """Where the lake is: one of this command alone where none is named. Raises OSError, before
+    anything is read, for a directory of this machine that nothing can be written to."""
+    from episub_router.pipeline.uris import is_local
+
+    if lake is None:
+        with tempfile.TemporaryDirectory(prefix="episub-lake-") as place:
+            yield place
+        return
+    if is_local(lake) and not looks_only:
+        place = lake.removeprefix("file://")
+        os.makedirs(place, exist_ok=True)
+        # Permissions alone don't say it: the disk may be full, or mounted for reading.
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"\0")
+    yield lake
 
 
 _TRACEBACK = "Traceback (most recent call last)"
@@ -179,21 +212,27 @@ def _ingest(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
         if entry.quarantined:
             print(f"  {entry.file}: {entry.quarantined:,} of {entry.records:,} quarantined")
     if arguments.answers:
-        _make_answers(lake, arguments, done.runs)
+        make_answers(lake, arguments, done.runs)
+        _print_verdict(lake, done.runs)
     return 0
 
 
 def _answers(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
-    _make_answers(lake, arguments, arguments.runs)
+    make_answers(lake, arguments, arguments.runs)
+    _print_verdict(lake, arguments.runs)
     return 0
 
 
-def _make_answers(lake: Lake, arguments: argparse.Namespace, runs: Sequence[str] | None) -> None:
+def make_answers(lake: Lake, arguments: argparse.Namespace, runs: Sequence[str] | None) -> None:
+    """Make all tables of `runs`, by default of all, with a line for each on the error stream."""
     from episub_router.pipeline.run import answer
 
-    for name, took in answer(lake, _params(arguments), runs):
-        print(f"{name}  {took:.1f} s", file=sys.stderr)
-    _print_verdict(lake, runs)
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    with console.status("making tables") as status:
+        # In a terminal, a line that changes says what is being made; in a log each table has one.
+        steps = answer(lake, _params(arguments), runs, lambda name: status.update(f"making {name}"))
+        for name, took in steps:
+            console.print(f"{name}  {took:.1f} s")
 
 
 def _print_verdict(lake: Lake, runs: Sequence[str] | None) -> None:
@@ -278,6 +317,18 @@ def _remove(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     return 0
 
 
+def _compact(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.bronze.compaction import compact
+
+    del spark
+    before = len({entry.batch for entry in lake.manifest()})
+    made = compact(lake, arguments.runs)
+    print(f"{before} batches before, {len({entry.batch for entry in lake.manifest()})} now; new:")
+    for name in made:
+        print(name)
+    return 0
+
+
 def _vacuum(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
     del arguments, spark
     for path in lake.vacuum():
@@ -306,5 +357,7 @@ def _sweep(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> in
         title = f"{arguments.scenario}, mean of {arguments.seeds} seeds"
         _console().print(report.variants(means, title))
     if not (arguments.no_answers or arguments.summaries):
-        _make_answers(lake, arguments, [entry.run for _, entry in done])
+        names = [entry.run for _, entry in done]
+        make_answers(lake, arguments, names)
+        _print_verdict(lake, names)
     return 1 if any(summary["unexplained"] for _, _, summary in summaries) else 0

@@ -1,4 +1,4 @@
-"""`episub report`: the answers about some runs as a page.
+"""`episub report`: the answers about some runs as a page, from a lake or straight from traces.
 
 Exit status: 0 done, 1 it can't be done or a budget is broken, 2 wrong arguments.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 def add_parser(subparsers: Any) -> None:
     """Add the command `report` to the subparsers of the main one."""
     parser = subparsers.add_parser("report", help="the answers about some runs as a page")
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run in the lake, with answers")
+    parser.add_argument("runs", nargs="+", metavar="RUN",
+                        help="a run in the lake, with answers; without --lake traces: files, "
+                        "directories, patterns, or Hadoop URIs")  # fmt: skip
     parser.add_argument("--baseline", metavar="RUN", action="append", default=[],
-                        help="the run to hold the others against (again: more seeds)")  # fmt: skip
+                        help="the run, or traces, to hold the others against "
+                        "(again: more seeds)")  # fmt: skip
     parser.add_argument("--require", action="append", default=[], metavar="BUDGET",
                         help="what a figure must be, as in p99<1s or lost=0 (again for more); "
                         "printed as Markdown, and exit status 1 if one is broken")  # fmt: skip
@@ -34,7 +37,7 @@ def add_parser(subparsers: Any) -> None:
                         "(again for more)")  # fmt: skip
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
                         help="after which a delivery is too late (default 3)")  # fmt: skip
-    pipeline.add_common(parser, _report, few_rows=True)
+    pipeline.add_common(parser, _report, few_rows=True, passing=True)
 
 
 def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
@@ -47,7 +50,14 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     budgets = [parse_budget(text) for text in arguments.require]
     writers = [_writer(path) for path in arguments.out]
     given = {} if arguments.deadline is None else {"deadline": arguments.deadline}
-    made = gather(lake, arguments.runs, arguments.baseline, ReportParams(**given))
+    runs, baselines = arguments.runs, arguments.baseline
+    if arguments.lake is None:
+        runs, baselines = _taken(spark, lake, runs), _taken(spark, lake, baselines)
+        both = ", ".join(set(runs) & set(baselines))
+        if both:
+            raise CommandError(f"both sides have traces of run {both}; a lake can rename one")
+        pipeline.make_answers(lake, arguments, [*runs, *baselines])
+    made = gather(lake, runs, baselines, ReportParams(**given))
     for path, writer in zip(arguments.out, writers, strict=True):
         path.write_text(writer(made), encoding="utf-8")
         print(path)
@@ -55,6 +65,13 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     if checked:
         print(as_markdown(checked))
     return 0 if all(one.kept for one in checked) else 1
+
+
+def _taken(spark: SparkSession, lake: Lake, traces: Sequence[str]) -> list[str]:
+    """The runs of `traces`, which are put into the lake."""
+    from episub_router.pipeline.ingest import ingest
+
+    return ingest(spark, lake, traces).runs if traces else []
 
 
 def _writer(path: Path) -> Callable[[Report], str]:

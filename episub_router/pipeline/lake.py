@@ -66,6 +66,7 @@ class Entry:
     late: int = 0
     latest: int | None = None
     result: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,12 @@ class Lake:
 
     def manifest(self) -> list[Entry]:
         """All files that have been ingested, in order of batch and file."""
+        entries = self._named()
+        replaced = {entry.origin for entry in entries}
+        return [entry for entry in entries if entry.batch not in replaced]
+
+    def _named(self) -> list[Entry]:
+        """All that the manifest names, and what others have replaced, too."""
         entries = []
         for directory in self._storage.names(f"{self.root}/manifest"):
             path = f"{self.root}/manifest/{directory}/{_ENTRIES}"
@@ -134,6 +141,19 @@ class Lake:
         )
         self._name(batch, entries)
         return list(entries)
+
+    def forget_replaced(self) -> list[str]:
+        """Remove batches that others have replaced; the directories that were removed."""
+        entries = self._named()
+        there = {self._partition("batch", entry.batch) for entry in entries}
+        replaced = {self._partition("batch", entry.origin) for entry in entries if entry.origin}
+        gone = []
+        for batch in sorted(replaced & there):
+            # The manifest last: without it, nothing would say that there is anything to remove.
+            gone += [f"{self.root}/{BRONZE}/{batch}", f"{self.root}/manifest/{batch}"]
+        for path in gone:
+            self._storage.remove(path)
+        return gone
 
     def _name(self, batch: str, entries: Sequence[Entry]) -> None:
         """Write the manifest of `batch`."""
@@ -226,6 +246,7 @@ class Lake:
     def remove(self, run: str) -> None:
         """Take `run` out of all tables. One that was interrupted can be repeated. Raises LakeError
         where there is no such run."""
+        self.forget_replaced()
         entries = self.manifest()
         batches = {entry.batch for entry in entries if entry.run == run}
         if not batches:
@@ -250,6 +271,7 @@ class Lake:
     def vacuum(self) -> list[str]:
         """Remove what isn't part of the lake: what interrupted writers left. Not to be called while
         something is being written. The directories that were removed."""
+        replaced = self.forget_replaced()
         named: dict[str, set[str]] = {}
         for entry in self.manifest():
             runs = named.setdefault(self._partition("batch", entry.batch), set())
@@ -267,7 +289,7 @@ class Lake:
                 ]
         for path in gone:
             self._storage.remove(path)
-        return gone
+        return [*replaced, *gone]
 
     # Live.
 

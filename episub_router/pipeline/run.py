@@ -23,6 +23,7 @@ from episub_router.pipeline.answers import (
 )
 from episub_router.pipeline.facts import arrivals, clocks, contacts, lives, logs, spans, traffic
 from episub_router.pipeline.facts import spread as spreading
+from episub_router.pipeline.jobs import described
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
 from episub_router.pipeline.session import suited
@@ -162,20 +163,26 @@ def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataF
 
 
 def answer(
-    lake: Lake, params: AnswerParams, runs: Sequence[str] | None = None
+    lake: Lake,
+    params: AnswerParams,
+    runs: Sequence[str] | None = None,
+    begun: Callable[[str], None] = lambda name: None,
 ) -> Iterator[tuple[str, float]]:
     """Make and write all tables of `runs`, by default of all; yields the name of each table and
-    the seconds that it took once those were there that it is made of. Raises LakeError where a
-    run isn't there."""
+    the seconds that it took once those were there that it is made of. `begun` is called, in another
+    thread, with the name of each table that is being written. Raises LakeError where a run isn't
+    there."""
     chosen = runs or lake.runs()
     faults = lake.session.createDataFrame(lake.faults(chosen), recovery.FAULTS)
     tables = Tables({"records": lake.records(chosen), "faults": faults}, params)
 
     def write(layer: str, name: str) -> Written:
-        table = tables.make(name)
-        started = perf_counter()
-        # What follows reads what was written instead of making it again.
-        return lake.write(layer, name, table, chosen), perf_counter() - started
+        with described(lake.session, f"{layer} {name}"):
+            table = tables.make(name)
+            begun(name)
+            started = perf_counter()
+            # What follows reads what was written instead of making it again.
+            return lake.write(layer, name, table, chosen), perf_counter() - started
 
     # The driver plans small tables for longer than they take, so it makes some at once. They are
     # begun in order, and each waits for earlier ones only, so that one always goes on.

@@ -26,6 +26,7 @@ MANIFEST = StructType(
         StructField("late", _LONG, False),  # events behind the watermark, of a stream
         StructField("latest", _LONG, True),  # time of the latest event
         StructField("result", _TEXT, True),  # of a simulation: its summary (JSON)
+        StructField("origin", _TEXT, True),  # the batch that this one has replaced
     ]
 )
 """What has been ingested, one row per file. records = events + quarantined."""

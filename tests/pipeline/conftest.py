@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from episub_router.cli.main import main
 from tests.pipeline import handmade
 from tests.pipeline.oracle import Event
 from tests.pipeline.records import put_records
@@ -31,6 +32,16 @@ def spark() -> Iterator[SparkSession]:
     started = session.start("local[2]", session.FOR_FEW_ROWS | {"spark.driver.memory": "1g"})
     yield started
     started.stop()
+
+
+@pytest.fixture
+def episub(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
+    """The command line, in the one session of all tests."""
+    from episub_router.pipeline import session
+
+    monkeypatch.setattr(session, "start", lambda *given: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    return main
 
 
 @dataclass

@@ -7,15 +7,10 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from episub_router.cli.main import main
 from tests.docs.snippets import ROOT, commands, snippets
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.hosts]
 
@@ -25,16 +20,6 @@ SMALL = {
     "pipeline stream": ["--once"],
 }
 """Arguments added, so that the command ends soon, or so that its output can be read."""
-
-
-@pytest.fixture
-def episub(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
-    """The command line, in the one session of all tests."""
-    from episub_router.pipeline import session
-
-    monkeypatch.setattr(session, "start", lambda *given: spark)
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    return main
 
 
 def test_the_cookbook_runs_and_the_report_has_the_demo_s_numbers(

@@ -18,7 +18,7 @@ from tests.pipeline.files import START, delimited, node_events, peer, write_star
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.lake import Entry, Lake
 
 pytestmark = pytest.mark.spark
 
@@ -298,6 +298,51 @@ def test_what_is_left_over_can_be_removed(spark: SparkSession, lake: Lake, tmp_p
         path.mkdir(parents=True)
     assert len(lake.vacuum()) == 3
     assert sorted(Path(lake.root).rglob("*")) == before
+
+
+def test_small_batches_are_put_together(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever it is killed, each record is there once, and it can be repeated."""
+    from episub_router.pipeline.bronze.compaction import compact
+    from episub_router.pipeline.ingest import ingest
+
+    write_star(tmp_path / "star", nodes=3)
+    for node in range(3):
+        ingest(spark, lake, [str(tmp_path / "star" / f"node-{node}.pb")], "star")
+    entries = lake.manifest()
+
+    def records() -> list[str]:
+        return sorted(map(str, lake.records().collect()))
+
+    def batches() -> int:
+        return len(list(Path(lake.root, "bronze").iterdir()))
+
+    before = records()
+    commit = lake.commit
+    with monkeypatch.context() as patched:
+        patched.setattr(lake, "commit", None)
+        with pytest.raises(TypeError):
+            compact(lake)
+    assert (records(), batches()) == (before, 3)
+    with monkeypatch.context() as patched:
+
+        def committed(batch: str, made: list[Entry]) -> None:
+            commit(batch, made)
+            patched.setattr(lake, "forget_replaced", None)
+
+        patched.setattr(lake, "commit", committed)
+        with pytest.raises(TypeError):
+            compact(lake)
+    assert (records(), batches()) == (before, 4)
+    files = sorted(entry.file for entry in entries)
+    assert [entry.file for entry in lake.manifest()] == files
+    lake.vacuum()
+    assert (records(), batches()) == (before, 1)
+    assert compact(lake) == []
+    assert ingest(spark, lake, [str(tmp_path / "star")], "star").added == ()
+    lake.remove("star")
+    assert (lake.manifest(), batches()) == ([], 0)
 
 
 def test_two_writers_of_different_runs(spark: SparkSession, lake: Lake) -> None:

@@ -119,6 +119,7 @@ def test_what_is_being_written_is_waited_for(spark: SparkSession, tmp_path: Path
 @pytest.mark.spark
 def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path: Path) -> None:
     """One content under two names in one batch, a batch that is repeated, and an old file."""
+    from episub_router.pipeline.bronze.compaction import compact
     from episub_router.pipeline.lake import Lake
 
     traces, root, name = tmp_path / "traces", tmp_path / "lake", "a/b={c}"
@@ -140,6 +141,19 @@ def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path
     os.utime(old, (old.stat().st_mtime - 400 * 86400,) * 2)
     (third,) = drain(spark, root, traces, run=name, answer=False)
     assert [Path(entry.file).name for entry in third.files] == ["node-2.pb"]
+    # What has been put together is known, and belongs to the time before the next batch.
+    for node in (3, 4):
+        (traces / f"node-{node}.pb").write_bytes(delimited(node_events(node)))
+        drain(spark, root, traces, run=name, answer=False)
+    before = lake.events([name]).count()
+    assert len(compact(lake)) == 1
+    assert len({entry.batch for entry in lake.manifest()}) == 3
+    (traces / "again.pb").write_bytes((traces / "node-1.pb").read_bytes())
+    (traces / "node-5.pb").write_bytes(delimited(node_events(5)))
+    (last,) = drain(spark, root, traces, run=name, answer=False)
+    assert last.watermark is not None
+    assert [Path(entry.file).name for entry in last.files] == ["node-5.pb"]
+    assert lake.events([name]).count() == before + len(node_events(5))
 
 
 def _live(lake: object, name: str) -> list[object]:
