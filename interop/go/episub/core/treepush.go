@@ -88,6 +88,7 @@ func (t *Topic) onCopyFrom(tr *tree, s *stored, from peer.ID) {
 		} else if tr.misses >= adoptAfter && tr.parent != "" {
 			tr.misses = 0
 			t.port.Send(tr.parent, controlGraft(&pb.Graft{Sources: sources(tr)}))
+			t.requestRoot(tr)
 		}
 	case contains(tr.leaving, from):
 	case tr.parent == "" || tr.feasible(from): // it pushes, and is faster than the parent
