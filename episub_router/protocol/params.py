@@ -84,7 +84,8 @@ class MembershipParams:
     contact_interval: float = param(
         300.0, "s", "ours: a bootstrap node of 10,000 gets 33 GETNODES a second"
     )
-    """Period in which a contact is asked for nodes, which joins overlays that never were one."""
+    """Period in which a contact is asked for nodes, which joins overlays that never were one; in a
+    view that stays the same up to four times as long."""
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     """How many times nearer a peer must be to replace a neighbour."""
     rtt_min_gain: float = param(

@@ -24,6 +24,10 @@ _TRIED_AT_ONCE = 2
 _MAX_TRIES = 20
 """Dials to one lost neighbour. Ours: ten minutes or so."""
 
+_LONGEST_REST = 4.0
+"""How many times longer contacts are left alone where nothing changes. Ours: an answer may cost a
+connection; of many nodes that were cut off from others one asks soon all the same."""
+
 _MAX_LOST = 16
 """Lost neighbours remembered. Ours: more than the hard bound of the active view."""
 
@@ -31,7 +35,7 @@ _MAX_LOST = 16
 class Reconnection(Procedure):
     """Remembers lost neighbours and tries some of them in each period."""
 
-    __slots__ = ("_asked", "_contact_deadline", "_get_contacts", "_lost", "_rejoined")
+    __slots__ = ("_asked", "_asked_at", "_contact_deadline", "_get_contacts", "_lost", "_rejoined")
 
     def __init__(self, state: OverlayState, get_contacts: Callable[[], list[PeerId]]) -> None:
         """`get_contacts` gives the contacts known now."""
@@ -43,6 +47,8 @@ class Reconnection(Procedure):
         """Lost neighbours reached in this period, which were sent a JOIN."""
         self._asked: PeerId | None = None
         """The contact that was asked for nodes."""
+        self._asked_at: Time = -NEVER
+        """When a contact was last asked."""
         self._contact_deadline = NEVER
 
     def start(self, now: Time) -> None:
@@ -80,9 +86,13 @@ class Reconnection(Procedure):
             if self._lost[peer] >= _MAX_TRIES:
                 del self._lost[peer]
             state.when_connected(peer, partial(self._rejoin, peer), now)
-        stranded = state.is_in_need and not state.passive
-        if stranded or self._contact_deadline <= now:
-            self._contact_deadline = now + state.jittered(state.params.contact_interval)
+        interval = state.params.contact_interval
+        is_due = self._contact_deadline <= now
+        if is_due:
+            self._contact_deadline = now + state.jittered(interval)
+            is_due = not state.may_rest(self._asked_at, interval, now, _LONGEST_REST)
+        if is_due or (state.is_in_need and not state.passive):
+            self._asked_at = now
             distant = [peer for peer in self._get_contacts() if peer not in state.active]
             for peer in pick_some(state.rng, distant, 1):
                 state.when_connected(peer, partial(self._ask, peer), now)

@@ -155,9 +155,10 @@ class OverlayState:
             self._changed_at = now
         return min(max(1.0, (now - self._changed_at) / _RESTLESS), _LONGEST_REST)
 
-    def may_rest(self, last: Time, period: Time, now: Time) -> bool:
-        """Whether upkeep of this `period` that was `last` done then can wait for another one."""
-        return now - last < (self.calm(now) - 1) * period
+    def may_rest(self, last: Time, period: Time, now: Time, most: float = _LONGEST_REST) -> bool:
+        """Whether upkeep of this `period` that was `last` done then can wait for another one; its
+        periods get `most` times longer."""
+        return now - last < (min(self.calm(now), most) - 1) * period
 
     @property
     def is_in_need(self) -> bool:

@@ -75,7 +75,7 @@ def test_a_view_that_stays_needs_little_upkeep() -> None:
     assert 0 < hour["shuffle"] <= 3600 / member.params.shuffle_interval / 10
     assert 0 < hour["ping"] <= 8
     assert 0 < hour["probe"] <= 12
-    assert 0 < hour["contact"] <= 3600 / member.params.contact_interval
+    assert 0 < hour["contact"] <= 3600 / (3 * member.params.contact_interval)
 
 
 def test_links_that_the_system_probes_need_hardly_a_query() -> None:
