@@ -30,8 +30,9 @@ _LAG_FACTOR = 1.2
 _LAG_MARGIN = 0.005
 
 _ANSWER_TIME = 0.05
-"""Seconds that a neighbour may take to answer a GRAFT beside the round trip, until answers are
-known to take longer. Measured: beside two round trips, 5 % of all frames lost, p99 is 10 % more."""
+"""Seconds that a neighbour may take to answer a GRAFT beside two round trips, until answers are
+known to take longer. Measured: with one, p99 is up to 10 % less where 5 % of frames are lost, and up
+to twice as long under censors."""
 _MOST_ANSWER_TIME = LOST_AFTER / 2
 _ANSWER_SPREADS = 4
 """RFC 6298, 2.3: K."""
@@ -65,7 +66,7 @@ class GraftWait:
         return self._wait if lag is None else _LAG_FACTOR * lag + _LAG_MARGIN
 
     def for_answer(self, now: Time) -> float:
-        """Seconds that a neighbour may take to answer a GRAFT, beside the round trip."""
+        """Seconds that a neighbour may take to answer a GRAFT, beside two round trips."""
         if self._answers is None or now > self._answers_until:
             return _ANSWER_TIME
         learned = self._answers.mean + _ANSWER_SPREADS * self._answers.spread

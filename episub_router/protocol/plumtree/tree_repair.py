@@ -69,7 +69,7 @@ class TreeRepair:
         rtt = self._state.rtt_of(peer)
         answer_time = self._state.graft_wait.for_answer(now)
         most = max(self._state.params.graft_timeout, answer_time)
-        return most if rtt is None else min(most, rtt + answer_time)
+        return most if rtt is None else min(most, 2 * rtt + answer_time)
 
     def _doubt(self, peer: PeerId, now: Time) -> Doubt:
         """What speaks against asking `peer`."""

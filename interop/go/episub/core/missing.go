@@ -190,7 +190,7 @@ func (a *announced) backOff(id peer.ID) time.Duration {
 // patience is how long a neighbour has to answer a GRAFT.
 func (t *Topic) patience(id peer.ID) time.Duration {
 	if l := t.link(id); l != nil && l.rtt > 0 {
-		return min(graftTimeout, l.rtt+answerTime)
+		return min(graftTimeout, 2*l.rtt+answerTime)
 	}
 	return graftTimeout
 }
