@@ -36,40 +36,42 @@ Table = tuple[str, Callable[[Read, AnswerParams], DataFrame]]
 
 FACTS: tuple[Table, ...] = (
     ("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events")))),
-    ("spans", lambda t, p: spans.spans(t("timed"), p)),
+    ("contacts", lambda t, p: contacts.contacts(t("timed"), p)),
+    ("changes", lambda t, p: lives.changes(t("timed"))),
+    ("spans", lambda t, p: spans.spans(t("contacts"), t("changes"), p)),
     ("publishes", lambda t, p: spreading.publishes(t("timed"))),
     ("deliveries", lambda t, p: spreading.deliveries(
         t("timed"), t("publishes"), t("clocks"))),
-    ("duplicates", lambda t, p: spreading.duplicates(t("timed"), t("deliveries"))),
     ("control", lambda t, p: traffic.control(t("timed"))),
+    ("duplicates", lambda t, p: spreading.duplicates(
+        t("timed"), t("deliveries"), t("control"))),
+    ("totals", lambda t, p: traffic.totals(t("timed"))),
     ("losses", lambda t, p: traffic.losses(t("timed"))),
     ("rtts", lambda t, p: traffic.rtts(t("timed"))),
-    ("changes", lambda t, p: lives.changes(t("timed"))),
     ("links", lambda t, p: lives.links(t("changes"))),
-    ("activity", lambda t, p: lives.activity(t("timed"), t("spans"))),
+    ("activity", lambda t, p: lives.activity(t("contacts"), t("spans"))),
     ("subscriptions", lambda t, p: lives.subscriptions(
         t("changes"), t("links"), t("activity"), t("publishes"), t("spans"), p)),
     ("arrivals", lambda t, p: arrivals.arrivals(
         t("publishes"), t("deliveries"), t("subscriptions"), p)),
     ("sds", lambda t, p: logs.sds(t("timed"))),
-    ("contacts", lambda t, p: contacts.contacts(t("timed"), p)),
 )  # fmt: skip
 
 ANSWERS: tuple[Table, ...] = (
     ("messages", lambda t, p: messages.messages(
         t("publishes"), t("deliveries"), messages.copies(t("duplicates")),
-        messages.sent(t("transmissions")), t("arrivals"))),
+        messages.sent(t("totals")), t("arrivals"))),
     ("spread", lambda t, p: spread.spread(t("messages"), t("arrivals"), p)),
     ("latency_cdf", lambda t, p: spread.latency_cdf(t("arrivals"))),
     ("missing", lambda t, p: spread.missing(t("arrivals"), p)),
     ("duplicate_causes", lambda t, p: spread.duplicates(t("duplicates"), p)),
     ("control_traffic", lambda t, p: load.control(t("control"), t("deliveries"), p)),
-    ("load", lambda t, p: load.load(t("rpcs"), t("deliveries"))),
+    ("load", lambda t, p: load.load(t("totals"), t("deliveries"))),
     ("balance", lambda t, p: load.balance(t("load"))),
     ("loss_reasons", lambda t, p: load.losses(t("losses"), p)),
     ("quality", lambda t, p: quality.quality(
-        t("records"), t("publishes"), t("deliveries"), t("clocks"), t("subscriptions"),
-        t("spans"))),
+        t("records"), t("contacts"), t("publishes"), t("deliveries"), t("clocks"),
+        t("subscriptions"), t("spans"))),
     ("overlay", lambda t, p: overlay.overlay(
         t("links"), t("subscriptions"), t("rtts"), t("spans"), p)),
     ("explained", lambda t, p: cuts.explained(
@@ -113,7 +115,7 @@ class Tables:
             if name == "events":
                 records = self("records")
                 is_event = F.col("status") == "event"
-                self._made[name] = records.where(is_event).drop("status", "detail", "late")
+                self._made[name] = records.where(is_event).drop("status", "detail")
             elif name == "faults":
                 spark = self("publishes").sparkSession
                 self._made[name] = spark.createDataFrame([], recovery.FAULTS)

@@ -177,6 +177,7 @@ def sampled(state: DataFrame) -> DataFrame:
 def events_of(state: DataFrame) -> DataFrame:
     """`state` as events, for facts."""
     kept = state.where(F.col("role").isin("event", "seen")).drop("role", "count")
+    kept = kept.withColumn("late", F.lit(False))
     return kept.withColumn("parts", F.lit(None).cast(RECORD["parts"].dataType))
 
 

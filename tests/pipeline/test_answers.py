@@ -187,18 +187,24 @@ def test_latencies_before_correction_know_the_publisher_s_clock(spark: SparkSess
 def test_the_outcome_is_looked_at_before_the_nodes_are_stopped(spark: SparkSession) -> None:
     """Of a run whose nodes are stopped one by one, that is at the last delivery; of one whose nodes
     go while there is traffic, at the end."""
+    from episub_router.pipeline.facts import lives
+    from episub_router.pipeline.facts.contacts import contacts
     from episub_router.pipeline.facts.spans import spans
     from episub_router.pipeline.params import AnswerParams
 
-    columns = "run string, event string, state string, time long"
     rows = [
-        ("stopped", "join", None, 0), ("stopped", "node", "crash", 5 * SECOND),
-        ("stopped", "deliver", None, 9 * SECOND), ("stopped", "node", "leave", 10 * SECOND),
-        ("stopped", "neighbor", "down", 12 * SECOND),
-        ("left", "join", None, 0), ("left", "node", "leave", 5 * SECOND),
-        ("left", "deliver", None, 9 * SECOND), ("left", "recv", None, 12 * SECOND),
+        ("stopped", "join", None, 0), ("stopped", "node", "crash", 5),
+        ("stopped", "deliver", None, 9), ("stopped", "node", "leave", 10),
+        ("stopped", "neighbor", "down", 12),
+        ("left", "join", None, 0), ("left", "node", "leave", 5),
+        ("left", "deliver", None, 9), ("left", "recv", None, 12),
     ]  # fmt: skip
-    found = spans(spark.createDataFrame(rows, columns), AnswerParams()).collect()
+    made = [
+        (run, "f", "a", at * SECOND, at, event, state, "t", "b", False)
+        for run, event, state, at in rows
+    ]
+    events, params = spark.createDataFrame(made, CHANGE), AnswerParams()
+    found = spans(contacts(events, params), lives.changes(events), params).collect()
     settled = {row.run: (row.end, row.settled) for row in found}
     assert settled == {
         "stopped": (12 * SECOND, 9 * SECOND), "left": (12 * SECOND, 12 * SECOND)
@@ -219,15 +225,15 @@ def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
 
 
 CHANGE = """run string, file string, peer string, time long, offset long, event string,
-    state string, topic string, remote string"""
+    state string, topic string, remote string, late boolean"""
 
 
 def test_what_is_told_at_the_same_time_is_in_the_order_of_files(spark: SparkSession) -> None:
     from episub_router.pipeline.facts import lives
 
     rows = [
-        ("r", "part-0", "a", 5, 0, "graft", "eager", "t", "b"),
-        ("r", "part-1", "a", 5, 0, "prune", "lazy", "t", "b"),
+        ("r", "part-0", "a", 5, 0, "graft", "eager", "t", "b", False),
+        ("r", "part-1", "a", 5, 0, "prune", "lazy", "t", "b", False),
     ]
     for told in (rows, rows[::-1]):
         links = lives.links(spark.createDataFrame(told, CHANGE).coalesce(1)).orderBy("kind")
@@ -239,23 +245,25 @@ def test_what_is_told_at_the_same_time_is_in_the_order_of_files(spark: SparkSess
 def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     from episub_router.pipeline.answers import overlay
     from episub_router.pipeline.facts import lives
+    from episub_router.pipeline.facts.contacts import contacts
     from episub_router.pipeline.facts.spans import spans
     from episub_router.pipeline.params import AnswerParams
 
     start = 1_700_000_000 * SECOND
     rows = [
-        ("r", "f", peer, start + at * SECOND, at, *event, "t", other)
+        ("r", "f", peer, start + at * SECOND, at, *event, "t", other, False)
         for peer, other in (("a", "b"), ("b", "a"))
         for at, event in ((0, ("join", None)), (1, ("neighbor", "up")), (100, ("recv", None)))
     ]
-    wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b")
+    wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b", False)
     events = spark.createDataFrame([*rows, wrong], CHANGE)
     params = AnswerParams(window=10.0, looks=4)
-    there = spans(events, params).localCheckpoint()
+    of_peers = contacts(events, params).localCheckpoint()
+    there = spans(of_peers, lives.changes(events), params).localCheckpoint()
     end = start + 100 * SECOND
     assert there.collect() == [("r", start, end, 1, end)]
     links = lives.links(events).localCheckpoint()
-    active = lives.activity(events, there)
+    active = lives.activity(of_peers, there)
     none = spark.createDataFrame([], "run string, topic string")
     joined = lives.subscriptions(events, links, active, none, there, params).localCheckpoint()
     assert [row.ending for row in joined.collect()] == [None, None]

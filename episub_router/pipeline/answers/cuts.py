@@ -97,7 +97,8 @@ def places(contacts: DataFrame, wrong: DataFrame, params: AnswerParams) -> DataF
     size = int(params.window * SECOND)
     both = F.explode(F.array(F.col("window"), F.col("window") + size)).alias("window")
     windows = wrong.select("run", both).distinct()
-    near = contacts.join(F.broadcast(windows), ["run", "window"])
+    near = contacts.where("count > 0").join(F.broadcast(windows), ["run", "window"])
+    sender = F.when(F.col("received") > 0, F.col("remote")).alias("remote")
     # Of a peer that was stopped, nobody has anything.
     silent = F.explode(F.array("peer", "source")).alias("peer")
     named = wrong.select("run", "window", silent).distinct()
@@ -105,7 +106,7 @@ def places(contacts: DataFrame, wrong: DataFrame, params: AnswerParams) -> DataF
         "run", both, "peer", F.lit(None).cast("string").alias("remote"),
         F.lit(0).cast("long").alias("count"),
     )  # fmt: skip
-    rows = near.select("run", "window", "peer", "remote", "count").unionByName(named)
+    rows = near.select("run", "window", "peer", sender, "count").unionByName(named)
     return rows.groupBy("run", "window").applyInPandas(parts_of, PLACES)
 
 
@@ -153,7 +154,7 @@ def cuts(
     rows = rows.join(counted, ["run", "window", "part"], "left")
     of_run_all = there.groupBy("run", "window").agg(F.count("*").alias("peers"))
     rows = rows.join(of_run_all, ["run", "window"])
-    linked = contacts.where("remote IS NOT NULL").join(F.broadcast(cut_runs), "run")
+    linked = contacts.where("received > 0").join(F.broadcast(cut_runs), "run")
     size = int(params.window * SECOND)
 
     def of_run(rows: pd.DataFrame, linked: pd.DataFrame) -> pd.DataFrame:

@@ -30,31 +30,23 @@ def control(control: DataFrame, deliveries: DataFrame, params: AnswerParams) -> 
     )
 
 
-def load(rpcs: DataFrame, deliveries: DataFrame) -> DataFrame:
+def load(totals: DataFrame, deliveries: DataFrame) -> DataFrame:
     """The table `load`: what each peer sent and received; of a peer whose own trace isn't there,
     only what others got from it (`children`)."""
-    totals = rpcs.groupBy("run", "peer").agg(
+    of_peers = totals.where(F.col("peer").isNotNull())
+    table = of_peers.groupBy("run", "peer").agg(
         *(
-            function(F.when(F.col("direction") == direction, F.col(column))).alias(
-                f"{said}_{column}"
-            )
+            F.sum(F.when(F.col("direction") == direction, F.col(column))).alias(f"{said}_{column}")
             for direction, said in (("send", "sent"), ("recv", "received"))
-            for function, column in (
-                (F.sum, "messages"),
-                (F.sum, "control"),
-                (F.sum, "size"),
-                (F.sum, "payload"),
-            )
+            for column in ("messages", "control", "size", "payload", "rpcs")
         ),
-        F.count_if(F.col("direction") == "send").alias("sent_rpcs"),
-        F.count_if(F.col("direction") == "recv").alias("received_rpcs"),
     )
     relayed = deliveries.where(F.col("parent").isNotNull()).groupBy(
         "run", F.col("parent").alias("peer")
     )
     children = relayed.agg(F.count("*").alias("children"))
     got = deliveries.groupBy("run", "peer").agg(F.count("*").alias("deliveries"))
-    table = totals.join(children, ["run", "peer"], "full").join(got, ["run", "peer"], "full")
+    table = table.join(children, ["run", "peer"], "full").join(got, ["run", "peer"], "full")
     # Bytes stay null where no trace has them.
     counts = ("sent_messages", "received_messages", "sent_control", "received_control")
     table = table.fillna(0, [*counts, "sent_rpcs", "received_rpcs", "children", "deliveries"])

@@ -92,10 +92,10 @@ def copies(duplicates: DataFrame) -> DataFrame:
     return duplicates.groupBy("run", "message").agg(F.count("*").alias("duplicates"))
 
 
-def sent(transmissions: DataFrame) -> DataFrame:
+def sent(totals: DataFrame) -> DataFrame:
     """How often each message was sent: run, message, sent."""
-    sends = transmissions.where(F.col("direction") == "send")
-    return sends.groupBy("run", "message").agg(F.count("*").alias("sent"))
+    sends = totals.where((F.col("direction") == "send") & F.col("message").isNotNull())
+    return sends.select("run", "message", F.col("messages").alias("sent"))
 
 
 def _payloads(deliveries: DataFrame, copies: DataFrame, sent: DataFrame) -> DataFrame:

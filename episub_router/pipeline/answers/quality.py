@@ -12,33 +12,43 @@ _BOOKS = "dropped bigint, failed bigint"
 
 def quality(
     records: DataFrame,
+    contacts: DataFrame,
     publishes: DataFrame,
     deliveries: DataFrame,
     clocks: DataFrame,
     subscriptions: DataFrame,
     spans: DataFrame,
 ) -> DataFrame:
-    """The table `quality`: one row per run. `records` is bronze with what is quarantined."""
+    """The table `quality`: one row per run. Of `records`, bronze, it takes what is no event, or one
+    of the tracer's own."""
     is_event = F.col("status") == "event"
     is_book = F.col("event").isin("header", "report")
-    kept = records.groupBy("run").agg(
-        F.count_if(is_event).alias("events"),
-        F.count_if(F.col("status") == "quarantined").alias("quarantined"),
-        F.count_if(is_event & F.col("late")).alias("late"),
-        F.count_if(is_event & (F.col("event") == "other")).alias("unknown_events"),
-        F.count_distinct(F.when(is_event & ~is_book, F.col("peer"))).alias("peers"),
+    counted = contacts.groupBy("run").agg(
+        F.sum("count").alias("events"),
+        F.sum("late").alias("late"),
+        F.sum("unknown").alias("unknown_events"),
+        F.count_distinct(F.when(F.col("count") > 0, F.col("peer"))).alias("peers"),
     )
-    events = records.where(is_event)
-    traced = events.select("run", "peer").distinct()
-    named = events.where(F.col("remote").isNotNull()).select("run", F.col("remote").alias("peer"))
+    books = records.where(is_event & is_book)
+    unread = (
+        records.where(~is_event)
+        .groupBy("run")
+        .agg(F.count_if(F.col("status") == "quarantined").alias("quarantined"))
+    )
+    entries = books.groupBy("run").agg(F.count("*").alias("books"))
+    kept = counted.join(unread, "run", "full").join(entries, "run", "left")
+    kept = kept.fillna(0, ["events", "late", "unknown_events", "peers", "quarantined", "books"])
+    kept = kept.withColumn("events", F.col("events") + F.col("books")).drop("books")
+    traced = contacts.select("run", "peer").distinct()
+    named = contacts.where(F.col("remote").isNotNull())
+    named = named.select("run", F.col("remote").alias("peer"))
     untraced = named.distinct().join(traced, ["run", "peer"], "anti").groupBy("run")
     unknown = untraced.agg(F.count("*").alias("untraced_peers"))
-    books = F.from_json("detail", _BOOKS)
+    said = F.from_json("detail", _BOOKS)
     # A tracer's books are totals over all its files: the last of each node counts.
     lost = (
-        records.where(is_event & is_book)
-        .groupBy("run", "peer")
-        .agg(F.max(books["dropped"]).alias("dropped"), F.max(books["failed"]).alias("failed"))
+        books.groupBy("run", "peer")
+        .agg(F.max(said["dropped"]).alias("dropped"), F.max(said["failed"]).alias("failed"))
         .groupBy("run")
         .agg(F.sum("dropped").alias("dropped_by_tracer"), F.sum("failed").alias("failed_by_tracer"))
     )

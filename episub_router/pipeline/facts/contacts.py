@@ -1,4 +1,5 @@
-"""Which peer received anything from which other."""
+"""What each peer traced, window by window: the one look at all events that several facts and
+answers are made of."""
 
 from __future__ import annotations
 
@@ -10,11 +11,20 @@ from episub_router.pipeline.windows import window_of
 
 
 def contacts(events: DataFrame, params: AnswerParams) -> DataFrame:
-    """Which peer received anything from which other in each window: run, window, peer, remote,
-    count. Where `remote` is null, `count` is of all other events of the peer."""
-    received = F.col("event").isin("recv", "deliver", "duplicate") & (
-        F.col("remote") != F.col("peer")
+    """One row per window, peer and peer that its events name (`remote`, null where they name none):
+    run, window, peer, remote, begin and end (times of the first and last of these events),
+    delivered (time of the last delivery), and how many of them are what: count (all but headers and
+    reports), received (of anything from another peer), receipts (RPCs that came), unknown (of a
+    kind that this version doesn't know), late."""
+    event = F.col("event")
+    received = event.isin("recv", "deliver", "duplicate") & (F.col("remote") != F.col("peer"))
+    return events.groupBy("run", window_of("time", params).alias("window"), "peer", "remote").agg(
+        F.min("time").alias("begin"),
+        F.max("time").alias("end"),
+        F.max(F.when(event == "deliver", F.col("time"))).alias("delivered"),
+        F.count_if(~event.isin("header", "report")).alias("count"),
+        F.count_if(received).alias("received"),
+        F.count_if(event == "recv").alias("receipts"),
+        F.count_if(event == "other").alias("unknown"),
+        F.count_if("late").alias("late"),
     )
-    remote = F.when(received, F.col("remote"))
-    key = ("run", window_of("time", params).alias("window"), "peer", remote.alias("remote"))
-    return events.where(~F.col("event").isin("header", "report")).groupBy(*key).count()

@@ -21,17 +21,16 @@ def changes(events: DataFrame) -> DataFrame:
     )
 
 
-def activity(events: DataFrame, spans: DataFrame) -> DataFrame:
+def activity(contacts: DataFrame, spans: DataFrame) -> DataFrame:
     """One row per peer that traced anything: run, peer, last (the time of its last event but the
     outliers), receives (whether its trace has receipts)."""
-    ends = F.broadcast(spans.select("run", "end"))
+    ends = F.broadcast(spans.select("run", F.col("end").alias("run_end")))
     return (
-        events.select("run", "peer", "time", "event")
-        .join(ends, "run")
+        contacts.join(ends, "run")
         .groupBy("run", "peer")
         .agg(
-            F.max(F.when(F.col("time") <= F.col("end"), F.col("time"))).alias("last"),
-            F.max(F.col("event") == "recv").alias("receives"),
+            F.max(F.when(F.col("end") <= F.col("run_end"), F.col("end"))).alias("last"),
+            F.max(F.col("receipts") > 0).alias("receives"),
         )
     )
 

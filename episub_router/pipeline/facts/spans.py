@@ -8,33 +8,44 @@ from pyspark.sql import functions as F
 from episub_router.pipeline.params import SECOND, AnswerParams
 
 
-def spans(events: DataFrame, params: AnswerParams) -> DataFrame:
+def spans(contacts: DataFrame, changes: DataFrame, params: AnswerParams) -> DataFrame:
     """One row per run: run, begin, end (ns) of its events but the outliers, how many these are, and
-    settled. An outlier is further than `longest` from the median: one wrong time would otherwise
-    make a run of years, after most of which all nodes but one are silent.
+    settled. Outliers are those in windows further than `longest` from the median: one wrong time
+    would otherwise make a run of years, after most of which all nodes but one are silent.
 
     `settled` is when the run's outcome is looked at: at its end or, where nodes still went after
     the last delivery, at that delivery. At the end of a run whose nodes are stopped one by one,
     nothing is left to see.
     """
-    middle = events.groupBy("run").agg(F.percentile_approx("time", 0.5).alias("middle"))
-    is_near = F.abs(F.col("time") - F.col("middle")) <= int(params.longest * SECOND)
-    times = F.when(is_near, F.col("time"))
-    went = (F.col("event") == "leave") | (
-        (F.col("event") == "node") & F.col("state").isin("leave", "crash")
+    longest = int(params.longest * SECOND)
+    middle = F.broadcast(
+        contacts.groupBy("run").agg(
+            F.expr("percentile(window, 0.5, greatest(count, 1))").alias("middle")
+        )
     )
+    # In floating point: a damaged time may be as far away as there are numbers.
+    is_near = F.abs(F.col("window").cast("double") - F.col("middle")) <= longest
     of_run = (
-        events.select("run", "time", "event", "state")
-        .join(F.broadcast(middle), "run")
+        contacts.join(middle, "run")
         .groupBy("run")
         .agg(
-            F.min(times).alias("begin"), F.max(times).alias("end"),
-            F.count_if(~is_near).alias("outliers"),
-            F.max(F.when(F.col("event") == "deliver", times)).alias("delivered"),
-            F.max(F.when(went, times)).alias("went"),
+            F.min(F.when(is_near, F.col("begin"))).alias("begin"),
+            F.max(F.when(is_near, F.col("end"))).alias("end"),
+            F.sum(F.when(~is_near, F.col("count")).otherwise(0)).alias("outliers"),
+            F.max(F.when(is_near, F.col("delivered"))).alias("delivered"),
         )
-    )  # fmt: skip
+    )
+    gone = (F.col("event") == "leave") | (
+        (F.col("event") == "node") & F.col("state").isin("leave", "crash")
+    )
+    # An outlier among them is after the end, if it isn't before any delivery.
+    went = (
+        changes.where(gone)
+        .join(F.broadcast(of_run.select("run", "end")), "run")
+        .groupBy("run")
+        .agg(F.max(F.when(F.col("time") <= F.col("end"), F.col("time"))).alias("went"))
+    )
     settled = F.when(F.col("went") > F.col("delivered"), F.col("delivered"))
-    return of_run.select(
+    return of_run.join(went, "run", "left").select(
         "run", "begin", "end", "outliers", F.coalesce(settled, "end").alias("settled")
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -130,7 +130,7 @@ def with_depths(tree: pd.DataFrame) -> pd.DataFrame:
     return tree.assign(hops=depth)
 
 
-def duplicates(events: DataFrame, deliveries: DataFrame) -> DataFrame:
+def duplicates(events: DataFrame, deliveries: DataFrame, control: DataFrame) -> DataFrame:
     """One row per copy that brought nothing new: run, topic, message, peer, remote, time, gap (ns
     since the delivery; null where that wasn't traced), cause, hops, size.
 
@@ -138,9 +138,8 @@ def duplicates(events: DataFrame, deliveries: DataFrame) -> DataFrame:
     with its id), else `push`.
     """
     asked = (
-        events.where((F.col("event") == "send") & F.exists("parts", _is_request))
-        .select("run", "peer", "remote", F.explode(F.filter("parts", _is_request)).alias("part"))
-        .select("run", "peer", "remote", F.explode("part.messages").alias("message"))
+        control.where((F.col("direction") == "send") & F.col("asked").isNotNull())
+        .select("run", "peer", "remote", F.explode("asked").alias("message"))
         .distinct()
         .withColumn("asked", F.lit(True))
     )
@@ -164,7 +163,3 @@ def duplicates(events: DataFrame, deliveries: DataFrame) -> DataFrame:
             "size",
         )
     )
-
-
-def _is_request(part: Column) -> Column:
-    return part["kind"].isin("iwant", "graft") & part["messages"].isNotNull()

@@ -11,9 +11,10 @@ _RPC = ("send", "recv", "drop")
 _END = ("run", "direction", "peer", "remote", "time")
 
 
-def rpcs(events: DataFrame) -> DataFrame:
+def rpcs(events: DataFrame, *more: Column) -> DataFrame:
     """One row per RPC and end: run, direction (send, recv, drop), peer, remote, time, topic, size
-    and payload (bytes; null where untraced), messages, control, subscriptions (parts of each)."""
+    and payload (bytes; null where untraced), messages, control, subscriptions (parts of each), and
+    `more`."""
     return events.where(F.col("event").isin(*_RPC)).select(
         "run",
         F.col("event").alias("direction"),
@@ -26,6 +27,7 @@ def rpcs(events: DataFrame) -> DataFrame:
         _count(_is_message).alias("messages"),
         _count(_is_control).alias("control"),
         _count(_is_subscription).alias("subscriptions"),
+        *more,
     )
 
 
@@ -36,9 +38,44 @@ def transmissions(events: DataFrame) -> DataFrame:
     )
 
 
+def totals(events: DataFrame) -> DataFrame:
+    """What was sent and received, of which nothing larger than these sums is asked. By peer, with
+    `message` null: run, direction, peer, rpcs, and of all of them messages, control (parts), size
+    and payload (bytes; null where untraced). By message, with `peer` null: run, direction,
+    message, messages."""
+    messages = F.transform(
+        F.filter("parts", _is_message), lambda part: F.get(part["messages"], F.lit(0))
+    )
+    # A row for the RPC, then one for each message in it.
+    named = F.concat(F.array(F.lit(None).cast("string")), F.coalesce(messages, F.array()))
+    rows = rpcs(events, named.alias("named"))
+    figures = ("messages", "control", "size", "payload")
+    rows = rows.select(
+        "run", "direction", "peer", *figures, F.posexplode("named").alias("place", "message")
+    )
+    is_rpc = F.col("place") == 0
+    return (
+        rows.groupBy(
+            "run", "direction", F.when(is_rpc, F.col("peer")).alias("peer"), "message",
+            is_rpc.alias("is_rpc"),
+        )
+        .agg(
+            F.count("*").alias("rpcs"),
+            *(F.sum(name).alias(name) for name in figures),
+        )
+        .select(
+            "run", "direction", "peer", "message",
+            F.when(F.col("is_rpc"), F.col("rpcs")).alias("rpcs"),
+            F.when(F.col("is_rpc"), F.col("messages")).otherwise(F.col("rpcs")).alias("messages"),
+            *(F.when(F.col("is_rpc"), F.col(name)).alias(name) for name in figures[1:]),
+        )
+    )  # fmt: skip
+
+
 def control(events: DataFrame) -> DataFrame:
     """One row per control message in an RPC and end: run, direction, peer, remote, time, topic,
-    kind, ids (messages that it names), bytes.
+    kind, ids (messages that it names), bytes, asked (ids of the messages that it requests; null of
+    kinds that request none).
 
     Bytes are those of the RPC without its payload, in equal shares for the control messages in it;
     null where no sizes are traced.
@@ -50,6 +87,7 @@ def control(events: DataFrame) -> DataFrame:
         "part.kind",
         F.coalesce(F.size("part.messages"), F.lit(0)).alias("ids"),
         "bytes",
+        F.when(F.col("part.kind").isin("iwant", "graft"), F.col("part.messages")).alias("asked"),
     )
 
 
