@@ -227,7 +227,7 @@ class Topic:
         if known:
             effects += self.broadcast.on_reconnected(event.peer, now)
             if self.pieces is not None:
-                effects += self.pieces.on_neighbor_up(event.peer)
+                effects += self.pieces.on_neighbor_up(event.peer, now)
         return effects
 
     def _pass_link_changes(self, effects: list[Effect], now: Time) -> list[Effect]:
@@ -239,7 +239,7 @@ class Topic:
                 if self.pieces is None:
                     continue
                 if isinstance(effect, NeighborUp):
-                    added += self.pieces.on_neighbor_up(effect.peer)
+                    added += self.pieces.on_neighbor_up(effect.peer, now)
                 else:
                     added += self.pieces.on_neighbor_down(effect.peer, now)
         if not added:

@@ -110,7 +110,7 @@ def fuzz(count: int, seed: int) -> tuple[int, int]:
             # One that sent a bad piece is asked for nothing while it is a neighbour.
             for peer in _PEERS:
                 node.on_neighbor_down(peer, now)
-                node.on_neighbor_up(peer)
+                node.on_neighbor_up(peer, now)
         effects = node.handle_timer(now) if node.next_deadline() <= now else []
         peer = rng.choice(_PEERS)
         # One that sends a bad piece is asked for nothing any more: another one is correct.

@@ -123,25 +123,28 @@ class Pieces:
         self._state.drop(peer, DropReason.NOT_NEIGHBOR)
         return self._state.take_effects()
 
-    def on_neighbor_up(self, peer: PeerId) -> list[Effect]:
+    def on_neighbor_up(self, peer: PeerId, now: Time) -> list[Effect]:
         """A new neighbour, or one to which messages may have been lost: it may take pieces."""
+        self._state.greeted_at.setdefault(peer, now)
         self._building.greet(peer)
         return self._state.take_effects()
 
     def _take_up(self, peer: PeerId, now: Time) -> None:
-        """`peer` has shown that it takes pieces."""
+        """`peer` takes pieces: it has missed what went out since its link came."""
         state = self._state
+        since = state.greeted_at.pop(peer, now) - _RECENT
         if peer in state.takers:
             return
         state.takers[peer] = None
         for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
-            if transfer.whole_at is None or now - transfer.whole_at <= _RECENT:
+            if transfer.whole_at is None or transfer.whole_at >= since:
                 state.announce(transfer, peer)
 
     def on_neighbor_down(self, peer: PeerId, now: Time) -> list[Effect]:
         """A neighbour is gone: what was asked of it is asked of others at once."""
         state = self._state
         state.liars.pop(peer, None)
+        state.greeted_at.pop(peer, None)
         if state.takers.pop(peer, 0) is None:
             for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
                 if transfer.pulled.get(peer):
@@ -168,6 +171,7 @@ class Pieces:
         """We left the topic: forget all but the ids."""
         state = self._state
         state.takers.clear()
+        state.greeted_at.clear()
         state.liars.clear()
         state.transfers.clear()
         state.trees.clear()

@@ -46,6 +46,7 @@ class PiecesState:
         "belongs",
         "charge",
         "effects",
+        "greeted_at",
         "is_changed",
         "liars",
         "params",
@@ -63,6 +64,8 @@ class PiecesState:
         self.charge = charge
         self.takers: dict[PeerId, None] = {}
         """Neighbours that take pieces."""
+        self.greeted_at: dict[PeerId, Time] = {}
+        """When neighbours that haven't answered yet became some. Bound: the active view's."""
         self.liars: dict[PeerId, None] = {}
         """Neighbours that sent a piece that doesn't belong to its message, which no correct one
         passes on: they are asked for nothing."""

@@ -32,7 +32,7 @@ PEERS = ("a", "b", "c", "d")
 def machine(*peers: str) -> Pieces:
     made = Pieces(BroadcastParams(piece_threshold=1), lambda peer: 0.1)
     for peer in peers:
-        made.on_neighbor_up(peer)
+        made.on_neighbor_up(peer, 0.0)
         made.receive(peer, PieceOffer(), 0.0)
     return made
 
@@ -272,11 +272,20 @@ def test_a_liar_is_asked_for_nothing_until_it_is_a_new_neighbour() -> None:
         found += node.handle_timer(node.next_deadline())
     assert not [message for message in to(found, "a") if isinstance(message, PieceGraft)]
     node.on_neighbor_down("a", 100.0)
-    node.on_neighbor_up("a")
+    node.on_neighbor_up("a", 100.0)
     second = replace(PREAMBLE, id="another")
     node.receive("a", PieceOffer(), 101.0)
     asked = node.receive("a", PieceAnnounce(second, 0, 1), 101.0)
     assert any(isinstance(message, PieceGraft) for message in to(asked, "a"))
+
+
+def test_a_neighbour_whose_first_offer_is_late_is_announced_what_it_missed() -> None:
+    """On a busy host it comes seconds after the link; a message pushed whole may be too large."""
+    node = Pieces(BroadcastParams(piece_threshold=1), lambda peer: 0.1)
+    node.on_neighbor_up("a", 10.0)
+    node.publish(PREAMBLE, PIECES, 10.1)
+    found = to(node.receive("a", PieceOffer(), 20.0), "a")
+    assert [message for message in found if isinstance(message, PieceAnnounce)]
 
 
 def test_pieces_that_nobody_asked_for_are_refused() -> None:
