@@ -63,8 +63,6 @@ class Doubt(IntEnum):
 
 
 DoubtOf: TypeAlias = Callable[[PeerId, Time], Doubt]
-PatienceWith: TypeAlias = Callable[[PeerId, Time], float]
-"""Seconds that a neighbour has to answer a GRAFT: the shorter, the nearer it is."""
 
 
 class MissingMessage:
@@ -91,10 +89,10 @@ class MissingMessage:
         return int(min(2**before, _MOST_BACKOFF))
 
     def next_announcers(
-        self, neighbors: Container[PeerId], patience: PatienceWith, doubt_of: DoubtOf, now: Time
+        self, neighbors: Container[PeerId], doubt_of: DoubtOf, now: Time
     ) -> list[PeerId]:
-        """The announcer that was asked least often, of those the least doubtful, of them the one
-        that answers soonest; where it is bad, another one, too. None without announcers."""
+        """The announcer that was asked least often, of those the least doubtful, the earliest of
+        them; where it is bad, another one, too. None without announcers."""
         left = [peer for peer, _ in self.announcers if peer in neighbors]
         if len(left) < 2:
             return left
@@ -102,7 +100,7 @@ class MissingMessage:
         for peer in self.asked:
             if doubts.get(peer) is Doubt.LATE:
                 doubts[peer] = Doubt.NONE  # It may be for this message alone.
-        left.sort(key=lambda peer: (self.asked.count(peer), doubts[peer], patience(peer, now)))
+        left.sort(key=lambda peer: (self.asked.count(peer), doubts[peer]))
         return left[:2] if doubts[left[0]] is Doubt.BAD else left[:1]
 
 
@@ -210,7 +208,7 @@ class MissingMessages:
         pending: Container[MessageId],
         neighbors: Container[PeerId],
         now: Time,
-        patience: PatienceWith,
+        patience: Callable[[PeerId, Time], float],
         doubt_of: DoubtOf,
     ) -> tuple[dict[PeerId, list[MessageId]], list[MessageId]]:
         """What is due at `now` (E34).
@@ -225,7 +223,7 @@ class MissingMessages:
         while self.deadline <= now + _PIGGYBACK:
             due, _, id = self._heap[0]
             missing = self._by_id[id]
-            peers = missing.next_announcers(neighbors, patience, doubt_of, now)
+            peers = missing.next_announcers(neighbors, doubt_of, now)
             if due > now and not any(peer in grafts for peer in peers):
                 break
             heapq.heappop(self._heap)

@@ -120,16 +120,6 @@ def test_patience_follows_the_round_trip() -> None:
         assert sent(branch.wait(patience + 0.001)) == [("b", Graft(("m",)))]
 
 
-def test_the_announcer_that_answers_soonest_is_asked_first() -> None:
-    """E35: of those that have announced a message by then, the nearest; then the others."""
-    branch = Branch(lazy=["far", "near"])
-    branch.rtts.update(far=0.2, near=0.02)
-    for peer in ("far", "near"):
-        branch.receive(peer, ihave("m"))
-    assert sent(branch.wait(branch.machine.next_deadline())) == [("near", Graft(("m",)))]
-    assert sent(branch.wait(0.1)) == [("far", Graft(("m",)))]
-
-
 def test_announcers_that_are_gone_are_not_asked() -> None:
     """E37: a lost neighbour's turn goes to the next."""
     branch = Branch("e", lazy=["a", "b"])

@@ -154,9 +154,9 @@ func (t *Topic) askMissing() {
 	}
 }
 
-// nextAnnouncer is the one that was asked least often, the nearest of them.
+// nextAnnouncer is the one that was asked least often, the earliest of them.
 func (t *Topic) nextAnnouncer(missing *announced) peer.ID {
-	best, least, soonest := peer.ID(""), 0, time.Duration(0)
+	best, least := peer.ID(""), 0
 	for _, by := range missing.by {
 		if t.link(by.id) == nil {
 			continue
@@ -167,9 +167,8 @@ func (t *Topic) nextAnnouncer(missing *announced) peer.ID {
 				times++
 			}
 		}
-		patience := t.patience(by.id)
-		if best == "" || times < least || (times == least && patience < soonest) {
-			best, least, soonest = by.id, times, patience
+		if best == "" || times < least {
+			best, least = by.id, times
 		}
 	}
 	return best
