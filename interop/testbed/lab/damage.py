@@ -39,6 +39,8 @@ class Damage:
         self._network = network
         self._note = note
         self._restart = restart
+        self._killed: set[int] = set()
+        """Hosts that are down until the kill's end, whatever other fault of theirs ends before."""
 
     def possible(self, fault: Fault) -> bool:
         """Whether this fault can be done here."""
@@ -65,6 +67,7 @@ class Damage:
         match fault.kind:
             case FaultKind.KILL:
                 self._note(host, "kill")
+                self._killed.add(host.number)
                 host.signal(signal.SIGKILL)
             case FaultKind.STOP:
                 self._note(host, "stop")
@@ -88,7 +91,7 @@ class Damage:
     def _end(self, fault: Fault, host: Host) -> None:
         match fault.kind:
             case FaultKind.KILL:
-                self._restart(host)
+                self._killed.discard(host.number)
             case FaultKind.STOP:
                 self._note(host, "continue")
                 host.paused = False
@@ -103,7 +106,7 @@ class Damage:
                 host.limit(resource.RLIMIT_NOFILE, math.inf)
             case FaultKind.MEMORY:
                 host.limit(resource.RLIMIT_AS, math.inf)
-        if not host.alive and fault.kind != FaultKind.KILL:
+        if not host.alive and host.number not in self._killed:
             self._restart(host)
 
     async def _flap(self, fault: Fault) -> None:
