@@ -5,9 +5,10 @@ ARGS ?=
 
 SCENARIO ?= interop/testbed/scenarios/short.toml
 INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py go_sources.py collector.py)
-# Tests run in three processes, as many of them wait more than they compute; those that share a Spark
-# session run in one of the three (tests/conftest.py).
+# Tests run in more processes than a small machine has cores, as many of them wait more than they
+# compute; those that share a Spark session run in one of these (tests/conftest.py).
 SIDE_BY_SIDE := -n 3
+ALL_SIDE_BY_SIDE := -n 4
 FAST := not (compiled or hosts or kafka or peers or quiet or sim or slow or spark or spark_processes)
 
 VENV := .venv
@@ -21,7 +22,7 @@ demo: $(VENV)/.installed
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
 test:
 	@$(MAKE) --no-print-directory -j 2 lint interop-part interop-sds testbed-tools
-	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
+	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory -j 2 upstream testbed-part)
 
 # Both wait for most of their time, and neither bears a busy machine.

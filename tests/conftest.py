@@ -22,9 +22,32 @@ APART = ("test_cli.py", "test_cluster.py", "test_reading.py", "test_session.py")
 TOGETHER = (
     "tests/protocol/hyparview/test_proximity.py",  # look at one overlay
     "tests/sds/test_twenty_hosts.py",  # forty processes side by side wait for each other
+    "tests/sim/test_determinism.py",  # has runs in one other process
     "tests/trace/test_go.py",  # builds a program
     "tests/upstream/",  # runs py-libp2p's tests once
 )
+
+
+LONGEST = (
+    "spark",
+    "tests/sds/test_twenty_hosts.py",
+    "tests/interop/",  # waits for most of its time, as the others compute
+    "tests/pipeline/test_cluster.py",
+    "tests/testbed/test_run.py",
+    "tests/sim/test_experiments.py",
+    "tests/protocol/test_machine.py",
+    "tests/sim/test_determinism.py",
+    "tests/upstream/",
+    "tests/sim/",
+    "tests/router/",
+    "tests/cli/",
+    "tests/docs/",
+    "tests/house/test_children.py",
+    "tests/protocol/hyparview/test_proximity.py",
+    "tests/protocol/plumtree/test_tree_model.py",
+)
+"""Groups by what they begin with, those that take longest first: begun last, one of them would run
+alone at the end."""
 
 
 def group(nodeid: str) -> str:
@@ -38,9 +61,25 @@ def group(nodeid: str) -> str:
     return next((together for together in TOGETHER if path.startswith(together)), nodeid)
 
 
+def rank(group: str) -> int:
+    """The place of a group in the order in which workers take them."""
+    found = (place for place, begin in enumerate(LONGEST) if group.startswith(begin))
+    return next(found, len(LONGEST))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # In the workers: whoever runs one file wants its order.
+    if hasattr(config, "workerinput") and not config.getoption("--interop-table", False):
+        items.sort(key=lambda item: rank(group(item.nodeid)))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
+
+    # The order is `LONGEST`, not that of the number of tests in a group.
+    config.option.loadscopereorder = False
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import trio
 
-from interop.harness.forking import SERVER, ForkedProcess
 from interop.harness.kinds import KINDS, ROOT
 from interop.harness.peer import Peer
 from tests.children import end, kill, open_child
+from tests.forking import SERVER, ForkedProcess
 
 
 class Lab:
@@ -33,7 +33,7 @@ class Lab:
         process: trio.Process | ForkedProcess
         with (self._logs / f"{name}.err").open("wb") as errors:
             if KINDS[kind].forked:
-                process = await SERVER.fork(flags, errors, environment)
+                process = await SERVER.fork("interop peer", flags, errors, environment)
             else:
                 process = await open_child(
                     [*KINDS[kind].command, *flags],

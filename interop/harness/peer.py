@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from interop.harness.forking import ForkedProcess
+from tests.forking import ForkedProcess
 
 PATIENCE = 60.0
 """Seconds for anything that is sure to happen: a busy machine takes long to start a process."""

@@ -12,7 +12,8 @@ from typing import Any
 
 import trio
 
-from tests.children import trio_child
+from tests.children import end, open_child
+from tests.forking import SERVER, ForkedProcess
 
 PATIENCE = 120.0
 """Seconds for anything: importing py-libp2p takes two, on a busy machine more."""
@@ -22,7 +23,7 @@ _ROOT = Path(__file__).parents[2]
 class NodeProcess:
     """A running `episub node --json`."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: trio.Process | ForkedProcess) -> None:
         self.process = process
         self._buffer = b""
         self._passed_over: list[dict[str, Any]] = []
@@ -67,10 +68,17 @@ class NodeProcess:
 
 
 @asynccontextmanager
-async def node_process(*arguments: str) -> AsyncIterator[NodeProcess]:
-    """Run `episub node --topic news --json` with more `arguments`."""
-    command = [sys.executable, "-m", "episub_router", "node", "--topic", "news", "--json"]
-    async with trio_child(
-        [*command, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=_ROOT
-    ) as process:
+async def node_process(*arguments: str, fresh: bool = False) -> AsyncIterator[NodeProcess]:
+    """Run `episub node --topic news --json` with more `arguments`; in an interpreter of its own
+    if it is `fresh`."""
+    words = ["node", "--topic", "news", "--json", *arguments]
+    process: trio.Process | ForkedProcess
+    if fresh:
+        command = [sys.executable, "-m", "episub_router", *words]
+        process = await open_child(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=_ROOT)
+    else:
+        process = await SERVER.fork("episub", words)
+    try:
         yield NodeProcess(process)
+    finally:
+        await end(process)

@@ -29,7 +29,7 @@ async def test_two_processes_talk() -> None:
         listening = await first.event("listening")
         [address] = listening["addresses"]
         assert address.endswith(f"/p2p/{listening['peer']}")
-        async with node_process("--bootstrap", address) as second:
+        async with node_process("--bootstrap", address, fresh=True) as second:
             other = (await second.event("listening"))["peer"]
             assert (await first.event("peer-up"))["peer"] == other
             assert (await second.event("peer-up"))["peer"] == listening["peer"]

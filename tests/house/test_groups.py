@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.conftest import APART, group
+from tests.conftest import APART, LONGEST, TOGETHER, group, rank
 from tests.docs.snippets import ROOT
 
 
@@ -19,3 +19,10 @@ def test_the_spark_session_is_in_one_worker() -> None:
 def test_other_tests_are_divided_one_by_one() -> None:
     assert group("tests/wire/test_fuzz.py::test_a[1]") == "tests/wire/test_fuzz.py::test_a[1]"
     assert group("tests/upstream/test_suite.py::test_a") == "tests/upstream/"
+
+
+def test_what_takes_longest_comes_first() -> None:
+    assert rank("spark") == 0
+    assert rank(group("tests/sim/test_queue.py::test_a")) < len(LONGEST)
+    assert rank(group("tests/wire/test_fuzz.py::test_a")) == len(LONGEST)
+    assert all((ROOT / path).exists() for path in (*LONGEST[1:], *TOGETHER))

@@ -133,4 +133,4 @@ class Overlay(RuleBasedStateMachine):
 
 
 TestOverlay = pytest.mark.slow(Overlay.TestCase)
-TestOverlay.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestOverlay.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -1,4 +1,4 @@
-"""One member of the twenty: a host of its own process, driven over pipes.
+"""One member of the twenty: a host in a process of its own, driven over pipes.
 
 Reads commands from standard input, one per line (`dial ADDRESS`, `send TEXT`, `log`), and
 writes events to standard output, one JSON object per line. Everything delivered is appended
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import trio
@@ -76,12 +75,12 @@ async def obey(channel: SdsChannel, host: object, own: list[str]) -> None:
                 say(event="log", ids=[item.id for item in channel.log], stats=channel.stats)
 
 
-async def main() -> None:
+async def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
     add_host_arguments(parser)
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--router", choices=["episub", "gossipsub"], required=True)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     args.key = args.dir / "key"
     store = SqliteStore(args.dir / "state.db")
     router = EpisubRouter() if args.router == "episub" else bounded_gossipsub(PROTOCOL_ID_V11)
@@ -95,7 +94,3 @@ async def main() -> None:
         nursery.start_soon(deliver, channel, args.dir / "delivered.jsonl")
         await obey(channel, pubsub.host, [])
         nursery.cancel_scope.cancel()
-
-
-if __name__ == "__main__":
-    sys.exit(trio.run(main))

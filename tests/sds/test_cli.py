@@ -20,7 +20,8 @@ from episub_router.cli.chat.lines import Line, MemberNames
 from episub_router.cli.chat.room import MAX_LINE, Room
 from episub_router.cli.main import main
 from episub_router.sds import ChannelMessage, SdsChannel, SqliteStore
-from tests.children import trio_child
+from tests.children import end, trio_child
+from tests.forking import SERVER, ForkedProcess
 from tests.hosts import running_nodes
 from tests.sds.sqlite import sqlite_limit
 
@@ -32,17 +33,15 @@ PATIENCE = 120.0
 class Terminal:
     """One process, with what it said so far."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: ForkedProcess) -> None:
         self.process = process
         self.said = ""
 
     async def type(self, line: str) -> None:
-        assert self.process.stdin is not None
         await self.process.stdin.send_all(line.encode() + b"\n")
 
     async def wait_for(self, text: str) -> str:
         """The line that has `text`, once it has been said."""
-        assert self.process.stdout is not None
         with trio.fail_after(PATIENCE):
             while True:
                 for line in self.said.splitlines(keepends=True):
@@ -55,14 +54,11 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(command: str, *arguments: str) -> AsyncIterator[Terminal]:
-    async with trio_child(
-        [sys.executable, "-m", "episub_router", command, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    ) as process:
+    process = await SERVER.fork("episub", [command, *arguments])
+    try:
         yield Terminal(process)
+    finally:
+        await end(process)
 
 
 async def address_of(node: Terminal) -> str:
@@ -201,26 +197,17 @@ async def test_a_store_node_bridges_members_that_never_meet(tmp_path: Path) -> N
             await second.wait_for("ann: is anybody there?")
 
 
-async def test_what_cannot_work_is_said(tmp_path: Path) -> None:
+def test_what_cannot_work_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken.db").write_bytes(b"no database at all" * 99)
     (tmp_path / "broken").write_bytes(b"short")
-    chat = "chat"
-
-    async def say(*arguments: str) -> tuple[int, str]:
-        result = await trio.run_process(
-            [sys.executable, "-m", "episub_router", *arguments], capture_stderr=True, check=False
-        )
-        return result.returncode, result.stderr.decode()
-
-    code, text = await say(chat, "--db", str(tmp_path / "x.db"))
-    assert code == 2
-    assert "--db needs --key" in text
-    code, text = await say(chat, "--db", str(tmp_path / "broken.db"), "--key", str(tmp_path / "k"))
-    assert code == 1
-    assert "damaged or no SQLite file" in text
-    code, text = await say(chat, "--key", str(tmp_path / "broken"))
-    assert code == 1
-    assert "holds no libp2p private key" in text
+    with pytest.raises(SystemExit, match="2"):
+        main(["chat", "--db", str(tmp_path / "x.db")])
+    assert "--db needs --key" in capsys.readouterr().err
+    broken = str(tmp_path / "broken")
+    assert main(["chat", "--db", f"{broken}.db", "--key", str(tmp_path / "k")]) == 1
+    assert "damaged or no SQLite file" in capsys.readouterr().err
+    assert main(["chat", "--key", broken]) == 1
+    assert "holds no libp2p private key" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["chat", "store"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.children import end, open_child
+from tests.children import end
+from tests.forking import SERVER, ForkedProcess
 
 pytestmark = pytest.mark.hosts
 
@@ -31,7 +30,7 @@ class Member:
         directory.mkdir()
         self.sent: list[str] = []
         self.address = ""
-        self.process: trio.Process | None = None
+        self.process: ForkedProcess | None = None
         self._buffer = b""
         self._events: deque[dict[str, Any]] = deque()
 
@@ -39,15 +38,8 @@ class Member:
         self._buffer = b""
         self._events.clear()
         with (self.directory / "stderr").open("ab") as errors:
-            self.process = await open_child(
-                [
-                    *(sys.executable, "-m", "tests.sds.member_process"),
-                    *("--dir", str(self.directory), "--router", self.router),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )
+            arguments = ["--dir", str(self.directory), "--router", self.router]
+            self.process = await SERVER.fork("sds member", arguments, errors)
         self.address = (await self.event("ready"))["address"]
 
     async def kill(self) -> None:
@@ -56,12 +48,10 @@ class Member:
 
     async def tell(self, command: str) -> None:
         assert self.process is not None
-        assert self.process.stdin is not None
         await self.process.stdin.send_all(command.encode() + b"\n")
 
     async def event(self, name: str) -> dict[str, Any]:
         assert self.process is not None
-        assert self.process.stdout is not None
         with trio.fail_after(PATIENCE):
             while True:
                 while self._events:

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -79,41 +80,48 @@ at = 20.0
 """
 )
 
-PROGRAM = """
+TEXTS = {
+    router: SCENARIO.replace("ROUTER", router) for router in ("episub", "gossipsub", "floodsub")
+} | {"hostile": HOSTILE}
+SEED = 7
+
+PROGRAM = f"""
 import sys
 from episub_router.sim.scenario import loading
 from episub_router.sim.runner import run
-(scenario,) = loading.parse(sys.argv[1]).scenarios().values()
-sys.stdout.write(run(scenario, 7).to_json())
+for text in sys.argv[1:]:
+    (scenario,) = loading.parse(text).scenarios().values()
+    print(run(scenario, {SEED}).to_json().strip(), end="\\0")
 """
 
 
+@cache
+def ran(name: str, seed: int = SEED) -> str:
+    (scenario,) = loading.parse(TEXTS[name]).scenarios().values()
+    return run(scenario, seed).to_json()
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> dict[str, str]:
+    """Runs in another process, with another hash seed."""
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    there = children.run(
+        [sys.executable, "-c", PROGRAM, *TEXTS.values()],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(zip(TEXTS, there.stdout.split("\0")[:-1], strict=True))
+
+
 @pytest.mark.sim
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(SCENARIO.replace("ROUTER", router) for router in ("episub", "gossipsub", "floodsub")),
-        HOSTILE,
-    ],
-    ids=["episub", "gossipsub", "floodsub", "hostile"],
-)
-def test_same_bytes_in_every_process(text: str) -> None:
-    (scenario,) = loading.parse(text).scenarios().values()
-    here = run(scenario, 7).to_json()
+@pytest.mark.parametrize("name", TEXTS)
+def test_same_bytes_in_every_process(name: str, elsewhere: dict[str, str]) -> None:
+    here = ran(name).strip()
     assert len(here) > 1000
-    for hash_seed in ("1", "2"):
-        there = children.run(
-            [sys.executable, "-c", PROGRAM, text],
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": hash_seed,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert there.stdout == here
+    assert elsewhere[name] == here
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +146,7 @@ def _in(folder: Path, *arguments: str) -> str:
 @pytest.mark.compiled
 @pytest.mark.parametrize("router", ["episub", "gossipsub", "floodsub"])
 def test_same_bytes_compiled(router: str, compiled: Path) -> None:
-    text = SCENARIO.replace("ROUTER", router)
-    (scenario,) = loading.parse(text).scenarios().values()
-    assert _in(compiled, "-c", PROGRAM, text) == run(scenario, 7).to_json()
+    assert _in(compiled, "-c", PROGRAM, TEXTS[router]) == ran(router).strip() + "\0"
 
 
 @pytest.mark.compiled
@@ -162,14 +168,12 @@ def test_the_build_is_named(compiled: Path) -> None:
 
 @pytest.mark.sim
 def test_another_seed_is_another_run() -> None:
-    (scenario,) = loading.parse(SCENARIO.replace("ROUTER", "episub")).scenarios().values()
-    assert run(scenario, 7).to_json() != run(scenario, 8).to_json()
+    assert ran("episub") != ran("episub", SEED + 1)
 
 
 @pytest.mark.sim
 def test_sweeps_in_processes_give_what_one_process_gives() -> None:
-    (scenario,) = loading.parse(SCENARIO.replace("ROUTER", "episub")).scenarios().values()
-    jobs = jobs_for({"a": scenario}, range(2))
-    alone = [(job, result.to_json()) for job, result in sweep(jobs, 1)]
+    (scenario,) = loading.parse(TEXTS["episub"]).scenarios().values()
+    jobs = jobs_for({"a": scenario}, [SEED, SEED + 1])
     together = [(job, result.to_json()) for job, result in sweep(jobs, 2)]
-    assert together == alone
+    assert together == [(job, ran("episub", job.seed)) for job in jobs]
