@@ -150,14 +150,14 @@ def main(arguments: argparse.Namespace) -> int:
 def _root(lake: str | None, looks_only: bool) -> Iterator[str]:
     """Where the lake is: one of this command alone where none is named. Raises OSError, before
     anything is read, for a directory of this machine that nothing can be written to."""
-    from episub_router.pipeline.uris import is_local
+    from episub_router.pipeline.uris import is_local, local_path
 
     if lake is None:
         with tempfile.TemporaryDirectory(prefix="episub-lake-") as place:
             yield place
         return
     if is_local(lake) and not looks_only:
-        place = lake.removeprefix("file://")
+        place = local_path(lake)
         os.makedirs(place, exist_ok=True)
         # Permissions alone don't say it: the disk may be full, or mounted for reading.
         with tempfile.TemporaryFile(dir=place) as file:
@@ -227,7 +227,7 @@ def make_answers(lake: Lake, arguments: argparse.Namespace, runs: Sequence[str] 
     """Make all tables of `runs`, by default of all, with a line for each on the error stream."""
     from episub_router.pipeline.run import answer
 
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    console = _console(stderr=True)
     with console.status("making tables") as status:
         # In a terminal, a line that changes says what is being made; in a log each table has one.
         steps = answer(lake, _params(arguments), runs, lambda name: status.update(f"making {name}"))
@@ -250,9 +250,9 @@ def _print_verdict(lake: Lake, runs: Sequence[str] | None) -> None:
     _console().print(table)
 
 
-def _console() -> Console:
+def _console(*, stderr: bool = False) -> Console:
     # Names of runs and topics come from traces, and are no markup.
-    return Console(markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def _milliseconds(nanoseconds: float | None) -> str:

@@ -159,7 +159,7 @@ class Driver(PeerListener):
             for key, standing in self._standings.items():
                 self._events.append((topic, ev.StandingSet(key, standing)))
             for peer in self._peers.writable():
-                self._events.append((topic, ev.Connected(peer.key, bool(peer.probed))))
+                self._events.append((topic, _connected(peer)))
         self.feed(topic, ev.JoinOverlay(contacts))
 
     def leave(self, topic: str, proof: bytes) -> None:
@@ -188,7 +188,7 @@ class Driver(PeerListener):
     def peer_writable(self, peer: RemotePeer) -> None:
         """Frames can be sent to `peer` now."""
         peer.topics_dialling.clear()
-        self._feed_all(ev.Connected(peer.key, bool(peer.probed)))
+        self._feed_all(_connected(peer))
 
     def peer_lost(self, peer: RemotePeer) -> None:
         """`peer` isn't writable any more, or a frame to it was lost with its connection."""
@@ -310,7 +310,7 @@ class Driver(PeerListener):
         key: Any = effect.peer
         peer = self._peers[key]
         if self._peers.is_writable(peer):
-            self._events.append((topic, ev.Connected(key, bool(peer.probed))))
+            self._events.append((topic, _connected(peer)))
         else:
             peer.topics_dialling[topic] = None
             self._actions.dial(peer, effect.for_others)
@@ -329,3 +329,7 @@ class Driver(PeerListener):
         self._counters.add(Reason.DELIVERED)
         hops = self._hops.setdefault(topic, {})
         hops[effect.hops] = hops.get(effect.hops, 0) + 1
+
+
+def _connected(peer: RemotePeer) -> ev.Connected:
+    return ev.Connected(peer.key, probed=peer.probed is True)

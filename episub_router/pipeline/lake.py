@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.schemas import RECORD
 from episub_router.pipeline.storage import HadoopStorage, LocalStorage, Storage
-from episub_router.pipeline.uris import is_local
+from episub_router.pipeline.uris import is_local, local_path
 
 BRONZE, SILVER, GOLD = "bronze", "silver", "gold"
 _LIVE = "live"
@@ -48,6 +48,11 @@ class LakeError(Exception):
 def batch_name(number: int) -> str:
     """The name of a stream's batch, in whose order batches sort."""
     return f"{number:08d}"
+
+
+def stream_prefix(run: str) -> str:
+    """What the names of the batches begin with that a stream has taken into `run`."""
+    return f"stream-{run}-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class Lake:
         self._storage: Storage = HadoopStorage(spark)
         if is_local(root):
             # Workers are elsewhere.
-            self.root = os.path.abspath(root.removeprefix("file://"))
+            self.root = os.path.abspath(local_path(root))
             self._storage = LocalStorage()
 
     # Bronze.

@@ -26,7 +26,7 @@ from episub_router.pipeline.answers import messages
 from episub_router.pipeline.bronze.tasks import TraceFileInfo, identify
 from episub_router.pipeline.facts import clocks
 from episub_router.pipeline.ingest import FINISHED, take
-from episub_router.pipeline.lake import Entry, Lake, batch_name
+from episub_router.pipeline.lake import Entry, Lake, batch_name, stream_prefix
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
 from episub_router.pipeline.session import suited
@@ -127,7 +127,7 @@ def _take(
 
 
 def _batch(run: str, number: int) -> str:
-    return f"stream-{run}-{batch_name(number)}"
+    return stream_prefix(run) + batch_name(number)
 
 
 def _watermark(before: Sequence[Entry], params: AnswerParams) -> int | None:

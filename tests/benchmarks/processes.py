@@ -8,49 +8,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def _family() -> Iterator[tuple[int, str, list[str]]]:
+    """(pid, command, the fields after it in /proc/PID/stat) of this process, its children and
+    theirs."""
+    found: dict[int, tuple[str, list[str]]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                name, rest = (entry / "stat").read_text().rsplit(")", 1)
+            except OSError:
+                continue
+            found[int(entry.name)] = name.split("(", 1)[1], rest.split()
+    for pid, (name, fields) in found.items():
+        above = pid
+        while above in found and above != os.getpid():
+            above = int(found[above][1][1])
+        if above == os.getpid():
+            yield pid, name, fields
+
+
 def resident() -> Iterator[tuple[str, int]]:
     """(command, bytes) of the children of this process and of theirs."""
-    parents: dict[int, int] = {}
-    found: dict[int, tuple[str, int]] = {}
     page = os.sysconf("SC_PAGE_SIZE")
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            name, rest = (entry / "stat").read_text().rsplit(")", 1)
-            parts = rest.split()
-            parents[int(entry.name)] = int(parts[1])
-            found[int(entry.name)] = (name.split("(", 1)[1], int(parts[21]) * page)
-        except OSError:
-            continue
-    for pid, told in found.items():
-        above = parents.get(pid, 0)
-        while above not in (0, os.getpid()):
-            above = parents.get(above, 0)
-        if above == os.getpid():
-            yield told
+    for pid, name, fields in _family():
+        if pid != os.getpid():
+            yield name, int(fields[21]) * page
 
 
 def cpu_seconds() -> float:
     """User and system time of this process, of its children and theirs, living or reaped."""
     tick = os.sysconf("SC_CLK_TCK")
-    parents: dict[int, int] = {}
-    used: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parts = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(parts[1])
-            used[int(entry.name)] = sum(map(int, parts[11:15])) / tick
-    total = 0.0
-    for pid, seconds in used.items():
-        above = pid
-        while above not in (0, os.getpid()):
-            above = parents.get(above, 0)
-        total += seconds if above else 0.0
-    return total
+    return sum(sum(map(int, fields[11:15])) for _, _, fields in _family()) / tick
 
 
 class Watch(threading.Thread):

@@ -124,14 +124,14 @@ def deliveries(lake: Path) -> tuple[int, int]:
     """Peers that messages were for in the answers of all batches, and those that have them."""
     import pyarrow.dataset as ds
 
-    live = expected = 0
+    expected = came = 0
     last = max(lake.glob(f"live/messages/run={RUN}/batch=*"))
     for part in (*lake.glob(f"live/messages/run={RUN}/batch=*/closed=true"), last / "closed=false"):
         if part.is_dir():
             table = ds.dataset(part, format="parquet").to_table(columns=["live", "delivered"])
             expected += sum(table["live"].to_pylist())
-            live += sum(table["delivered"].to_pylist())
-    return expected, live
+            came += sum(table["delivered"].to_pylist())
+    return expected, came
 
 
 def measure(load: Load, lateness: float, more: list[str], place: Path) -> dict[str, Any]:

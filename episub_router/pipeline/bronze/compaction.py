@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError
+from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError, stream_prefix
 
 LARGE = 1 << 30
 """Bytes of traces in a batch from which on it stays as it is, and up to which others are taken
@@ -75,7 +75,7 @@ def _worth_it(run: str, group: list[Entry]) -> Iterator[tuple[str, list[Entry]]]
 
 
 def _is_streamed(entry: Entry) -> bool:
-    return entry.batch.startswith(f"stream-{entry.run}-")
+    return entry.batch.startswith(stream_prefix(entry.run))
 
 
 def _bytes(entries: Sequence[Entry]) -> int:

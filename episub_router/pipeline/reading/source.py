@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from episub_router.pipeline.reading.files import read_file
 from episub_router.pipeline.schemas import RECORD
+from episub_router.pipeline.uris import local_path
 
 FORMAT = "libp2ptrace"
 
@@ -88,7 +89,7 @@ def find(path: str) -> list[str]:
 
     Raises FileNotFoundError where there is none.
     """
-    path = path.removeprefix("file://")
+    path = local_path(path)
     if os.path.isfile(path):
         return [os.path.abspath(path)]
     if os.path.isdir(path):

@@ -28,7 +28,8 @@ _MOST_CALM_PROBED = 24.0
 process that has stopped, shows as soon as messages are sent, by suspicion."""
 
 _CHECKS_TO_ANSWER = 1.5
-"""Check intervals that a query gets at least before the neighbour is suspected."""
+"""Check intervals that a query gets at least before the neighbour is suspected. Ours: after
+`_MOST_CALM` that is at `_SILENT_CHECKS`."""
 
 _SUSPICIOUS_SILENCE = 1.5
 """Seconds of silence from which on a neighbour can be suspected. Ours: longer than it takes until

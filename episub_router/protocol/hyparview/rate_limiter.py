@@ -76,9 +76,11 @@ class RateLimiter:
         if peers is None:
             peers = self._full_at[kind] = {}
         full_at = max(peers.pop(peer, now), now)
-        # In the order in which they sent.
-        while peers and (len(peers) >= MAX_PEERS or peers[next(iter(peers))] <= now):
-            del peers[next(iter(peers))]
+        while peers:
+            longest_silent = next(iter(peers))
+            if len(peers) < MAX_PEERS and peers[longest_silent] > now:
+                break
+            del peers[longest_silent]
         is_allowed = (full_at - now) * limit.per_second <= limit.burst - 1 + _ROUNDING
         if is_allowed:
             full_at += 1 / limit.per_second
