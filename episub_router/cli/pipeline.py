@@ -127,6 +127,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Carry out a parsed command; its exit status. Raises CommandError."""
     try:
         from episub_router.pipeline import session
+        from episub_router.pipeline.java.interrupts import stopped_in_the_end
         from episub_router.pipeline.lake import Lake, LakeError
     except ModuleNotFoundError as error:
         raise lacks_extra("spark", error) from error
@@ -135,10 +136,8 @@ def main(arguments: argparse.Namespace) -> int:
         usual = session.FOR_FEW_ROWS if looks_only else {}
         with _root(arguments.lake, looks_only) as root:
             spark = session.start(arguments.master, usual | _conf(arguments.conf), True)
-            try:
+            with stopped_in_the_end(spark):
                 status: int = arguments.do(arguments, spark, Lake(spark, root))
-            finally:
-                spark.stop()
     except (LakeError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     except session.SparkError as error:

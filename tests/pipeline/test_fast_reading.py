@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from episub_router.pb.trace_pb2 import TraceEvent  # noqa: E402
-from episub_router.pipeline.reading.files import read_file  # noqa: E402
+from episub_router.pipeline.reading.encoding import plain  # noqa: E402
+from episub_router.pipeline.reading.files import read_file, read_together  # noqa: E402
 from episub_router.pipeline.record import RECORD  # noqa: E402
 from episub_router.sim.runner import run  # noqa: E402
 from episub_router.trace.kinds import TYPED  # noqa: E402
@@ -68,18 +69,28 @@ def real_traces(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 def test_reading_by_the_column_makes_the_same_records(
     real_traces: list[bytes], tmp_path: Path
 ) -> None:
-    """Of sound files, the last of them cut off, and of such with flipped bits."""
+    """Of sound files, the last of them cut off, and of such with flipped bits; of each by itself,
+    and of all and an empty one together."""
     rng = random.Random(5)
-    path = tmp_path / "trace.pb"
-    for number, sound in enumerate(real_traces * 12):
+    several: dict[str, list[Row]] = {}
+    for number, sound in enumerate([b"", *real_traces * 12]):
         damaged = bytearray(sound)
-        for _ in range(min(number // len(real_traces), 3)):
+        for _ in range(min(number // len(real_traces), 3) if sound else 0):
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        path = tmp_path / f"{number}.pb"
         path.write_bytes(damaged)
         found = pa.Table.from_batches(read_file(str(path), "f", "r"), schema=RECORD).to_pylist()
-        wanted = one_by_one(path)
+        wanted = one_by_one(path) if sound else []
         assert _in_order(found) == wanted
         assert json.loads(found[-1]["detail"])["records"] == len(wanted)
+        several[str(path)] = [row | {"file": str(path)} for row in wanted]
+    batches = read_together(((path, path, {}) for path in several), "r")
+    rows = pa.Table.from_batches(map(plain, batches), schema=RECORD).to_pylist()
+    for path, wanted in several.items():
+        of_file = [row for row in rows if row["file"] == path]
+        assert _in_order(of_file) == wanted
+        (end,) = (row for row in of_file if row["status"] == "file")
+        assert json.loads(end["detail"])["records"] == len(wanted)
 
 
 @settings(deadline=None, max_examples=200)

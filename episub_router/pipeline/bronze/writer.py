@@ -19,6 +19,16 @@ ROW_GROUP = 120_000
 _PARTITIONS = ("run", "status")
 _SCHEMA = pa.schema([field for field in ENCODED if field.name not in _PARTITIONS])
 
+_PARTS = "parts.list.element"
+_REPEATED = [
+    *(field.name for field in _SCHEMA if pa.types.is_dictionary(field.type)),
+    *(f"{_PARTS}.{name}" for name in ("kind", "topic")),
+    *(f"{_PARTS}.{name}.list.element" for name in ("messages", "peers")),
+]
+"""Columns that are the same in many rows; to look for that in others takes time."""
+_GROWING = dict.fromkeys(("offset", "time"), "DELTA_BINARY_PACKED")
+"""Columns whose values are a little more than the one before, mostly."""
+
 
 class RecordWriter:
     """Writes batches of records, all of one run, to `status=S/NAME.parquet` in a directory; to be
@@ -59,7 +69,14 @@ class RecordWriter:
             directory = os.path.join(self._directory, f"status={kind}")
             os.makedirs(directory, exist_ok=True)
             path = os.path.join(directory, f".{self._name}.{self._attempt}")
-            writer = pq.ParquetWriter(path, _SCHEMA, compression="zstd", compression_level=1)
+            writer = pq.ParquetWriter(
+                path,
+                _SCHEMA,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=_REPEATED,
+                column_encoding=_GROWING,
+            )
             self._writers[kind] = path, writer
         self._writers[kind][1].write_table(
             # Of one dictionary a group of rows is written as it is.

@@ -1,1 +1,1 @@
-"""The JVM beside this process: its start, and what it is asked."""
+"""The JVM beside this process: its start, what it is asked, and its end."""

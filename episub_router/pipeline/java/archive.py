@@ -17,6 +17,9 @@ import pyspark
 _BASE = ("lib", "server", "classes.jsa")
 """Of the Java itself, which ours is added to; a Java without it can't make one."""
 
+_MODULES = "no module is added"
+"""What the JVM is started with that `options` doesn't know of."""
+
 _MAGIC = 4
 """Bytes that an archive begins with."""
 
@@ -28,11 +31,11 @@ def options(java: str, others: str) -> str:
     """With which options beside `others` the JVM of the executable `java` takes the archive, or
     makes it; none where it can't."""
     home = Path(java).resolve().parents[1]
-    base = home.joinpath(*_BASE)
+    base = home.joinpath(*_BASE).resolve()
     jars = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
     try:
         made_of = [f"{path} {path.stat().st_mtime_ns}" for path in (base, jars)]
-        path = _directory() / f"{_digest(*made_of, others)}.jsa"
+        path = _directory() / f"{_digest(*made_of, others, _MODULES)}.jsa"
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
         return ""

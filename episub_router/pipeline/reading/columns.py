@@ -16,17 +16,19 @@ _SPARSE = ("state", "kind", "reason", "count", "rtt", "sds", "detail")
 
 
 class Columns:
-    """Records of one file under way to an Arrow batch.
+    """Records of one run under way to an Arrow batch; `file` is the one that they are added of.
 
     A reader calls `begin`, then sets columns: the dense ones by appending to the lists, the
     others by `put`. `part` adds to the RPC that was begun last. `take` hands all over.
     """
 
     def __init__(self, run: str, file: str) -> None:
-        self._run, self._file = run, file
+        self._run = run
+        self.file = file
         self._reset()
 
     def _reset(self) -> None:
+        self.files: list[str] = []
         self.offset: list[int] = []
         self.status: list[str] = []
         self.event: list[str | None] = []
@@ -68,6 +70,7 @@ class Columns:
         status: str = "event",
     ) -> None:
         """A record. With `rpc`, parts follow by `part`."""
+        self.files.append(self.file)
         self.offset.append(offset)
         self.status.append(status)
         self.event.append(event)
@@ -124,7 +127,7 @@ class Columns:
         rows = len(self.offset)
         columns: dict[str, Any] = {
             "run": pa.DictionaryArray.from_arrays([0] * rows, [self._run]).cast(pa.string()),
-            "file": pa.DictionaryArray.from_arrays([0] * rows, [self._file]).cast(pa.string()),
+            "file": self.files,
             "offset": self.offset,
             "status": self.status,
             "parts": self._parts(),

@@ -1,4 +1,5 @@
-"""Events of a PB trace, most of them by the column: framing here, the frequent kinds in `lanes`.
+"""Events of PB traces, most of them by the column: `framing` finds where they are, and `lanes`
+reads the frequent kinds.
 
 What isn't clear at a glance is left to those that know what to do about damage: one event to
 `protobuf`, and the rest of a file, from the first wrong frame on, to `trace.reading.frames`.
@@ -6,103 +7,70 @@ What isn't clear at a glance is left to those that know what to do about damage:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.pipeline.reading.lanes import Origin, decode
+from episub_router.pipeline.reading.framing import Frames, cut
+from episub_router.pipeline.reading.lanes import Events, Origin, decode
 from episub_router.pipeline.reading.narrow import BODIES
 from episub_router.trace.kinds import kind_of
-from episub_router.trace.reading.frames import Record, read_frames
-from episub_router.trace.reading.pieces import Hole
-
-CHUNK = 1 << 21
-"""Bytes decoded at once: some ten thousand events."""
-
-_GLIMPSE = 6
-"""Bytes that show whether an event begins: length, type, and the tag of the peer id."""
-
-_Frames = dict[int, tuple[list[int], list[bytes]]]
-"""By `TraceEvent.Type`, or -1 where that isn't known: offsets and events."""
+from episub_router.trace.reading.frames import Record
 
 
-def read_fast(
-    pieces: Iterable[bytes | Hole], origin: Origin, slow: Callable[[Record], None]
-) -> Iterator[pa.RecordBatch | None]:
-    """Batches of records (`ENCODED`) of the events in `pieces`; `slow` is called with each one that
-    isn't in a batch, and with what can't be read. A None in between says that there may have been
-    many of those. Memory is bounded by a few chunks."""
-    source = iter(pieces)
-    base, data = 0, b""
-    while True:
-        piece: bytes | Hole | None = b""
-        while len(data) < CHUNK and isinstance(piece := next(source, None), bytes):
-            data += piece
-        frames, end = _split(data, base)
-        try:
-            batches, others = _decoded(frames, origin)
-        except DecodeError:
-            break
-        yield from batches
-        for record in others:
-            slow(record)
-        yield None
-        base, data = base + end, data[end:]
-        # At the end, at a hole and at what looks wrong.
-        if not isinstance(piece, bytes) or len(data) >= CHUNK or not end:
-            break
-    rest: list[bytes | Hole] = [data]
-    if isinstance(piece, Hole):
-        rest.append(piece)
-    for at, found in read_frames(chain(rest, source)):
-        slow((base + at, found))
-        yield None
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Bytes of a trace file, from `base` on, and the events that they begin with."""
+
+    file: str
+    base: int
+    data: bytes
+    frames: Frames
 
 
-def _split(data: bytes, base: int) -> tuple[_Frames, int]:
-    """The events at the beginning of `data`, the first of which is at `base` in the file, and where
-    they end. Each is followed by what looks like another."""
-    frames: _Frames = {kind: ([], []) for kind in (*BODIES, -1)}
-    sinks = [frames[kind if kind in BODIES else -1] for kind in range(256)]
-    adders = [(offsets.append, events.append) for offsets, events in (*sinks, frames[-1])]
-    at, room = 0, len(data) - _GLIMPSE
-    while at < room:
-        length = data[at]
-        start = at + 1
-        if length > 0x7F:
-            high = data[start]
-            if high > 0x7F:
-                break
-            length += (high - 1) << 7
-            start += 1
-        end = start + length
-        if end > room or data[end + 1 + (data[end] > 0x7F)] != 0x08:
-            break
-        add_offset, add_event = adders[data[start + 1] if data[start] == 0x08 else -1]
-        add_offset(base + at)
-        add_event(data[start:end])
-        at = end
-    return frames, at
-
-
-def _decoded(frames: _Frames, origin: Origin) -> tuple[list[pa.RecordBatch], list[Record]]:
-    """Batches of the frequent kinds, and the other events, in order. Raises DecodeError where one
-    of them is none, and so where the frames are doubtful."""
-    batches, left = [], list(zip(*frames[-1], strict=True))
+def decode_all(
+    segments: Sequence[Segment], origin: Origin
+) -> tuple[list[pa.RecordBatch], list[list[Record]]]:
+    """Batches of records (`ENCODED`) of the events in `segments`, and of each the events that
+    aren't in a batch, in order. Raises DecodeError where one of them is none, and so where the
+    frames are doubtful; with more than one segment also where an event keeps others from being
+    read by the column."""
+    data = b"".join(segment.data for segment in segments)
+    sizes = [len(segment.data) for segment in segments]
+    places = np.cumsum([0, *sizes[:-1]])
+    counts = [len(segment.frames) for segment in segments]
+    begins, ends, starts, kinds = (
+        np.concatenate(parts)
+        for parts in (
+            [s.frames.begins + at for s, at in zip(segments, places, strict=True)],
+            [s.frames.ends + at for s, at in zip(segments, places, strict=True)],
+            [s.frames.starts + s.base for s in segments],
+            [s.frames.kinds for s in segments],
+        )
+    )
+    files = np.repeat(np.arange(len(segments), dtype=np.int32), counts)
+    names = pa.array([segment.file for segment in segments], pa.string())
+    batches: list[pa.RecordBatch] = []
+    left = [np.flatnonzero(~np.isin(kinds, list(BODIES)))]
     for kind in BODIES:
-        offsets, events = frames[kind]
-        if events:
-            batch, doubtful = decode(origin, kind, events, offsets)
-            left += [(offsets[place], events[place]) for place in doubtful]
-            if batch is not None and len(batch):
-                batches.append(batch)
-    others: list[Record] = []
-    for offset, raw in sorted(left):
-        event = TraceEvent.FromString(raw)
+        chosen = np.flatnonzero(kinds == kind)
+        if not len(chosen):
+            continue
+        raw = cut(data, begins, ends, chosen)
+        batch, doubtful = decode(origin, kind, Events(raw, starts[chosen], files[chosen], names))
+        if batch is None and len(segments) > 1:
+            raise DecodeError("an event is unlike others")
+        left.append(chosen[doubtful])
+        if batch is not None and len(batch):
+            batches.append(batch)
+    others: list[list[Record]] = [[] for _ in segments]
+    for place in np.sort(np.concatenate(left)).tolist():
+        event = TraceEvent.FromString(data[begins[place] : ends[place]])
         if kind_of(event) is None:
-            raise DecodeError(f"no event at {offset}")
-        others.append((offset, event))
+            raise DecodeError(f"no event at {starts[place]}")
+        others[files[place]].append((int(starts[place]), event))
     return batches, others

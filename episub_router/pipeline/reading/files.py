@@ -7,9 +7,8 @@ that none was lost.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +17,8 @@ import pyarrow.parquet as pq
 from episub_router.pipeline.reading import hermes, simulator
 from episub_router.pipeline.reading.columns import BATCH, Columns, as_text
 from episub_router.pipeline.reading.encoding import plain
-from episub_router.pipeline.reading.fast import read_fast
-from episub_router.pipeline.reading.lanes import LATEST, Origin
-from episub_router.pipeline.reading.protobuf import EventDecoder
-from episub_router.trace.reading import Record, TraceFile, Unreadable
+from episub_router.pipeline.reading.events import EventReader, books
+from episub_router.trace.reading import TraceFile, Unreadable
 
 _PARQUET = b"PAR1"
 
@@ -45,10 +42,22 @@ def read_encoded(
     the trace's header names, or else the directory that `file` is in. Memory is bounded by a few
     batches. Raises OSError where the file can't be opened; nothing that it contains raises.
     """
-    if is_parquet(path):
-        yield from _parquet(path, file, run, notes or {})
-    else:
-        yield from _events(path, file, run, notes or {})
+    run = run or run_of(path) or directory_of(file)
+    yield from read_together([(path, file, notes or {})], run)
+
+
+def read_together(
+    files: Iterable[tuple[str, str, Mapping[str, str]]], run: str
+) -> Iterator[pa.RecordBatch]:
+    """What `read_encoded` gives of each of `files` (path, name, notes), in any order; a file is
+    needed until the next one is asked for."""
+    events = EventReader(run)
+    for path, file, notes in files:
+        if is_parquet(path):
+            yield from _parquet(path, file, run, notes)
+        else:
+            yield from events.read(path, file, notes)
+    yield from events.rest()
 
 
 def is_parquet(path: str) -> bool:
@@ -80,56 +89,7 @@ def run_of(path: str) -> str | None:
     return None
 
 
-def _events(
-    path: str, file: str, run: str | None, notes: Mapping[str, str]
-) -> Iterator[pa.RecordBatch]:
-    run = run or run_of(path) or directory_of(file)
-    columns = Columns(run, file)
-    decoder = EventDecoder(columns)
-    with TraceFile(path) as trace:
-        records = 0
-
-        def add(record: Record) -> None:
-            nonlocal records
-            records += 1
-            offset, event = record
-            if isinstance(event, Unreadable):
-                columns.quarantine(offset, event.size, event.reason)
-            elif not event.HasField("timestamp"):
-                columns.quarantine(offset, event.ByteSize(), "an event without a timestamp")
-            elif not 0 <= event.timestamp < LATEST:
-                reason = f"an event at {event.timestamp} ns"
-                columns.quarantine(offset, event.ByteSize(), reason)
-            else:
-                decoder.add(offset, event)
-
-        for batch in _batches(trace, decoder.origin(run, file), add):
-            if batch is not None:
-                records += len(batch)
-                yield batch
-            if len(columns) >= BATCH:
-                yield columns.take()
-        name = trace.format + ("+gz" if trace.gzipped else "")
-        columns.end(_books(name, records, trace.size, notes))
-        yield columns.take()
-
-
-def _batches(
-    trace: TraceFile, origin: Origin, add: Callable[[Record], None]
-) -> Iterator[pa.RecordBatch | None]:
-    """Batches of the records of `trace`; `add` is called with those that aren't in one, and a None
-    follows."""
-    if trace.format == "pb":
-        yield from read_fast(trace.pieces, origin, add)
-    else:
-        for record in trace:
-            add(record)
-            yield None
-
-
-def _parquet(
-    path: str, file: str, run: str | None, notes: Mapping[str, str]
-) -> Iterator[pa.RecordBatch]:
+def _parquet(path: str, file: str, run: str, notes: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     size = os.path.getsize(path)
     name, rows, stretches = "unknown", 0, 0
     header: dict[str, Any] = {}
@@ -142,12 +102,10 @@ def _parquet(
         if name == "unknown":
             raise ValueError(f"a Parquet file with unknown columns: {', '.join(sorted(names))}")
     except UNREADABLE as error:
-        run = run or directory_of(file)
         columns = Columns(run, file)
         columns.quarantine(0, min(size, 2**31 - 1), _reason(error))
         stretches += 1
     else:
-        run = run or str(header.get("run") or directory_of(file))
         columns = Columns(run, file)
         if header:
             simulator.put_header(columns, header)
@@ -167,12 +125,8 @@ def _parquet(
                 # Offsets stay row numbers of the file.
                 skipped, rows = wanted - rows, wanted
                 stretches -= skipped
-    columns.end(_books(name, rows + stretches, size, notes))
+    columns.end(books({**notes, "format": name, "bytes": size}, rows + stretches))
     yield columns.take()
-
-
-def _books(name: str, records: int, size: int, notes: Mapping[str, str]) -> str:
-    return json.dumps({**notes, "format": name, "records": records, "bytes": size}, sort_keys=True)
 
 
 def _reason(error: Exception) -> str:

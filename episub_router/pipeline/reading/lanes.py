@@ -6,7 +6,6 @@ add up to as many bytes as it has. All others are left to `protobuf`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,36 +35,43 @@ _Ints = Any
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run and file of these records, and the names that were made of bytes so far."""
+    """The run of these records, and the names that were made of bytes so far."""
 
     run: str
-    file: str
     peers: Names
     ids: Names
     topics: Names
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events of one kind: their bytes, where they begin in which file (its place in `names`)."""
+
+    raw: pa.Array
+    offsets: _Ints
+    files: Any
+    names: pa.Array
 
 
 class _TooLong(Exception):
     """A text is longer than _LONGEST."""
 
 
-def decode(
-    origin: Origin, kind: int, raw: Sequence[bytes], offsets: Sequence[int]
-) -> tuple[pa.RecordBatch | None, Sequence[int]]:
-    """The records (`ENCODED`) of those events in `raw`, of `TraceEvent.Type` `kind` and beginning
-    at `offsets`, that are certain, and the places of the others."""
-    rows = len(raw)
+def decode(origin: Origin, kind: int, events: Events) -> tuple[pa.RecordBatch | None, _Ints]:
+    """The records (`ENCODED`) of those of `events`, of `TraceEvent.Type` `kind`, that are certain,
+    and the places of the others; no records where one event keeps others from being read."""
+    rows = len(events.raw)
     name, body, _ = BODIES[kind]
     try:
-        fields = _Fields(parse(kind, raw), np.fromiter(map(len, raw), np.int64, rows))
+        fields = _Fields(parse(kind, events.raw), _lengths(events.raw))
         made = _rpc(fields, origin) if body == "Rpc" else _message(fields, origin)
     except (ValueError, _TooLong):
-        return None, range(rows)
+        return None, np.arange(rows)
     columns = {
         "run": _constant(origin.run, rows),
         "status": _constant("event", rows),
-        "file": _constant(origin.file, rows),
-        "offset": pa.array(offsets, pa.int64()),
+        "file": pa.DictionaryArray.from_arrays(events.files, events.names),
+        "offset": pa.array(events.offsets, pa.int64()),
         "event": _constant(name, rows),
         "peer": _named(fields.peer, origin.peers),
         "time": fields.time,
@@ -80,7 +86,7 @@ def decode(
     certain = fields.certain()
     if not certain.all():
         batch = batch.filter(pa.array(certain))
-    return batch, np.flatnonzero(~certain).tolist()
+    return batch, np.flatnonzero(~certain)
 
 
 class _Fields:
@@ -160,7 +166,7 @@ def _rpc(fields: _Fields, origin: Origin) -> dict[str, pa.Array]:
     names = frame.field("control")
     fields.doubt(_rows(names)[~pc.is_in(names.values, _PLAIN).to_numpy(zero_copy_only=False)])
     hops = frame.field("ihaveHops")
-    lengths = pc.fill_null(pc.binary_length(hops), 0).to_numpy().astype(np.int64)
+    lengths = _lengths(hops)
     inner = np.where(_valid(hops), 1 + _varint(lengths) + lengths, 0) + ids_of(names)
     inner = inner + text(frame.field("topic"))
     for name in ("size", "payload", "seq", "hops"):
@@ -222,10 +228,15 @@ class _Parts:
 def text(column: pa.Array) -> _Ints:
     """Bytes of each field of `column`, with tag and length; 0 where it is absent. Raises
     _TooLong."""
-    lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+    lengths = _lengths(column)
     if lengths.max(initial=0) > _LONGEST:
         raise _TooLong
     return np.where(_valid(column), lengths + 2, 0)
+
+
+def _lengths(column: pa.Array) -> _Ints:
+    """Bytes of each of `column`; 0 where it is absent."""
+    return pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
 
 
 def _number(column: pa.Array) -> _Ints:

@@ -3,7 +3,6 @@ thousand: only the fields that records have, and text as bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -77,7 +76,7 @@ def _handlers() -> dict[int, Any]:
     }
 
 
-def parse(kind: int, raw: Sequence[bytes]) -> pa.RecordBatch:
+def parse(kind: int, raw: pa.Array) -> pa.RecordBatch:
     """The events `raw`, all of `TraceEvent.Type` `kind`, one of BODIES: columns peer, time, body
     and payload or frame. Raises ValueError where one of them is none."""
-    return _handlers()[kind].list_to_record_batch(raw)
+    return _handlers()[kind].array_to_record_batch(raw)

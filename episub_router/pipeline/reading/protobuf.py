@@ -29,7 +29,7 @@ _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 
 class EventDecoder:
-    """Adds events to `columns`; keeps the names of messages for one file, and those of peers for
+    """Adds events to `columns`; keeps the names of messages, and those of peers for
     as long as the process lives."""
 
     def __init__(self, columns: Columns) -> None:
@@ -60,9 +60,9 @@ class EventDecoder:
         }
         self._by_type = [(name, self._handlers[name]) for name in TYPED]
 
-    def origin(self, run: str, file: str) -> Origin:
-        """What else decodes the same file shares the names with."""
-        return Origin(run, file, self._peers, self._ids, Names(_topic_name))
+    def origin(self, run: str) -> Origin:
+        """What else decodes the same files shares the names with."""
+        return Origin(run, self._peers, self._ids, Names(_topic_name))
 
     def add(self, offset: int, event: TraceEvent) -> None:
         """Add `event`, which began at `offset`. Its kind is the submessage that it has."""

@@ -1,0 +1,68 @@
+"""The end of a command, by Ctrl-C, too."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def stopped_in_the_end(spark: SparkSession) -> Iterator[None]:
+    """Stop `spark` when this context ends. On SIGINT, that is done at once, by another thread: this
+    one may be waiting for the JVM. Whatever the jobs that this ends raise, the context raises
+    KeyboardInterrupt, and neither Python nor the JVM says more."""
+    stopping: list[threading.Thread] = []
+
+    def stop() -> None:
+        with suppress(Exception):
+            spark.sparkContext.setLogLevel("OFF")
+            spark.stop()
+
+    def interrupted(*_: object) -> NoReturn:
+        if not stopping:
+            stopping.append(threading.Thread(target=stop))
+            stopping[0].start()
+        raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()
+    # PySpark's own asks the JVM in the middle of another question.
+    before = signal.signal(signal.SIGINT, interrupted) if in_main else None
+    with _py4j_unlogged():
+        try:
+            yield
+        except BaseException:
+            if stopping:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            for thread in stopping:
+                thread.join()
+            if not stopping:
+                spark.stop()
+            if in_main:
+                signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _py4j_unlogged() -> Iterator[None]:
+    """Keep what PySpark's bridge to the JVM says of errors, which it raises, too, out of the
+    terminal. Some of that it logs by its own name, and some by none."""
+    logger, root = logging.getLogger("py4j"), logging.getLogger()
+    level = logger.level
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname
+
+    logger.setLevel(logging.CRITICAL)
+    root.addFilter(of_others)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        root.removeFilter(of_others)
