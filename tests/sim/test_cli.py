@@ -119,7 +119,7 @@ def running_sweep() -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     ) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         while len(found := children.read_text().split()) < 3:
-            assert not ended(process)
+            assert process.poll() is None
         yield process, found
 
 
