@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
-from libp2p.crypto.rsa import create_new_key_pair as create_rsa_key_pair
-from libp2p.crypto.secp256k1 import create_new_key_pair as create_secp256k1_key_pair
 from libp2p.peer.envelope import Envelope, make_unsigned, seal_record
 from libp2p.peer.id import ID
 from libp2p.peer.pb import peer_record_pb2
@@ -18,9 +16,9 @@ from multiaddr import Multiaddr
 from episub_router.net import address_book
 from episub_router.net.address_book import MAX_ADDRESSES, AddressBook, RecordFault
 from tests.pubsub.frames import costly_key
+from tests.wire.keys import ALICE, OF_EACH_KIND
 
 ADDRESS = Multiaddr("/ip4/10.0.0.1/tcp/4001")
-ALICE = create_new_key_pair(b"a" * 32)
 BOB = create_new_key_pair(b"b" * 32)
 
 
@@ -35,11 +33,9 @@ def sealed(
     return seal_record(PeerRecord(peer, list(addresses), seq), keys.private_key).marshal_envelope()
 
 
-@pytest.mark.parametrize(
-    "keys", [ALICE, create_secp256k1_key_pair(b"s" * 32), create_rsa_key_pair(2048)]
-)
-def test_a_good_record_is_kept(keys: KeyPair) -> None:
-    book = AddressBook()
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
+def test_a_good_record_is_kept(kind: str) -> None:
+    keys, book = OF_EACH_KIND[kind](), AddressBook()
     envelope = sealed(keys, ADDRESS)
     assert book.learn(id_of(keys), envelope)
     assert book.record(id_of(keys)) == envelope

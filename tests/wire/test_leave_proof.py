@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
-from libp2p.crypto.rsa import create_new_key_pair as create_rsa_key_pair
-from libp2p.crypto.secp256k1 import create_new_key_pair as create_secp256k1_key_pair
 from libp2p.peer.envelope import Envelope, make_unsigned, seal_record
 from libp2p.peer.id import ID
 from libp2p.peer.peer_record import PeerRecord
@@ -17,10 +15,9 @@ from multiaddr import Multiaddr
 from episub_router.net.inbound.leave_proof import leave_seq, sign_leave, verify_leave
 from episub_router.pb import episub_pb2 as pb
 from episub_router.wire import WireLimits
+from tests.wire.keys import ALICE, OF_EACH_KIND, rsa_keys
 
-ALICE = create_new_key_pair(b"a" * 32)
 BOB = create_new_key_pair(b"b" * 32)
-RSA = create_rsa_key_pair(2048)
 SEQ = 1_790_000_000_000_000_000
 
 
@@ -38,8 +35,9 @@ def envelope_of(
     return Envelope(keys.public_key, payload_type, payload, signature).marshal_envelope()
 
 
-@pytest.mark.parametrize("keys", [ALICE, create_secp256k1_key_pair(b"s" * 32), RSA])
-def test_a_proof_holds_for_its_source_and_topic_alone(keys: KeyPair) -> None:
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
+def test_a_proof_holds_for_its_source_and_topic_alone(kind: str) -> None:
+    keys = OF_EACH_KIND[kind]()
     proof = sign_leave(keys.private_key, "blocks", SEQ)
     assert verify_leave(id_of(keys), "blocks", proof)
     assert not verify_leave(id_of(keys), "block", proof)
@@ -51,7 +49,7 @@ def test_a_proof_holds_for_its_source_and_topic_alone(keys: KeyPair) -> None:
 def test_the_longest_topic_and_the_largest_key_fit_the_wire() -> None:
     topic = "x" * WireLimits().max_topic_bytes
     # RSA-4096 has 256 bytes more than RSA-2048 in key and signature each, and longer prefixes.
-    largest = len(sign_leave(RSA.private_key, topic, SEQ)) + 512 + 8
+    largest = len(sign_leave(rsa_keys().private_key, topic, SEQ)) + 512 + 8
     assert largest <= WireLimits().max_proof_bytes
 
 
