@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from episub_router.pipeline.reading.encoding import ENCODED, encoded
+from episub_router.pipeline.reading.encoding import ENCODED
 
 ROW_GROUP = 120_000
 """Rows of one kind that are held before they are written: some 30 MB, for five frequent kinds."""
@@ -49,8 +49,7 @@ class RecordWriter:
         """Rows in the files that are complete, as these say themselves."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take `batch`."""
-        batch = encoded(batch)
+        """Take `batch`, of `ENCODED`."""
         statuses = batch.column("status")
         kinds = pc.unique(statuses).to_pylist()
         for kind in kinds:

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-_GLIMPSE = 6
-"""Bytes that show whether an event begins: length, type, and the tag of the peer id."""
+from episub_router.trace.reading.frames import GLIMPSE, glance
 
 _LEAST = 8
 """Events in a row from which on checking them at once pays."""
@@ -24,7 +23,7 @@ _LEAST = 8
 _WORD = 8
 """Bytes that are compared at once."""
 
-_Ints = Any
+Ints = Any
 """An array of 64-bit integers."""
 
 
@@ -32,11 +31,11 @@ _Ints = Any
 class Frames:
     """The events that some bytes begin with, one behind the other."""
 
-    starts: _Ints
+    starts: Ints
     """Where the length before each is."""
-    begins: _Ints
+    begins: Ints
     """Where each is itself; it ends where the next one starts."""
-    kinds: _Ints
+    kinds: Ints
     """`TraceEvent.Type`, or -1 where that isn't known."""
     end: int
     """Where the last one ends."""
@@ -45,7 +44,7 @@ class Frames:
         return len(self.starts)
 
     @property
-    def ends(self) -> _Ints:
+    def ends(self) -> Ints:
         """Where each ends."""
         return np.append(self.starts, self.end)[1:]
 
@@ -53,10 +52,10 @@ class Frames:
 def split(data: bytes) -> Frames:
     """The events at the beginning of `data`, each of which is followed by what looks like
     another."""
-    room = len(data) - _GLIMPSE
+    room = len(data) - GLIMPSE
     walked: tuple[list[int], list[int]] = ([], [])
-    starts: list[_Ints] = []
-    begins: list[_Ints] = []
+    starts: list[Ints] = []
+    begins: list[Ints] = []
 
     def put_walked() -> None:
         for arrays, numbers in zip((starts, begins), walked, strict=True):
@@ -83,7 +82,7 @@ def split(data: bytes) -> Frames:
     return Frames(np.concatenate(starts), begun, kinds, at)
 
 
-def cut(data: bytes, begins: _Ints, ends: _Ints, chosen: _Ints) -> pa.Array:
+def cut(data: bytes, begins: Ints, ends: Ints, chosen: Ints) -> pa.Array:
     """Those of the stretches of `data` from `begins` to `ends`, which are in order, that have the
     numbers `chosen`."""
     bounds = np.empty(2 * len(begins), dtype=np.int32)
@@ -99,26 +98,16 @@ def _walk(data: bytes, at: int, until: int, found: tuple[list[int], list[int]]) 
     """Go from `at` on from event to event; where the first one is that begins at `until` or later,
     or is none. Those before it are `found`."""
     add_start, add_begin = found[0].append, found[1].append
-    room = len(data) - _GLIMPSE
-    while at < until:
-        length = data[at]
-        begin = at + 1
-        if length > 0x7F:
-            high = data[begin]
-            if high > 0x7F:
-                break
-            length += (high - 1) << 7
-            begin += 1
-        end = begin + length
-        if end > room or data[end + 1 + (data[end] > 0x7F)] != 0x08:
+    for start, begin, end in glance(data, at):
+        if start >= until:
             break
-        add_start(at)
+        add_start(start)
         add_begin(begin)
         at = end
     return at
 
 
-def _alike(data: bytes, room: int) -> Iterator[tuple[_Ints, _Ints, int]]:
+def _alike(data: bytes, room: int) -> Iterator[tuple[Ints, Ints, int]]:
     """Stretches of events as `_walk` finds them if it comes to the first one: their starts, begins,
     and the end of the last one."""
     mark = _mark(data)
@@ -139,9 +128,10 @@ def _alike(data: bytes, room: int) -> Iterator[tuple[_Ints, _Ints, int]]:
     sound = (starts >= 0) & (
         ((digits == 1) & (first < 0x80)) | ((digits == 2) & (first >= 0x80) & (second < 0x80))
     )
-    told = np.where(digits == 1, first, (first & 0x7F) + (second << 7))
+    lengths = np.where(digits == 1, first, (first & 0x7F) + (second << 7))
     sound &= _at(content, begins) == 0x08
-    good = sound[:-1] & sound[1:] & (begins[:-1] + told[:-1] == starts[1:]) & (starts[1:] <= room)
+    good = sound[:-1] & sound[1:] & (begins[:-1] + lengths[:-1] == starts[1:])
+    good &= starts[1:] <= room
     bounds = np.concatenate([[-1], np.flatnonzero(~good), [len(good)]])
     for place in np.flatnonzero(np.diff(bounds) > _LEAST).tolist():
         here = slice(bounds[place] + 1, bounds[place + 1])
@@ -161,7 +151,7 @@ def _mark(data: bytes) -> bytes:
     return mark if mark.endswith(b"\x18") else b""
 
 
-def _places(data: bytes, mark: bytes) -> _Ints:
+def _places(data: bytes, mark: bytes) -> Ints:
     """Where `mark` is in `data`; nowhere if it is shorter than a word."""
     if len(data) < len(mark) or len(mark) < _WORD:
         return np.empty(0, dtype=np.int64)
@@ -174,5 +164,5 @@ def _places(data: bytes, mark: bytes) -> _Ints:
     return places
 
 
-def _at(content: Any, places: _Ints) -> _Ints:
+def _at(content: Any, places: Ints) -> Ints:
     return content[np.maximum(places, 0)].astype(np.int64)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from episub_router.pipeline.reading.encoding import ENCODED
+from episub_router.pipeline.reading.framing import Ints
 from episub_router.pipeline.reading.names import Names
 from episub_router.pipeline.reading.narrow import BODIES, parse
 from episub_router.pipeline.record import PART, TEXTS, list_of
@@ -28,9 +29,6 @@ _LONGEST = 127
 
 _PLAIN = pa.array([b"IHAVE", b"IWANT"])
 """Control messages whose ids are all that there is to say."""
-
-_Ints = Any
-"""An array of 64-bit integers, one for each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Events:
     """Events of one kind: their bytes, where they begin in which file (its place in `names`)."""
 
     raw: pa.Array
-    offsets: _Ints
+    offsets: Ints
     files: Any
     names: pa.Array
 
@@ -57,7 +55,7 @@ class _TooLong(Exception):
     """A text is longer than _LONGEST."""
 
 
-def decode(origin: Origin, kind: int, events: Events) -> tuple[pa.RecordBatch | None, _Ints]:
+def decode(origin: Origin, kind: int, events: Events) -> tuple[pa.RecordBatch | None, Ints]:
     """The records (`ENCODED`) of those of `events`, of `TraceEvent.Type` `kind`, that are certain,
     and the places of the others; no records where one event keeps others from being read."""
     rows = len(events.raw)
@@ -92,7 +90,7 @@ def decode(origin: Origin, kind: int, events: Events) -> tuple[pa.RecordBatch | 
 class _Fields:
     """The events of one kind; adds up what their fields take, and which have all that they need."""
 
-    def __init__(self, events: pa.RecordBatch, sizes: _Ints) -> None:
+    def __init__(self, events: pa.RecordBatch, sizes: Ints) -> None:
         self.events = events
         self.body = events.column("body")
         self.time = events.column("time")
@@ -109,7 +107,7 @@ class _Fields:
         )
         return column
 
-    def take(self, size: _Ints) -> None:
+    def take(self, size: Ints) -> None:
         """`size` bytes of each row are known."""
         self._left = self._left - size
 
@@ -144,11 +142,11 @@ def _rpc(fields: _Fields, origin: Origin) -> dict[str, pa.Array]:
     messages, control = meta.field("messages"), meta.field("control")
     ihave, iwant = control.field("ihave"), control.field("iwant")
 
-    def inside(lists: pa.Array, size: _Ints) -> _Ints:
+    def inside(lists: pa.Array, size: Ints) -> Ints:
         """The sum of the fields in each of `lists`, which take `size` bytes each inside."""
         return _sums(lists, 1 + _varint(size) + size)
 
-    def ids_of(lists: pa.Array) -> _Ints:
+    def ids_of(lists: pa.Array) -> Ints:
         return _sums(lists, text(lists.values))
 
     message, announced, wanted = messages.values, ihave.values, iwant.values
@@ -225,7 +223,7 @@ class _Parts:
         return pa.ListArray.from_arrays(offsets, parts, type=list_of(PART))
 
 
-def text(column: pa.Array) -> _Ints:
+def text(column: pa.Array) -> Ints:
     """Bytes of each field of `column`, with tag and length; 0 where it is absent. Raises
     _TooLong."""
     lengths = _lengths(column)
@@ -234,12 +232,12 @@ def text(column: pa.Array) -> _Ints:
     return np.where(_valid(column), lengths + 2, 0)
 
 
-def _lengths(column: pa.Array) -> _Ints:
+def _lengths(column: pa.Array) -> Ints:
     """Bytes of each of `column`; 0 where it is absent."""
     return pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
 
 
-def _number(column: pa.Array) -> _Ints:
+def _number(column: pa.Array) -> Ints:
     """Bytes of each number of `column`, with its tag; 0 where it is absent."""
     values = pc.min_element_wise(
         pc.fill_null(column.cast(pa.uint64()), 0), pa.scalar(_INT64, pa.uint64())
@@ -247,7 +245,7 @@ def _number(column: pa.Array) -> _Ints:
     return np.where(_valid(column), 1 + _varint(values.cast(pa.int64()).to_numpy()), 0)
 
 
-def _varint(values: _Ints) -> _Ints:
+def _varint(values: Ints) -> Ints:
     """Bytes of each value as a varint."""
     return np.searchsorted(_VARINTS, values, side="right") + 1
 
@@ -261,7 +259,7 @@ def _rows(lists: pa.Array) -> Any:
     return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
 
 
-def _sums(lists: pa.Array, size: _Ints) -> _Ints:
+def _sums(lists: pa.Array, size: Ints) -> Ints:
     """The sum of `size`, which has one number for each thing in `lists`, for each list."""
     so_far = np.concatenate([[0], np.cumsum(size)])
     offsets = lists.offsets.to_numpy()

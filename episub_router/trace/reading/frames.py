@@ -24,7 +24,7 @@ MAX_EVENT = 1 << 20
 _LONGEST_PREFIX = 3
 """Bytes of the varint before an event of that size."""
 
-_GLIMPSE = 6
+GLIMPSE = 6
 """Bytes that show whether an event begins: length, type, and the tag of the peer id."""
 
 _TIMESTAMP = b"\x18"
@@ -67,6 +67,26 @@ def read_frames(pieces: Iterable[bytes | Hole]) -> Iterator[Record]:
         yield window.base, Unreadable(0, hole.reason)
 
 
+def glance(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
+    """Where events start, with their lengths, begin and end, from `at` on, for as long as each is
+    followed by what looks like another: its first bytes are all that is looked at."""
+    room = len(data) - GLIMPSE
+    while at < room:
+        length = data[at]
+        begin = at + 1
+        if length > 0x7F:
+            high = data[begin]
+            if high > 0x7F:
+                return
+            length += (high - 1) << 7
+            begin += 1
+        end = begin + length
+        if end > room or data[end + 1 + (data[end] > 0x7F)] != 0x08:
+            return
+        yield at, begin, end
+        at = end
+
+
 def _segment(window: _Window) -> Iterator[Record]:
     """The records up to the next hole or the end."""
     parse: Callable[[bytes], Any] = TraceEvent.FromString
@@ -74,29 +94,16 @@ def _segment(window: _Window) -> Iterator[Record]:
     at = 0
     while True:
         data, base = window.data, window.base
-        room = len(data) - _GLIMPSE
-        # As fast as it gets for sound events: the successor's first bytes are all that is
-        # looked at beside the event. What isn't clear at a glance is left to `_step`.
-        while at < room:
-            length = data[at]
-            start = at + 1
-            if length > 0x7F:
-                high = data[start]
-                if high > 0x7F:
-                    break
-                length += (high - 1) << 7
-                start += 1
-            end = start + length
-            if end > room or data[end + 1 + (data[end] > 0x7F)] != 0x08:
-                break
+        # What isn't clear at a glance is left to `_step`.
+        for start, begin, end in glance(data, at):
             try:
-                event = parse(data[start:end])
+                event = parse(data[begin:end])
             except DecodeError:
                 break
             known = event.HasField("type") and event.HasField(typed[event.type])
             if not known and kind_of(event) is None:
                 break
-            yield base + at, event
+            yield base + start, event
             at = end
         window.drop(at)
         if not window.holds(1):
@@ -151,7 +158,7 @@ def _begins(window: _Window, at: int) -> bool:
     """Whether an event begins at `at`, or nothing at all."""
     if not window.holds(at + 1):
         return True
-    window.holds(at + _LONGEST_PREFIX + _GLIMPSE)
+    window.holds(at + _LONGEST_PREFIX + GLIMPSE)
     length, prefix = length_prefix(window.data, at)
     if prefix and 0 < length <= MAX_EVENT and _BEGINNING.match(window.data, at + prefix):
         return True
@@ -164,7 +171,7 @@ def _find(window: _Window, at: int) -> int:
     while True:
         match = _BEGINNING.search(window.data, at + 1)
         if match is None:
-            at = max(at, len(window.data) - _GLIMPSE)
+            at = max(at, len(window.data) - GLIMPSE)
             if at > 2 * MAX_EVENT:
                 window.drop(at)
                 at = 0
