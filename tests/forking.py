@@ -12,14 +12,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import trio
 
-from tests.children import open_child, watch
+from tests.children import end, open_child, watch
 
 Program = Literal["episub", "interop peer", "sds member"]
 
@@ -123,3 +123,15 @@ class ForkServer:
 
 
 SERVER = ForkServer()
+
+
+@asynccontextmanager
+async def forked(
+    program: Program, arguments: Sequence[str], errors: BinaryIO | None = None
+) -> AsyncIterator[ForkedProcess]:
+    """Run a program as `SERVER.fork` does, while the block lasts."""
+    process = await SERVER.fork(program, arguments, errors)
+    try:
+        yield process
+    finally:
+        await end(process)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
 import trio
 
-from tests.children import end, open_child
-from tests.forking import SERVER, ForkedProcess
+from tests.children import trio_child
+from tests.forking import ForkedProcess, forked
 
 PATIENCE = 120.0
 """Seconds for anything: importing py-libp2p takes two, on a busy machine more."""
@@ -72,13 +72,11 @@ async def node_process(*arguments: str, fresh: bool = False) -> AsyncIterator[No
     """Run `episub node --topic news --json` with more `arguments`; in an interpreter of its own
     if it is `fresh`."""
     words = ["node", "--topic", "news", "--json", *arguments]
-    process: trio.Process | ForkedProcess
+    running: AbstractAsyncContextManager[trio.Process | ForkedProcess]
     if fresh:
         command = [sys.executable, "-m", "episub_router", *words]
-        process = await open_child(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=_ROOT)
+        running = trio_child(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=_ROOT)
     else:
-        process = await SERVER.fork("episub", words)
-    try:
+        running = forked("episub", words)
+    async with running as process:
         yield NodeProcess(process)
-    finally:
-        await end(process)

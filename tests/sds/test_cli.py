@@ -20,8 +20,8 @@ from episub_router.cli.chat.lines import Line, MemberNames
 from episub_router.cli.chat.room import MAX_LINE, Room
 from episub_router.cli.main import main
 from episub_router.sds import ChannelMessage, SdsChannel, SqliteStore
-from tests.children import end, trio_child
-from tests.forking import SERVER, ForkedProcess
+from tests.children import trio_child
+from tests.forking import ForkedProcess, forked
 from tests.hosts import running_nodes
 from tests.sds.sqlite import sqlite_limit
 
@@ -54,11 +54,11 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(command: str, *arguments: str) -> AsyncIterator[Terminal]:
-    process = await SERVER.fork("episub", [command, *arguments])
-    try:
+    async with (
+        await trio.open_file(os.devnull, "wb") as nowhere,
+        forked("episub", [command, *arguments], nowhere.wrapped) as process,
+    ):
         yield Terminal(process)
-    finally:
-        await end(process)
 
 
 async def address_of(node: Terminal) -> str:
