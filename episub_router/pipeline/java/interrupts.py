@@ -6,9 +6,10 @@ import logging
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NoReturn
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 
@@ -20,9 +21,16 @@ def stopped_in_the_end(spark: SparkSession) -> Iterator[None]:
     stopping: list[threading.Thread] = []
 
     def stop() -> None:
-        with suppress(Exception):
+        # Counters come to this process through a server that would print what ends them.
+        server = getattr(spark.sparkContext, "_accumulatorServer", None)
+        if server is not None:
+            server.handle_error = lambda *_: None
+        try:
             spark.sparkContext.setLogLevel("OFF")
             spark.stop()
+        except Exception:
+            # On a busy machine the JVM may not answer any more, and still say what goes wrong.
+            _kill_jvm()
 
     def interrupted(*_: object) -> NoReturn:
         if not stopping:
@@ -66,3 +74,10 @@ def _py4j_unlogged() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         root.removeFilter(of_others)
+
+
+def _kill_jvm() -> None:
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
