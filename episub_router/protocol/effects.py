@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from episub_router.protocol.messages import LinkKind, Message
 from episub_router.protocol.piece_messages import Piece, Preamble
-from episub_router.protocol.types import MessageId, PeerId
+from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
 
 class DropReason(Enum):
@@ -134,6 +134,8 @@ class NeighborDown:
 
     peer: PeerId
     reason: DownReason
+    silent_since: Time = NEVER
+    """When it last sent something, where its link failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,6 +239,26 @@ def test_what_was_published_at_the_end_of_a_partition_crosses_it(seed: int) -> N
     assert all(times == 1 for counts in network.delivered.values() for times in counts.values())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_half_misses_nothing_of_what_it_published_before_it_noticed(seed: int) -> None:
+    """E39: all neighbours of one of its hosts were in the other half, and their connections end
+    five seconds later: the links that replace them bring what it missed, and what it published."""
+    network = joined(20, seed)
+    lone = Random(seed).choice(network.live)
+    near = network.neighbors(lone)
+    left = {node for node in network.live if node not in near}
+    halves = left, near
+    source = min(left - {lone})
+    network.cut = lambda a, b: (a in near) != (b in near)
+    for number in range(10):
+        network.publish((source, lone)[number % 2], number)
+        network.run(0.5)
+    network.partition(*halves)
+    network.run(10)
+    for number in range(10):
+        assert network.missed(number) & left == set(), number
+
+
 def test_a_parent_that_falls_silent_is_replaced_within_seconds() -> None:
     """E15, E40: its process has stopped, so its connections stand; others bring what it had."""
     network = joined(20, 6)

@@ -227,7 +227,8 @@ class OverlayState:
         if link is None:
             return
         self._changed_at = None
-        self.emit(NeighborDown(peer, reason))
+        failed = reason is DownReason.FAILED
+        self.emit(NeighborDown(peer, reason, link.last_activity if failed else NEVER))
         if notify:
             self.send(peer, Disconnect())
         if remember:
@@ -282,10 +283,11 @@ class OverlayState:
             self.passive.remove(peer)
 
     def distance(self, link: Link) -> float:
-        """RTT in seconds; infinite once pings fail, 0 while unmeasured."""
+        """RTT in seconds; infinite once pings fail, 0 while unmeasured. The smoothed one, unless it
+        has been shorter of late: a busy machine makes near neighbours look far."""
         if link.failed_pings >= RTT_FAILURES:
             return NEVER
-        return 0.0 if link.rtt is None else link.rtt.mean
+        return 0.0 if link.rtt is None else min(link.rtt.mean, link.rtt.least)
 
     @property
     def all_near(self) -> bool:

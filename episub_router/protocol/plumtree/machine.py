@@ -166,7 +166,7 @@ class Plumtree:
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
         state, peer = self._state, event.peer
         if event.reason is DownReason.FAILED:
-            state.note_failed(peer, now)
+            state.note_failed(peer, event.silent_since, now)
         state.lazy_push.remove_peer(peer)
         state.parent_selection.remove_neighbor(peer)
         state.promises.forget(peer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from random import Random
 
@@ -31,7 +32,7 @@ _MAX_ANNOUNCED = 1_000
 announce 5,000 in a heartbeat."""
 
 _MAX_FAILED = 64
-"""Neighbours remembered whose links have failed. Ours: several times the active view."""
+"""Links that failed, and are remembered. Ours: several times the active view."""
 
 _UNKNOWN_DELAY = 0.05
 """Seconds for a link without an RTT yet; the mean of simulated links is about that."""
@@ -44,6 +45,7 @@ class PlumtreeState:
     """One node's part in one topic's broadcast; only the procedures of this package use it."""
 
     __slots__ = (
+        "_to_replace",
         "effects",
         "epoch",
         "failed_at",
@@ -84,6 +86,8 @@ class PlumtreeState:
         self.first_neighbor_at = NEVER
         self.failed_at: dict[PeerId, Time] = {}
         """Neighbours whose links have failed, and when."""
+        self._to_replace: deque[Time] = deque(maxlen=_MAX_FAILED)
+        """Since when those were silent, for new links to replace them."""
         self.effects: list[Effect] = []
 
     def note_copy(self, peer: PeerId, id: MessageId, now: Time) -> None:
@@ -131,24 +135,33 @@ class PlumtreeState:
         self.graft(by)
         self.effects.append(Send(parent, _PRUNE))
 
-    def note_failed(self, peer: PeerId, now: Time) -> None:
-        """The link to `peer` has failed; it may be on the other side of a partition."""
+    def note_failed(self, peer: PeerId, silent_since: Time, now: Time) -> None:
+        """The link to `peer`, `silent_since` then, has failed: there may be a partition between."""
         self.failed_at.pop(peer, None)
         self.failed_at[peer] = now
         if len(self.failed_at) > _MAX_FAILED:
             del self.failed_at[next(iter(self.failed_at))]
+        self._to_replace.append(max(silent_since, now - _UNNOTICED))
 
     def announce_recent(self, peer: PeerId, now: Time) -> None:
         """Announce the newest messages to `peer`, which may have missed them; all that are cached
-        since its link failed, if it did."""
+        since its link failed, if it did, or since the link that it replaces fell silent."""
         failed_at = self.failed_at.pop(peer, None)
-        if failed_at is None:
-            since, most = now - ANNOUNCE_WINDOW, MAX_IDS
-        else:
-            since, most = failed_at - _UNNOTICED, _MAX_ANNOUNCED
+        gap_since = self._replaced_silence(now) if failed_at is None else failed_at - _UNNOTICED
+        since = min(gap_since, now - ANNOUNCE_WINDOW)
+        most = MAX_IDS if gap_since > since else _MAX_ANNOUNCED
         recent = islice(self.store.recent(since), most)
         newest = [MessageSummary(stored.id, self.next_hops(stored.hops)) for stored in recent]
         self.lazy_push.add_for(peer, reversed(newest), now)
+
+    def _replaced_silence(self, now: Time) -> Time:
+        """Since when the failed link that a new one replaces was silent: what neither end could
+        send over such links, the other may have missed. NEVER without one."""
+        while self._to_replace:
+            silent_since = self._to_replace.popleft()
+            if silent_since >= now - 2 * _UNNOTICED:
+                return silent_since
+        return NEVER
 
     def clear(self) -> None:
         """Forget everything but the ids, so that no message is delivered twice to an application
@@ -158,6 +171,7 @@ class PlumtreeState:
         self.parent_selection.clear()
         self.first_neighbor_at = NEVER
         self.failed_at.clear()
+        self._to_replace.clear()
         self.promises.clear()
         self.missing.clear()
         self.pending.clear()

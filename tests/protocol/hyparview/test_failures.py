@@ -64,7 +64,7 @@ def test_lost_connection_ends_the_link_at_once() -> None:
     """E15: the peer is in neither view any more, broadcast knows, and no one sends to it."""
     member = Member("a", "b")
     effects = member.handle(ev.PeerDown("a"))
-    assert NeighborDown("a", DownReason.FAILED) in effects
+    assert NeighborDown("a", DownReason.FAILED, silent_since=0.0) in effects
     assert member.active == {"b"}
     assert "a" not in member.passive
     assert set(member.machine.broadcast.push_peers.eager) == {"b"}

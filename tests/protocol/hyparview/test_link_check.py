@@ -61,7 +61,7 @@ def test_silent_neighbours_are_queried_and_then_given_up() -> None:
         effects = member.wait(member.params.link_check_interval)
         if ("answers", NeighborRole.QUERY) in roles(effects):
             member.receive("answers", Neighbor(NeighborRole.LIST, 1))
-        if NeighborDown("silent", DownReason.FAILED) in effects:
+        if NeighborDown("silent", DownReason.FAILED, silent_since=0.0) in effects:
             break
         assert ("silent", NeighborRole.QUERY) in roles(effects)
     assert member.active == {"answers"}
@@ -160,10 +160,13 @@ def test_a_parent_is_queried_when_others_announce_what_it_should_have_pushed() -
     # The announcer has just sent something.
     assert ("other", NeighborRole.QUERY) not in roles(effects)
     since = member.now
+    link = member.machine.membership.active.get("parent")
+    assert link is not None
+    silent_since = link.last_activity
     while "parent" in member.active:
         member.receive("other", QUERY)
         effects = member.wait(0.5)
-    assert NeighborDown("parent", DownReason.FAILED) in effects
+    assert NeighborDown("parent", DownReason.FAILED, silent_since) in effects
     assert member.now - since <= 5
     assert member.active == {"other"}
 

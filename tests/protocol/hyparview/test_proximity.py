@@ -273,6 +273,35 @@ def test_round_trips_are_smoothed() -> None:
     assert rtt.mean == pytest.approx(0.1, abs=0.01)
 
 
+def test_the_shortest_round_trip_is_one_of_late() -> None:
+    """E18: a queue on the way doesn't lengthen it, a longer way does."""
+    rtt = Rtt(0.01)
+    for sample in (0.2, 0.3, 0.01, 0.4):
+        rtt.update(sample)
+    assert rtt.mean > 0.05
+    assert rtt.least < 0.011
+    for _ in range(12):
+        rtt.update(0.1)
+    assert 0.02 < rtt.least < 0.1
+    for _ in range(50):
+        rtt.update(0.1)
+    assert rtt.least == 0.1
+
+
+@pytest.mark.parametrize("samples", [5, 50])
+def test_a_neighbour_that_was_near_of_late_is_kept(samples: int) -> None:
+    """E18: a busy machine makes most round trips long, to near neighbours too; after many long ones
+    none is near."""
+    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR, near_rtt=0.01)
+    for _ in range(samples):
+        topic.handle(ev.RttMeasured(3, 0.2), 0.5)
+    assert (topic.membership.rtt_of(3) or 0) > 0.09
+    topic.handle(ev.Received(8, Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR)), 1.0)
+    effects = topic.handle(ev.RttMeasured(8, 0.02), 1.1)
+    evicted = [e.peer for e in effects if isinstance(e, NeighborDown)]
+    assert evicted == ([] if samples == 5 else [3])
+
+
 def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
     """E21: a dial may take longer than a period."""
     topic = member(1, 2, 3, 4, 5, 6, 7)

@@ -174,6 +174,28 @@ def test_a_new_neighbour_without_news_starts_no_timer() -> None:
     assert branch.machine.next_deadline() == NEVER
 
 
+def test_a_link_in_place_of_a_failed_one_is_announced_what_that_may_have_missed() -> None:
+    """E39: since the failed link's silence, and once for each; long afterwards only the newest."""
+    branch = Branch("a", "b", "c")
+
+    def announced_to(peer: str) -> list[object]:
+        branch.handle(NeighborUp(peer, LinkKind.RANDOM))
+        lines = [(to, line.id) for to, m in sent(branch.flush(), IHave) for line in m.summary]
+        return [id for to, id in lines if to == peer]
+
+    for second in range(20):
+        branch.publish(second)
+        branch.wait(1)
+    for peer in "ab":
+        branch.handle(NeighborDown(peer, DownReason.FAILED, branch.now - 8))
+    assert announced_to("x") == announced_to("y") == list(range(12, 20))
+    assert len(announced_to("z")) < 4
+    branch.handle(NeighborDown("c", DownReason.FAILED, branch.now - 8))
+    branch.wait(61)
+    branch.publish("newest")
+    assert announced_to("late") == ["newest"]
+
+
 def test_a_neighbour_whose_link_had_failed_is_announced_all_since_then() -> None:
     """E39: it may have been on the other side of a partition. Others are announced the newest."""
     branch = Branch("a", "b")
