@@ -27,6 +27,10 @@ ANNOUNCE_WINDOW = 3.0
 _UNNOTICED = 30.0
 """Seconds that a link may have been silent before it counted as failed: three link checks."""
 
+_TOGETHER = 10.0
+"""Seconds for which links are silent that fail for one reason, and within which they do. Ours:
+under traffic a silent neighbour is noticed within them."""
+
 _MAX_ANNOUNCED = 1_000
 """Ids that are announced to a neighbour whose link had failed; go-libp2p-pubsub: a peer may
 announce 5,000 in a heartbeat."""
@@ -45,7 +49,7 @@ class PlumtreeState:
     """One node's part in one topic's broadcast; only the procedures of this package use it."""
 
     __slots__ = (
-        "_to_replace",
+        "_silent",
         "effects",
         "epoch",
         "failed_at",
@@ -86,8 +90,9 @@ class PlumtreeState:
         self.first_neighbor_at = NEVER
         self.failed_at: dict[PeerId, Time] = {}
         """Neighbours whose links have failed, and when."""
-        self._to_replace: deque[Time] = deque(maxlen=_MAX_FAILED)
-        """Since when those were silent, for new links to replace them."""
+        self._silent: deque[tuple[Time, Time]] = deque(maxlen=_MAX_FAILED)
+        """When links failed, and since when they were silent: those that were for longer than what
+        any new neighbour is announced."""
         self.effects: list[Effect] = []
 
     def note_copy(self, peer: PeerId, id: MessageId, now: Time) -> None:
@@ -141,27 +146,26 @@ class PlumtreeState:
         self.failed_at[peer] = now
         if len(self.failed_at) > _MAX_FAILED:
             del self.failed_at[next(iter(self.failed_at))]
-        self._to_replace.append(max(silent_since, now - _UNNOTICED))
+        if now - silent_since > ANNOUNCE_WINDOW:
+            self._silent.append((now, max(silent_since, now - _TOGETHER)))
 
     def announce_recent(self, peer: PeerId, now: Time) -> None:
         """Announce the newest messages to `peer`, which may have missed them; all that are cached
-        since its link failed, if it did, or since the link that it replaces fell silent."""
+        since its link failed, if it did, or since links that it replaces fell silent."""
         failed_at = self.failed_at.pop(peer, None)
-        gap_since = self._replaced_silence(now) if failed_at is None else failed_at - _UNNOTICED
+        gap_since = self._gap_since(now) if failed_at is None else failed_at - _UNNOTICED
         since = min(gap_since, now - ANNOUNCE_WINDOW)
         most = MAX_IDS if gap_since > since else _MAX_ANNOUNCED
         recent = islice(self.store.recent(since), most)
         newest = [MessageSummary(stored.id, self.next_hops(stored.hops)) for stored in recent]
         self.lazy_push.add_for(peer, reversed(newest), now)
 
-    def _replaced_silence(self, now: Time) -> Time:
-        """Since when the failed link that a new one replaces was silent: what neither end could
-        send over such links, the other may have missed. NEVER without one."""
-        while self._to_replace:
-            silent_since = self._to_replace.popleft()
-            if silent_since >= now - 2 * _UNNOTICED:
-                return silent_since
-        return NEVER
+    def _gap_since(self, now: Time) -> Time:
+        """Since when messages may not have reached us, or not left us, as several links that failed
+        just now were silent. NEVER where one did at most: others brought what it didn't."""
+        while self._silent and self._silent[0][0] < now - _TOGETHER:
+            self._silent.popleft()
+        return min(since for _, since in self._silent) if len(self._silent) > 1 else NEVER
 
     def clear(self) -> None:
         """Forget everything but the ids, so that no message is delivered twice to an application
@@ -171,7 +175,7 @@ class PlumtreeState:
         self.parent_selection.clear()
         self.first_neighbor_at = NEVER
         self.failed_at.clear()
-        self._to_replace.clear()
+        self._silent.clear()
         self.promises.clear()
         self.missing.clear()
         self.pending.clear()
