@@ -77,13 +77,15 @@ func (t *Topic) announce(to peer.ID, ids []string) {
 	}
 }
 
-// announceRecent tells a new neighbour of the last seconds' messages; one whose link had failed of
-// all since a little before.
+// announceRecent announces the last seconds' messages to a new neighbour; to one whose link had
+// failed all since a little before, and after several links failed all since those were silent.
 func (t *Topic) announceRecent(l *link) {
 	since, most := t.port.Now().Add(-announceSince), maxIDs
 	if failed, was := t.lost.failed[l.id]; was {
 		delete(t.lost.failed, l.id)
 		since, most = failed.Add(-unnoticed), maxAnnounced
+	} else if gap, is := t.lost.gap(t.port.Now()); is && gap.Before(since) {
+		since, most = gap, maxAnnounced
 	}
 	if ids := t.cache.since(since, most); len(ids) > 0 {
 		t.lazy.only[l.id] = ids

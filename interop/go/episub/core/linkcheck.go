@@ -49,8 +49,9 @@ func (l *link) silentSince(at time.Time) bool { return !l.heardAt.After(at) }
 // linksFailed replaces neighbours that are gone, and has them tried again later.
 func (t *Topic) linksFailed(ids ...peer.ID) {
 	for _, id := range ids {
+		l := t.link(id)
 		if t.dropLink(id, true, false) {
-			t.lost.note(id, t.port.Now())
+			t.lost.note(id, l.heardAt, t.port.Now())
 		}
 	}
 	if len(ids) > 0 {

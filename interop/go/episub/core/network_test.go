@@ -115,6 +115,18 @@ func (n *network) kill(node *simNode) {
 	}
 }
 
+// disconnect ends the connections that are cut, as TCP does when nothing is acknowledged.
+func (n *network) disconnect() {
+	for _, a := range n.nodes {
+		for _, b := range n.nodes {
+			if a.up[b.id] && n.cut(a, b) {
+				delete(a.up, b.id)
+				n.after(0, func() { a.topic.Down(b.id) })
+			}
+		}
+	}
+}
+
 // alive are the nodes that run.
 func (n *network) alive() []*simNode {
 	found := []*simNode{}

@@ -97,6 +97,25 @@ func TestHalvesOfAPartitionMerge(t *testing.T) {
 	n.check(n.nodes, messages)
 }
 
+func TestAHalfMissesNothingOfItsOwn(t *testing.T) {
+	n := newNetwork(t, 20)
+	n.run(30 * time.Second)
+	lone := n.nodes[7]
+	near := func(node *simNode) bool { return node != lone && lone.topic.link(node.id) != nil }
+	there := map[*simNode]bool{}
+	own := []*simNode{}
+	for _, node := range n.nodes {
+		if there[node] = near(node); !there[node] {
+			own = append(own, node)
+		}
+	}
+	n.cut = func(a, b *simNode) bool { return there[a] != there[b] }
+	messages := n.publish(own, 1, 500*time.Millisecond)
+	n.disconnect()
+	n.run(20 * time.Second)
+	n.check(own, messages)
+}
+
 func TestAMessageWithoutItsSignatureIsRefused(t *testing.T) {
 	n := newNetwork(t, 2)
 	n.run(time.Second)

@@ -75,6 +75,7 @@ const (
 	maxIDs        = 100 // in one IHAVE, GRAFT or list of sources
 	announceSince = 3 * time.Second
 	unnoticed     = 30 * time.Second // before a link counted as failed
+	together      = 10 * time.Second // for which links are silent, and in which they fail, for one reason
 	maxAnnounced  = 1000
 	lazyDelay     = 400 * time.Millisecond
 	lazyInterval  = time.Second

@@ -11,10 +11,18 @@ type reconnection struct {
 	tries    map[peer.ID]int
 	rejoined map[peer.ID]bool // reached in this period, and sent a JOIN
 	failed   map[peer.ID]time.Time
+	silent   []silence
 	contact  peer.ID // that was asked for nodes
 }
 
-func (r *reconnection) note(id peer.ID, now time.Time) {
+// silence of a link that failed, where it was longer than what any new neighbour is announced.
+type silence struct{ noticed, since time.Time }
+
+func (r *reconnection) note(id peer.ID, heardAt, now time.Time) {
+	if quiet := now.Sub(heardAt); quiet > announceSince {
+		r.silent = append(r.silent, silence{now, now.Add(-min(quiet, together))})
+		r.silent = r.silent[max(0, len(r.silent)-maxContacts):]
+	}
 	if len(r.tries) < maxLost {
 		r.tries[id] = 0
 	}
@@ -22,6 +30,21 @@ func (r *reconnection) note(id peer.ID, now time.Time) {
 		clear(r.failed)
 	}
 	r.failed[id] = now
+}
+
+// gap is since when messages may not have come or gone: several links that failed just now were
+// silent. Where one did at most, others brought what it didn't.
+func (r *reconnection) gap(now time.Time) (since time.Time, is bool) {
+	for len(r.silent) > 0 && now.Sub(r.silent[0].noticed) > together {
+		r.silent = r.silent[1:]
+	}
+	since = now
+	for _, silence := range r.silent {
+		if silence.since.Before(since) {
+			since = silence.since
+		}
+	}
+	return since, len(r.silent) > 1
 }
 
 func (t *Topic) reconnect() {
