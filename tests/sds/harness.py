@@ -365,7 +365,7 @@ class Group:
                 self._later(max(wait, 0.001), reach)  # milliseconds, as on the wire
                 return
             size = self.bytes["pull"]
-            answer = self._answer(ask)
+            answer = self._answer(asker, ask)
             size = self.bytes["pull"] - size
             slow = self.slow.get(ask.peer)
             delay = slow if slow is not None else self._delay() + self._queued(ask.peer, size)
@@ -387,7 +387,7 @@ class Group:
             failed(participant, ask, self.now)
             self._touched.add(asker)
 
-    def _answer(self, effect: AskEffect) -> Response:
+    def _answer(self, asker: str, effect: AskEffect) -> Response:
         member = self.members[effect.peer]
         assert member.participant is not None
         ask = ask_of(effect)
@@ -396,7 +396,9 @@ class Group:
             params = replace(params, page_items=1)
         if isinstance(ask, CompareAsk):
             stored, gone = member.store.count(CHANNEL), member.store.gone(CHANNEL)
-            comparison = member.participant.compare(ask.salt, ask.ranges, stored, gone)
+            comparison = member.participant.compare(
+                ask.salt, ask.ranges, stored, gone, by=asker, now=self.now
+            )
             response = Response(comparison=comparison, gone=gone)
         else:
             ids = ask.ids if isinstance(ask, GetAsk) else ()

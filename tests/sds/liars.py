@@ -66,9 +66,9 @@ class LiarsGroup(Group):
                 if other != name and self.rng.random() >= self.links.loss:
                     self._later(self._delay(), self._arrival(name, other, version, raw))
 
-    def _answer(self, effect: AskEffect) -> Response:
+    def _answer(self, asker: str, effect: AskEffect) -> Response:
         if effect.peer not in self.liars or effect.peer in self.slow:
-            return super()._answer(effect)
+            return super()._answer(asker, effect)
         ask = ask_of(effect)
         if isinstance(ask, CompareAsk):
             return Response(comparison=LogComparison(floor=ALL, gone=ALL), gone=ALL)

@@ -217,7 +217,7 @@ class EpisubGroup(Group):
 
     def asked(self, node: MemberNode, request: Request) -> None:
         self.now = self._time()
-        answer = Answer(request.number, self._answer(request.ask))
+        answer = Answer(request.number, self._answer(self._names[request.asker], request.ask))
         node.network.send(node, [request.asker], answer, 0)
 
     def answer_came(self, answer: Answer) -> None:

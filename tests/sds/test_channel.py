@@ -575,7 +575,7 @@ async def test_hostile_streams_hurt_nobody_else(tmp_path: Path) -> None:
         async with channels([a]) as (one,):
             await one.send(b"x")
             for data in (b"\xff" * 20, b"\x05\xff\xff\xff\xff\xff", b"\x02\x0a", b"\x00"):
-                stream = await b.host.new_stream(a.id, [TProtocol("/sds/store/1.0.0")])
+                stream = await b.host.new_stream(a.id, [TProtocol("/sds/store/1.1.0")])
                 await stream.write(data)
                 await stream.close_write()
                 with trio.move_on_after(1.0), suppress(StreamError):

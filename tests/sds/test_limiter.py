@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+from typing import Any, cast
+
+import pytest
+import trio
+from libp2p.peer.id import ID
+from trio.testing import wait_all_tasks_blocked
+
+from episub_router.sds.net import exchange
+from episub_router.sds.net.asking import AskEffect, Asker, Step
 from episub_router.sds.net.limiter import (
     CHANNEL_BURST,
     CHANNEL_RATE,
@@ -12,6 +23,9 @@ from episub_router.sds.net.limiter import (
     HostPace,
     RequestLimiter,
 )
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.wire.exchange import GetAsk, Request, Response
 
 
 def test_one_channel_has_its_burst_and_then_its_rate() -> None:
@@ -40,10 +54,102 @@ def test_all_channels_together_are_bounded() -> None:
 
 def test_a_host_asks_less_at_a_time_while_answers_take_long() -> None:
     pace = HostPace()
-    assert pace.limiter.total_tokens == MOST_ASKS
-    for _ in range(20):
-        pace.took(SLOW_ANSWER + 1)
-    assert pace.limiter.total_tokens == FEWEST_ASKS
+    assert pace.size == FEWEST_ASKS
     for _ in range(200):
         pace.took(SLOW_ANSWER / 2)
-    assert pace.limiter.total_tokens == MOST_ASKS
+    assert pace.size == MOST_ASKS
+    for _ in range(20):
+        pace.took(SLOW_ANSWER + 1)
+    assert pace.size == FEWEST_ASKS
+
+
+async def test_requests_for_messages_go_before_comparisons() -> None:
+    pace, order, finish = HostPace(), [], trio.Semaphore(0)
+
+    async def ask(name: str, *, urgent: bool) -> None:
+        async with pace.turn(urgent=urgent):
+            order.append(name)
+            await finish.acquire()
+
+    async with trio.open_nursery() as nursery:
+
+        async def begin(name: str, *, urgent: bool) -> None:
+            nursery.start_soon(partial(ask, name, urgent=urgent))
+            await wait_all_tasks_blocked()
+
+        for _ in range(FEWEST_ASKS):
+            await begin("first", urgent=False)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ask("left", urgent=True)
+        for _ in range(2):
+            await begin("comparison", urgent=False)
+        for _ in range(6):
+            await begin("messages", urgent=True)
+        assert order == ["first"] * FEWEST_ASKS
+        for _ in range(8):
+            finish.release()
+            await wait_all_tasks_blocked()
+        assert order[FEWEST_ASKS:] == [*["messages"] * 3, "comparison"] * 2
+        for _ in range(2 * FEWEST_ASKS):
+            finish.release()
+    for _ in range(FEWEST_ASKS):
+        await ask("none is counted for ever", urgent=False)
+
+
+class Host:
+    """One that is never used."""
+
+
+async def test_what_waits_for_its_turn_is_asked_once_and_only_while_it_is_of_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a host has little time, channels look again for what they asked for long ago."""
+    asked: list[tuple[str, ...]] = []
+    finish, wanted = trio.Semaphore(0), {"first", "a", "b", "c"}
+
+    async def ask(host: object, peer: ID, request: Request, **options: object) -> Response:
+        assert isinstance(request.ask, GetAsk)
+        asked.append(request.ask.ids)
+        await finish.acquire()
+        raise exchange.ExchangeError("none")
+
+    async def act(step: Step) -> None:
+        pass
+
+    def awaits(effect: AskEffect) -> bool:
+        return isinstance(effect, fx.AskIds) and not wanted.isdisjoint(effect.ids)
+
+    monkeypatch.setattr(exchange, "ask", ask)
+    host, unused = cast(Any, Host()), cast(Any, None)
+    askers = [
+        Asker(
+            host,
+            "topic",
+            channel,
+            SdsParams(),
+            intake=unused,
+            accept=unused,
+            act=act,
+            awaits=awaits,
+            counts=Counter(),
+            retriever=None,
+        )
+        for channel in ("other", "ours")
+    ]
+    peer = ID(b"peer").to_base58()
+    async with trio.open_nursery() as nursery:
+        for _ in range(FEWEST_ASKS):
+            nursery.start_soon(askers[0].ask, fx.AskIds(peer, ("first",)))
+            await wait_all_tasks_blocked()
+        for ids in (("a", "b"), ("a",), ("a", "b", "c"), ("found meanwhile",)):
+            nursery.start_soon(askers[1].ask, fx.AskIds(peer, ids))
+            await wait_all_tasks_blocked()
+        assert asked == [("first",)] * FEWEST_ASKS
+        for _ in range(FEWEST_ASKS + 2):
+            finish.release()
+            await wait_all_tasks_blocked()
+    assert asked[FEWEST_ASKS:] == [("a", "b"), ("c",)]
+    finish.release()
+    await askers[1].ask(fx.AskIds(peer, ("a",)))
+    assert asked[-1] == ("a",)

@@ -456,6 +456,18 @@ def test_sync_is_suppressed_by_who_says_the_same() -> None:
     assert of(one.wait(400.0), fx.BroadcastBytes)
 
 
+@pytest.mark.parametrize(("source", "confirms"), [("other", True), ("third", False)])
+def test_the_author_that_hands_out_its_message_hears_that_we_have_it(
+    source: str, confirms: bool
+) -> None:
+    """Before it resends to a newcomer what that has."""
+    one = One()
+    one.take(made("a"), Way.PULLED, source)
+    syncs = one.published(one.wait(8.0))
+    assert bool(syncs) is confirms
+    assert all("a" in [e.message_id for e in s.causal_history] for s in syncs)
+
+
 def test_who_lacks_a_head_of_ours_hears_of_it_soon() -> None:
     one = One()
     mine, _ = one.send()

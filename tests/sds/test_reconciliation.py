@@ -127,6 +127,67 @@ def fill_hole(count: int, hole: int) -> tuple[int, int]:
     return requests + 1, size
 
 
+def compared_as(one: One, peer: str, of_log: Log) -> LogComparison:
+    whole = RangeHash(None, None, *of_log.summary(SALT, None, None))
+    return one.participant.compare(SALT, [whole], len(of_log), None, by=peer, now=one.now)
+
+
+def asks_in(one: One, seconds: float) -> int:
+    """Comparisons in that time, each of which finds logs equal."""
+    end, asks = one.now + seconds, 0
+    while one.now < end:
+        effects = one.wait(1.0)
+        for _ in of(effects, fx.AskCompare):
+            asks += 1
+            one.participant.compared("p", LogComparison(), one.now)
+    return asks
+
+
+def test_a_peer_that_compared_and_has_the_same_is_not_asked_too() -> None:
+    one = One()
+    one.hear("a")
+    one.participant.peer_up("p", one.now)
+    assert asks_in(one, 2.0) == 1
+    same, more = log_of([(WALL, "a")]), log_of([(WALL, "a"), (WALL + 1, "b")])
+    assert compared_as(one, "p", same) == LogComparison()
+    assert asks_in(one, 76.0) == 0
+    assert asks_in(one, 400.0) > 0, "what it said is old"
+    assert compared_as(one, "p", more).keys
+    assert asks_in(one, 700.0) > 0, "it had something else"
+    compared_as(one, "p", same)
+    one.hear("b", "a")
+    assert asks_in(one, 700.0) > 0, "we have something new"
+    compared_as(one, "stranger", one.participant.log)
+    assert asks_in(one, 700.0) > 0, "nobody speaks for another peer"
+
+
+def test_an_answer_is_awaited_until_it_comes_or_the_comparison_is_over() -> None:
+    one = One()
+    one.hear("a")
+    one.participant.peer_up("p", one.now)
+    asked = of(one.wait(2.0), fx.AskCompare)
+    assert [one.participant.awaits(a) for a in asked] == [True]
+    one.participant.compared("p", LogComparison(), one.now)
+    assert not one.participant.awaits(asked[0])
+    one.hear("c", "b")
+    missing = fx.AskIds("p", ("b",))
+    assert one.participant.awaits(missing)
+    one.hear("b")
+    assert not one.participant.awaits(missing)
+
+
+def test_comparisons_of_many_channels_come_together() -> None:
+    times = set()
+    for n in range(100):
+        one = One()
+        one.now += n / 100
+        one.hear("a")
+        one.participant.peer_up("p", one.now)
+        asks_in(one, 2.0)
+        times.add(one.participant._catchup.next())
+    assert 1 < len(times) < 25
+
+
 def test_one_hole_in_fifty_thousand_costs_few_round_trips_and_bytes() -> None:
     requests, size = fill_hole(50_000, 31_415)
     assert requests <= 6

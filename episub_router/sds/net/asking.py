@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -59,28 +59,40 @@ class Asker:
         intake: Intake,
         accept: Callable[[ReceivedMessage | Rejected], ReceivedMessage | None],
         act: Callable[[Step], Awaitable[None]],
+        awaits: Callable[[AskEffect], bool],
         counts: Counter[str],
         retriever: Retriever | None,
     ) -> None:
         self._host = host
+        self._pace = _on_host(host)
         self._topic = topic
         self._channel_id = channel_id
         self._params = params
         self._intake = intake
         self._accept = accept
         self._act = act
+        self._awaits = awaits
         self._counts = counts
         self._retriever = retriever
         self._limiter = trio.CapacityLimiter(_ASKS)
+        self._queued: set[MessageId] = set()
+        """Ids whose request waits for its turn: they needn't be asked for a second time."""
         self._retrievals = trio.CapacityLimiter(_ASKS)
 
     async def ask(self, effect: AskEffect) -> None:
         """One request, and what follows from its answer."""
+        if isinstance(effect, fx.AskIds):
+            ids = tuple(i for i in effect.ids if i not in self._queued)
+            if not ids:
+                return
+            effect = replace(effect, ids=ids)
         try:
-            response = await self._request(effect)
+            response = await self._in_turn(effect)
         except ExchangeError:
             self._counts["ask-failed"] += 1
             await self._act(lambda participant, now: failed(participant, effect, now))
+            return
+        if response is None:
             return
         try:
             if isinstance(effect, fx.AskRange) and not effect.ids_only:
@@ -132,7 +144,8 @@ class Asker:
         for _ in range(_OLDER_PAGES):
             most = limit + 1 - len(rows)  # the place itself may be there too
             page = fx.AskRange(peer, None, before, ids_only=False, limit=most, newest_first=True)
-            response = await self._request(page)
+            async with self._turn(urgent=True):
+                response = await self._request(page)
             for item in response.items:
                 if (before is None or item.key < before) and self._is_older(item, peer):
                     rows.append(item)
@@ -149,20 +162,35 @@ class Asker:
             return False
         return self._intake.proves_id(received, item.key)
 
+    async def _in_turn(self, effect: AskEffect) -> Response | None:
+        """The answer; None where nobody waits for it any more. Raises ExchangeError."""
+        waiting = effect.ids if isinstance(effect, fx.AskIds) else ()
+        self._queued.update(waiting)
+        try:
+            async with self._turn(urgent=not isinstance(effect, fx.AskCompare)):
+                self._queued.difference_update(waiting)
+                waiting = ()
+                return await self._request(effect) if self._awaits(effect) else None
+        finally:
+            self._queued.difference_update(waiting)
+
+    @asynccontextmanager
+    async def _turn(self, *, urgent: bool) -> AsyncIterator[None]:
+        async with self._limiter, self._pace.turn(urgent=urgent):
+            yield
+
     async def _request(self, effect: AskEffect) -> Response:
         """Asked again where the peer says that it's too early. Raises ExchangeError."""
-        pace = _on_host(self._host)
-        async with self._limiter, pace.limiter:
-            deadline = trio.current_time() + self._params.pull_timeout
-            while True:
-                try:
-                    return await self._once(effect, deadline - trio.current_time(), pace)
-                except ExchangeError as error:
-                    if not 0 < error.retry_after < deadline - trio.current_time():
-                        raise
-                    await trio.sleep(error.retry_after)
+        deadline = trio.current_time() + self._params.pull_timeout
+        while True:
+            try:
+                return await self._once(effect, deadline - trio.current_time())
+            except ExchangeError as error:
+                if not 0 < error.retry_after < deadline - trio.current_time():
+                    raise
+                await trio.sleep(error.retry_after)
 
-    async def _once(self, effect: AskEffect, within: float, pace: HostPace) -> Response:
+    async def _once(self, effect: AskEffect, within: float) -> Response:
         begun = trio.current_time()
         try:
             return await exchange.ask(
@@ -174,7 +202,7 @@ class Asker:
             )
         finally:
             if not isinstance(effect, fx.AskRange):  # a page may take long
-                pace.took(trio.current_time() - begun)
+                self._pace.took(trio.current_time() - begun)
 
     async def _found(self, hint: bytes, retriever: Retriever) -> bytes | None:
         async with self._retrievals:

@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 import trio
 from libp2p.peer.id import ID
@@ -71,8 +72,7 @@ class ChannelDriver(Served):
     ) -> None:
         self.pubsub = pubsub
         self.topic_name = topic_name
-        self.channel_id = channel_id
-        self.listens_to = channel_id
+        self.channel_id = self.listens_to = channel_id
         self.store_key = store_key(topic_name, channel_id)
         self.sender_id = sender_id
         self.params = params
@@ -105,6 +105,7 @@ class ChannelDriver(Served):
             intake=self._intake,
             accept=self._accepted,
             act=self._act,
+            awaits=lambda ask: self.participant.awaits(ask),
             counts=self.counts,
             retriever=retrieve,
         )
@@ -136,8 +137,9 @@ class ChannelDriver(Served):
     async def _load(self) -> None:
         """The participant as its store has it, which is how the network knows it."""
         store, key = self.access.store, self.store_key
-        limit = self.params.log_limit
-        saved = await self.access.run(lambda: store.load(key, self.sender_id, limit))
+        saved = await self.access.run(
+            lambda: store.load(key, self.sender_id, self.params.log_limit)
+        )
         now = trio.current_time()
         self.participant = Participant(
             self.sender_id,
@@ -240,8 +242,8 @@ class ChannelDriver(Served):
     def waiting(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
         return buffered(self.participant, ids)
 
-    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> LogComparison:
-        return self.participant.compare(ask.salt, ask.ranges, stored, gone)
+    def compare(self, ask: CompareAsk, stored: int, gone: Key | None, by: str) -> LogComparison:
+        return self.participant.compare(ask.salt, ask.ranges, stored, gone, by=by, now=self._now())
 
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store has removed these messages."""
@@ -250,10 +252,13 @@ class ChannelDriver(Served):
 
     async def _work(self) -> None:
         while True:
-            if not self._inbox:
-                with trio.move_on_at(self.participant.deadline()):
-                    await self._wake.wait()
             self._wake = trio.Event()
+            deadline = self.participant.deadline()
+            if not self._inbox:
+                with trio.move_on_at(deadline):
+                    await self._wake.wait()
+            if not self._inbox and trio.current_time() < deadline:
+                continue
             try:
                 await self._step()
             except StoreFullError as error:
@@ -332,9 +337,8 @@ class ChannelDriver(Served):
                     self.tell(effect)
                 case fx.Evicted():
                     self._evictions += 1
-                case _:
-                    if not isinstance(effect, fx.Change):
-                        self.tell(effect)
+                case _ if not isinstance(effect, fx.Change):
+                    self.tell(effect)
         if delivered:
             self._changed()
         self._wake.set()
@@ -358,14 +362,13 @@ class ChannelDriver(Served):
             self._trace.sent(self.codec.decode(raw), purpose, len(raw))
 
     def _published(self, message_id: MessageId) -> None:
-        own = self.own(message_id)
-        if own is not None and not own.published:
+        if (own := self.own(message_id)) is not None and not own.published:
             own.published = True
             self._changed()
 
     async def _republish(self, message_id: MessageId) -> None:
-        store, key = self.access.store, self.store_key
-        for stored in await self.access.run(lambda: store.get(key, [message_id])):
+        get = partial(self.access.store.get, self.store_key, [message_id])
+        for stored in await self.access.run(get):
             own = stored.sender_id == self.sender_id
             raw = stored.raw if own else attach_origin(stored.raw, stored.origin)
             self._post(message_id, raw, fx.Purpose.REPAIR)
@@ -374,18 +377,15 @@ class ChannelDriver(Served):
 
     async def older(self, before: Key | None, limit: int) -> list[StoredMessage]:
         """What peers have before a place, ascending. Raises ExchangeError."""
-        peers = [peer.to_base58() for peer in self._peers]
-        return await self._asker.older(peers, before, limit)
+        return await self._asker.older([p.to_base58() for p in self._peers], before, limit)
 
     def peers_changed(self, present: Collection[ID]) -> None:
         """These are the peers that can be asked now."""
         now = self._now()
-        for peer in self._peers:
-            if peer not in present:
-                self.participant.peer_down(peer.to_base58(), now)
-        for peer in present:
-            if peer not in self._peers:
-                self.participant.peer_up(peer.to_base58(), now)
+        for gone in [p for p in self._peers if p not in present]:
+            self.participant.peer_down(gone.to_base58(), now)
+        for peer in [p for p in present if p not in self._peers]:
+            self.participant.peer_up(peer.to_base58(), now)
         self._peers = dict.fromkeys(present)
         self._wake.set()
 

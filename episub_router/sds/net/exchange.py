@@ -1,4 +1,4 @@
-"""/sds/store/1.0.0: one request and one response per stream, answered from the log."""
+"""/sds/store: requests on a stream, one after another, each answered from the log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from weakref import WeakKeyDictionary
 
 import trio
 from libp2p.abc import IHost, INetStream
-from libp2p.custom_types import TProtocol
+from libp2p.io.exceptions import IncompleteReadError
+from libp2p.network.stream.exceptions import StreamEOF
 from libp2p.peer.id import ID
-from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
+from libp2p.utils.varint import encode_varint_prefixed
 
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.limiter import RequestLimiter
+from episub_router.sds.net.streams.calls import MANY, SINGLE, Call, Streams, quiet_reset
+from episub_router.sds.net.streams.frames import IncomingFrames
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
@@ -24,7 +27,6 @@ from episub_router.sds.store import Store, StoredMessage
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
-    PROTOCOL,
     Ask,
     CompareAsk,
     GetAsk,
@@ -38,12 +40,12 @@ from episub_router.sds.wire.exchange import (
     encode_response,
 )
 
-PROTOCOL_ID = TProtocol(PROTOCOL)
 _LATER = (ResponseStatus.TOO_MANY_REQUESTS, ResponseStatus.UNAVAILABLE)
 _SERVE_TIMEOUT = 20.0
-_RESET_TIMEOUT = 30.0
-_GRACE = 1.0
-"""Seconds after a reset until what still reads there is cancelled: py-libp2p wakes no reader."""
+_TOGETHER = 65_536
+"""Bytes of answers that are sent together, where several requests came together (ours)."""
+_IDLE = 60.0
+"""Seconds without a request after which the side that answers ends a stream (ours)."""
 
 
 class ExchangeError(Exception):
@@ -71,8 +73,9 @@ class Served(ABC):
         """Those of the messages that we have and that aren't logged yet."""
 
     @abstractmethod
-    def compare(self, ask: CompareAsk, stored: int, gone: Key | None) -> LogComparison:
-        """What differs; `stored` messages are in the store, and some up to `gone` no more."""
+    def compare(self, ask: CompareAsk, stored: int, gone: Key | None, by: str) -> LogComparison:
+        """What differs from the log of `by`; `stored` messages are in the store, and some up to
+        `gone` no more."""
 
 
 class ExchangeServer:
@@ -90,7 +93,8 @@ class ExchangeServer:
         server = cls._shared.get(host)
         if server is None:
             server = cls._shared[host] = cls()
-            host.set_stream_handler(PROTOCOL_ID, server._handle)
+            for protocol in (MANY, SINGLE):
+                host.set_stream_handler(protocol, server._handle)
         return server
 
     def add(self, channel: Served) -> None:
@@ -101,25 +105,51 @@ class ExchangeServer:
 
     async def _handle(self, stream: INetStream) -> None:
         # An exception out of a stream handler takes the whole host down.
+        within, first = _SERVE_TIMEOUT, True
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._end_late, stream, nursery.cancel_scope)
-                data = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
-                response = await self._answer(stream.muxed_conn.peer_id, data)
-                self.counts[response.status.name] += 1
-                await stream.write(encode_varint_prefixed(encode_response(response)))
-                await stream.close()
-                nursery.cancel_scope.cancel()
+            frames, single = IncomingFrames(stream), stream.get_protocol() == SINGLE
+            while await self._serve(stream, frames, within, first=first) and not single:
+                within, first = _IDLE, False
+            await stream.close()
+        except trio.TooSlowError:
+            self.counts["timeout" if first else "idle"] += 1
+            await quiet_reset(stream)
         except Exception:
             self.counts["broken-stream"] += 1
-            await _quiet_reset(stream)
+            await quiet_reset(stream)
 
-    async def _end_late(self, stream: INetStream, scope: trio.CancelScope) -> None:
+    async def _serve(
+        self, stream: INetStream, frames: IncomingFrames, within: float, *, first: bool
+    ) -> bool:
+        """Answer a request, and those that came with it; False where there is no further one.
+
+        Raises TooSlowError where none comes in time.
+        """
+        try:
+            with trio.fail_after(within):  # a reset wakes no reader of py-libp2p
+                data = await frames.next(MAX_REQUEST)
+        except (StreamEOF, IncompleteReadError):
+            if first:
+                raise
+            return False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_late, stream)
+            answers = await self._framed_answer(stream, data)
+            while len(answers) < _TOGETHER and frames.has_next():
+                answers += await self._framed_answer(stream, await frames.next(MAX_REQUEST))
+            await stream.write(answers)
+            nursery.cancel_scope.cancel()
+        return True
+
+    async def _framed_answer(self, stream: INetStream, data: bytes) -> bytes:
+        response = await self._answer(stream.muxed_conn.peer_id, data)
+        self.counts[response.status.name] += 1
+        return encode_varint_prefixed(encode_response(response))
+
+    async def _end_late(self, stream: INetStream) -> None:
         await trio.sleep(_SERVE_TIMEOUT)
         self.counts["timeout"] += 1
-        await _quiet_reset(stream)  # a write ends by that, a read only by being cancelled
-        await trio.sleep(_GRACE)
-        scope.cancel()
+        await quiet_reset(stream)  # a write ends by that
 
     async def _answer(self, peer: ID, data: bytes) -> Response:
         try:
@@ -139,15 +169,15 @@ class ExchangeServer:
                 ResponseStatus.UNKNOWN_CHANNEL,
                 f"no channel {request.channel_id!r} of topic {request.topic!r} here",
             )
-        return await _look_up(channel, request.ask)
+        return await _look_up(channel, request.ask, peer.to_base58())
 
 
-async def _look_up(channel: Served, ask: Ask) -> Response:
+async def _look_up(channel: Served, ask: Ask, by: str) -> Response:
     store, key = channel.access.store, channel.store_key
     waiting = channel.waiting(ask.ids) if isinstance(ask, GetAsk) else []
     if isinstance(ask, CompareAsk):
         count, gone = await channel.access.run(lambda: (store.count(key), store.gone(key)))
-        return Response(comparison=channel.compare(ask, count, gone), gone=gone)
+        return Response(comparison=channel.compare(ask, count, gone, by), gone=gone)
     return await channel.access.run(lambda: look_up(store, key, channel.params, ask, waiting))
 
 
@@ -191,8 +221,9 @@ def look_up(
 
 async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_size: int) -> Response:
     """Ask `peer`, waiting at most `within` s. Raises ExchangeError."""
-    call = _Call(host, peer, encode_request(request), max_size)
-    trio.lowlevel.spawn_system_task(call.run)
+    joint = isinstance(request.ask, CompareAsk)
+    call = Call(encode_varint_prefixed(encode_request(request)), max_size, joint=joint)
+    Streams.of(host).carry(host, peer, call)
     try:
         with trio.fail_after(within):
             await call.done.wait()
@@ -211,61 +242,3 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
         retry = response.retry_after if response.status in _LATER else 0.0
         raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}", retry)
     return response
-
-
-class _Call:
-    """One request on its stream, in a task that nobody cancels.
-
-    A write of py-libp2p that is cancelled has used a nonce of the connection's encryption and sent
-    nothing, after which the other side can read no more: all that goes on between two hosts would
-    end with one request that took too long. A call that is left resets its stream first.
-    """
-
-    def __init__(self, host: IHost, peer: ID, request: bytes, max_size: int) -> None:
-        self.done = trio.Event()
-        self.data = b""
-        self.error: Exception | None = None
-        self._host = host
-        self._peer = peer
-        self._request = request
-        self._max_size = max_size
-        self._stream: INetStream | None = None
-        self._left = False
-        self._reading = trio.CancelScope()
-
-    async def run(self) -> None:
-        try:
-            self._stream = stream = await self._host.new_stream(self._peer, [PROTOCOL_ID])
-            if self._left:
-                await _quiet_reset(stream)
-                return
-            await stream.write(encode_varint_prefixed(self._request))
-            with self._reading:
-                self.data = await read_varint_prefixed_bytes_limited(stream, self._max_size)
-                await stream.close()
-        except Exception as error:  # py-libp2p's layers raise many unrelated types
-            self.error = error
-            if self._stream is not None:
-                await _quiet_reset(self._stream)
-        finally:
-            self.done.set()
-
-    def leave(self) -> None:
-        """Nobody waits for the answer any more."""
-        self._left = True
-        if self._stream is not None and not self.done.is_set():
-            trio.lowlevel.spawn_system_task(self._end, self._stream)
-
-    async def _end(self, stream: INetStream) -> None:
-        await _quiet_reset(stream)
-        with trio.move_on_after(_GRACE):
-            await self.done.wait()
-        self._reading.cancel()
-
-
-async def _quiet_reset(stream: INetStream) -> None:
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + _RESET_TIMEOUT):
-        try:
-            await stream.reset()
-        except Exception:
-            return  # already gone

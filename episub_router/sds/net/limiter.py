@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 import trio
@@ -53,12 +56,56 @@ class HostPace:
     """How many requests of a host are under way: fewer, the longer answers take.
 
     Where a thousand channels join at once on a busy machine, each request of many would take
-    longer than py-libp2p gives a stream to open (10 s), and none would end.
+    longer than py-libp2p gives a stream to open (10 s), and none would end. Requests for messages
+    go before comparisons, up to three for each one that waits: else a thousand comparisons come
+    first, and what they find missing would be asked of the group meanwhile.
     """
 
     def __init__(self) -> None:
-        self.limiter = trio.CapacityLimiter(MOST_ASKS)
-        self._size = float(MOST_ASKS)
+        self._size = float(FEWEST_ASKS)
+        self._under_way = 0
+        self._admitted = 0
+        self._urgent: deque[trio.Event] = deque()
+        self._others: deque[trio.Event] = deque()
+
+    @property
+    def size(self) -> int:
+        """Requests that may be under way."""
+        return int(self._size)
+
+    @asynccontextmanager
+    async def turn(self, *, urgent: bool) -> AsyncIterator[None]:
+        """Wait until another request may go out, and count it until the context ends."""
+        if self._under_way >= self.size:
+            await self._wait(self._urgent if urgent else self._others)
+        else:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._admit()
+
+    async def _wait(self, queue: deque[trio.Event]) -> None:
+        admitted = trio.Event()
+        queue.append(admitted)
+        try:
+            await admitted.wait()
+        except trio.Cancelled:
+            if admitted.is_set():
+                self._under_way -= 1
+                self._admit()
+            else:
+                queue.remove(admitted)
+            raise
+
+    def _admit(self) -> None:
+        while self._under_way < self.size and (self._urgent or self._others):
+            self._under_way += 1
+            self._admitted += 1
+            fourth = self._admitted % _OTHERS_TURN == 0
+            queue = (fourth and self._others) or self._urgent or self._others
+            queue.popleft().set()
 
     def took(self, seconds: float) -> None:
         """A request had its answer, or none, after so long."""
@@ -66,9 +113,11 @@ class HostPace:
             self._size = max(FEWEST_ASKS, self._size * 0.75)
         else:
             self._size = min(MOST_ASKS, self._size + 1 / self._size)
-        self.limiter.total_tokens = int(self._size)
+        self._admit()
 
 
+_OTHERS_TURN = 4
+"""Of so many requests that waited one is a comparison, if there is one (ours)."""
 MOST_ASKS = 16
 FEWEST_ASKS = 4
 """Requests of a host under way at once, at most and at least: so a peer that never answers holds

@@ -1,20 +1,78 @@
-"""What is to be published, in order."""
+"""What is to be published, in order, at the pace at which peers take it."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import trio
+from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
+from episub_router.publishing import PublishGate
 from episub_router.sds.net.origin import proof_of, sign
 from episub_router.sds.protocol.effects import Purpose
 from episub_router.sds.protocol.message import MessageId
 
 _LIMIT = 1024
 """Messages that may wait to be published; further ones are dropped, and resent later."""
+
+_QUEUED = 16
+"""Messages in a peer's queue beyond which the next one waits: half of py-libp2p's (ours)."""
+_LOOK_AGAIN = 0.005
+"""Seconds between two looks at a peer without room; longer where the event loop is busy."""
+_PATIENCE = 200
+"""Looks for which such a peer is waited for, at most: a second (ours)."""
+_REGAINED = 4
+"""Looks of it that come back with each message that finds room: so a slow peer delays messages by
+20 ms on average, and one that stands still not at all (ours)."""
+_PEERS = 4096
+"""Peers whose patience is remembered."""
+
+
+class Turns:
+    """Lets all channels of a pubsub publish one after another, while its peers have room.
+
+    py-libp2p's own routers drop what goes beyond a peer's queue of 32 messages, so that of what a
+    thousand channels say at once nearly all would be lost, and said again. A router with
+    backpressure of its own is left to it.
+    """
+
+    _shared: ClassVar[WeakKeyDictionary[Pubsub, Turns]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self.lock = trio.Lock()
+        self._patience: dict[ID, int] = {}
+
+    @classmethod
+    def of(cls, pubsub: Pubsub) -> Turns:
+        turns = cls._shared.get(pubsub)
+        if turns is None:
+            turns = cls._shared[pubsub] = cls()
+        return turns
+
+    async def room(self, pubsub: Pubsub, topic: str) -> None:
+        """Wait until the peers of a topic take another message."""
+        if isinstance(pubsub.router, PublishGate):
+            return
+        for peer in list(pubsub.peer_topics.get(topic, ())):
+            patience = self._patience.pop(peer, _PATIENCE)
+            while self._is_full(pubsub, peer) and patience:
+                await trio.sleep(_LOOK_AGAIN)
+                patience -= 1
+            if not self._is_full(pubsub, peer):
+                patience += _REGAINED
+            if patience < _PATIENCE:
+                self._patience[peer] = patience
+            if len(self._patience) > _PEERS:
+                del self._patience[next(iter(self._patience))]
+
+    def _is_full(self, pubsub: Pubsub, peer: ID) -> bool:
+        queue = pubsub.peer_queues.get(peer)
+        return queue is not None and not queue.closed and len(queue) >= _QUEUED
 
 
 class PublishQueue:
@@ -36,6 +94,7 @@ class PublishQueue:
         self._empty = trio.Event()
         self._empty.set()
         self._signed: dict[bytes, rpc_pb2.Message] = {}
+        self._turns = Turns.of(pubsub)
 
     def prove(self, raw: bytes) -> bytes:
         """Sign a message of ours before anybody sees it; the proof to keep with it."""
@@ -68,6 +127,8 @@ class PublishQueue:
             await self._posted.wait()
             self._posted = trio.Event()
             while self._queue:
+                async with self._turns.lock:
+                    await self._turns.room(self._pubsub, self._topic)
                 await self._publish(*self._queue[0])
                 self._queue.popleft()
             self._empty.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -10,7 +11,8 @@ import trio
 from libp2p.abc import ISubscriptionAPI
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
-from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.pubsub import SUBSCRIPTION_CHANNEL_SIZE, Pubsub
+from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
 from episub_router.sds.wire import peek_channel
 
@@ -18,6 +20,9 @@ _OPEN: WeakKeyDictionary[Pubsub, dict[str, SharedTopic]] = WeakKeyDictionary()
 _JOINING: WeakKeyDictionary[Pubsub, trio.Lock] = WeakKeyDictionary()
 _WATCHES: WeakKeyDictionary[Pubsub, PeerWatch] = WeakKeyDictionary()
 _WATCH_INTERVAL = 1.0
+_BUFFER = 1024
+"""Messages of a topic that may come before they are read: one of each of a thousand channels, which
+may all come in one turn of the event loop (ours, and the default of `PubsubParams`)."""
 
 
 class TopicUser(Protocol):
@@ -73,7 +78,7 @@ class PeerWatch:
 
 
 class SharedTopic:
-    """Drains the subscription, because py-libp2p drops what it can't queue (32 messages).
+    """Drains the subscription, because pubsub drops what it can't queue.
 
     The reading task lives in the nursery of one user; when that one leaves, it moves on.
     """
@@ -169,4 +174,18 @@ async def _open(pubsub: Pubsub, name: str) -> SharedTopic:
             f"topic {name!r} is subscribed already: its messages would be divided between two "
             f"readers; unsubscribe first"
         )
-    return SharedTopic(pubsub, name, await pubsub.subscribe(name))
+    return SharedTopic(pubsub, name, _with_room(pubsub, name, await pubsub.subscribe(name)))
+
+
+def _with_room(pubsub: Pubsub, name: str, subscription: ISubscriptionAPI) -> ISubscriptionAPI:
+    """The subscription with more room than py-libp2p's own class gives it."""
+    if isinstance(subscription, TrioSubscriptionAPI):
+        small = subscription.receive_channel
+        if small.statistics().max_buffer_size == SUBSCRIPTION_CHANNEL_SIZE:
+            send, receive = trio.open_memory_channel[rpc_pb2.Message](_BUFFER)
+            with suppress(trio.WouldBlock):
+                while True:
+                    send.send_nowait(small.receive_nowait())
+            pubsub.subscribed_topics_send[name] = send
+            subscription.receive_channel = receive
+    return subscription

@@ -17,12 +17,7 @@ from episub_router.sds.protocol.clock import ClockAheadError, LamportClock
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
 from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.members import Members
-from episub_router.sds.protocol.message import (
-    HistoryEntry,
-    Message,
-    MessageId,
-    SenderId,
-)
+from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams, WireFormat
 from episub_router.sds.protocol.peers import StreamPeers
 from episub_router.sds.protocol.presence import Presence
@@ -88,15 +83,9 @@ class Participant:
             params, self.clock, self.log, self._frontier, self.wants, self.presence
         )
         self.incoming = self._delivery.incoming
+        tombstones = self._delivery.tombstones
         self._composer = Composer(
-            me,
-            channel_id,
-            params,
-            encode,
-            rng,
-            self._frontier,
-            self._delivery.tombstones,
-            self.log,
+            me, channel_id, params, encode, rng, self._frontier, tombstones, self.log
         )
         self._joining = Joining(join_last, self.log, self.clock)
         self._catchup = Catchup(params, rng, self.peers, self.log, self._joining)
@@ -204,11 +193,20 @@ class Participant:
         return [((self._delivery.lamport(w.message), w.message.message_id), w) for w in found]
 
     def compare(
-        self, salt: bytes, ranges: Sequence[RangeHash], stored: int, gone: Key | None
+        self,
+        salt: bytes,
+        ranges: Sequence[RangeHash],
+        stored: int,
+        gone: Key | None,
+        *,
+        by: PeerRef,
+        now: Time,
     ) -> LogComparison:
         """Answer a peer that compares logs. Our store has `stored` messages, and what it had up to
         `gone` it may have no more."""
-        return compare(self.log, salt, ranges, stored, gone)
+        answer = compare(self.log, salt, ranges, stored, gone)
+        self._catchup.asked_by(by, ranges, answer, now)
+        return answer
 
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store has removed these, and what it has not up to `floor` needn't come again."""
@@ -227,6 +225,12 @@ class Participant:
         self.peers.down(peer)
         self.presence.peers(len(self.peers), now)
         self._catchup.peer_down(peer, now)
+
+    def awaits(self, ask: fx.AskIds | fx.AskCompare | fx.AskRange) -> bool:
+        """Whether an answer would still be of use."""
+        if isinstance(ask, fx.AskIds):
+            return any(i in self.wants or i in self.incoming for i in ask.ids)
+        return self._catchup.awaits(ask)
 
     def ids_answered(
         self, peer: PeerRef, unknown: tuple[MessageId, ...], gone: Key | None, now: Time

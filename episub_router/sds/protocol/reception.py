@@ -157,7 +157,8 @@ class Reception:
             effects.append(fx.Discarded(sender, DiscardReason.INCOMING_FULL))
             return
         self._frontier.received(new_id)
-        if received.way is Way.BROADCAST and sender != self._me:
+        if sender != self._me and (received.way is Way.BROADCAST or received.source == sender):
+            # Its author waits to hear that somebody has it, also one that hands it out itself.
             self._sync.received(new_id, sender, self._members.count(now), now)
         want = self._wants.found(new_id)
         if want is not None:

@@ -1,4 +1,4 @@
-"""The messages of /sds/store/1.0.0 as values, and their bytes."""
+"""The messages of /sds/store as values, and their bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from episub_router.sds.store.base import StoredMessage
 from episub_router.sds.wire.codec import SdsWireError
 from episub_router.sds.wire.ids import pack_id, unpack_id
 
-PROTOCOL = "/sds/store/1.0.0"
+PROTOCOL = "/sds/store/1.1.0"
+PROTOCOL_SINGLE = "/sds/store/1.0.0"
+"""Of earlier versions: a stream carries one request and its answer."""
 MAX_REQUEST = 65_536
 MAX_GET = 100
 MAX_PAGE = 4000

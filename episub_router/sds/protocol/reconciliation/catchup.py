@@ -7,7 +7,9 @@ partition needs no traffic to catch up, and nothing that equals is sent.
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,6 +38,11 @@ _PATIENCE = 6
 """How much longer than a request may take a job waits for it: it may have to queue (ours)."""
 _IDLE_FACTOR = 8
 """How much rarer comparisons get while logs turn out equal."""
+_SHORTEST, _LONGEST = 0.75, 1.25
+"""Shares of the interval after which the next comparison comes (ours)."""
+_STEPS = 30
+"""Times in an interval at which comparisons are due: those of a host's channels with one peer go
+together then (ours)."""
 _FIRST_PAGE = 500
 _LEAST_PAGE = 10
 """Messages of a page: as many as the link brings in a part of `pull_timeout` (ours)."""
@@ -98,12 +105,18 @@ class Catchup:
         self._pause = 1.0
         self._page = _FIRST_PAGE
         self._seen = 0
+        self._equal: dict[PeerRef, tuple[Time, int]] = {}
+        """When a peer that asked had all that we had, and no more; with what we had by then."""
         self._job: _Job | None = None
 
     @property
     def asks_somebody(self) -> bool:
         """Whether a peer is being asked, or is about to be."""
         return self._job is not None or bool(self._queue)
+
+    def awaits(self, ask: AskRange | AskCompare) -> bool:
+        """Whether this is what is being asked."""
+        return self._job is not None and self._job.asked is ask
 
     def brings(self, clock: int, now: Time) -> bool:
         """Whether pages that are on the way, or will be asked for, may bring all up to a clock.
@@ -134,11 +147,20 @@ class Catchup:
                 self._queue_at = now + self._rng.random() * self._params.heads_delay
             self._queue[peer] = None
         if self._periodic_at == NEVER:
-            self._periodic_at = now + self._interval()
+            self._periodic_at = self._after_interval(now)
 
     def peer_down(self, peer: PeerRef, now: Time) -> None:
         self._queue.pop(peer, None)
+        self._equal.pop(peer, None)
         self.failed(peer, now)
+
+    def asked_by(
+        self, peer: PeerRef, ranges: Sequence[RangeHash], answer: LogComparison, now: Time
+    ) -> None:
+        """`peer` has compared its log with ours. Where they are equal, we needn't ask it too."""
+        whole = len(ranges) == 1 and ranges[0].after == self._log.floor and ranges[0].until is None
+        if whole and not answer.parts and not answer.keys and peer in self._peers:
+            self._equal[peer] = (now, self._log.added)
 
     def failed(self, peer: PeerRef, now: Time) -> None:
         """The peer didn't answer, or with an error."""
@@ -157,12 +179,18 @@ class Catchup:
             peer = next(iter(self._queue))
             del self._queue[peer]
         elif now >= self._periodic_at:
-            self._periodic_at = now + self._interval()
+            lately = now - _LONGEST * self._params.heads_interval * self._pause
+            self._periodic_at = self._after_interval(now)
             chosen = self._peers.choose(self._rng, now=now)
             if chosen is None:
-                self._periodic_at = now + min(self._interval(), self._params.pull_timeout)
+                self._periodic_at = min(self._after_interval(now), now + self._params.pull_timeout)
                 return []
             peer = chosen
+            equal_at, had = self._equal.get(peer, (lately, -1))
+            if equal_at > lately and had == self._log.added and not self._joining.pending:
+                self._rest(quiet=had == self._seen)
+                self._periodic_at = self._after_interval(now)
+                return []
         else:
             return []
         return self._start(peer, now)
@@ -299,10 +327,12 @@ class Catchup:
 
     def _equal_now(self, job: _Job, now: Time) -> None:
         """The comparison is done. While nothing is new, the next ones get rarer."""
-        quiet = not job.found and self._log.added == self._seen
+        self._rest(quiet=not job.found and self._log.added == self._seen)
+        self._end(now, again=False)
+
+    def _rest(self, *, quiet: bool) -> None:
         self._pause = min(_IDLE_FACTOR, self._pause * 2) if quiet else 1.0
         self._seen = self._log.added
-        self._end(now, again=False)
 
     def _end(self, now: Time, *, again: bool) -> None:
         self._job = None
@@ -314,5 +344,8 @@ class Catchup:
     def _below(self, until: Key | None) -> bool:
         return until is not None and self._log.below_floor(until)
 
-    def _interval(self) -> float:
-        return self._params.heads_interval * self._pause * self._rng.uniform(0.75, 1.25)
+    def _after_interval(self, now: Time) -> Time:
+        interval = self._params.heads_interval * self._pause
+        step = interval / _STEPS
+        at = now + interval * self._rng.uniform(_SHORTEST, _LONGEST)
+        return max(now, math.ceil(at / step) * step)

@@ -1,0 +1,1 @@
+"""Requests and answers as frames on streams of py-libp2p."""

@@ -1,0 +1,226 @@
+"""Calls of a host: each a request and its answer, on streams that carry one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import trio
+from libp2p.abc import IHost, INetStream
+from libp2p.custom_types import TProtocol
+from libp2p.peer.id import ID
+
+from episub_router.sds.net.streams.frames import IncomingFrames
+from episub_router.sds.wire.exchange import PROTOCOL, PROTOCOL_SINGLE
+
+MANY = TProtocol(PROTOCOL)
+SINGLE = TProtocol(PROTOCOL_SINGLE)
+"""A stream of it ends with its first answer."""
+_LINGER = 20.0
+"""Seconds for which a stream is kept for the next request, longer than between two times at which
+idle channels compare: to open a stream costs as much as ten requests (ours)."""
+_GRACE = 1.0
+"""Seconds after a reset until what still reads there is cancelled: py-libp2p wakes no reader."""
+_RESET_TIMEOUT = 30.0
+
+
+class Call:
+    """One request and what came of it: `data`, or an `error`, once it is `done`.
+
+    `joint`: its answer is short, so that it may share a stream's turn with others.
+    """
+
+    def __init__(self, request: bytes, max_size: int, *, joint: bool) -> None:
+        self.request = request
+        self.max_size = max_size
+        self.joint = joint
+        self.done = trio.Event()
+        self.data = b""
+        self.error: Exception | None = None
+        self.left = False
+        self.on: _OpenStream | None = None
+
+    def leave(self) -> None:
+        """Nobody waits for the answer any more: where it isn't there, the stream is reset."""
+        self.left = not self.done.is_set()
+        if self.left and self.on is not None:
+            trio.lowlevel.spawn_system_task(self.on.end)
+
+
+class Streams:
+    """The streams of one host that are open for another request, by peer."""
+
+    _shared: ClassVar[WeakKeyDictionary[IHost, Streams]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._waiting: dict[ID, list[_OpenStream]] = {}
+        self._starting: dict[ID, _OpenStream] = {}
+        """Those that begin with joint calls in a moment, and take more of them until then."""
+
+    @classmethod
+    def of(cls, host: IHost) -> Streams:
+        streams = cls._shared.get(host)
+        if streams is None:
+            streams = cls._shared[host] = cls()
+        return streams
+
+    def carry(self, host: IHost, peer: ID, call: Call) -> None:
+        """Let a stream to `peer` carry a call: one that is open, or a new one."""
+        stream = self._starting.get(peer) if call.joint else None
+        if stream is not None:
+            stream.calls.append(call)
+            return
+        waiting = self._waiting.get(peer)
+        if waiting:
+            stream = waiting[-1]  # the last to have waited, so that others end
+            stream.take(call)
+        else:
+            stream = self.carry_alone(host, peer, call)
+        if call.joint:
+            self._starting[peer] = stream
+
+    def carry_alone(self, host: IHost, peer: ID, call: Call) -> _OpenStream:
+        """Let a new stream carry a call."""
+        stream = _OpenStream(self, peer, call)
+        trio.lowlevel.spawn_system_task(stream.run, host)
+        return stream
+
+    def begins(self, peer: ID, stream: _OpenStream) -> None:
+        if self._starting.get(peer) is stream:
+            del self._starting[peer]
+
+    def wait(self, peer: ID, stream: _OpenStream) -> None:
+        self._waiting.setdefault(peer, []).append(stream)
+
+    def leave(self, peer: ID, stream: _OpenStream) -> None:
+        """`stream` waits no more."""
+        waiting = self._waiting[peer]
+        waiting.remove(stream)
+        if not waiting:
+            del self._waiting[peer]
+
+
+class _OpenStream:
+    """Carries calls to a peer, one after another, in a task that nobody cancels.
+
+    A write of py-libp2p that is cancelled has used a nonce of the connection's encryption and sent
+    nothing, after which the other side can read no more: all that goes on between two hosts would
+    end with one request that took too long. A call that is left resets its stream first.
+    """
+
+    def __init__(self, streams: Streams, peer: ID, call: Call) -> None:
+        self.calls = [call]
+        """Those that it carries, or begins with in a moment; none while it waits."""
+        self._streams = streams
+        self._peer = peer
+        self._taken = trio.Event()
+        self._stream: INetStream | None = None
+        self._frames: IncomingFrames | None = None
+        self._single = False
+        self._reading = trio.CancelScope()
+
+    def take(self, call: Call) -> None:
+        """Carry a call, while none is there."""
+        self.calls = [call]
+        self._streams.leave(self._peer, self)
+        self._taken.set()
+
+    async def run(self, host: IHost) -> None:
+        while self.calls:
+            self._streams.begins(self._peer, self)
+            try:
+                await self._carry(host)
+            finally:
+                for call in self.calls:
+                    call.done.set()
+            if self._stream is None:
+                return
+            await self._next()
+        if self._stream is not None:
+            await quiet_close(self._stream)
+
+    async def end(self) -> None:
+        """A call that is on the stream was left."""
+        stream, reading = self._stream, self._reading
+        if stream is not None:
+            await quiet_reset(stream)
+            await trio.sleep(_GRACE)
+            reading.cancel()
+
+    async def _carry(self, host: IHost) -> None:
+        """The answers to all calls, or errors.
+
+        Where the stream was kept, and may have ended meanwhile, or another call on it was left,
+        those without an answer go on streams of their own.
+        """
+        kept = self._stream is not None
+        try:
+            await self._answers(host)
+        except Exception as error:  # py-libp2p's layers raise many unrelated types
+            await self._give_up()
+            rest = [call for call in self.calls if not call.done.is_set() and not call.left]
+            if kept or len(rest) < len(self.calls):
+                self._hand_over(host, rest)
+            else:
+                for call in rest:
+                    call.error = error
+        if any(call.left for call in self.calls):
+            await self._give_up()
+
+    async def _answers(self, host: IHost) -> None:
+        if self._stream is None or self._frames is None:
+            self._stream = stream = await host.new_stream(self._peer, [MANY, SINGLE])
+            self._frames = IncomingFrames(stream)
+            self._single = stream.get_protocol() == SINGLE
+        calls = [call for call in self.calls if not call.left]
+        if self._single:
+            self._hand_over(host, calls[1:])
+            calls = calls[:1]
+        for call in calls:
+            call.on = self
+        if calls:
+            await self._stream.write(b"".join(call.request for call in calls))
+        with trio.CancelScope() as self._reading:
+            for call in calls:
+                call.data = await self._frames.next(call.max_size)
+                call.done.set()
+        if self._reading.cancelled_caught:
+            raise ConnectionError("the stream was reset, as a request on it took too long")
+        if self._single:
+            stream, self._stream = self._stream, None
+            await quiet_close(stream)
+
+    def _hand_over(self, host: IHost, calls: Iterable[Call]) -> None:
+        for call in calls:
+            self.calls.remove(call)
+            self._streams.carry_alone(host, self._peer, call)
+
+    async def _give_up(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await quiet_reset(stream)
+
+    async def _next(self) -> None:
+        """Wait for another call."""
+        self.calls, self._taken = [], trio.Event()
+        self._streams.wait(self._peer, self)
+        with trio.move_on_after(_LINGER):
+            await self._taken.wait()
+        if not self.calls:
+            self._streams.leave(self._peer, self)
+
+
+async def quiet_reset(stream: INetStream) -> None:
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + _RESET_TIMEOUT):
+        try:
+            await stream.reset()
+        except Exception:
+            return  # already gone
+
+
+async def quiet_close(stream: INetStream) -> None:
+    try:
+        await stream.close()
+    except Exception:
+        await quiet_reset(stream)

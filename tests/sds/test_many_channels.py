@@ -1,0 +1,269 @@
+"""Many channels between two hosts: streams that carry one request after another, and no burst that
+py-libp2p drops."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import cast
+
+import pytest
+import trio
+from libp2p.abc import INetStream
+from libp2p.custom_types import TProtocol
+from libp2p.network.stream.exceptions import StreamEOF
+from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
+from libp2p.pubsub.pubsub import Pubsub
+from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
+from trio.testing import MockClock
+
+from episub_router.sds import SdsChannel
+from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, ask
+from episub_router.sds.net.outbox import Turns
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.wire.exchange import (
+    MAX_REQUEST,
+    CompareAsk,
+    RangeAsk,
+    Request,
+    Response,
+    ResponseStatus,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
+
+pytestmark = pytest.mark.hosts
+
+MANY, SINGLE = TProtocol("/sds/store/1.1.0"), TProtocol("/sds/store/1.0.0")
+WHOLE = CompareAsk(bytes(16), (RangeHash(None, None, 0, b""),))
+
+
+@asynccontextmanager
+async def two_hosts() -> AsyncIterator[tuple[Node, Node]]:
+    async with running_nodes(2, router=lambda: FloodSub([PROTOCOL_ID])) as (a, b):
+        await connect_all([(a, b)])
+        yield a, b
+
+
+@contextmanager
+def opened_streams(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TProtocol | None]]:
+    """The protocols of streams that a host opens meanwhile."""
+    opened: list[TProtocol | None] = []
+    original = node.host.new_stream
+
+    async def counting(peer: object, protocols: list[TProtocol]) -> INetStream:
+        stream = await original(peer, protocols)
+        opened.append(stream.get_protocol())
+        return stream
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.host, "new_stream", counting)
+        yield opened
+
+
+async def asked(b: Node, a: Node, request: Request) -> Response:
+    return await ask(b.host, a.id, request, within=PATIENCE, max_size=2**20)
+
+
+async def test_requests_one_after_another_share_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_hosts() as (a, b):
+        ExchangeServer.of(a.host)
+        with opened_streams(b, monkeypatch) as opened:
+            for n in range(20):
+                with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
+                    await asked(b, a, Request("t", str(n), RangeAsk()))
+            assert opened == [MANY]
+
+
+async def test_comparisons_of_one_moment_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_hosts() as (a, b), AsyncExitStack() as stack:
+        for n in range(20):
+            channel = SdsChannel(a.pubsub, "rooms", channel_id=str(n))
+            await (await stack.enter_async_context(channel)).send(b"hello")
+        counts: list[int] = []
+
+        async def compare(n: int) -> None:
+            response = await asked(b, a, Request("rooms", str(n), WHOLE))
+            assert response.comparison is not None
+            counts.append(len(response.comparison.keys))
+
+        with opened_streams(b, monkeypatch) as opened:
+            for _ in range(2):
+                async with trio.open_nursery() as nursery:
+                    for n in range(20):
+                        nursery.start_soon(compare, n)
+            assert opened == [MANY]
+        assert counts == [1] * 40
+
+
+async def test_a_peer_of_an_earlier_version_is_asked_on_a_stream_for_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer_once(stream: INetStream) -> None:
+        await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+        answer = Response(ResponseStatus.UNKNOWN_CHANNEL, "none")
+        await stream.write(encode_varint_prefixed(encode_response(answer)))
+        await stream.close()
+
+    async with two_hosts() as (a, b):
+        a.host.set_stream_handler(SINGLE, answer_once)
+
+        async def compare(n: int) -> None:
+            with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
+                await asked(b, a, Request("t", str(n), WHOLE))
+
+        with opened_streams(b, monkeypatch) as opened:
+            for n in range(2):
+                await compare(n)
+            async with trio.open_nursery() as nursery:
+                for n in range(5):
+                    nursery.start_soon(compare, n)
+        assert opened == [SINGLE] * 7
+
+
+async def test_a_peer_of_an_earlier_version_is_answered_once_a_stream() -> None:
+    request = encode_varint_prefixed(encode_request(Request("t", "0", WHOLE)))
+    async with two_hosts() as (a, b):
+        ExchangeServer.of(a.host)
+        stream = await b.host.new_stream(a.id, [SINGLE])
+        await stream.write(request)
+        with trio.fail_after(PATIENCE):
+            answer = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+            assert decode_response(answer).status is ResponseStatus.UNKNOWN_CHANNEL
+            with pytest.raises(StreamEOF):
+                await stream.read(1)
+
+
+async def test_a_stream_that_ended_while_it_was_kept_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer_once(stream: INetStream) -> None:
+        await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+        answer = Response(ResponseStatus.UNKNOWN_CHANNEL, "none")
+        await stream.write(encode_varint_prefixed(encode_response(answer)))
+        await stream.reset()
+
+    async with two_hosts() as (a, b):
+        a.host.set_stream_handler(MANY, answer_once)
+        with opened_streams(b, monkeypatch) as opened:
+            for n in range(3):
+                with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
+                    await asked(b, a, Request("t", str(n), WHOLE))
+        assert opened == [MANY] * 3
+
+
+async def test_a_request_that_is_left_takes_none_with_it() -> None:
+    """Two comparisons on one stream, whose first answer doesn't come."""
+    came, streams = trio.Event(), 0
+
+    async def answer_later(stream: INetStream) -> None:
+        nonlocal streams
+        streams += 1
+        await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+        if streams == 1:
+            came.set()
+            return
+        answer = Response(ResponseStatus.UNKNOWN_CHANNEL, "none")
+        await stream.write(encode_varint_prefixed(encode_response(answer)))
+
+    async with two_hosts() as (a, b):
+        a.host.set_stream_handler(MANY, answer_later)
+
+        async def compare(scope: trio.CancelScope) -> None:
+            with scope, pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
+                await asked(b, a, Request("t", "0", WHOLE))
+
+        async with trio.open_nursery() as nursery:
+            left, other = trio.CancelScope(), trio.CancelScope()
+            nursery.start_soon(compare, left)
+            nursery.start_soon(compare, other)
+            with trio.fail_after(PATIENCE):
+                await came.wait()
+            left.cancel()
+        assert left.cancelled_caught
+        assert not other.cancelled_caught
+        assert streams == 2
+
+
+class FewTake:
+    """A pubsub of peers in a topic, each with so many messages in its queue."""
+
+    router = None
+
+    def __init__(self, **waiting: int) -> None:
+        self.peer_topics = {"t": set(waiting)}
+        self.peer_queues = {peer: Waiting(count) for peer, count in waiting.items()}
+
+
+class Waiting(list[None]):
+    closed = False
+
+    def __init__(self, count: int) -> None:
+        super().__init__([None] * count)
+
+
+async def test_publishing_waits_for_room_but_not_for_a_peer_that_stands_still(
+    autojump_clock: MockClock,
+) -> None:
+    pubsub, turns = FewTake(quick=0, full=32), Turns()
+    start = trio.current_time()
+
+    async def room() -> float:
+        await turns.room(cast(Pubsub, pubsub), "t")
+        return trio.current_time() - start
+
+    async with trio.open_nursery() as nursery:
+
+        async def take() -> None:
+            await trio.sleep(0.5)
+            pubsub.peer_queues["full"].clear()
+
+        nursery.start_soon(take)
+        assert 0.5 <= await room() < 0.6
+    pubsub.peer_queues["full"] += [None] * 32
+    assert 0.9 <= await room() < 1.1
+    for _ in range(100):
+        assert await room() < 1.1, "a peer that stands still is waited for once"
+    pubsub.peer_queues["full"].clear()
+    for _ in range(10):
+        await room()
+    pubsub.peer_queues["full"] += [None] * 32
+    assert 1.2 <= await room() < 1.4, "it is waited for again once it went on, for a while"
+    pubsub.peer_queues["full"].clear()
+    pubsub.peer_queues["quick"] += [None] * 32
+    assert 2.1 <= await room() < 2.4, "each is waited for"
+
+
+async def test_a_topic_is_read_through_more_room_than_py_libp2p_has() -> None:
+    async with two_hosts() as (a, _), SdsChannel(a.pubsub, "rooms"):
+        channel = a.pubsub.subscribed_topics_send["rooms"]
+        assert channel.statistics().max_buffer_size >= 1000
+
+
+async def test_what_many_channels_say_at_once_arrives_the_first_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """More than py-libp2p queues for a peer, or for a subscription (32 each)."""
+    count, params = 100, SdsParams(resend_interval=PATIENCE)
+    async with two_hosts() as (a, b), AsyncExitStack() as stack:
+
+        async def opened(node: Node) -> list[SdsChannel]:
+            return [
+                await stack.enter_async_context(
+                    SdsChannel(node.pubsub, "rooms", channel_id=str(n), params=params)
+                )
+                for n in range(count)
+            ]
+
+        ours, theirs = await opened(a), await opened(b)
+        await a.pubsub.wait_for_subscription(b.id, "rooms", timeout=PATIENCE)
+        async with trio.open_nursery() as nursery:
+            for channel in ours:
+                nursery.start_soon(channel.send, b"hello")
+        await eventually(lambda: all(len(channel.log) for channel in theirs), PATIENCE)
+        assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+        assert sum(channel.stats["published-repair"] for channel in ours) == 0
