@@ -21,6 +21,18 @@ from episub_router.protocol.pieces.cutting import cut, joined
 from episub_router.protocol.topic import Topic
 
 
+def _constant(delay: float, a: int, b: int) -> float:
+    return delay
+
+
+def _nowhere(a: int, b: int) -> bool:
+    return False
+
+
+def _unchanged(a: int, b: int, message: Message) -> Message:
+    return message
+
+
 class Network:
     """`size` nodes, not joined yet; `delay` is seconds per link, or a function of the pair."""
 
@@ -33,15 +45,15 @@ class Network:
     ) -> None:
         self.params = params or EpisubParams()
         self.rng = Random(seed)
-        self.delay = delay if callable(delay) else lambda a, b: delay
+        self.delay = delay if callable(delay) else partial(_constant, delay)
         self.now = 0.0
         self.topics: dict[int, Topic] = {}
         self.dead: set[int] = set()
         self.unreachable: set[int] = set()
         """Nodes that can dial and can't be dialled."""
-        self.cut: Callable[[int, int], bool] = lambda a, b: False
+        self.cut: Callable[[int, int], bool] = _nowhere
         """Whether messages between two nodes are silently lost."""
-        self.carried: Callable[[int, int, Message], Message] = lambda a, b, message: message
+        self.carried: Callable[[int, int, Message], Message] = _unchanged
         """What of a message between two nodes arrives."""
         self.connections: dict[frozenset[int], int] = {}
         """Open connections, each with a number: what is in flight ends with its connection."""
@@ -126,7 +138,7 @@ class Network:
                 self.disconnect(a, b)
 
     def heal(self) -> None:
-        self.cut = lambda a, b: False
+        self.cut = _nowhere
 
     def kill(self, nodes: Iterable[int], noticed_after: float = 0.1) -> None:
         """Crash `nodes`; peers connected to one are notified a little later."""
@@ -175,29 +187,32 @@ class Network:
             self.copies[message.id] += 1
         if not self.cut(node, peer):
             event = ev.Received(node, self.carried(node, peer, message))
+            arrival = partial(self._arrive, pair, connection, peer, event)
+            self.at(self.now + self.delay(node, peer), arrival)
 
-            def arrive() -> None:
-                if self.connections.get(pair) == connection:
-                    self.feed(peer, event)
-
-            self.at(self.now + self.delay(node, peer), arrive)
+    def _arrive(
+        self, pair: frozenset[int], connection: int | None, peer: int, event: ev.Event
+    ) -> None:
+        if self.connections.get(pair) == connection:
+            self.feed(peer, event)
 
     def _dial(self, node: int, peer: int) -> None:
-        def outcome() -> None:
-            if peer in self.dead or peer in self.unreachable or self.cut(node, peer):
-                self.feed(node, ev.DialFailed(peer))
-            elif node not in self.dead:
-                self.connections.setdefault(frozenset((node, peer)), next(self._order))
-                self.feed(peer, ev.Connected(node))
-                self.feed(node, ev.Connected(peer))
-
+        outcome = partial(self._end_dial, node, peer)
         self.at(self.now + 3 * self.delay(node, peer), outcome)
+
+    def _end_dial(self, node: int, peer: int) -> None:
+        if peer in self.dead or peer in self.unreachable or self.cut(node, peer):
+            self.feed(node, ev.DialFailed(peer))
+        elif node not in self.dead:
+            self.connections.setdefault(frozenset((node, peer)), next(self._order))
+            self.feed(peer, ev.Connected(node))
+            self.feed(node, ev.Connected(peer))
 
     def _set_timer(self, node: int) -> None:
         deadline = self.topics[node].next_deadline()
         if deadline < self._timers.get(node, float("inf")):
             self._timers[node] = deadline
-            self.at(deadline, lambda: self._on_timer(node))
+            self.at(deadline, partial(self._on_timer, node))
 
     def _on_timer(self, node: int) -> None:
         gone = node in self.dead or node not in self.topics

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from functools import cache
 from random import Random
 
 import pytest
@@ -23,10 +25,17 @@ LARGE = pytest.param(100, marks=pytest.mark.slow)
 
 
 def joined(size: int, seed: int, params: EpisubParams | None = None) -> Network:
+    """A network at rest: the same for several tests, and of each test's own."""
+    network: Network = pickle.loads(_joined(size, seed, params or EpisubParams()))
+    return network
+
+
+@cache
+def _joined(size: int, seed: int, params: EpisubParams) -> bytes:
     network = Network(size, params, seed)
     network.join_all()
     network.run(AT_REST)
-    return network
+    return pickle.dumps(network)
 
 
 @pytest.mark.parametrize("seed", range(3))
