@@ -76,6 +76,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: rank(group(item.nodeid)))
 
 
+def pytest_collection_finish() -> None:
+    # What is there before the first test stays: a collection needs a quarter of a second for it.
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
