@@ -69,10 +69,13 @@ _LITTLE = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
-_OPTIONS = "spark.driver.extraJavaOptions"
+OPTIONS = "spark.driver.extraJavaOptions"
 FOR_FEW_ROWS = _LITTLE | {
-    # The JVM would collect garbage whenever Spark's classes have outgrown what it begins with.
-    _OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn192m"
+    # The JVM would collect garbage whenever Spark's classes have outgrown what it begins with; and
+    # with one compiler it has a fifth of the usual room for code, which a few answers fill: then it
+    # throws code away and compiles it again.
+    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn192m"
+    " -XX:ReservedCodeCacheSize=240m"
 }
 """Settings for what only looks at answers."""
 
@@ -114,8 +117,8 @@ def start(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings |= conf or {}
     if archived and java is not None and where.startswith("local"):
-        options = settings.get(_OPTIONS, "")
-        settings[_OPTIONS] = f"{options} {archive.options(java, options)}".strip()
+        options = settings.get(OPTIONS, "")
+        settings[OPTIONS] = f"{options} {archive.options(java, options)}".strip()
     builder = SparkSession.builder.master(where)
     for key, value in settings.items():
         # What spark-submit was given stays, unless it is asked for again here.

@@ -29,7 +29,10 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
     from episub_router.pipeline import session
 
-    started = session.start("local[2]", session.FOR_FEW_ROWS | {"spark.driver.memory": "1g"})
+    memory = {"spark.driver.memory": "1g"}
+    # All of it at once: a heap that grows is collected as a whole each time.
+    memory[session.OPTIONS] = f"{session.FOR_FEW_ROWS[session.OPTIONS]} -Xms1g"
+    started = session.start("local[2]", session.FOR_FEW_ROWS | memory)
     yield started
     started.stop()
 
