@@ -10,7 +10,8 @@ from tests.docs.snippets import ROOT
 
 def test_the_spark_session_is_in_one_worker() -> None:
     files = {path.name: path for path in (ROOT / "tests" / "pipeline").glob("test_*.py")}
-    users = {name for name, path in files.items() if re.search(r"\bspark: ", path.read_text())}
+    uses = re.compile(r"\b(spark: |episub: Callable|swept: )")
+    users = {name for name, path in files.items() if uses.search(path.read_text())}
     assert users
     assert {group(f"tests/pipeline/{name}::test_x") for name in users} == {"spark"}
     assert set(APART) <= files.keys()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,28 +67,6 @@ def test_names_in_traces_are_no_markup(capsys: pytest.CaptureFixture[str]) -> No
     pipeline._print_verdict(lake, None)
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.split()[:2] == ["[/run]", "[b]:smile:"]
-
-
-@pytest.mark.spark
-def test_a_report_straight_from_traces_with_an_empty_one(
-    episub: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from episub_router.pipeline.run import ANSWERS, FACTS
-
-    pytest.importorskip("vl_convert")
-    events = write_star(tmp_path / "star")
-    (tmp_path / "star" / "never-began.pb").touch()
-    outs = [tmp_path / f"page.{ending}" for ending in ("html", "json")]
-    named = [word for out in outs for word in ("--out", str(out))]
-    assert episub(["report", str(tmp_path / "star"), *named]) == 0
-    printed = capsys.readouterr()
-    assert printed.out.split() == [str(out) for out in outs]
-    tables = [line.split()[0] for line in printed.err.splitlines()]
-    assert tables == [name for name, _ in (*FACTS, *ANSWERS)]
-    (run,) = json.loads(outs[1].read_text())["runs"]
-    assert run["quality"]["events"] == events
-    assert run["quality"]["quarantined"] == 0
-    assert "<html" in outs[0].read_text()
 
 
 def test_a_lake_that_nothing_can_be_written_to_is_one_line(

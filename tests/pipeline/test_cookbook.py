@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.snippets import ROOT, commands, snippets
+from tests.pipeline.files import write_star
 
 pytestmark = [pytest.mark.spark, pytest.mark.hosts]
 
@@ -64,3 +65,24 @@ def test_the_cookbook_runs_and_the_report_has_the_demo_s_numbers(
     for ending in ("html", "md"):
         assert "nothing was lost" in Path(f"demo.{ending}").read_text()
     assert "change" in Path("churn.html").read_text()
+
+
+def test_a_report_straight_from_traces_with_an_empty_one(
+    episub: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from episub_router.pipeline.run import ANSWERS, FACTS
+
+    pytest.importorskip("vl_convert")
+    events = write_star(tmp_path / "star")
+    (tmp_path / "star" / "never-began.pb").touch()
+    outs = [tmp_path / f"page.{ending}" for ending in ("html", "json")]
+    named = [word for out in outs for word in ("--out", str(out))]
+    assert episub(["report", str(tmp_path / "star"), *named]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.split() == [str(out) for out in outs]
+    tables = [line.split()[0] for line in printed.err.splitlines()]
+    assert tables == [name for name, _ in (*FACTS, *ANSWERS)]
+    (run,) = json.loads(outs[1].read_text())["runs"]
+    assert run["quality"]["events"] == events
+    assert run["quality"]["quarantined"] == 0
+    assert "<html" in outs[0].read_text()
