@@ -5,10 +5,10 @@
 The same bytes go to both: messages of one sender in order, 18,752 bytes of filter and two ids
 of history each, as the package sends them. Both decode, check dependencies, deliver and log;
 ours also commits to its store, which an application reads. The logs are filled first, then the
-next messages are timed. Ours of all sizes take turns of `WINDOW` messages, and the median counts:
-so work that the machine has besides is the same for all. Beyond `--js-up-to` there is ours alone:
-of 200,000 messages the log keeps the newest 100,000 (`log_limit`), and each that comes lets another
-one go.
+next messages are timed, both in CPU time. Ours of all sizes take turns of `WINDOW` messages, and
+the median counts: so work that the machine has besides is the same for all. Beyond `--js-up-to`
+there is ours alone: of 200,000 messages the log keeps the newest 100,000 (`log_limit`), and each
+that comes lets another one go.
 """
 
 from __future__ import annotations

