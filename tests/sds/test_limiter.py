@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import trio
 from libp2p.peer.id import ID
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from episub_router.sds.net import exchange
 from episub_router.sds.net.asking import AskEffect, Asker, Step
@@ -153,3 +153,45 @@ async def test_what_waits_for_its_turn_is_asked_once_and_only_while_it_is_of_use
     finish.release()
     await askers[1].ask(fx.AskIds(peer, ("a",)))
     assert asked[-1] == ("a",)
+
+
+async def test_a_refusal_that_ends_when_the_time_is_over_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """The event loop is busy when the asker should wake up, and its time is over after that."""
+    unused, lag = cast(Any, None), 0.5
+    counts: Counter[str] = Counter()
+    answers: list[float] = []
+
+    async def ask(*of: object, within: float, max_size: int) -> Response:
+        answers.append(within)
+        if len(answers) > 1:
+            with trio.fail_after(within):
+                await trio.sleep_forever()
+        raise exchange.ExchangeError("later", within - 0.01)
+
+    async def act(step: Step) -> None:
+        pass
+
+    async def be_busy() -> None:
+        await trio.sleep(SdsParams().pull_timeout - 0.02)
+        autojump_clock.jump(lag)
+
+    monkeypatch.setattr(exchange, "ask", ask)
+    asker = Asker(
+        cast(Any, Host()),
+        "topic",
+        "0",
+        SdsParams(),
+        intake=unused,
+        accept=unused,
+        act=act,
+        awaits=lambda effect: True,
+        counts=counts,
+        retriever=None,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(be_busy)
+        await asker.ask(fx.AskIds(ID(b"peer").to_base58(), ("a",)))
+    assert counts["ask-failed"] == 1
+    assert len(answers) == 1

@@ -10,17 +10,20 @@ from typing import cast
 
 import pytest
 import trio
-from libp2p.abc import INetStream
+from libp2p.abc import IHost, INetStream
 from libp2p.custom_types import TProtocol
 from libp2p.network.stream.exceptions import StreamEOF
+from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 from trio.testing import MockClock
 
 from episub_router.sds import SdsChannel
+from episub_router.sds.net import exchange
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, ask
 from episub_router.sds.net.outbox import Turns
+from episub_router.sds.net.streams.calls import Call, Streams
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.wire.exchange import (
@@ -138,6 +141,42 @@ async def test_a_peer_of_an_earlier_version_is_answered_once_a_stream() -> None:
                 await stream.read(1)
 
 
+async def test_what_is_no_request_ends_its_stream() -> None:
+    """Empty frames take a byte each, and would keep a host busy with answers."""
+    async with two_hosts() as (a, b):
+        server = ExchangeServer.of(a.host)
+        stream = await b.host.new_stream(a.id, [MANY])
+        await stream.write(bytes(10_000))
+        with trio.fail_after(PATIENCE):
+            answer = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+            assert decode_response(answer).status is ResponseStatus.BAD_REQUEST
+            with pytest.raises(StreamEOF):
+                await stream.read(1)
+        assert server.counts["BAD_REQUEST"] == 1
+
+
+async def test_a_peer_keeps_few_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = encode_varint_prefixed(encode_request(Request("t", "0", WHOLE)))
+    monkeypatch.setattr(exchange, "MOST_STREAMS", 2)
+    async with two_hosts() as (a, b):
+        server = ExchangeServer.of(a.host)
+        streams = [await b.host.new_stream(a.id, [MANY]) for _ in range(3)]
+
+        async def answered(stream: INetStream) -> None:
+            await stream.write(request)
+            with trio.fail_after(PATIENCE):
+                await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+
+        for stream in streams:
+            await answered(stream)
+        with trio.fail_after(PATIENCE), pytest.raises(StreamEOF):
+            await streams[0].read(1)
+        for stream in streams[1:]:
+            await answered(stream)
+            await stream.close()
+        await eventually(lambda: not server.open_streams, PATIENCE)
+
+
 async def test_a_stream_that_ended_while_it_was_kept_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,6 +228,53 @@ async def test_a_request_that_is_left_takes_none_with_it() -> None:
         assert streams == 2
 
 
+class StalledStream:
+    """One whose connection takes nothing for a while: a request is written when the stream is
+    reset, and what reads then waits for ever, as with py-libp2p."""
+
+    def __init__(self) -> None:
+        self.was_reset = trio.Event()
+        self.reading = False
+
+    def get_protocol(self) -> TProtocol:
+        return MANY
+
+    async def write(self, data: bytes) -> None:
+        await self.was_reset.wait()
+
+    async def read(self, n: int) -> bytes:
+        self.reading = True
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.reading = False
+
+    async def reset(self) -> None:
+        self.was_reset.set()
+
+
+class StalledHost:
+    def __init__(self, stream: StalledStream) -> None:
+        self._stream = stream
+
+    async def new_stream(self, peer: ID, protocols: list[TProtocol]) -> StalledStream:
+        return self._stream
+
+
+async def test_a_request_that_is_left_while_it_is_written_leaves_no_task_behind(
+    autojump_clock: MockClock,
+) -> None:
+    stream = StalledStream()
+    host, call = cast(IHost, StalledHost(stream)), Call(b"request", 2**20, joint=False)
+    Streams.of(host).carry(host, ID(b"peer"), call)
+    await trio.sleep(10.0)
+    call.leave()
+    await trio.sleep(0.5)
+    assert stream.reading
+    await trio.sleep(10.0)
+    assert not stream.reading
+
+
 class FewTake:
     """A pubsub of peers in a topic, each with so many messages in its queue."""
 
@@ -234,8 +320,25 @@ async def test_publishing_waits_for_room_but_not_for_a_peer_that_stands_still(
     pubsub.peer_queues["full"] += [None] * 32
     assert 1.2 <= await room() < 1.4, "it is waited for again once it went on, for a while"
     pubsub.peer_queues["full"].clear()
+    for _ in range(10):
+        await room()
     pubsub.peer_queues["quick"] += [None] * 32
     assert 2.1 <= await room() < 2.4, "each is waited for"
+
+
+async def test_many_slow_peers_hold_up_what_is_published_no_longer_than_one(
+    autojump_clock: MockClock,
+) -> None:
+    pubsub, turns = FewTake(**{f"p{n}": 32 for n in range(50)}), Turns()
+    start = trio.current_time()
+    await turns.room(cast(Pubsub, pubsub), "t")
+    assert 0.9 <= trio.current_time() - start < 1.1
+    start = trio.current_time()
+    for n in range(100):
+        pubsub.peer_topics["t"].add(f"new {n}")
+        pubsub.peer_queues[f"new {n}"] = Waiting(32)
+        await turns.room(cast(Pubsub, pubsub), "t")
+    assert trio.current_time() - start < 2.1, "20 ms for each message, however many are slow"
 
 
 async def test_a_topic_is_read_through_more_room_than_py_libp2p_has() -> None:

@@ -161,6 +161,15 @@ def test_a_peer_that_compared_and_has_the_same_is_not_asked_too() -> None:
     assert asks_in(one, 700.0) > 0, "nobody speaks for another peer"
 
 
+def test_a_newcomer_asks_a_peer_that_compared_with_its_empty_log() -> None:
+    one = One()
+    one.participant.peer_up("p", one.now)
+    assert of(one.wait(2.0), fx.AskCompare)
+    one.participant.compare_failed("p", one.now)
+    compared_as(one, "p", log_of([(WALL, "a")]))
+    assert asks_in(one, 76.0) == 1
+
+
 def test_an_answer_is_awaited_until_it_comes_or_the_comparison_is_over() -> None:
     one = One()
     one.hear("a")

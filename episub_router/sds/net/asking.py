@@ -189,6 +189,8 @@ class Asker:
                 if not 0 < error.retry_after < deadline - trio.current_time():
                     raise
                 await trio.sleep(error.retry_after)
+                if trio.current_time() >= deadline:  # the event loop was busy
+                    raise
 
     async def _once(self, effect: AskEffect, within: float) -> Response:
         begun = trio.current_time()

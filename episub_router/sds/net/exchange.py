@@ -46,6 +46,8 @@ _TOGETHER = 65_536
 """Bytes of answers that are sent together, where several requests came together (ours)."""
 _IDLE = 60.0
 """Seconds without a request after which the side that answers ends a stream (ours)."""
+MOST_STREAMS = 64
+"""Streams of a peer that may wait for a further request: four times what we open (ours)."""
 
 
 class ExchangeError(Exception):
@@ -86,6 +88,8 @@ class ExchangeServer:
     def __init__(self) -> None:
         self._channels: dict[tuple[str, str], Served] = {}
         self._limiter = RequestLimiter()
+        self.open_streams: Counter[ID] = Counter()
+        """By peer, those that are open."""
         self.counts: Counter[str] = Counter()
 
     @classmethod
@@ -106,9 +110,13 @@ class ExchangeServer:
     async def _handle(self, stream: INetStream) -> None:
         # An exception out of a stream handler takes the whole host down.
         within, first = _SERVE_TIMEOUT, True
+        peer = stream.muxed_conn.peer_id
+        self.open_streams[peer] += 1
         try:
             frames, single = IncomingFrames(stream), stream.get_protocol() == SINGLE
-            while await self._serve(stream, frames, within, first=first) and not single:
+            while await self._serve(stream, frames, within, first=first):
+                if single or self.open_streams[peer] > MOST_STREAMS:
+                    break
                 within, first = _IDLE, False
             await stream.close()
         except trio.TooSlowError:
@@ -117,11 +125,16 @@ class ExchangeServer:
         except Exception:
             self.counts["broken-stream"] += 1
             await quiet_reset(stream)
+        finally:
+            self.open_streams[peer] -= 1
+            if not self.open_streams[peer]:
+                del self.open_streams[peer]
 
     async def _serve(
         self, stream: INetStream, frames: IncomingFrames, within: float, *, first: bool
     ) -> bool:
-        """Answer a request, and those that came with it; False where there is no further one.
+        """Answer a request, and those that came with it; False where there is no further one, or
+        what came is no request.
 
         Raises TooSlowError where none comes in time.
         """
@@ -134,17 +147,21 @@ class ExchangeServer:
             return False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end_late, stream)
-            answers = await self._framed_answer(stream, data)
-            while len(answers) < _TOGETHER and frames.has_next():
-                answers += await self._framed_answer(stream, await frames.next(MAX_REQUEST))
+            answers, good = await self._framed_answer(stream, data)
+            while good and len(answers) < _TOGETHER and frames.has_next():
+                data = await frames.next(MAX_REQUEST)
+                further, good = await self._framed_answer(stream, data)
+                answers += further
             await stream.write(answers)
             nursery.cancel_scope.cancel()
-        return True
+        return good
 
-    async def _framed_answer(self, stream: INetStream, data: bytes) -> bytes:
+    async def _framed_answer(self, stream: INetStream, data: bytes) -> tuple[bytes, bool]:
+        """An answer, and whether it answers a request."""
         response = await self._answer(stream.muxed_conn.peer_id, data)
         self.counts[response.status.name] += 1
-        return encode_varint_prefixed(encode_response(response))
+        good = response.status is not ResponseStatus.BAD_REQUEST
+        return encode_varint_prefixed(encode_response(response)), good
 
     async def _end_late(self, stream: INetStream) -> None:
         await trio.sleep(_SERVE_TIMEOUT)

@@ -25,10 +25,10 @@ _QUEUED = 16
 _LOOK_AGAIN = 0.005
 """Seconds between two looks at a peer without room; longer where the event loop is busy."""
 _PATIENCE = 200
-"""Looks for which such a peer is waited for, at most: a second (ours)."""
+"""Looks for which such a peer is waited for, at most, and all of them together: a second (ours)."""
 _REGAINED = 4
-"""Looks of it that come back with each message that finds room: so a slow peer delays messages by
-20 ms on average, and one that stands still not at all (ours)."""
+"""Looks that come back with each message, to a peer only where it finds room: so slow peers delay
+messages by 20 ms on average, and one that stands still not at all (ours)."""
 _PEERS = 4096
 """Peers whose patience is remembered."""
 
@@ -45,6 +45,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.lock = trio.Lock()
+        self._looks = _PATIENCE
         self._patience: dict[ID, int] = {}
 
     @classmethod
@@ -58,11 +59,13 @@ class Turns:
         """Wait until the peers of a topic take another message."""
         if isinstance(pubsub.router, PublishGate):
             return
+        self._looks = min(_PATIENCE, self._looks + _REGAINED)
         for peer in list(pubsub.peer_topics.get(topic, ())):
             patience = self._patience.pop(peer, _PATIENCE)
-            while self._is_full(pubsub, peer) and patience:
+            while self._is_full(pubsub, peer) and patience and self._looks:
                 await trio.sleep(_LOOK_AGAIN)
                 patience -= 1
+                self._looks -= 1
             if not self._is_full(pubsub, peer):
                 patience += _REGAINED
             if patience < _PATIENCE:

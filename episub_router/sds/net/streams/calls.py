@@ -177,15 +177,16 @@ class _OpenStream:
         if self._single:
             self._hand_over(host, calls[1:])
             calls = calls[:1]
+        reading = self._reading = trio.CancelScope()  # which one left while it is written ends too
         for call in calls:
             call.on = self
         if calls:
             await self._stream.write(b"".join(call.request for call in calls))
-        with trio.CancelScope() as self._reading:
+        with reading:
             for call in calls:
                 call.data = await self._frames.next(call.max_size)
                 call.done.set()
-        if self._reading.cancelled_caught:
+        if reading.cancelled_caught:
             raise ConnectionError("the stream was reset, as a request on it took too long")
         if self._single:
             stream, self._stream = self._stream, None

@@ -159,7 +159,8 @@ class Catchup:
     ) -> None:
         """`peer` has compared its log with ours. Where they are equal, we needn't ask it too."""
         whole = len(ranges) == 1 and ranges[0].after == self._log.floor and ranges[0].until is None
-        if whole and not answer.parts and not answer.keys and peer in self._peers:
+        differs = answer.parts or answer.keys or (whole and ranges[0].count != len(self._log))
+        if whole and not differs and peer in self._peers:
             self._equal[peer] = (now, self._log.added)
 
     def failed(self, peer: PeerRef, now: Time) -> None:
