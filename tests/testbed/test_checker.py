@@ -142,6 +142,17 @@ def test_publishing_that_waits() -> None:
     assert broken(made) == {"wait"}
 
 
+def test_publishing_that_waits_for_the_first_neighbour() -> None:
+    """A process that starts within a cut has none: the time counts from the first one."""
+    for published, violated in ((91.0, False), (99.0, True)):
+        made = history()
+        lives = (Lived(30.0, 1, 0, "kill"), Lived(31.0, 1, 1, "start"), Lived(32.0, 1, 1, "ready"))
+        add(made, *lives, Neighbors(90.0, 1, 1, frozenset({0, 2, 3})))
+        drop(made, lambda event: isinstance(event, Accepted) and event.message == "m1-7")
+        add(made, Accepted(published, 1, 1, "m1-7", 71.0))
+        assert ("wait" in broken(made)) is violated
+
+
 def test_publishing_that_never_ends() -> None:
     made = history()
     drop(made, lambda event: isinstance(event, Accepted) and event.message == "m1-2")

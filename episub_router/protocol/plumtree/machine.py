@@ -167,6 +167,7 @@ class Plumtree:
         state, peer = self._state, event.peer
         if event.reason is DownReason.FAILED:
             state.note_failed(peer, event.silent_since, now)
+        state.note_ended(peer, now)
         state.lazy_push.remove_peer(peer)
         state.parent_selection.remove_neighbor(peer)
         state.promises.forget(peer)

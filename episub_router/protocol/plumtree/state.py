@@ -49,6 +49,7 @@ class PlumtreeState:
     """One node's part in one topic's broadcast; only the procedures of this package use it."""
 
     __slots__ = (
+        "_came_back",
         "_silent",
         "effects",
         "epoch",
@@ -90,6 +91,8 @@ class PlumtreeState:
         self.first_neighbor_at = NEVER
         self.failed_at: dict[PeerId, Time] = {}
         """Neighbours whose links have failed, and when."""
+        self._came_back: dict[PeerId, tuple[Time, Time]] = {}
+        """Neighbours whose links had failed: when they did, and when they stood again."""
         self._silent: deque[tuple[Time, Time]] = deque(maxlen=_MAX_FAILED)
         """When links failed, and since when they were silent: those that were for longer than what
         any new neighbour is announced."""
@@ -142,10 +145,7 @@ class PlumtreeState:
 
     def note_failed(self, peer: PeerId, silent_since: Time, now: Time) -> None:
         """The link to `peer`, `silent_since` then, has failed: there may be a partition between."""
-        self.failed_at.pop(peer, None)
-        self.failed_at[peer] = now
-        if len(self.failed_at) > _MAX_FAILED:
-            del self.failed_at[next(iter(self.failed_at))]
+        self._remember_failed(peer, now)
         if now - silent_since > ANNOUNCE_WINDOW:
             self._silent.append((now, max(silent_since, now - _TOGETHER)))
 
@@ -153,12 +153,27 @@ class PlumtreeState:
         """Announce the newest messages to `peer`, which may have missed them; all that are cached
         since its link failed, if it did, or since links that it replaces fell silent."""
         failed_at = self.failed_at.pop(peer, None)
+        if failed_at is not None:
+            self._came_back[peer] = failed_at, now
         gap_since = self._gap_since(now) if failed_at is None else failed_at - _UNNOTICED
         since = min(gap_since, now - ANNOUNCE_WINDOW)
         most = MAX_IDS if gap_since > since else _MAX_ANNOUNCED
         recent = islice(self.store.recent(since), most)
         newest = [MessageSummary(stored.id, self.next_hops(stored.hops)) for stored in recent]
         self.lazy_push.add_for(peer, reversed(newest), now)
+
+    def note_ended(self, peer: PeerId, now: Time) -> None:
+        """The link to `peer` has ended, for whatever reason. If it had just come back, what it was
+        announced may not have reached it: the next link to it begins where this one did."""
+        failed_at, back_at = self._came_back.pop(peer, (NEVER, -NEVER))
+        if now - back_at < _TOGETHER:
+            self._remember_failed(peer, failed_at)
+
+    def _remember_failed(self, peer: PeerId, failed_at: Time) -> None:
+        self.failed_at.pop(peer, None)
+        self.failed_at[peer] = failed_at
+        if len(self.failed_at) > _MAX_FAILED:
+            del self.failed_at[next(iter(self.failed_at))]
 
     def _gap_since(self, now: Time) -> Time:
         """Since when messages may not have reached us, or not left us, as several links that failed
@@ -175,6 +190,7 @@ class PlumtreeState:
         self.parent_selection.clear()
         self.first_neighbor_at = NEVER
         self.failed_at.clear()
+        self._came_back.clear()
         self._silent.clear()
         self.promises.clear()
         self.missing.clear()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from interop.testbed.checker.calm import Calm
 from interop.testbed.checker.violation import Violation
 from interop.testbed.faults import FaultKind
-from interop.testbed.history.records import Accepted, History
+from interop.testbed.history.records import Accepted, History, Lived, Neighbors
 from interop.testbed.scenario import Promises
 
 
@@ -101,11 +101,30 @@ def _once(history: History) -> Iterator[Violation]:
             yield Violation("invented", event.time, text)
 
 
+def _alone(history: History) -> list[list[tuple[float, float]]]:
+    """For each host that reports neighbours, the time from each of its starts to the first one."""
+    found: list[list[tuple[float, float]]] = [[] for _ in range(history.hosts)]
+    started: dict[int, float] = {}
+    for event in history.events:
+        if isinstance(event, Lived) and event.state == "start":
+            started[event.host] = event.time
+        elif isinstance(event, Neighbors) and event.hosts and event.host in started:
+            found[event.host].append((started.pop(event.host), event.time))
+    reports = {event.host for event in history.events if isinstance(event, Neighbors)}
+    for host, since in started.items():
+        if host in reports:
+            found[host].append((since, history.duration))
+    return found
+
+
 def _wait(history: History, promises: Promises, calm: Calm) -> Iterator[Violation]:
-    """Publishing is done soon after it was asked for."""
+    """Publishing is done soon after it was asked for, by a process that has had a neighbour: until
+    then its input waits."""
     accepted = {event.message: event for event in history.accepted}
+    alone = _alone(history)
     for message, (asked, host) in history.asked.items():
-        until = asked + promises.wait
+        began = next((end for since, end in alone[host] if since <= asked <= end), asked)
+        until = began + promises.wait
         done = accepted.get(message)
         if until > history.duration or not calm.host(host, asked, until):
             continue
