@@ -456,6 +456,24 @@ def test_sync_is_suppressed_by_who_says_the_same() -> None:
     assert of(one.wait(400.0), fx.BroadcastBytes)
 
 
+@pytest.mark.parametrize(("channels", "pause"), [(1, 60.0), (250, 120.0), (1000, 240.0)])
+def test_of_many_channels_each_soon_says_less(channels: int, pause: float) -> None:
+    """What is new is said again as soon as in any channel; then intervals get longer faster."""
+    one = One()
+    one.participant.sync.channels = channels
+
+    def said(seconds: float) -> int:
+        effects = of(one.wait(seconds), fx.BroadcastBytes)
+        return len([e for e in effects if e.purpose is Purpose.SYNC])
+
+    for _ in range(2):
+        one.send()
+        assert said(29.0) == 0
+        assert said(16.0) == 1
+        assert said(pause - 16.0) == 0
+        assert said(pause / 2 + 16.0) == 1
+
+
 @pytest.mark.parametrize(("source", "confirms"), [("other", True), ("third", False)])
 def test_the_author_that_hands_out_its_message_hears_that_we_have_it(
     source: str, confirms: bool

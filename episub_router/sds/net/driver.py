@@ -265,7 +265,6 @@ class ChannelDriver(Served):
                 self.counts["store-full"] += 1
                 self.tell(fx.StoreFull(str(error)))
                 await trio.sleep(_FULL_PAUSE)
-            await trio.lowlevel.checkpoint()
 
     async def _step(self) -> None:
         async with self._lock:
@@ -392,6 +391,7 @@ class ChannelDriver(Served):
     def _now(self) -> float:
         now = trio.current_time()
         self.participant.wall_offset = time.time() - now
+        self.participant.sync.channels = ExchangeServer.of(self.pubsub.host).channels
         return now
 
 

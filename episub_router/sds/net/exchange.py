@@ -101,6 +101,11 @@ class ExchangeServer:
                 host.set_stream_handler(protocol, server._handle)
         return server
 
+    @property
+    def channels(self) -> int:
+        """How many there are."""
+        return len(self._channels)
+
     def add(self, channel: Served) -> None:
         self._channels[channel.topic_name, channel.channel_id] = channel
 

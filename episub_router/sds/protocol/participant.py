@@ -77,7 +77,7 @@ class Participant:
         self.wants = Wants(me, params, rng, self.peers, self.presence)
         self.members = Members(params)
         self._responses = Responses(me, params)
-        self._sync = SyncTimer(me, params, rng)
+        self.sync = SyncTimer(me, params, rng)
         self._frontier = Frontier(self.log, filters, params, rng)
         self._delivery = CausalDelivery(
             params, self.clock, self.log, self._frontier, self.wants, self.presence
@@ -102,7 +102,7 @@ class Participant:
             members=self.members,
             presence=self.presence,
             responses=self._responses,
-            sync=self._sync,
+            sync=self.sync,
             catchup=self._catchup,
             joining=self._joining,
             filters=filters,
@@ -164,7 +164,7 @@ class Participant:
         ]
         effects += self.outgoing.add(new_id, raw, lamport, now)
         effects += self._delivery.evict()
-        self._sync.sent(self.members.count(now), now, content=True)
+        self.sync.sent(self.members.count(now), now, content=True)
         return new_id, effects
 
     def must_wait(self, now: Time) -> bool:
@@ -284,7 +284,7 @@ class Participant:
             self.incoming.next(),
             self.wants.next(),
             self._responses.next(),
-            self._sync.next(),
+            self.sync.next(),
             self._catchup.next(),
         )
 
@@ -297,8 +297,8 @@ class Participant:
         effects += self._responses.poll(now)
         effects += self._catchup.poll(now)
         if self.wants.overdue:
-            self._sync.hasten(now)
-        if self._sync.next() <= now:
+            self.sync.hasten(now)
+        if self.sync.next() <= now:
             effects += self._send_sync(now)
         return effects
 
@@ -330,7 +330,7 @@ class Participant:
     def _send_sync(self, now: Time) -> list[Effect]:
         requests = self.wants.take_requests(now)
         members = self.members.count(now)
-        self._sync.sent(members, now)
+        self.sync.sent(members, now)
         if not self.log.heads and not requests:
             return []
         wall = self.clock.wall(now)
@@ -390,4 +390,4 @@ class Participant:
         for damaged in restored.damaged:
             self.wants.add(HistoryEntry(damaged), self.me, None, now, clock=0, pull_after=0.0)
         if len(self.log):
-            self._sync.start(now)
+            self.sync.start(now)

@@ -14,6 +14,8 @@ from episub_router.sds.protocol.timers import Timers
 _MAX_NAMED = 1024
 _IDLE = 8
 """By how much intervals get longer at most while nothing new is said (ours)."""
+_MANY = 250
+"""Channels of a host beyond which their intervals get longer in fewer steps (ours)."""
 
 
 class SyncTimer:
@@ -30,6 +32,8 @@ class SyncTimer:
         self._me = me
         self._params = params
         self._rng = rng
+        self.channels = 1
+        """Those of our host: with many, intervals get long sooner."""
         self._last: Time = -1e18
         self._idle = 1
         """By how much intervals are longer, since nothing new is said."""
@@ -109,7 +113,7 @@ class SyncTimer:
         self._named.clear()
         self._lacking_at = NEVER
         interval = self._params.sync_interval * self._idle
-        self._idle = min(_IDLE, 2 * self._idle)
+        self._idle = min(_IDLE, 2 * self._idle * (1 + self.channels // _MANY))
         spread = max(interval / 2, members * self._params.sync_spread)
         self._interval_at = now + interval + self._rng.random() * spread
 
