@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -67,7 +68,7 @@ async def test_requests_for_messages_go_before_comparisons() -> None:
     pace, order, finish = HostPace(), [], trio.Semaphore(0)
 
     async def ask(name: str, *, urgent: bool) -> None:
-        async with pace.turn(urgent=urgent):
+        async with pace.turn("peer", urgent=urgent):
             order.append(name)
             await finish.acquire()
 
@@ -97,8 +98,52 @@ async def test_requests_for_messages_go_before_comparisons() -> None:
         await ask("none is counted for ever", urgent=False)
 
 
+async def test_a_peer_that_never_answers_holds_up_no_other(autojump_clock: MockClock) -> None:
+    """A thousand channels ask both; those asked first are all of the one."""
+    pace, timeout = HostPace(), 10.0
+    answered_at: list[float] = []
+
+    async def ask(peer: str, seconds: float) -> None:
+        async with pace.turn(peer, urgent=False):
+            await trio.sleep(seconds)
+        pace.took(seconds)
+        if peer == "quick":
+            answered_at.append(trio.current_time() - start)
+
+    start = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for peer, seconds in (("silent", timeout), ("quick", 0.1)):
+            for _ in range(100):
+                nursery.start_soon(ask, peer, seconds)
+            await wait_all_tasks_blocked()
+    assert answered_at[-1] < timeout + 6.0
+    assert trio.current_time() - start < 100 * timeout / FEWEST_ASKS + timeout
+
+
 class Host:
     """One that is never used."""
+
+
+def asker_of(
+    host: Any,
+    *,
+    act: Callable[[Step], Awaitable[None]],
+    awaits: Callable[[AskEffect], bool],
+    counts: Counter[str] | None = None,
+) -> Asker:
+    unused = cast(Any, None)
+    return Asker(
+        host,
+        "topic",
+        "channel",
+        SdsParams(),
+        intake=unused,
+        accept=unused,
+        act=act,
+        awaits=awaits,
+        counts=Counter() if counts is None else counts,
+        retriever=None,
+    )
 
 
 async def test_what_waits_for_its_turn_is_asked_once_and_only_while_it_is_of_use(
@@ -121,22 +166,8 @@ async def test_what_waits_for_its_turn_is_asked_once_and_only_while_it_is_of_use
         return isinstance(effect, fx.AskIds) and not wanted.isdisjoint(effect.ids)
 
     monkeypatch.setattr(exchange, "ask", ask)
-    host, unused = cast(Any, Host()), cast(Any, None)
-    askers = [
-        Asker(
-            host,
-            "topic",
-            channel,
-            SdsParams(),
-            intake=unused,
-            accept=unused,
-            act=act,
-            awaits=awaits,
-            counts=Counter(),
-            retriever=None,
-        )
-        for channel in ("other", "ours")
-    ]
+    host = cast(Any, Host())
+    askers = [asker_of(host, act=act, awaits=awaits) for _ in range(2)]
     peer = ID(b"peer").to_base58()
     async with trio.open_nursery() as nursery:
         for _ in range(FEWEST_ASKS):
@@ -155,11 +186,54 @@ async def test_what_waits_for_its_turn_is_asked_once_and_only_while_it_is_of_use
     assert asked[-1] == ("a",)
 
 
+async def test_what_waits_for_a_peer_that_never_answers_is_asked_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[ID, tuple[str, ...]]] = []
+    finish = trio.Semaphore(0)
+    silent, other = ID(b"silent"), ID(b"other")
+
+    async def ask(host: object, peer: ID, request: Request, **options: object) -> Response:
+        assert isinstance(request.ask, GetAsk)
+        asked.append((peer, request.ask.ids))
+        await finish.acquire()
+        raise exchange.ExchangeError("none")
+
+    async def act(step: Step) -> None:
+        pass
+
+    monkeypatch.setattr(exchange, "ask", ask)
+    asker = asker_of(cast(Any, Host()), act=act, awaits=lambda e: bool(cast(fx.AskIds, e).ids))
+    async with trio.open_nursery() as nursery:
+        for n in range(FEWEST_ASKS):
+            nursery.start_soon(asker.ask, fx.AskIds(silent.to_base58(), (str(n),)))
+            await wait_all_tasks_blocked()
+        left = trio.CancelScope()
+
+        async def ask_and_leave() -> None:
+            with left:
+                await asker.ask(fx.AskIds(silent.to_base58(), ("b",)))
+
+        nursery.start_soon(ask_and_leave)
+        for peer, ids in ((silent, ("a",)), (other, ("a",))):
+            nursery.start_soon(asker.ask, fx.AskIds(peer.to_base58(), ids))
+            await wait_all_tasks_blocked()
+        left.cancel()
+        await wait_all_tasks_blocked()
+        for _ in range(FEWEST_ASKS + 1):
+            finish.release()
+            await wait_all_tasks_blocked()
+        assert asked[FEWEST_ASKS:] == [(other, ("a",))]
+        finish.release()
+        await asker.ask(fx.AskIds(silent.to_base58(), ("a", "b")))
+    assert asked[-1] == (silent, ("a", "b")), "what was left or asked waits no more"
+
+
 async def test_a_refusal_that_ends_when_the_time_is_over_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """The event loop is busy when the asker should wake up, and its time is over after that."""
-    unused, lag = cast(Any, None), 0.5
+    lag = 0.5
     counts: Counter[str] = Counter()
     answers: list[float] = []
 
@@ -178,18 +252,7 @@ async def test_a_refusal_that_ends_when_the_time_is_over_is_a_failure(
         autojump_clock.jump(lag)
 
     monkeypatch.setattr(exchange, "ask", ask)
-    asker = Asker(
-        cast(Any, Host()),
-        "topic",
-        "0",
-        SdsParams(),
-        intake=unused,
-        accept=unused,
-        act=act,
-        awaits=lambda effect: True,
-        counts=counts,
-        retriever=None,
-    )
+    asker = asker_of(cast(Any, Host()), act=act, awaits=lambda effect: True, counts=counts)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(be_busy)
         await asker.ask(fx.AskIds(ID(b"peer").to_base58(), ("a",)))

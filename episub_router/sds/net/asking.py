@@ -75,24 +75,28 @@ class Asker:
         self._counts = counts
         self._retriever = retriever
         self._limiter = trio.CapacityLimiter(_ASKS)
-        self._queued: set[MessageId] = set()
-        """Ids whose request waits for its turn: they needn't be asked for a second time."""
+        self._queued: dict[MessageId, set[str]] = {}
+        """Ids whose requests wait for their turns, with the peers of those: no peer needs to be
+        asked twice, and none where another's turn came first."""
         self._retrievals = trio.CapacityLimiter(_ASKS)
 
     async def ask(self, effect: AskEffect) -> None:
         """One request, and what follows from its answer."""
         if isinstance(effect, fx.AskIds):
-            ids = tuple(i for i in effect.ids if i not in self._queued)
+            peer = effect.peer
+            ids = tuple(i for i in effect.ids if peer not in self._queued.get(i, ()))
             if not ids:
                 return
             effect = replace(effect, ids=ids)
         try:
-            response = await self._in_turn(effect)
+            async with self._in_turn(effect) as due:
+                if due is None:
+                    return
+                effect = due
+                response = await self._request(effect)
         except ExchangeError:
             self._counts["ask-failed"] += 1
             await self._act(lambda participant, now: failed(participant, effect, now))
-            return
-        if response is None:
             return
         try:
             if isinstance(effect, fx.AskRange) and not effect.ids_only:
@@ -144,7 +148,7 @@ class Asker:
         for _ in range(_OLDER_PAGES):
             most = limit + 1 - len(rows)  # the place itself may be there too
             page = fx.AskRange(peer, None, before, ids_only=False, limit=most, newest_first=True)
-            async with self._turn(urgent=True):
+            async with self._turn(peer, urgent=True):
                 response = await self._request(page)
             for item in response.items:
                 if (before is None or item.key < before) and self._is_older(item, peer):
@@ -162,21 +166,31 @@ class Asker:
             return False
         return self._intake.proves_id(received, item.key)
 
-    async def _in_turn(self, effect: AskEffect) -> Response | None:
-        """The answer; None where nobody waits for it any more. Raises ExchangeError."""
-        waiting = effect.ids if isinstance(effect, fx.AskIds) else ()
-        self._queued.update(waiting)
+    @asynccontextmanager
+    async def _in_turn(self, effect: AskEffect) -> AsyncIterator[AskEffect | None]:
+        """What is still to be asked when the turn has come; None where nothing is."""
+        peer, waiting = effect.peer, effect.ids if isinstance(effect, fx.AskIds) else ()
+        for message_id in waiting:
+            self._queued.setdefault(message_id, set()).add(peer)
         try:
-            async with self._turn(urgent=not isinstance(effect, fx.AskCompare)):
-                self._queued.difference_update(waiting)
-                waiting = ()
-                return await self._request(effect) if self._awaits(effect) else None
+            async with self._turn(peer, urgent=not isinstance(effect, fx.AskCompare)):
+                due = effect
+                if isinstance(effect, fx.AskIds):
+                    ids = tuple(i for i in waiting if peer in self._queued.get(i, ()))
+                    due, waiting = replace(effect, ids=ids), ()
+                    for message_id in ids:
+                        del self._queued[message_id]
+                yield due if self._awaits(due) else None
         finally:
-            self._queued.difference_update(waiting)
+            for message_id in waiting:
+                peers = self._queued.get(message_id, set())
+                peers.discard(peer)
+                if not peers:
+                    self._queued.pop(message_id, None)
 
     @asynccontextmanager
-    async def _turn(self, *, urgent: bool) -> AsyncIterator[None]:
-        async with self._limiter, self._pace.turn(urgent=urgent):
+    async def _turn(self, peer: str, *, urgent: bool) -> AsyncIterator[None]:
+        async with self._limiter, self._pace.turn(peer, urgent=urgent):
             yield
 
     async def _request(self, effect: AskEffect) -> Response:

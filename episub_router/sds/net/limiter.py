@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import trio
@@ -52,21 +53,35 @@ class RequestLimiter:
         return self._by_channel.wait((peer, *channel), now)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A request to `peer` that waits until it is `admitted`."""
+
+    peer: str
+    admitted: trio.Event
+
+
 class HostPace:
     """How many requests of a host are under way: fewer, the longer answers take.
 
     Where a thousand channels join at once on a busy machine, each request of many would take
     longer than py-libp2p gives a stream to open (10 s), and none would end. Requests for messages
     go before comparisons, up to three for each one that waits: else a thousand comparisons come
-    first, and what they find missing would be asked of the group meanwhile.
+    first, and what they find missing would be asked of the group meanwhile. A peer that has half
+    of those under way waits for the others, so that one that never answers holds them up no longer
+    than a request may take.
     """
 
     def __init__(self) -> None:
         self._size = float(FEWEST_ASKS)
         self._under_way = 0
         self._admitted = 0
-        self._urgent: deque[trio.Event] = deque()
-        self._others: deque[trio.Event] = deque()
+        self._by_peer: Counter[str] = Counter()
+        """Those under way."""
+        self._urgent: deque[_Waiting] = deque()
+        self._others: deque[_Waiting] = deque()
+        self._waiting: Counter[str] = Counter()
+        """By peer, those in both queues."""
 
     @property
     def size(self) -> int:
@@ -74,38 +89,62 @@ class HostPace:
         return int(self._size)
 
     @asynccontextmanager
-    async def turn(self, *, urgent: bool) -> AsyncIterator[None]:
-        """Wait until another request may go out, and count it until the context ends."""
+    async def turn(self, peer: str, *, urgent: bool) -> AsyncIterator[None]:
+        """Wait until another request may go out to `peer`, and count it until the context ends."""
         if self._under_way >= self.size:
-            await self._wait(self._urgent if urgent else self._others)
+            await self._wait(peer, self._urgent if urgent else self._others)
         else:
-            self._under_way += 1
+            self._begin(peer)
         try:
             yield
         finally:
-            self._under_way -= 1
-            self._admit()
+            self._end(peer)
 
-    async def _wait(self, queue: deque[trio.Event]) -> None:
-        admitted = trio.Event()
-        queue.append(admitted)
+    def _begin(self, peer: str) -> None:
+        self._under_way += 1
+        self._by_peer[peer] += 1
+
+    def _end(self, peer: str) -> None:
+        self._under_way -= 1
+        _take_one(self._by_peer, peer)
+        self._admit()
+
+    async def _wait(self, peer: str, queue: deque[_Waiting]) -> None:
+        waiting = _Waiting(peer, trio.Event())
+        queue.append(waiting)
+        self._waiting[peer] += 1
         try:
-            await admitted.wait()
+            await waiting.admitted.wait()
         except trio.Cancelled:
-            if admitted.is_set():
-                self._under_way -= 1
-                self._admit()
+            if waiting.admitted.is_set():
+                self._end(peer)
             else:
-                queue.remove(admitted)
+                queue.remove(waiting)
+                _take_one(self._waiting, peer)
             raise
 
     def _admit(self) -> None:
         while self._under_way < self.size and (self._urgent or self._others):
-            self._under_way += 1
             self._admitted += 1
             fourth = self._admitted % _OTHERS_TURN == 0
-            queue = (fourth and self._others) or self._urgent or self._others
-            queue.popleft().set()
+            queues = (self._others, self._urgent) if fourth else (self._urgent, self._others)
+            chosen = self._next(*queues)
+            _take_one(self._waiting, chosen.peer)
+            self._begin(chosen.peer)
+            chosen.admitted.set()
+
+    def _next(self, first: deque[_Waiting], second: deque[_Waiting]) -> _Waiting:
+        """The first of a peer that has less than half of those under way, if there is one."""
+        if any(self._has_room(peer) for peer in self._waiting):
+            for queue in (first, second):
+                for index, waiting in enumerate(queue):
+                    if self._has_room(waiting.peer):
+                        del queue[index]
+                        return waiting
+        return (first or second).popleft()
+
+    def _has_room(self, peer: str) -> bool:
+        return 2 * self._by_peer[peer] < self.size
 
     def took(self, seconds: float) -> None:
         """A request had its answer, or none, after so long."""
@@ -116,12 +155,17 @@ class HostPace:
         self._admit()
 
 
+def _take_one(counts: Counter[str], peer: str) -> None:
+    counts[peer] -= 1
+    if not counts[peer]:
+        del counts[peer]
+
+
 _OTHERS_TURN = 4
 """Of so many requests that waited one is a comparison, if there is one (ours)."""
 MOST_ASKS = 16
 FEWEST_ASKS = 4
-"""Requests of a host under way at once, at most and at least: so a peer that never answers holds
-up no other (ours)."""
+"""Requests of a host under way at once, at most and at least (ours)."""
 SLOW_ANSWER = 2.0
 """Seconds: longer than any link's four round trips, so that the machine must be busy (ours)."""
 CHANNEL_RATE = 20.0
