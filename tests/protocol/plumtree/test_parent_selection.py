@@ -236,7 +236,7 @@ def test_who_announced_a_message_is_not_pushed_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(("age", "told"), [(1.0, []), (10.0, [("new", ihave("m", hops=2))])])
+@pytest.mark.parametrize(("age", "told"), [(1.0, []), (40.0, [("new", ihave("m", hops=2))])])
 def test_who_has_just_come_keeps_no_old_message_going(
     age: float, told: list[tuple[str, object]]
 ) -> None:
