@@ -22,9 +22,9 @@ from episub_router.protocol.standing import rules
 from episub_router.protocol.types import MessageId, PeerId, Time
 
 _NEWCOMER = 30.0
-"""Seconds after joining in which messages may be older than the node. Measured: with six, and for what
-was asked for alone, newcomers kept messages going among themselves: under churn 7,395 of 56,000
-deliveries were at nodes that had not been there yet."""
+"""Seconds after joining in which messages may be older than the node. Measured: with six, and for
+what was asked for alone, newcomers kept messages going among themselves: under churn 7,395 of
+56,000 deliveries were at nodes that had not been there yet."""
 
 
 class EagerPush:
@@ -193,7 +193,7 @@ class EagerPush:
         now: Time,
     ) -> None:
         state = self._state
-        # A node that has just joined is announced, and pushed, messages that may be older than it is.
+        # A node that has just joined is announced, and pushed, messages that may be older.
         old = peer is not None and now < state.first_neighbor_at + _NEWCOMER
         asked = missing is not None and len(missing.asked) > 0
         state.store.add(
