@@ -438,8 +438,10 @@ POWERED = """
 import os, signal, sys
 from tests.sds.test_stores import logged
 from episub_router.sds.store import Durability, SqliteStore
+stores = []  # one that is collected closes its file, which removes the log
 for durability in Durability:
     store = SqliteStore(f"{sys.argv[1]}/{durability.name}.db", durability=durability)
+    stores.append(store)
     store.load("c", "alice", 100)
     for n in range(20):
         store.commit("c", [logged(f"m{n}", n)])
