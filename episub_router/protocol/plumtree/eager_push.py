@@ -17,14 +17,13 @@ from episub_router.protocol.plumtree.parent_selection import SOONEST_REPAIR
 from episub_router.protocol.plumtree.pending_validation import Copy
 from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.source_push import SourcePush
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import ANNOUNCE_WINDOW, PlumtreeState
 from episub_router.protocol.standing import rules
 from episub_router.protocol.types import MessageId, PeerId, Time
 
-_NEWCOMER = 30.0
-"""Seconds after joining in which messages may be older than the node. Measured: with six, and for
-what was asked for alone, newcomers kept messages going among themselves: under churn 7,395 of
-56,000 deliveries were at nodes that had not been there yet."""
+_NEWCOMER = 2 * ANNOUNCE_WINDOW
+"""Seconds after joining in which messages may be older than the node. Longer, and what is lost to a
+link that breaks in a young overlay is not announced when it comes back."""
 
 
 class EagerPush:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DropReason, NeighborUp, Send
-from episub_router.protocol.messages import Gossip, Graft, LinkKind, Prune
+from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.machine import Plumtree
 from episub_router.protocol.plumtree.missing_messages import LOST_AFTER
@@ -236,7 +236,7 @@ def test_who_announced_a_message_is_not_pushed_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(("age", "told"), [(1.0, []), (40.0, [("new", ihave("m", hops=2))])])
+@pytest.mark.parametrize(("age", "told"), [(1.0, []), (10.0, [("new", ihave("m", hops=2))])])
 def test_who_has_just_come_keeps_no_old_message_going(
     age: float, told: list[tuple[str, object]]
 ) -> None:
@@ -250,6 +250,16 @@ def test_who_has_just_come_keeps_no_old_message_going(
     branch.flush()
     branch.handle(NeighborUp("new", LinkKind.RANDOM))
     assert sent(branch.flush()) == told
+
+
+def test_what_was_pushed_to_a_newcomer_may_be_old_too() -> None:
+    """Another newcomer may have asked for it."""
+    branch = Branch("a")
+    branch.wait(1)
+    branch.receive("a", Gossip("m", 1, "payload"))
+    branch.flush()
+    branch.handle(NeighborUp("new", LinkKind.RANDOM))
+    assert sent(branch.flush(), IHave) == []
 
 
 class Wires:
