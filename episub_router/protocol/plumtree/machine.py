@@ -10,7 +10,7 @@ from collections.abc import Collection
 from random import Random
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import DownReason, Effect, NeighborDown, NeighborUp, Send
+from episub_router.protocol.effects import Effect, NeighborDown, NeighborUp, Send
 from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave, Root
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.eager_push import EagerPush
@@ -165,9 +165,7 @@ class Plumtree:
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
         state, peer = self._state, event.peer
-        if event.reason is DownReason.FAILED:
-            state.note_failed(peer, event.silent_since, now)
-        state.note_ended(peer, now)
+        state.note_down(event, now)
         state.lazy_push.remove_peer(peer)
         state.parent_selection.remove_neighbor(peer)
         state.promises.forget(peer)

@@ -6,7 +6,14 @@ from collections import deque
 from itertools import islice
 from random import Random
 
-from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
+from episub_router.protocol.effects import (
+    DownReason,
+    Dropped,
+    DropReason,
+    Effect,
+    NeighborDown,
+    Send,
+)
 from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, Graft, MessageSummary, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.graft_wait import GraftWait
@@ -143,11 +150,21 @@ class PlumtreeState:
         self.graft(by)
         self.effects.append(Send(parent, _PRUNE))
 
-    def note_failed(self, peer: PeerId, silent_since: Time, now: Time) -> None:
-        """The link to `peer`, `silent_since` then, has failed: there may be a partition between."""
-        self._remember_failed(peer, now)
-        if now - silent_since > ANNOUNCE_WINDOW:
-            self._silent.append((now, max(silent_since, now - _TOGETHER)))
+    def note_down(self, event: NeighborDown, now: Time) -> None:
+        """A link has ended. If it failed, there may be a partition between; if it had just come
+        back, what was announced over it may not have arrived, and the next one begins where it
+        did."""
+        peer, failed = event.peer, event.reason is DownReason.FAILED
+        failed_at, back_at = self._came_back.pop(peer, (NEVER, -NEVER))
+        if now - back_at >= _TOGETHER:
+            failed_at = now if failed else NEVER
+        if failed_at < NEVER:
+            self.failed_at.pop(peer, None)
+            self.failed_at[peer] = failed_at
+            if len(self.failed_at) > _MAX_FAILED:
+                del self.failed_at[next(iter(self.failed_at))]
+        if failed and now - event.silent_since > ANNOUNCE_WINDOW:
+            self._silent.append((now, max(event.silent_since, now - _TOGETHER)))
 
     def announce_recent(self, peer: PeerId, now: Time) -> None:
         """Announce the newest messages to `peer`, which may have missed them; all that are cached
@@ -161,19 +178,6 @@ class PlumtreeState:
         recent = islice(self.store.recent(since), most)
         newest = [MessageSummary(stored.id, self.next_hops(stored.hops)) for stored in recent]
         self.lazy_push.add_for(peer, reversed(newest), now)
-
-    def note_ended(self, peer: PeerId, now: Time) -> None:
-        """The link to `peer` has ended, for whatever reason. If it had just come back, what it was
-        announced may not have reached it: the next link to it begins where this one did."""
-        failed_at, back_at = self._came_back.pop(peer, (NEVER, -NEVER))
-        if now - back_at < _TOGETHER:
-            self._remember_failed(peer, failed_at)
-
-    def _remember_failed(self, peer: PeerId, failed_at: Time) -> None:
-        self.failed_at.pop(peer, None)
-        self.failed_at[peer] = failed_at
-        if len(self.failed_at) > _MAX_FAILED:
-            del self.failed_at[next(iter(self.failed_at))]
 
     def _gap_since(self, now: Time) -> Time:
         """Since when messages may not have reached us, or not left us, as several links that failed
