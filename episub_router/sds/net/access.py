@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Protocol, TypeVar
@@ -14,6 +15,11 @@ from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.store import MemoryStore, Store
 
 T = TypeVar("T")
+
+
+def store_key(topic_name: str, channel_id: str) -> str:
+    """A channel's name in a store, which may hold channels of many topics."""
+    return json.dumps([topic_name, channel_id])
 
 
 class StoreUser(Protocol):
@@ -39,10 +45,7 @@ class StoreAccess:
 
     @classmethod
     def of(cls, store: Store) -> StoreAccess:
-        access = cls._shared.get(store)
-        if access is None:
-            access = cls._shared[store] = cls(store)
-        return access
+        return cls._shared.setdefault(store, cls(store))
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run a store call. A cancelled caller waits until it's done: it is never half done."""

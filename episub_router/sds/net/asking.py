@@ -64,7 +64,7 @@ class Asker:
         retriever: Retriever | None,
     ) -> None:
         self._host = host
-        self._pace = _on_host(host)
+        self._pace = _PACES.setdefault(host, HostPace())
         self._topic = topic
         self._channel_id = channel_id
         self._params = params
@@ -231,13 +231,6 @@ class Asker:
 
     def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
         return self._accept(self._intake.served(item, peer))
-
-
-def _on_host(host: IHost) -> HostPace:
-    pace = _PACES.get(host)
-    if pace is None:
-        pace = _PACES[host] = HostPace()
-    return pace
 
 
 def answered(

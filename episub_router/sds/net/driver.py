@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 
 import trio
 from libp2p.peer.id import ID
@@ -18,7 +16,7 @@ from episub_router.sds.bloom import FilterCodec
 from episub_router.sds.content.cipher import ContentCipher
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
-from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.net.access import StoreAccess, store_key
 from episub_router.sds.net.asking import Asker, Retriever, Step, buffered
 from episub_router.sds.net.contents import Contents
 from episub_router.sds.net.exchange import ExchangeServer, Served
@@ -72,7 +70,8 @@ class ChannelDriver(Served):
     ) -> None:
         self.pubsub = pubsub
         self.topic_name = topic_name
-        self.channel_id = self.listens_to = channel_id
+        self.channel_id = channel_id
+        self.listens_to = channel_id
         self.store_key = store_key(topic_name, channel_id)
         self.sender_id = sender_id
         self.params = params
@@ -137,9 +136,8 @@ class ChannelDriver(Served):
     async def _load(self) -> None:
         """The participant as its store has it, which is how the network knows it."""
         store, key = self.access.store, self.store_key
-        saved = await self.access.run(
-            lambda: store.load(key, self.sender_id, self.params.log_limit)
-        )
+        limit = self.params.log_limit
+        saved = await self.access.run(lambda: store.load(key, self.sender_id, limit))
         now = trio.current_time()
         self.participant = Participant(
             self.sender_id,
@@ -336,8 +334,9 @@ class ChannelDriver(Served):
                     self.tell(effect)
                 case fx.Evicted():
                     self._evictions += 1
-                case _ if not isinstance(effect, fx.Change):
-                    self.tell(effect)
+                case _:
+                    if not isinstance(effect, fx.Change):
+                        self.tell(effect)
         if delivered:
             self._changed()
         self._wake.set()
@@ -361,13 +360,14 @@ class ChannelDriver(Served):
             self._trace.sent(self.codec.decode(raw), purpose, len(raw))
 
     def _published(self, message_id: MessageId) -> None:
-        if (own := self.own(message_id)) is not None and not own.published:
+        own = self.own(message_id)
+        if own is not None and not own.published:
             own.published = True
             self._changed()
 
     async def _republish(self, message_id: MessageId) -> None:
-        get = partial(self.access.store.get, self.store_key, [message_id])
-        for stored in await self.access.run(get):
+        store, key = self.access.store, self.store_key
+        for stored in await self.access.run(lambda: store.get(key, [message_id])):
             own = stored.sender_id == self.sender_id
             raw = stored.raw if own else attach_origin(stored.raw, stored.origin)
             self._post(message_id, raw, fx.Purpose.REPAIR)
@@ -376,15 +376,18 @@ class ChannelDriver(Served):
 
     async def older(self, before: Key | None, limit: int) -> list[StoredMessage]:
         """What peers have before a place, ascending. Raises ExchangeError."""
-        return await self._asker.older([p.to_base58() for p in self._peers], before, limit)
+        peers = [peer.to_base58() for peer in self._peers]
+        return await self._asker.older(peers, before, limit)
 
     def peers_changed(self, present: Collection[ID]) -> None:
         """These are the peers that can be asked now."""
         now = self._now()
-        for gone in [p for p in self._peers if p not in present]:
-            self.participant.peer_down(gone.to_base58(), now)
-        for peer in [p for p in present if p not in self._peers]:
-            self.participant.peer_up(peer.to_base58(), now)
+        for peer in self._peers:
+            if peer not in present:
+                self.participant.peer_down(peer.to_base58(), now)
+        for peer in present:
+            if peer not in self._peers:
+                self.participant.peer_up(peer.to_base58(), now)
         self._peers = dict.fromkeys(present)
         self._wake.set()
 
@@ -393,8 +396,3 @@ class ChannelDriver(Served):
         self.participant.wall_offset = time.time() - now
         self.participant.sync.channels = ExchangeServer.of(self.pubsub.host).channels
         return now
-
-
-def store_key(topic_name: str, channel_id: str) -> str:
-    """A channel's name in a store, which may hold channels of many topics."""
-    return json.dumps([topic_name, channel_id])

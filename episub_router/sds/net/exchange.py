@@ -16,7 +16,7 @@ from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed
 
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.net.limiter import RequestLimiter
+from episub_router.sds.net.limiter import RequestLimiter, take_one
 from episub_router.sds.net.streams.calls import MANY, SINGLE, Call, Streams, quiet_reset
 from episub_router.sds.net.streams.frames import IncomingFrames
 from episub_router.sds.protocol.entry import Key
@@ -131,9 +131,7 @@ class ExchangeServer:
             self.counts["broken-stream"] += 1
             await quiet_reset(stream)
         finally:
-            self.open_streams[peer] -= 1
-            if not self.open_streams[peer]:
-                del self.open_streams[peer]
+            take_one(self.open_streams, peer)
 
     async def _serve(
         self, stream: INetStream, frames: IncomingFrames, within: float, *, first: bool

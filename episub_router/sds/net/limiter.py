@@ -106,7 +106,7 @@ class HostPace:
 
     def _end(self, peer: str) -> None:
         self._under_way -= 1
-        _take_one(self._by_peer, peer)
+        take_one(self._by_peer, peer)
         self._admit()
 
     async def _wait(self, peer: str, queue: deque[_Waiting]) -> None:
@@ -120,7 +120,7 @@ class HostPace:
                 self._end(peer)
             else:
                 queue.remove(waiting)
-                _take_one(self._waiting, peer)
+                take_one(self._waiting, peer)
             raise
 
     def _admit(self) -> None:
@@ -129,7 +129,7 @@ class HostPace:
             fourth = self._admitted % _OTHERS_TURN == 0
             queues = (self._others, self._urgent) if fourth else (self._urgent, self._others)
             chosen = self._next(*queues)
-            _take_one(self._waiting, chosen.peer)
+            take_one(self._waiting, chosen.peer)
             self._begin(chosen.peer)
             chosen.admitted.set()
 
@@ -155,10 +155,11 @@ class HostPace:
         self._admit()
 
 
-def _take_one(counts: Counter[str], peer: str) -> None:
-    counts[peer] -= 1
-    if not counts[peer]:
-        del counts[peer]
+def take_one(counts: Counter[K], of: K) -> None:
+    """Count one less `of` them; what there is none of is forgotten."""
+    counts[of] -= 1
+    if not counts[of]:
+        del counts[of]
 
 
 _OTHERS_TURN = 4

@@ -50,10 +50,7 @@ class Turns:
 
     @classmethod
     def of(cls, pubsub: Pubsub) -> Turns:
-        turns = cls._shared.get(pubsub)
-        if turns is None:
-            turns = cls._shared[pubsub] = cls()
-        return turns
+        return cls._shared.setdefault(pubsub, cls())
 
     async def room(self, pubsub: Pubsub, topic: str) -> None:
         """Wait until the peers of a topic take another message."""

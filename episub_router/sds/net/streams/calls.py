@@ -60,10 +60,7 @@ class Streams:
 
     @classmethod
     def of(cls, host: IHost) -> Streams:
-        streams = cls._shared.get(host)
-        if streams is None:
-            streams = cls._shared[host] = cls()
-        return streams
+        return cls._shared.setdefault(host, cls())
 
     def carry(self, host: IHost, peer: ID, call: Call) -> None:
         """Let a stream to `peer` carry a call: one that is open, or a new one."""
