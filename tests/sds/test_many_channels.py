@@ -72,6 +72,13 @@ async def asked(b: Node, a: Node, request: Request) -> Response:
     return await ask(b.host, a.id, request, within=PATIENCE, max_size=2**20)
 
 
+async def answer_unknown(stream: INetStream) -> None:
+    """Answer a request as a host without channels does."""
+    await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+    response = Response(ResponseStatus.UNKNOWN_CHANNEL, "none")
+    await stream.write(encode_varint_prefixed(encode_response(response)))
+
+
 async def test_requests_one_after_another_share_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     async with two_hosts() as (a, b):
         ExchangeServer.of(a.host)
@@ -107,9 +114,7 @@ async def test_a_peer_of_an_earlier_version_is_asked_on_a_stream_for_each_reques
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def answer_once(stream: INetStream) -> None:
-        await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
-        answer = Response(ResponseStatus.UNKNOWN_CHANNEL, "none")
-        await stream.write(encode_varint_prefixed(encode_response(answer)))
+        await answer_unknown(stream)
         await stream.close()
 
     async with two_hosts() as (a, b):
@@ -181,9 +186,7 @@ async def test_a_stream_that_ended_while_it_was_kept_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def answer_once(stream: INetStream) -> None:
-        await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
-        answer = Response(ResponseStatus.UNKNOWN_CHANNEL, "none")
-        await stream.write(encode_varint_prefixed(encode_response(answer)))
+        await answer_unknown(stream)
         await stream.reset()
 
     async with two_hosts() as (a, b):
@@ -202,12 +205,11 @@ async def test_a_request_that_is_left_takes_none_with_it() -> None:
     async def answer_later(stream: INetStream) -> None:
         nonlocal streams
         streams += 1
-        await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
         if streams == 1:
+            await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
             came.set()
             return
-        answer = Response(ResponseStatus.UNKNOWN_CHANNEL, "none")
-        await stream.write(encode_varint_prefixed(encode_response(answer)))
+        await answer_unknown(stream)
 
     async with two_hosts() as (a, b):
         a.host.set_stream_handler(MANY, answer_later)
