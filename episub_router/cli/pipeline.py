@@ -296,7 +296,7 @@ def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int
         for name, layer in there.items():
             print(f"{layer}/{name}")
         return 0
-    if arguments.table in dict(ON_DEMAND):
+    if arguments.table in {table.name for table in ON_DEMAND}:
         table = on_demand(lake, arguments.table, arguments.runs)
     elif arguments.table in there:
         table = lake.read(there[arguments.table], arguments.table, arguments.runs)

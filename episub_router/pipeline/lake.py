@@ -217,12 +217,21 @@ class Lake:
     # Silver and gold.
 
     def write(self, layer: str, name: str, table: DataFrame, runs: Sequence[str]) -> DataFrame:
+        """Write `table`, which has rows of `runs`, as `put` does. Returns what is written of these
+        runs."""
+        self.put(layer, name, table, runs, is_empty=False)
+        return self.read(layer, name, runs)
+
+    def put(
+        self, layer: str, name: str, table: DataFrame, runs: Sequence[str], is_empty: bool
+    ) -> None:
         """Write `table`, which has rows of `runs`, in place of what it had of them; other runs
-        stay. Returns what is written of these runs."""
+        stay. If it `is_empty` it isn't looked at."""
         path = f"{self.root}/{layer}/{name}"
         # Of this writer alone: another one may write other runs at the same time.
         staged = f"{self.root}/staging/{layer}/{name}-{uuid.uuid4().hex}"
-        table.write.mode("overwrite").partitionBy("run").parquet(staged)
+        if not is_empty:
+            table.write.mode("overwrite").partitionBy("run").parquet(staged)
         for run in runs:
             partition = self._partition("run", run)
             self._storage.remove(f"{path}/{partition}")
@@ -230,7 +239,11 @@ class Lake:
         self._storage.remove(staged)
         # Empty tables have no file that would tell.
         self._storage.put(f"{path}/{_SCHEMA}", table.schema.json())
-        return self.read(layer, name, runs)
+
+    def has(self, layer: str, name: str, runs: Sequence[str]) -> bool:
+        """Whether a table has rows of any of `runs`."""
+        parts = {self._partition("run", run) for run in runs}
+        return not parts.isdisjoint(self._storage.names(f"{self.root}/{layer}/{name}"))
 
     def read(self, layer: str, name: str, runs: Iterable[str] | None = None) -> DataFrame:
         """A table that was written. Raises LakeError where there is none."""
@@ -240,7 +253,12 @@ class Lake:
             raise LakeError(f"no table {name} in {self.root}/{layer}")
         typed = StructType.fromJson(json.loads(schema))
         table = self.session.read.schema(typed).parquet(path).select(*typed.names)
-        return table if runs is None else table.where(F.col("run").isin(list(runs)))
+        if runs is None:
+            return table
+        chosen = list(runs)
+        # Without rows, nothing is planned for what follows from them.
+        there = self.has(layer, name, chosen)
+        return table.where(F.col("run").isin(chosen)) if there else table.limit(0)
 
     def tables(self, layer: str) -> list[str]:
         """The tables that were written, by name."""

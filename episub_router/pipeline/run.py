@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -23,75 +25,106 @@ from episub_router.pipeline.answers import (
 )
 from episub_router.pipeline.facts import arrivals, clocks, contacts, lives, logs, spans, traffic
 from episub_router.pipeline.facts import spread as spreading
+from episub_router.pipeline.facts.census import NOT_COUNTED, Census
 from episub_router.pipeline.jobs import described
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
 from episub_router.pipeline.session import suited
 
-Written = tuple[DataFrame, float]
-"""A table that was written, and the seconds that it took."""
-Read = Callable[[str], DataFrame]
-Table = tuple[str, Callable[[Read, AnswerParams], DataFrame]]
-"""A table's name, and how it is made of the tables before it."""
 
-FACTS: tuple[Table, ...] = (
-    ("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events")))),
-    ("contacts", lambda t, p: contacts.contacts(t("timed"), p)),
-    ("changes", lambda t, p: lives.changes(t("timed"))),
-    ("spans", lambda t, p: spans.spans(t("contacts"), t("changes"), p)),
-    ("publishes", lambda t, p: spreading.publishes(t("timed"))),
-    ("deliveries", lambda t, p: spreading.deliveries(
-        t("timed"), t("publishes"), t("clocks"))),
-    ("control", lambda t, p: traffic.control(t("timed"))),
-    ("duplicates", lambda t, p: spreading.duplicates(
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A table, and how it is made of the tables before it. Where it has no row but for rows of one
+    of them, that one is what it is `of`. What is `held` is in memory while others are made of it,
+    and isn't written."""
+
+    name: str
+    make: Callable[[Tables, AnswerParams], DataFrame]
+    of: str | None = None
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A table that was written, or is held: how to get it, the seconds that it took, and whether it
+    is empty."""
+
+    table: Callable[[], DataFrame]
+    seconds: float
+    is_empty: bool
+
+
+EVENTS_PER_FACT = 10
+"""Answers are made of rows that are about so many times fewer than the events are. Ours: of seven
+copies of a message each is sent and received."""
+
+_OF_EVENTS: tuple[Maker, ...] = (
+    Maker("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events"), t.census.rpcs))),
+    Maker("contacts", lambda t, p: contacts.contacts(t("timed"), p)),
+    Maker("changes", lambda t, p: lives.changes(t("timed"))),
+    Maker("publishes", lambda t, p: spreading.publishes(t("timed"))),
+    Maker("deliveries", lambda t, p: spreading.deliveries(
+        t("timed"), t("publishes"), t("clocks"), t.census.chains)),
+    Maker("control", lambda t, p: traffic.control(t("timed"))),
+    Maker("duplicates", lambda t, p: spreading.duplicates(
         t("timed"), t("deliveries"), t("control"))),
-    ("totals", lambda t, p: traffic.totals(t("timed"))),
-    ("losses", lambda t, p: traffic.losses(t("timed"))),
-    ("rtts", lambda t, p: traffic.rtts(t("timed"))),
-    ("links", lambda t, p: lives.links(t("changes"))),
-    ("activity", lambda t, p: lives.activity(t("contacts"), t("spans"))),
-    ("subscriptions", lambda t, p: lives.subscriptions(
+    Maker("totals", lambda t, p: traffic.totals(t("timed"))),
+    Maker("losses", lambda t, p: traffic.losses(t("timed"))),
+    Maker("rtts", lambda t, p: traffic.rtts(t("timed"))),
+    Maker("sds", lambda t, p: logs.sds(t("timed"))),
+)  # fmt: skip
+"""Facts that are made of all events."""
+
+FACTS: tuple[Maker, ...] = (
+    *_OF_EVENTS,
+    Maker("spans", lambda t, p: spans.spans(t("contacts"), t("changes"), p)),
+    Maker("links", lambda t, p: lives.links(t("changes")), "changes"),
+    Maker("activity", lambda t, p: lives.activity(t("contacts"), t("spans"))),
+    Maker("subscriptions", lambda t, p: lives.subscriptions(
         t("changes"), t("links"), t("activity"), t("publishes"), t("spans"), p)),
-    ("arrivals", lambda t, p: arrivals.arrivals(
-        t("publishes"), t("deliveries"), t("subscriptions"), p)),
-    ("sds", lambda t, p: logs.sds(t("timed"))),
+    Maker("arrivals", lambda t, p: arrivals.arrivals(
+        t("publishes"), t("deliveries"), t("subscriptions"), p), "publishes"),
 )  # fmt: skip
 
-ANSWERS: tuple[Table, ...] = (
-    ("messages", lambda t, p: messages.messages(
+ANSWERS: tuple[Maker, ...] = (
+    Maker("messages", lambda t, p: messages.messages(
         t("publishes"), t("deliveries"), messages.copies(t("duplicates")),
-        messages.sent(t("totals")), t("arrivals"))),
-    ("spread", lambda t, p: spread.spread(t("messages"), t("arrivals"), p)),
-    ("latency_cdf", lambda t, p: spread.latency_cdf(t("arrivals"))),
-    ("missing", lambda t, p: spread.missing(t("arrivals"), p)),
-    ("duplicate_causes", lambda t, p: spread.duplicates(t("duplicates"), p)),
-    ("control_traffic", lambda t, p: load.control(t("control"), t("deliveries"), p)),
-    ("load", lambda t, p: load.load(t("totals"), t("deliveries"))),
-    ("balance", lambda t, p: load.balance(t("load"))),
-    ("loss_reasons", lambda t, p: load.losses(t("losses"), p)),
-    ("quality", lambda t, p: quality.quality(
+        messages.sent(t("totals")), t("arrivals")), "publishes"),
+    Maker("spread", lambda t, p: spread.spread(t("messages"), t("arrivals"), p), "messages"),
+    Maker("latency_cdf", lambda t, p: spread.latency_cdf(t("arrivals")), "arrivals"),
+    Maker("missing", lambda t, p: spread.missing(t("arrivals"), p), "arrivals"),
+    Maker("duplicate_causes", lambda t, p: spread.duplicates(t("duplicates"), p), "duplicates"),
+    Maker("control_traffic", lambda t, p: load.control(
+        t("control"), t("deliveries"), p), "control"),
+    Maker("load", lambda t, p: load.load(t("totals"), t("deliveries"))),
+    Maker("balance", lambda t, p: load.balance(t("load")), "load"),
+    Maker("loss_reasons", lambda t, p: load.losses(t("losses"), p), "losses"),
+    Maker("quality", lambda t, p: quality.quality(
         t("records"), t("contacts"), t("publishes"), t("deliveries"), t("clocks"),
         t("subscriptions"), t("spans"))),
-    ("overlay", lambda t, p: overlay.overlay(
-        t("links"), t("subscriptions"), t("rtts"), t("spans"), p)),
-    ("explained", lambda t, p: cuts.explained(
-        t("contacts"), t("arrivals"), t("publishes"), p)),
-    ("cuts", lambda t, p: cuts.cuts(
-        t("contacts"), t("explained"), t("arrivals"), t("publishes"), p)),
-    ("rest", lambda t, p: cuts.rest(t("arrivals"), t("explained"), p)),
-    ("recovery", lambda t, p: recovery.recovery(
-        t("messages"), t("subscriptions"), t("faults"))),
-    ("sds_entries", lambda t, p: sds.entries(t("sds"))),
-    ("sds_violations", lambda t, p: sds.violations(t("sds_entries"))),
-    ("sds_messages", lambda t, p: sds.messages(t("sds"), t("sds_entries"))),
-    ("sds_channels", lambda t, p: sds.channels(
-        t("sds"), t("sds_entries"), t("sds_messages"), t("sds_violations"))),
+    Maker("overlay", lambda t, p: overlay.overlay(
+        t("links"), t("subscriptions"), t("rtts"), t("spans"), p), "links"),
+    Maker("troubles", lambda t, p: cuts.troubles(
+        t("arrivals"), t("publishes"), p), "arrivals", held=True),
+    Maker("places", lambda t, p: cuts.places(
+        t("contacts"), t("troubles"), p), "troubles", held=True),
+    Maker("explained", lambda t, p: cuts.explained(t("troubles"), t("places"), p), "troubles"),
+    Maker("cuts", lambda t, p: cuts.cuts(
+        t("contacts"), t("explained"), t("places"), p), "explained"),
+    Maker("rest", lambda t, p: cuts.rest(t("arrivals"), t("explained"), p), "arrivals"),
+    Maker("gone", lambda t, p: recovery.gone(
+        t("messages"), t("subscriptions"), t("faults")), held=True),
+    Maker("recovery", lambda t, p: recovery.recovery(t("gone"), t("messages")), "gone"),
+    Maker("sds_entries", lambda t, p: sds.entries(t("sds")), "sds"),
+    Maker("sds_violations", lambda t, p: sds.violations(t("sds_entries")), "sds_entries"),
+    Maker("sds_messages", lambda t, p: sds.messages(t("sds"), t("sds_entries")), "sds_entries"),
+    Maker("sds_channels", lambda t, p: sds.channels(
+        t("sds"), t("sds_entries"), t("sds_messages"), t("sds_violations")), "sds"),
 )  # fmt: skip
 
-
-ON_DEMAND: tuple[Table, ...] = (
-    ("rpcs", lambda t, p: traffic.rpcs(t("timed"))),
-    ("transmissions", lambda t, p: traffic.transmissions(t("timed"))),
+ON_DEMAND: tuple[Maker, ...] = (
+    Maker("rpcs", lambda t, p: traffic.rpcs(t("timed"))),
+    Maker("transmissions", lambda t, p: traffic.transmissions(t("timed"))),
 )
 """Facts as large as the traces themselves, that answers need sums of alone: made where they are
 asked for, and not written."""
@@ -101,24 +134,24 @@ class Tables:
     """Tables by name: those of `made`, and what follows from them, made on first use."""
 
     def __init__(self, made: Mapping[str, DataFrame], params: AnswerParams) -> None:
+        self.census: Census = NOT_COUNTED
         self._made = dict(made)
-        self._expected: dict[str, Future[Written]] = {}
+        self._expected: dict[str, Future[Made]] = {}
         self._params = params
-        self._makers = dict((*FACTS, *ON_DEMAND, *ANSWERS))
+        self._makers = {table.name: table for table in (*FACTS, *ON_DEMAND, *ANSWERS)}
 
     def __call__(self, name: str) -> DataFrame:
         """The table `name`: `records`, `events`, `timed`, `faults`, or one of FACTS, ON_DEMAND and
         ANSWERS. Waits for one that is expected."""
-        if name in self._expected:
-            return self._expected[name].result()[0]
+        if name in self._expected and name not in self._made:
+            self._made[name] = self._expected[name].result().table()
         if name not in self._made:
             if name == "events":
                 records = self("records")
                 is_event = F.col("status") == "event"
                 self._made[name] = records.where(is_event).drop("status", "detail")
             elif name == "faults":
-                spark = self("publishes").sparkSession
-                self._made[name] = spark.createDataFrame([], recovery.FAULTS)
+                self._made[name] = recovery.recorded(self("publishes").sparkSession, ())
             elif name == "timed":
                 self._made[name] = clocks.corrected(self("events"), self("clocks"))
             else:
@@ -127,11 +160,18 @@ class Tables:
 
     def make(self, name: str) -> DataFrame:
         """The table `name`, one of FACTS, ON_DEMAND and ANSWERS, made of those before it."""
-        return self._makers[name](self, self._params)
+        return self._makers[name].make(self, self._params)
 
-    def expect(self, name: str, written: Future[Written]) -> None:
-        """`name` is what is being `written`."""
-        self._expected[name] = written
+    def has_none_to_be_of(self, name: str) -> bool:
+        """Whether it is clear without looking that `name` has no rows. Waits for what it is `of`,
+        where that is expected."""
+        of = self._makers[name].of
+        before = None if of is None else self._expected.get(of)
+        return self.census.rows.get(name) == 0 or (before is not None and before.result().is_empty)
+
+    def expect(self, name: str, made: Future[Made]) -> None:
+        """`name` is what is being `made`."""
+        self._expected[name] = made
 
     def replace(self, name: str, table: DataFrame) -> None:
         """From now on, `name` is `table`."""
@@ -152,9 +192,14 @@ class Tables:
             yield
         finally:
             for table in tables:
-                # There is no other way but to wait for a full garbage collection.
-                jvm_table: Any = table._jdf
-                jvm_table.queryExecution().logical().rdd().unpersist(False)
+                _release(table)
+
+
+def _release(held: DataFrame) -> None:
+    """Forget what `localCheckpoint` holds."""
+    # There is no other way but to wait for a full garbage collection.
+    jvm_table: Any = held._jdf
+    jvm_table.queryExecution().logical().rdd().unpersist(False)
 
 
 def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:
@@ -175,29 +220,83 @@ def answer(
     thread, with the name of each table that is being written. Raises LakeError where a run isn't
     there."""
     chosen = runs or lake.runs()
-    faults = lake.session.createDataFrame(lake.faults(chosen), recovery.FAULTS)
-    tables = Tables({"records": lake.records(chosen), "faults": faults}, params)
-
-    def write(layer: str, name: str) -> Written:
-        with described(lake.session, f"{layer} {name}"):
-            table = tables.make(name)
-            begun(name)
-            started = perf_counter()
-            # What follows reads what was written instead of making it again.
-            return lake.write(layer, name, table, chosen), perf_counter() - started
-
-    # The driver plans small tables for longer than they take, so it makes some at once. They are
-    # begun in order, and each waits for earlier ones only, so that one always goes on.
+    faults = recovery.recorded(lake.session, lake.faults(chosen))
+    made = {"records": lake.records(chosen), "faults": faults}
     events = sum(entry.events for entry in lake.manifest() if entry.run in chosen)
-    with suited(lake.session, events), ThreadPoolExecutor(params.at_once) as pool:
-        try:
-            under_way = []
-            for layer, makers in ((SILVER, FACTS), (GOLD, ANSWERS)):
-                for name, _ in makers:
-                    written = pool.submit(write, layer, name)
-                    tables.expect(name, written)
-                    under_way.append((name, written))
-            for name, written in under_way:
-                yield name, written.result()[1]
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with _Making(lake, Tables(made, params), params.at_once, chosen, begun) as making:
+        with suited(lake.session, events):
+            making.count()
+            yield from making.all_of(SILVER, _OF_EVENTS)
+        # What follows is made of less.
+        with suited(lake.session, events // EVENTS_PER_FACT):
+            yield from making.all_of(SILVER, FACTS[len(_OF_EVENTS) :])
+            yield from making.all_of(GOLD, ANSWERS)
+
+
+class _Making:
+    """The tables of `runs`, each in a thread's turn."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        tables: Tables,
+        at_once: int,
+        runs: Sequence[str],
+        begun: Callable[[str], None],
+    ) -> None:
+        self._lake, self._tables, self._at_once = lake, tables, at_once
+        self._runs, self._begun = runs, begun
+        self._held: list[DataFrame] = []
+
+    def __enter__(self) -> _Making:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Forget what is held."""
+        for held in self._held:
+            _release(held)
+
+    def count(self) -> None:
+        """Look how many events there are of what."""
+        with described(self._lake.session, "census"):
+            self._tables.census = Census.of(self._tables("events"))
+
+    def all_of(self, layer: str, makers: Sequence[Maker]) -> Iterator[tuple[str, float]]:
+        """Make all tables of `makers`. The driver plans small ones for longer than they take, so it
+        makes some at once: begun in order, and each waits for earlier ones only, so that one always
+        goes on. Yields the names of those that are written, and the seconds that they took."""
+        with ThreadPoolExecutor(self._at_once) as pool:
+            try:
+                under_way = []
+                for maker in makers:
+                    future = pool.submit(self._make, layer, maker)
+                    self._tables.expect(maker.name, future)
+                    under_way.append((maker, future))
+                for maker, future in under_way:
+                    made = future.result()
+                    if not maker.held:
+                        yield maker.name, made.seconds
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _make(self, layer: str, table: Maker) -> Made:
+        with described(self._lake.session, f"{layer} {table.name}"):
+            is_empty = self._tables.has_none_to_be_of(table.name)
+            made = self._tables.make(table.name)
+            started = perf_counter()
+            if table.held:
+                held = made.limit(0) if is_empty else self._hold(made)
+                is_empty = is_empty or held.isEmpty()
+                return Made(lambda: held, perf_counter() - started, is_empty)
+            self._begun(table.name)
+            self._lake.put(layer, table.name, made, self._runs, is_empty)
+            is_empty = not self._lake.has(layer, table.name, self._runs)
+            # What follows reads what was written instead of making it again.
+            written = partial(self._lake.read, layer, table.name, self._runs)
+            return Made(written, perf_counter() - started, is_empty)
+
+    def _hold(self, made: DataFrame) -> DataFrame:
+        held = made.localCheckpoint()
+        self._held.append(held)
+        # New columns: joins with what is made of the same table would confuse the old ones.
+        return held.toDF(*held.columns)

@@ -52,7 +52,15 @@ _DEFAULTS = {
     # PySpark would tell the JVM the line of each call, for messages about columns.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+OPTIONS = "spark.driver.extraJavaOptions"
 _ON_ONE_MACHINE = {
+    # Each question is compiled anew. The JVM's second compiler took more time than all tasks for a
+    # million events; for code that runs this much longer than it waits for by itself it still pays.
+    # No collector is named: one of JDK_JAVA_OPTIONS beside it would keep the JVM from starting.
+    # Without MetaspaceSize, garbage is collected whenever Spark's classes have outgrown it.
+    OPTIONS: "-XX:MetaspaceSize=256m"
+    " -XX:Tier4InvocationThreshold=200000 -XX:Tier4MinInvocationThreshold=24000"
+    " -XX:Tier4CompileThreshold=600000 -XX:Tier4BackEdgeThreshold=1600000",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "3g",
@@ -69,7 +77,6 @@ _LITTLE = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
-OPTIONS = "spark.driver.extraJavaOptions"
 FOR_FEW_ROWS = _LITTLE | {
     # The JVM would collect garbage whenever Spark's classes have outgrown what it begins with; and
     # with one compiler it has a fifth of the usual room for code, which a few answers fill: then it

@@ -2,6 +2,7 @@
 
 Makes the traces of a network (`invented`) with its links, payloads and control messages, one PB
 file per node, takes them all the way, in a fresh process for each size, and makes a report, twice.
+The archive of Spark's classes is the user's, as with any command: `--events 20000` first makes it.
 CPU seconds are user and system time of all processes. The same per-message query runs in DuckDB on
 the same Parquet, if `duckdb` is installed.
 """
@@ -60,7 +61,7 @@ def stages(traces: str, lake: str, conf: dict[str, str]) -> None:
     from episub_router.pipeline.run import answer
 
     started = time.perf_counter()
-    spark = session.start(None, conf)
+    spark = session.start(None, conf, archived=True)
     print(json.dumps(["start", time.perf_counter() - started]), flush=True)
     table = Lake(spark, lake)
     started, before = time.perf_counter(), cpu_seconds()
@@ -80,6 +81,7 @@ def stages(traces: str, lake: str, conf: dict[str, str]) -> None:
         *_query(),
     ).write.format("noop").mode("overwrite").save()
     print(json.dumps(["query", time.perf_counter() - started]), flush=True)
+    spark.stop()
 
 
 def _query() -> list[object]:

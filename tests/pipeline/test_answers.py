@@ -60,6 +60,24 @@ def test_every_answer_is_the_oracles(swept: Swept) -> None:
         _check_sds(answers, run, events)
 
 
+def test_the_census_counts_the_rows_of_facts_before_they_are_made(swept: Swept) -> None:
+    """Of each fact, in all runs and in one without; so nothing is left out that has rows."""
+    from episub_router.pipeline.facts.census import Census
+
+    for runs in (swept.lake.runs(), ["whole"]):
+        records = swept.lake.records(runs)
+        census = Census.of(records.where("status = 'event'"))
+        assert census.rows == {
+            name: sum(len(swept.table(name, run, layer="silver")) for run in runs)
+            for name in ("changes", "duplicates", "losses", "rtts", "sds")
+        }
+        counts = records.where("event IN ('send', 'recv') AND remote IS NOT NULL")
+        assert census.rpcs == max(
+            (row["count"] for row in counts.groupBy("run").count().collect()), default=0
+        )
+    assert census.rows["sds"] == 0 < census.rows["changes"]
+
+
 def test_nobody_knows_the_answers_of_a_damaged_run_and_nothing_crashes(swept: Swept) -> None:
     (quality,) = swept.table("quality", "damaged")
     assert quality.outliers > 0

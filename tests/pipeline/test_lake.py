@@ -249,6 +249,7 @@ def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None
     lake.write("gold", "t", table(("a b/c", 3)), ["a b/c"])  # type: ignore[arg-type]
     assert sorted(map(tuple, lake.read("gold", "t").collect())) == [("a b/c", 3), ("d", 2)]
     empty = lake.write("gold", "t", table(("d", 0)).where("false"), ["d"])  # type: ignore[attr-defined]
+    assert (lake.has("gold", "t", ["d"]), lake.has("gold", "t", ["d", "a b/c"])) == (False, True)
     assert empty.collect() == []
     assert lake.read("gold", "t").count() == 1
     assert lake.tables("gold") == ["t"]

@@ -48,19 +48,14 @@ SHOWN = 100
 """Peers and links that are named at most."""
 
 
-def explained(
-    contacts: DataFrame, arrivals: DataFrame, publishes: DataFrame, params: AnswerParams
-) -> DataFrame:
+def explained(wrong: DataFrame, there: DataFrame, params: AnswerParams) -> DataFrame:
     """What was late by more than `patience`, or lost without the peer's having gone, because the
     peer and the publisher were apart: run, topic, message, peer, lost, window (in which they were),
-    part (the smaller of theirs)."""
+    part (the smaller of theirs). `wrong` are the `troubles`, `there` the `places`."""
     size = int(params.window * SECOND)
-    wrong = troubles(arrivals, publishes, params)
-    of_peer, of_source = places(contacts, wrong, params), places(contacts, wrong, params)
-    of_peer = of_peer.select("run", "window", "peer", F.col("part").alias("part"))
-    of_source = of_source.select(
-        "run", "window", F.col("peer").alias("source"), F.col("part").alias("other")
-    )
+    of_peer = there.select("run", "window", "peer", "part")
+    # New columns, since both come from the same table.
+    of_source = of_peer.toDF("run", "window", "source", "other")
     both = F.explode(F.array(F.col("window"), F.col("window") + size))
     apart = (
         wrong.withColumn("window", both)
@@ -138,17 +133,13 @@ def parts_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def cuts(
-    contacts: DataFrame,
-    explained: DataFrame,
-    arrivals: DataFrame,
-    publishes: DataFrame,
-    params: AnswerParams,
+    contacts: DataFrame, explained: DataFrame, there: DataFrame, params: AnswerParams
 ) -> DataFrame:
-    """The table `cuts`: one row for each time that some peers were apart from the others."""
+    """The table `cuts`: one row for each time that some peers were apart from the others. `there`
+    are the `places`."""
     counted = explained.groupBy("run", "window", "part").agg(
         F.count_if(~F.col("lost")).alias("late"), F.count_if("lost").alias("lost")
     )
-    there = places(contacts, troubles(arrivals, publishes, params), params)
     cut_runs = counted.select("run").distinct()
     rows = there.where("part > 0").join(F.broadcast(cut_runs), "run")
     rows = rows.join(counted, ["run", "window", "part"], "left")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.answers.beside import beside
 from episub_router.pipeline.answers.spread import by_window
 from episub_router.pipeline.params import AnswerParams
 
@@ -46,7 +47,7 @@ def load(totals: DataFrame, deliveries: DataFrame) -> DataFrame:
     )
     children = relayed.agg(F.count("*").alias("children"))
     got = deliveries.groupBy("run", "peer").agg(F.count("*").alias("deliveries"))
-    table = table.join(children, ["run", "peer"], "full").join(got, ["run", "peer"], "full")
+    table = beside(("run", "peer"), table, children, got)
     # Bytes stay null where no trace has them.
     counts = ("sent_messages", "received_messages", "sent_control", "received_control")
     table = table.fillna(0, [*counts, "sent_rpcs", "received_rpcs", "children", "deliveries"])

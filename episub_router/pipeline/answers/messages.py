@@ -5,8 +5,19 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.answers.beside import beside
+
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 SHARES = {"t50": 0.50, "t90": 0.90, "t99": 0.99, "t100": 1.0}
+
+_MESSAGE = ("run", "message")
+
+_COLUMNS = (
+    *_MESSAGE, "topic", "source", "published", "size", "inferred", "index", "live", "delivered",
+    "deliveries", "negative_latencies", "unknown_latencies", "ldh", "mean_hops", "latency_mean",
+    *(f"latency_{name}" for name in QUANTILES), "latency_max", *SHARES, "receivers", "payloads",
+    "duplicates", "fan_out_max", "leaves",
+)  # fmt: skip
 
 
 def messages(
@@ -21,26 +32,38 @@ def messages(
     order = Window.partitionBy("run", "topic").orderBy("time", "message")
     numbered = publishes.drop("correction").withColumn("index", F.row_number().over(order) - 1)
     numbered = numbered.withColumnRenamed("time", "published")
-    table = (
-        numbered.join(_reach(arrivals), ["run", "message"], "left")
-        .join(_receivers(deliveries), ["run", "message"], "left")
-        .join(_payloads(deliveries, copies, sent), ["run", "message"], "left")
-        .join(_fan_out(arrivals), ["run", "message"], "left")
-    )
-    counts = ("live", "delivered", "deliveries", "payloads", "duplicates")
+    figures = beside(
+        _MESSAGE, _reach(arrivals), _receipts(deliveries), copies, sent, _fan_out(arrivals),
+        _edges(numbered, deliveries),
+    )  # fmt: skip
+    traced = sent.select("run").distinct().withColumn("sends_traced", F.lit(True))
+    # New columns, since the edges are numbered by the same table.
+    table = numbered.join(figures.toDF(*figures.columns), list(_MESSAGE), "left")
+    table = table.join(F.broadcast(traced), "run", "left")
+    counts = ("live", "delivered", "deliveries", "came", "sent", "duplicates", "edges", "kept")
     # A peer from which no other got it has it.
     table = table.fillna(1, ["receivers"]).fillna(
         0, [*counts, "negative_latencies", "unknown_latencies", "fan_out_max", "ldh"]
     )
-    receivers = F.col("receivers")
-    table = table.select(
-        "*",
-        F.when(F.col("live") > 0, F.col("delivered") / F.col("live"))
-        .otherwise(1.0)
-        .alias("reliability"),
+    return _judged(table)
+
+
+def _judged(table: DataFrame) -> DataFrame:
+    """`messages` from what was counted of each."""
+    # As many as were sent, in runs that trace sends, else as many as came in.
+    came = F.col("came") + F.col("duplicates")
+    payloads = F.when(F.col("sends_traced"), F.col("sent")).otherwise(came)
+    receivers, live = F.col("receivers"), F.col("live")
+    order = Window.partitionBy("run", "topic").orderBy("index")
+    union = F.col("edges") + F.lag("edges").over(order) - F.col("kept")
+    return table.withColumn("payloads", payloads).select(
+        *_COLUMNS,
+        F.when(live > 0, F.col("delivered") / live).otherwise(1.0).alias("reliability"),
         F.when(receivers > 1, F.col("payloads") / (receivers - 1) - 1).otherwise(0.0).alias("rmr"),
-    ).withColumn("newcomers", receivers - F.col("delivered"))
-    return _with_stability(table, deliveries)
+        (receivers - F.col("delivered")).alias("newcomers"),
+        # The Jaccard index of the tree's links and those of the message before.
+        F.when(union > 0, F.col("kept") / union).alias("stability"),
+    )
 
 
 def _reach(arrivals: DataFrame) -> DataFrame:
@@ -80,10 +103,12 @@ def nearest_rank(ordered: Column, rank: Column) -> Column:
     return F.when(place <= F.size(ordered), F.get(ordered, place - 1))
 
 
-def _receivers(deliveries: DataFrame) -> DataFrame:
-    """Peers that have the message, its publisher included, whether or not that was traced."""
-    return deliveries.groupBy("run", "message").agg(
-        (F.count("*") + F.when(F.count_if("origin") == 0, 1).otherwise(0)).alias("receivers")
+def _receipts(deliveries: DataFrame) -> DataFrame:
+    """Peers that have the message, its publisher included, whether or not that was traced, and how
+    many it came to."""
+    return deliveries.groupBy(*_MESSAGE).agg(
+        (F.count("*") + F.when(F.count_if("origin") == 0, 1).otherwise(0)).alias("receivers"),
+        F.count_if(~F.col("origin")).alias("came"),
     )
 
 
@@ -96,27 +121,6 @@ def sent(totals: DataFrame) -> DataFrame:
     """How often each message was sent: run, message, sent."""
     sends = totals.where((F.col("direction") == "send") & F.col("message").isNotNull())
     return sends.select("run", "message", F.col("messages").alias("sent"))
-
-
-def _payloads(deliveries: DataFrame, copies: DataFrame, sent: DataFrame) -> DataFrame:
-    """Transmissions of each message: as many as were sent, in runs that trace sends, else as many
-    as came in."""
-    came = deliveries.groupBy("run", "message").agg(F.count_if(~F.col("origin")).alias("came"))
-    traced = sent.select("run").distinct().withColumn("sends_traced", F.lit(True))
-    return (
-        came.join(copies, ["run", "message"], "full")
-        .join(sent, ["run", "message"], "full")
-        .join(F.broadcast(traced), "run", "left")
-        .fillna(0, ["came", "sent", "duplicates"])
-        .select(
-            "run",
-            "message",
-            F.when(F.col("sends_traced"), F.col("sent"))
-            .otherwise(F.col("came") + F.col("duplicates"))
-            .alias("payloads"),
-            "duplicates",
-        )
-    )
 
 
 def _fan_out(arrivals: DataFrame) -> DataFrame:
@@ -134,27 +138,20 @@ def _fan_out(arrivals: DataFrame) -> DataFrame:
     )
 
 
-def _with_stability(table: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """`stability`: the Jaccard index of the tree's links and those of the message before."""
+def _edges(numbered: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """How many links the tree has, and how many of them that of the message before has, too."""
     edges = deliveries.where(F.col("parent").isNotNull()).select(
-        "run",
-        "message",
+        *_MESSAGE,
         F.least("peer", "parent").alias("a"),
         F.greatest("peer", "parent").alias("b"),
     )
     edges = edges.distinct().join(
-        table.select("run", "topic", "message", "index"), ["run", "message"]
+        F.broadcast(numbered.select("run", "topic", "message", "index")), list(_MESSAGE)
     )
     before = F.lag("index").over(Window.partitionBy("run", "topic", "a", "b").orderBy("index"))
     kept = F.coalesce(before == F.col("index") - 1, F.lit(False))
-    counted = (
+    return (
         edges.withColumn("kept", kept)
-        .groupBy("run", "message")
+        .groupBy(*_MESSAGE)
         .agg(F.count("*").alias("edges"), F.count_if("kept").alias("kept"))
-    )
-    table = table.join(counted, ["run", "message"], "left").fillna(0, ["edges", "kept"])
-    order = Window.partitionBy("run", "topic").orderBy("index")
-    union = F.col("edges") + F.lag("edges").over(order) - F.col("kept")
-    return table.withColumn("stability", F.when(union > 0, F.col("kept") / union)).drop(
-        "edges", "kept"
     )

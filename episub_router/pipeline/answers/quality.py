@@ -5,9 +5,19 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.answers.beside import beside
 from episub_router.pipeline.facts.clocks import SET
 
 _BOOKS = "dropped bigint, failed bigint"
+
+_ZERO = (
+    "events", "late", "unknown_events", "peers", "quarantined", "outliers", "untraced_peers",
+    "dropped_by_tracer", "failed_by_tracer", "messages", "inferred_publishes", "deliveries",
+    "served", "negative_latencies", "unknown_latencies", "clocks_set",
+    "negative_before_correction", "repeated_deliveries", "without_depth", "clocks",
+    "clocks_corrected", "clocks_unknown", "silent_peers",
+)  # fmt: skip
+"""What there is none of where nothing is said about it."""
 
 
 def quality(
@@ -22,35 +32,38 @@ def quality(
     """The table `quality`: one row per run. Of `records`, bronze, it takes what is no event, or one
     of the tracer's own."""
     is_event = F.col("status") == "event"
-    is_book = F.col("event").isin("header", "report")
     counted = contacts.groupBy("run").agg(
         F.sum("count").alias("events"),
         F.sum("late").alias("late"),
         F.sum("unknown").alias("unknown_events"),
         F.count_distinct(F.when(F.col("count") > 0, F.col("peer"))).alias("peers"),
     )
-    books = records.where(is_event & is_book)
-    unread = (
-        records.where(~is_event)
-        .groupBy("run")
-        .agg(F.count_if(F.col("status") == "quarantined").alias("quarantined"))
-    )
-    entries = books.groupBy("run").agg(F.count("*").alias("books"))
-    kept = counted.join(unread, "run", "full").join(entries, "run", "left")
-    kept = kept.fillna(0, ["events", "late", "unknown_events", "peers", "quarantined", "books"])
-    kept = kept.withColumn("events", F.col("events") + F.col("books")).drop("books")
-    traced = contacts.select("run", "peer").distinct()
-    named = contacts.where(F.col("remote").isNotNull())
-    named = named.select("run", F.col("remote").alias("peer"))
-    untraced = named.distinct().join(traced, ["run", "peer"], "anti").groupBy("run")
-    unknown = untraced.agg(F.count("*").alias("untraced_peers"))
-    said = F.from_json("detail", _BOOKS)
     # A tracer's books are totals over all its files: the last of each node counts.
-    lost = (
-        books.groupBy("run", "peer")
-        .agg(F.max(said["dropped"]).alias("dropped"), F.max(said["failed"]).alias("failed"))
+    said = F.from_json(F.when(is_event, F.col("detail")), _BOOKS)
+    others = (
+        records.where(~is_event | F.col("event").isin("header", "report"))
+        .groupBy("run", "peer")
+        .agg(
+            F.count_if(F.col("status") == "quarantined").alias("quarantined"),
+            F.count_if(is_event).alias("books"),
+            F.max(said["dropped"]).alias("dropped_by_tracer"),
+            F.max(said["failed"]).alias("failed_by_tracer"),
+        )
         .groupBy("run")
-        .agg(F.sum("dropped").alias("dropped_by_tracer"), F.sum("failed").alias("failed_by_tracer"))
+        .agg(*(F.sum(name).alias(name) for name in
+               ("quarantined", "books", "dropped_by_tracer", "failed_by_tracer")))
+    )  # fmt: skip
+    both = F.array(
+        F.struct("peer", F.lit(True).alias("traced")),
+        F.struct(F.col("remote").alias("peer"), F.lit(False).alias("traced")),
+    )
+    untraced = (
+        contacts.select("run", F.inline(both))
+        .where(F.col("peer").isNotNull())
+        .groupBy("run", "peer")
+        .agg(F.max("traced").alias("traced"))
+        .groupBy("run")
+        .agg(F.count_if(~F.col("traced")).alias("untraced_peers"))
     )
     spread = deliveries.groupBy("run").agg(
         F.count("*").alias("deliveries"),
@@ -77,14 +90,6 @@ def quality(
         F.count_if(F.col("ending") == "silent").alias("silent_peers"),
         F.max("inferred").alias("subscriptions_inferred"),
     )
-    table = kept
-    for other in (spans, unknown, lost, published, spread, clocked, there):
-        table = table.join(other, "run", "left")
-    zero = [
-        "outliers", "untraced_peers", "dropped_by_tracer", "failed_by_tracer", "messages",
-        "inferred_publishes", "deliveries", "served", "negative_latencies", "unknown_latencies",
-        "clocks_set", "negative_before_correction",
-        "repeated_deliveries", "without_depth", "clocks", "clocks_corrected", "clocks_unknown",
-        "silent_peers",
-    ]  # fmt: skip
-    return table.fillna(0, zero)
+    table = beside(("run",), counted, others, spans, untraced, spread, published, clocked, there)
+    table = table.fillna(0, [*_ZERO, "books"])
+    return table.withColumn("events", F.col("events") + F.col("books")).drop("books")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
@@ -53,10 +53,19 @@ _AS_FAST = 1.5
 Ours: twice what p99 varies by between messages of a calm run."""
 
 
-def recovery(messages: DataFrame, subscriptions: DataFrame, faults: DataFrame) -> DataFrame:
-    """The table `recovery`: one row per fault and topic. `faults` (`FAULTS`) has those that a run's
-    own record tells of; in runs without, a fault is a time at which nodes crashed or fell silent.
-    """
+def recorded(spark: SparkSession, faults: Sequence[tuple[str, int, str, int]]) -> DataFrame:
+    """Rows of `FAULTS`."""
+    if faults:
+        return spark.createDataFrame(faults, FAULTS)
+    # Python's own way makes a job of nothing.
+    none = (F.lit(None).cast(field.dataType).alias(field.name) for field in FAULTS)
+    return spark.range(0).select(*none).limit(0)
+
+
+def gone(messages: DataFrame, subscriptions: DataFrame, faults: DataFrame) -> DataFrame:
+    """What nodes were lost: run, topic, time, ending, nodes. `faults` (`FAULTS`) has those that a
+    run's own record tells of; in runs without, they are nodes that crashed or fell silent, each
+    without a number."""
     crashed = subscriptions.where(F.col("ending").isin("crash", "silent")).select(
         "run",
         "topic",
@@ -65,8 +74,13 @@ def recovery(messages: DataFrame, subscriptions: DataFrame, faults: DataFrame) -
         F.lit(None).cast("long").alias("nodes"),
     )
     topics = messages.select("run", "topic").distinct()
-    recorded = faults.join(topics, "run").select("run", "topic", "time", "ending", "nodes")
-    gone = crashed.join(faults.select("run").distinct(), "run", "anti").unionByName(recorded)
+    known = faults.join(topics, "run").select("run", "topic", "time", "ending", "nodes")
+    return crashed.join(faults.select("run").distinct(), "run", "anti").unionByName(known)
+
+
+def recovery(gone: DataFrame, messages: DataFrame) -> DataFrame:
+    """The table `recovery`: one row per fault and topic. In runs without a record of faults, a
+    fault is a time at which nodes were `gone`."""
     spread = messages.select(
         "run", "topic", F.col("published").alias("time"), "reliability", "rmr", "latency_p99"
     )

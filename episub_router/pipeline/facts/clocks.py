@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from scipy.sparse import coo_array
@@ -49,22 +49,27 @@ ENOUGH = 2_000_000
 """RPCs of a run that are matched: with 1,000 peers of 10 neighbours, a hundred each way."""
 
 
-def exchanges(events: DataFrame) -> DataFrame:
+def is_end() -> Column:
+    """Whether an event is one end of an exchange."""
+    return F.col("event").isin("send", "recv") & F.col("remote").isNotNull()
+
+
+def exchanges(events: DataFrame, most: int | None = None) -> DataFrame:
     """RPCs that were traced at both ends: run, sender, receiver, sent, received.
 
     They are matched by what is in them: the sequence number of an Episub frame, else each id of a
     message and what it was named in. What either end saw twice is left out. Of a run with more
     than ENOUGH traced RPCs it is a sample, by a hash of what is matched, so that both ends of an
-    exchange are in it or neither.
+    exchange are in it or neither. `most` is how many such RPCs a run has at most, if that is known.
     """
-    return matched(ends(events))
+    return matched(ends(events, most))
 
 
-def ends(events: DataFrame) -> DataFrame:
+def ends(events: DataFrame, most: int | None = None) -> DataFrame:
     """What RPCs were traced to have in them, at either end: run, sender, receiver, sent, received
-    (one of them is null), what (a hash)."""
+    (one of them is null), what (a hash). `most` is as in `exchanges`."""
     is_send = F.col("event") == "send"
-    rpcs = events.where(F.col("event").isin("send", "recv") & F.col("remote").isNotNull()).select(
+    rpcs = events.where(is_end()).select(
         "run",
         F.when(is_send, F.col("peer")).otherwise(F.col("remote")).alias("sender"),
         F.when(is_send, F.col("remote")).otherwise(F.col("peer")).alias("receiver"),
@@ -84,14 +89,8 @@ def ends(events: DataFrame) -> DataFrame:
         )
     )
     framed = F.array(F.concat_ws(" ", F.lit("frame"), "topic", F.col("seq").cast("string")))
-    sizes = rpcs.groupBy("run").agg(F.ceil(F.count("*") / ENOUGH).alias("one_in"))
-    # By what is the same at both ends, and costs less than all that an RPC names.
-    first = F.coalesce(F.col("seq").cast("string"), F.get(F.get("parts", F.lit(0))["messages"], 0))
-    rpcs = (
-        rpcs.join(F.broadcast(sizes), "run")
-        .where((F.col("one_in") == 1) | (F.pmod(F.xxhash64(first), "one_in") == 0))
-        .drop("one_in")
-    )
+    if most is None or most > ENOUGH:
+        rpcs = _sampled(rpcs)
     keyed = rpcs.select(
         "run",
         "sender",
@@ -102,6 +101,17 @@ def ends(events: DataFrame) -> DataFrame:
     )
     # The text would be held for each of millions of RPCs; its hash does.
     return keyed.withColumn("what", F.xxhash64("what"))
+
+
+def _sampled(rpcs: DataFrame) -> DataFrame:
+    sizes = rpcs.groupBy("run").agg(F.ceil(F.count("*") / ENOUGH).alias("one_in"))
+    # By what is the same at both ends, and costs less than all that an RPC names.
+    first = F.coalesce(F.col("seq").cast("string"), F.get(F.get("parts", F.lit(0))["messages"], 0))
+    return (
+        rpcs.join(F.broadcast(sizes), "run")
+        .where((F.col("one_in") == 1) | (F.pmod(F.xxhash64(first), "one_in") == 0))
+        .drop("one_in")
+    )
 
 
 def matched(ends: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ An interval is [since, until); `until` is null where it was still so when the tr
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.params import SECOND, AnswerParams
@@ -14,9 +14,14 @@ CHANGES = ("join", "leave", "node", "neighbor", "graft", "prune", "stream-up", "
 """The events that links and subscriptions follow from."""
 
 
+def is_change() -> Column:
+    """Whether an event is one of `CHANGES`."""
+    return F.col("event").isin(*CHANGES)
+
+
 def changes(events: DataFrame) -> DataFrame:
     """One row for each of `CHANGES`: run, event, peer, time, topic, remote, state, file, offset."""
-    return events.where(F.col("event").isin(*CHANGES)).select(
+    return events.where(is_change()).select(
         "run", "event", "peer", "time", "topic", "remote", "state", "file", "offset"
     )
 

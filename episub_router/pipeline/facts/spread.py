@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -39,14 +39,28 @@ def publishes(events: DataFrame) -> DataFrame:
     )
 
 
-def deliveries(events: DataFrame, publishes: DataFrame, clocks: DataFrame) -> DataFrame:
+def is_copy() -> Column:
+    """Whether an event is a copy in vain."""
+    return F.col("event") == "duplicate"
+
+
+def is_in_a_chain() -> Column:
+    """Whether an event is a delivery whose depth isn't traced, but the peer that it came from."""
+    from_another = F.col("remote").isNotNull() & (F.col("remote") != F.col("peer"))
+    return (F.col("event") == "deliver") & F.col("hops").isNull() & from_another
+
+
+def deliveries(
+    events: DataFrame, publishes: DataFrame, clocks: DataFrame, chains: int | None = None
+) -> DataFrame:
     """One row per message and peer that got it: run, topic, message, peer, parent, time, latency
     (ns, negative where clocks disagree; null where the peer's clock or the publisher's was set
     during the run, since nobody knows when), raw_latency (before clocks were corrected), hops,
     origin (the publisher itself), size, repeats.
 
     It is the first receipt that counts; `repeats` are further deliveries to the application. Hops
-    are the traced ones, or the depth in the tree that the parents make.
+    are the traced ones, or the depth in the tree that the parents make. `chains` is how many
+    events `is_in_a_chain`, if that is known.
     """
     receipts = (
         events.where(F.col("event") == "deliver")
@@ -88,7 +102,7 @@ def deliveries(events: DataFrame, publishes: DataFrame, clocks: DataFrame) -> Da
         "repeats",
     )
     # Most traces have all hops or none, and Python is slow.
-    if table.where("hops IS NULL").isEmpty():
+    if chains == 0 or (chains is None and table.where("hops IS NULL").isEmpty()):
         return table
     return table.groupBy("run", "message").applyInPandas(with_depths, _with_hops(table.schema))
 
@@ -143,7 +157,7 @@ def duplicates(events: DataFrame, deliveries: DataFrame, control: DataFrame) -> 
         .distinct()
         .withColumn("asked", F.lit(True))
     )
-    copies = events.where(F.col("event") == "duplicate").select(
+    copies = events.where(is_copy()).select(
         "run", "topic", "message", "peer", "remote", "time", "hops", "size"
     )
     first = deliveries.select("run", "message", "peer", F.col("time").alias("delivered"))

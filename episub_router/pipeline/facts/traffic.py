@@ -91,15 +91,25 @@ def control(events: DataFrame) -> DataFrame:
     )
 
 
+def is_round_trip() -> Column:
+    """Whether an event measured one."""
+    return F.col("rtt").isNotNull()
+
+
 def rtts(events: DataFrame) -> DataFrame:
     """Round trips: run, peer, remote, time, rtt (ns)."""
-    return events.where(F.col("rtt").isNotNull()).select("run", "peer", "remote", "time", "rtt")
+    return events.where(is_round_trip()).select("run", "peer", "remote", "time", "rtt")
+
+
+def is_loss() -> Column:
+    """Whether something was refused or not sent."""
+    return F.col("event").isin("reject", "drop", "discard")
 
 
 def losses(events: DataFrame) -> DataFrame:
     """What was refused or not sent: run, kind (reject, drop, discard), peer, remote, time, topic,
     reason, count."""
-    return events.where(F.col("event").isin("reject", "drop", "discard")).select(
+    return events.where(is_loss()).select(
         "run",
         F.col("event").alias("kind"),
         "peer",

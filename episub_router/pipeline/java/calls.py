@@ -7,6 +7,7 @@ which a small report was made.
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any
 
 from py4j.java_gateway import JavaMember
@@ -25,6 +26,10 @@ _OFTEN = (
 """Classes that PySpark asks for by these names."""
 
 
+_PURE = ("col",)
+"""Functions that are called with the same text again and again, and give what nothing changes."""
+
+
 class _Remembered:
     """A class of the JVM's whose methods are asked for once."""
 
@@ -35,11 +40,16 @@ class _Remembered:
         member = getattr(self._found, name)
         if isinstance(member, JavaMember):
             # Not a field: its value may change.
-            setattr(self, name, member)
+            known = lru_cache(maxsize=1024)(partial(_call, member)) if name in _PURE else member
+            setattr(self, name, known)
         return member
 
     def __call__(self, *arguments: Any) -> Any:
         return self._found(*arguments)
+
+
+def _call(member: JavaMember, name: str) -> Any:
+    return member(name)
 
 
 def remember(jvm: Any) -> None:
