@@ -29,7 +29,7 @@ from episub_router.pipeline.facts.census import NOT_COUNTED, Census
 from episub_router.pipeline.jobs import described
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
-from episub_router.pipeline.session import suited
+from episub_router.pipeline.session import is_local, suited
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +202,15 @@ def _release(held: DataFrame) -> None:
     jvm_table.queryExecution().logical().rdd().unpersist(False)
 
 
+def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
+    """`table`, in memory or on disk, and what forgets it."""
+    local = is_local(table.sparkSession)
+    # What goes with a worker has to be made again.
+    held = table.localCheckpoint() if local else table.cache()
+    # New columns: joins with what is made of the same table would confuse the old ones.
+    return held.toDF(*held.columns), partial(_release, held) if local else held.unpersist
+
+
 def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:
     """The table `name`, one of ON_DEMAND, of `runs`, by default of all. Raises LakeError where a
     run isn't there, or has no facts yet."""
@@ -246,15 +255,15 @@ class _Making:
     ) -> None:
         self._lake, self._tables, self._at_once = lake, tables, at_once
         self._runs, self._begun = runs, begun
-        self._held: list[DataFrame] = []
+        self._held: list[Callable[[], object]] = []
 
     def __enter__(self) -> _Making:
         return self
 
     def __exit__(self, *error: object) -> None:
         """Forget what is held."""
-        for held in self._held:
-            _release(held)
+        for release in self._held:
+            release()
 
     def count(self) -> None:
         """Look how many events there are of what."""
@@ -296,7 +305,6 @@ class _Making:
             return Made(written, perf_counter() - started, is_empty)
 
     def _hold(self, made: DataFrame) -> DataFrame:
-        held = made.localCheckpoint()
-        self._held.append(held)
-        # New columns: joins with what is made of the same table would confuse the old ones.
-        return held.toDF(*held.columns)
+        held, release = hold(made)
+        self._held.append(release)
+        return held

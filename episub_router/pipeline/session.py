@@ -22,7 +22,7 @@ from episub_router.pipeline.java import archive
 from episub_router.pipeline.java.calls import remember
 from episub_router.pipeline.reading.source import TraceDataSource
 
-__all__ = ["LOCAL", "SparkError", "SparkSession", "start", "suited"]
+__all__ = ["LOCAL", "SparkError", "SparkSession", "is_local", "start", "suited"]
 
 LOCAL = "local[*]"
 
@@ -138,6 +138,11 @@ def start(
     remember(spark._jvm)
     spark.dataSource.register(TraceDataSource)
     return spark
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the tasks run in the driver's process."""
+    return re.match(r"local(\[|$)", spark.sparkContext.master or "") is not None
 
 
 @contextmanager

@@ -78,6 +78,22 @@ def test_the_census_counts_the_rows_of_facts_before_they_are_made(swept: Swept) 
     assert census.rows["sds"] == 0 < census.rows["changes"]
 
 
+def test_where_workers_may_go_what_is_held_can_be_made_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from episub_router.pipeline import run
+
+    for is_local in (True, False):
+        monkeypatch.setattr(run, "is_local", lambda _, answer=is_local: answer)
+        table = spark.range(3).selectExpr("id", "id * 2 AS twice")
+        held, release = run.hold(table)
+        assert sorted(map(tuple, held.collect())) == [(0, 0), (1, 2), (2, 4)]
+        # A cached table knows how it was made; a checkpoint has its rows alone.
+        assert table.is_cached is not is_local
+        release()
+        assert not table.is_cached
+
+
 def test_nobody_knows_the_answers_of_a_damaged_run_and_nothing_crashes(swept: Swept) -> None:
     (quality,) = swept.table("quality", "damaged")
     assert quality.outliers > 0
