@@ -20,10 +20,11 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=300)
     parser.add_argument("--loss", type=float, default=0.1)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--near", type=int, help="direct peers of a member, on average")
     args = parser.parse_args()
     for seed in range(args.seeds):
         start = time.perf_counter()
-        group = honest_run(args.members, args.messages, seed=seed, loss=args.loss)
+        group = honest_run(args.members, args.messages, seed=seed, loss=args.loss, near=args.near)
         delays = sorted(group.delays)
         print(
             f"seed {seed}: {len(group.sent_at)} honest messages, {len(group.delays)} deliveries, "

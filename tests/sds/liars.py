@@ -7,6 +7,7 @@ what it is asked for, or answers one message at a time as late as it may.
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 from episub_router.sds.net.asking import AskEffect, ask_of
@@ -14,7 +15,7 @@ from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, Response
-from tests.sds.harness import CHANNEL, Group, Links
+from tests.sds.harness import CHANNEL, Group, Links, Member
 
 DAY = 86_400_000
 ALL = (2**64 - 1, "z")
@@ -23,11 +24,23 @@ _LIARS_AT_ONCE = 3
 
 
 class LiarsGroup(Group):
-    """The first `liars` members of the group lie; nothing of theirs is counted."""
+    """The first `liars` members of the group lie; nothing of theirs is counted.
+
+    `near`: for how many others a member has direct streams, on average; None is for all.
+    """
 
     def __init__(
-        self, size: int, liars: int, *, seed: int, links: Links, skew: float, params: SdsParams
+        self,
+        size: int,
+        liars: int,
+        *,
+        seed: int,
+        links: Links,
+        skew: float,
+        params: SdsParams,
+        near: int | None = None,
     ) -> None:
+        self._near = None if near is None else ring_and_more(size, near, random.Random(seed))
         super().__init__(size, seed=seed, links=links, skew=skew, params=params)
         self.verify_ids = True
         names = sorted(self.members)
@@ -39,6 +52,14 @@ class LiarsGroup(Group):
             self.start(name)
         for name in self.liars[::2]:
             self.slow[name] = 9.0
+
+    def _linked(self, a: str, b: str) -> bool:
+        return super()._linked(a, b) and (self._near is None or frozenset((a, b)) in self._near)
+
+    def _delivered(self, member: Member, message: Message) -> None:
+        # One whose only peers are liars would say what they made of it.
+        if self._near is None or member.name in self.honest:
+            super()._delivered(member, message)
 
     def lie(self) -> None:
         """The next liars, at most `_LIARS_AT_ONCE`, say something."""
@@ -85,8 +106,23 @@ class LiarsGroup(Group):
         )
 
 
+def ring_and_more(size: int, near: int, rng: random.Random) -> set[frozenset[str]]:
+    """Pairs of members: a ring, and others at random until each has `near` on average."""
+    names = [f"member-{i:02}" for i in range(size)]
+    pairs = {frozenset((names[i], names[(i + 1) % size])) for i in range(size)}
+    while len(pairs) < size * near / 2:
+        pairs.add(frozenset(rng.sample(names, 2)))
+    return pairs
+
+
 def honest_run(
-    size: int, messages: int, *, seed: int, loss: float = 0.1, kills: bool = True
+    size: int,
+    messages: int,
+    *,
+    seed: int,
+    loss: float = 0.1,
+    kills: bool = True,
+    near: int | None = None,
 ) -> LiarsGroup:
     """Honest members talk among one liar in five, with clocks 5 s apart, and are killed.
 
@@ -94,7 +130,8 @@ def honest_run(
     what its author had seen, or the total order contradicts that.
     """
     params = SdsParams(lost_after=120.0)
-    group = LiarsGroup(size, size // 5, seed=seed, links=Links(loss=loss), skew=5.0, params=params)
+    links = Links(loss=loss)
+    group = LiarsGroup(size, size // 5, seed=seed, links=links, skew=5.0, params=params, near=near)
     group.run(3.0)
     writers = group.rng.sample(group.honest, len(group.honest))
     for n in range(messages):

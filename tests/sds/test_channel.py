@@ -557,6 +557,31 @@ async def test_expiry_is_told_to_those_who_wait() -> None:
                 await receipt.acknowledged()
 
 
+async def test_of_many_sends_at_once_all_wait_for_their_room() -> None:
+    """Of a thousand, 488 saw room before the first was stored, and left the buffer unsent."""
+    params = replace(QUICK, outgoing_limit=5, resend_interval=PATIENCE)
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[:1], params) as (one,), trio.open_nursery() as nursery:
+            await nodes[1].pubsub.subscribe(TOPIC)
+            await subscribed(*nodes)
+            somebody, words = str(nodes[1].id), b"I acknowledge nothing"
+            message = sds_pb2.SdsMessage(
+                sender_id=somebody,
+                message_id=message_id("0", somebody, 5, words),
+                channel_id="0",
+                lamport_timestamp=5,
+                content=words,
+            )
+            await nodes[1].pubsub.publish(TOPIC, message.SerializeToString())
+            await next_of(one)
+            for n in range(20):
+                nursery.start_soon(one.send, b"%d" % n)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(one.log) == 1 + 5
+            nursery.cancel_scope.cancel()
+
+
 async def test_what_is_sent_before_leaving_is_published() -> None:
     async with running_nodes(2, router=flood) as nodes:
         await connect_all([(nodes[0], nodes[1])])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from zlib import crc32
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason
-from episub_router.sds.protocol.message import HistoryEntry
+from episub_router.sds.protocol.message import HistoryEntry, message_id
 from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import Way
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
@@ -108,6 +111,35 @@ def test_two_versions_of_a_history_hold_up_no_answer() -> None:
     assert len(one.participant.incoming) == 0
     again = [one.participant.ids_answered("honest", ("invented",), None, one.now) for _ in range(9)]
     assert not [e for effects in again for e in of(effects, fx.AskIds) if "lie" in e.ids]
+
+
+@pytest.mark.parametrize("verify_ids", [True, False])
+def test_no_second_content_goes_under_one_id(verify_ids: bool) -> None:
+    """The log remembers a digest of 32 bits, which two words of this language share."""
+    assert crc32(b"plumless") == crc32(b"buckeroo")
+    one = One(verify_ids=verify_ids)
+    lie = made(message_id("0", "liar", WALL, b"plumless"), "invented", sender_id="liar")
+    one.take(replace(lie, content=b"plumless"))
+    other = replace(lie, content=b"buckeroo", causal_history=())
+    assert not of(one.take(other), fx.DeliverContent)
+    (delivered,) = of(one.take(replace(other, content=b"plumless")), fx.DeliverContent)
+    assert delivered.message.content == b"plumless"
+
+
+def test_an_id_covers_what_makes_pieces_one_content() -> None:
+    """Else members would read different contents under one id."""
+    one = One(verify_ids=True)
+    pieces = [message_id("0", "liar", WALL, b"%d" % n, part=True) for n in range(2)]
+    for n, piece in enumerate(pieces):
+        plain = made(piece, sender_id="liar", content=b"%d" % n)
+        assert one.drops(one.take(plain)) == [DiscardReason.NOT_ITS_HASH]
+        assert of(one.take(replace(plain, part=True)), fx.DeliverContent)
+    last = message_id("0", "liar", WALL, b"!", parts=pieces)
+    for parts in ((), pieces[:1], pieces[::-1], ["".join(pieces)]):
+        other = made(last, sender_id="liar", content=b"!", parts=tuple(parts))
+        assert one.drops(one.take(other)) == [DiscardReason.NOT_ITS_HASH]
+    genuine = made(last, sender_id="liar", content=b"!", parts=tuple(pieces))
+    assert of(one.take(genuine), fx.DeliverContent)
 
 
 def test_what_may_have_another_version_is_asked_for_a_few_times() -> None:

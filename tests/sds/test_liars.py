@@ -18,6 +18,11 @@ def test_honest_members_get_everything_in_order_among_liars(seed: int) -> None:
         assert any(" as " in sender for sender in senders), "the lies were heard"
 
 
+def test_a_liar_among_three_direct_peers_hides_no_message_on_its_way() -> None:
+    """It said that it had purged what the other two had not got yet, and order was broken."""
+    honest_run(15, 60, seed=4, loss=0.2, near=3)
+
+
 def test_the_checker_sees_what_comes_too_early_twice_or_is_ordered_wrongly() -> None:
     truth = HappenedBefore()
     truth.sent("ann", "a1")

@@ -229,6 +229,33 @@ async def test_what_waits_for_a_peer_that_never_answers_is_asked_of_another(
     assert asked[-1] == (silent, ("a", "b")), "what was left or asked waits no more"
 
 
+async def test_a_peer_that_says_later_holds_no_turn_until_then(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """One that says so to all that a host may ask at once would hold up what others are asked."""
+    answered_at: dict[str, float] = {}
+    busy, quick = ID(b"busy"), ID(b"quick")
+    start = trio.current_time()
+
+    async def ask(host: object, peer: ID, request: Request, **options: object) -> Response:
+        if peer == busy and trio.current_time() < start + 5.0:
+            raise exchange.ExchangeError("later", 6.0)
+        answered_at[peer.to_base58()] = trio.current_time() - start
+        raise exchange.ExchangeError("none")
+
+    async def act(step: Step) -> None:
+        pass
+
+    monkeypatch.setattr(exchange, "ask", ask)
+    asker = asker_of(cast(Any, Host()), act=act, awaits=lambda effect: True)
+    async with trio.open_nursery() as nursery:
+        for peer in (busy, quick):
+            for n in range(3 * FEWEST_ASKS):
+                nursery.start_soon(asker.ask, fx.AskIds(peer.to_base58(), (f"{n}",)))
+            await wait_all_tasks_blocked()
+    assert answered_at == {quick.to_base58(): 0.0, busy.to_base58(): 6.0}
+
+
 async def test_a_refusal_that_ends_when_the_time_is_over_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:

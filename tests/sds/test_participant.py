@@ -260,6 +260,23 @@ def test_our_messages_say_what_we_gave_up_until_it_comes() -> None:
     assert (message.gaps, message.gaps_more) == ((), False)
 
 
+def test_what_was_forgotten_of_what_we_gave_up_is_said_after_a_restart_too() -> None:
+    one = One(lost_after=20.0, tombstone_limit=2)
+    one.participant.peer_up("p", one.now)
+    store = MemoryStore()
+    store.load("0", "me", 100)
+    for n in range(3):
+        one.hear(f"child{n}", f"gone{n}")
+    one.wait(25.0)
+    assert one.send()[1].gaps_more
+    store.commit("0", of(one.seen, fx.Change))  # type: ignore[arg-type]
+    saved = store.load("0", "me", 100)
+    assert saved is not None
+    again = One(restored=saved.restore(one.codec.decode), tombstone_limit=2)
+    message = again.send()[1]
+    assert (message.gaps, message.gaps_more) == (("gone1", "gone2"), True)
+
+
 def test_a_message_that_waits_acknowledges_too() -> None:
     one = One()
     sent, _ = one.send()

@@ -28,6 +28,7 @@ from tests.sds.harness import Group, Links
 from tests.sds.one import WALL, One, made, of
 
 SALT = bytes(16)
+LONG_AGO = WALL - 60_000
 
 
 def log_of(places: list[tuple[int, str]]) -> Log:
@@ -304,7 +305,7 @@ def test_one_peer_that_says_it_purged_a_message_hides_it_from_nobody() -> None:
     one = One()
     for peer in ("liar", "honest"):
         one.participant.peer_up(peer, one.now)
-    one.hear("child", "gone")
+    one.hear("child", "gone", lamport=LONG_AGO)
     asks = of(one.wait(5.0), fx.AskIds)
     effects = one.participant.ids_answered("liar", ("gone",), (WALL, "zzz"), one.now)
     assert not of([*effects, *one.wait(1.0)], fx.Lost)
@@ -313,13 +314,33 @@ def test_one_peer_that_says_it_purged_a_message_hides_it_from_nobody() -> None:
     assert of([*effects, *one.wait(0.1)], fx.Lost) == [fx.Lost("gone")]
 
 
+def test_what_is_on_its_way_is_no_purged_message() -> None:
+    """Its author spoke a second ago, and none of our few peers has that yet; one of them lies."""
+    one = One()
+    for peer in ("liar", "honest"):
+        one.participant.peer_up(peer, one.now)
+    one.hear("child", "new", lamport=WALL + 1)
+    effects: list[Effect] = []
+    for _ in range(5):
+        effects += one.wait(1.5)
+        for peer, gone in (("liar", (WALL, "zzz")), ("honest", None)):
+            effects += one.participant.ids_answered(peer, ("new",), gone, one.now)
+    assert not of(effects, fx.Lost)
+    assert len(of(one.hear("new"), fx.DeliverContent)) == 2
+    one.hear("another child", "invented", lamport=WALL + 86_000_000)
+    one.wait(11.0)
+    for peer, gone in (("liar", (WALL, "zzz")), ("honest", None)):
+        effects += one.participant.ids_answered(peer, ("invented",), gone, one.now)
+    assert of([*effects, *one.wait(0.1)], fx.Lost) == [fx.Lost("invented")]
+
+
 def test_a_few_peers_that_say_they_purged_a_message_hide_it_from_nobody() -> None:
     """Eight of many may lack a new message, or have it waiting, and a liar may be among them."""
     for purged, lost in ((7, []), (8, [fx.Lost("gone")])):
         one = One(gone_after=8)
         for n in range(20):
             one.participant.peer_up(f"p{n}", one.now)
-        one.hear("child", "gone")
+        one.hear("child", "gone", lamport=LONG_AGO)
         one.wait(2.0)
         effects: list[Effect] = []
         for n in range(8):

@@ -29,6 +29,7 @@ from episub_router.sds.store import (
     StoreError,
     StoreFullError,
 )
+from episub_router.sds.store.base import TOMBSTONES
 from tests import children
 from tests.sds.sqlite import pragma, sqlite_limit
 
@@ -319,6 +320,29 @@ def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
         return
     finally:
         store.close()
+
+
+def test_an_error_that_names_damaged_text_is_named(tmp_path: Path) -> None:
+    """SQLite quotes what it can't read in its message, which Python then can't decode."""
+    path = tmp_path / "s.db"
+    SqliteStore(path).close()
+    data = path.read_bytes()
+    assert data.count(b"CREATE TABLE ack") == 1
+    path.write_bytes(data.replace(b"CREATE TABLE ack", b"CREATE \xd4ABLE ack"))
+    with pytest.raises(StoreError, match="damaged"):
+        SqliteStore(path)
+
+
+def test_what_was_given_up_is_bounded_by_channel(store: Store) -> None:
+    for channel in ("c", "other"):
+        store.load(channel, "alice", 100)
+    store.commit("other", [fx.Tombstone("first")])
+    store.commit("c", [fx.Tombstone(f"t{n}") for n in range(TOMBSTONES + 5)])
+    saved, other = store.load("c", "alice", 100), store.load("other", "alice", 100)
+    assert saved is not None
+    assert other is not None
+    assert list(saved.tombstones) == [f"t{n}" for n in range(5, TOMBSTONES + 5)]
+    assert list(other.tombstones) == ["first"]
 
 
 def test_a_full_disk_refuses_a_commit_and_the_next_one_works(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -31,6 +31,8 @@ from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Reques
 AskEffect: TypeAlias = fx.AskIds | fx.AskCompare | fx.AskRange
 Step: TypeAlias = Callable[[Participant, float], list[Effect]]
 """Something that happens to a participant at a time."""
+Turn: TypeAlias = Callable[[AskEffect], AbstractAsyncContextManager[AskEffect | None]]
+"""Where a request waits until its turn has come, and says what is still to be asked then."""
 Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
 Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
 """Turns a retrieval hint into a message's bytes, or None where it finds none."""
@@ -88,13 +90,10 @@ class Asker:
             if not ids:
                 return
             effect = replace(effect, ids=ids)
-        try:
-            async with self._in_turn(effect) as due:
-                if due is None:
-                    return
-                effect = due
-                response = await self._request(effect)
-        except ExchangeError:
+        effect, response = await self._answer(effect, self._in_turn)
+        if response is None:
+            return
+        if isinstance(response, ExchangeError):
             self._counts["ask-failed"] += 1
             await self._act(lambda participant, now: failed(participant, effect, now))
             return
@@ -148,8 +147,11 @@ class Asker:
         for _ in range(_OLDER_PAGES):
             most = limit + 1 - len(rows)  # the place itself may be there too
             page = fx.AskRange(peer, None, before, ids_only=False, limit=most, newest_first=True)
-            async with self._turn(peer, urgent=True):
-                response = await self._request(page)
+            _, response = await self._answer(page, self._at_once)
+            if isinstance(response, ExchangeError):
+                raise response
+            if response is None:
+                break
             for item in response.items:
                 if (before is None or item.key < before) and self._is_older(item, peer):
                     rows.append(item)
@@ -193,18 +195,37 @@ class Asker:
         async with self._limiter, self._pace.turn(peer, urgent=urgent):
             yield
 
-    async def _request(self, effect: AskEffect) -> Response:
-        """Asked again where the peer says that it's too early. Raises ExchangeError."""
-        deadline = trio.current_time() + self._params.pull_timeout
+    @asynccontextmanager
+    async def _at_once(self, effect: AskEffect) -> AsyncIterator[AskEffect | None]:
+        """What an application waits for."""
+        async with self._turn(effect.peer, urgent=True):
+            yield effect
+
+    async def _answer(
+        self, effect: AskEffect, in_turn: Turn
+    ) -> tuple[AskEffect, Response | ExchangeError | None]:
+        """What was asked when its turn had come, and what came of it; None where nothing was.
+
+        A peer that says that it's too early is asked again, in another turn.
+        """
+        left = self._params.pull_timeout
         while True:
-            try:
-                return await self._once(effect, deadline - trio.current_time())
-            except ExchangeError as error:
-                if not 0 < error.retry_after < deadline - trio.current_time():
-                    raise
-                await trio.sleep(error.retry_after)
-                if trio.current_time() >= deadline:  # the event loop was busy
-                    raise
+            async with in_turn(effect) as due:
+                if due is None:
+                    return effect, None
+                effect, begun = due, trio.current_time()
+                try:
+                    return effect, await self._once(effect, left)
+                except ExchangeError as error:
+                    refusal = error
+            left -= trio.current_time() - begun
+            if not 0 < refusal.retry_after < left:
+                return effect, refusal
+            begun = trio.current_time()
+            await trio.sleep(refusal.retry_after)
+            left -= trio.current_time() - begun
+            if left <= 0:  # the event loop was busy
+                return effect, refusal
 
     async def _once(self, effect: AskEffect, within: float) -> Response:
         begun = trio.current_time()

@@ -9,8 +9,10 @@ from episub_router.sds.content.cipher import ContentCipher, context_of
 from episub_router.sds.content.messages import ChannelMessage
 from episub_router.sds.content.pieces import UnreadableError, cut, joined
 from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store import StoredDelivery, StoredMessage
 from episub_router.sds.wire import Codec
 
@@ -108,6 +110,21 @@ class Contents:
 
     def _context(self, sender: SenderId) -> bytes:
         return context_of(self._topic, self._channel_id, sender)
+
+
+def send_pieces(
+    participant: Participant, pieces: Sequence[bytes], now: float
+) -> tuple[MessageId, list[Effect]]:
+    """A content, of which the last piece gives the id. Raises what `Participant.send` raises; then
+    the participant is ahead of its store where there are several."""
+    effects: list[Effect] = []
+    ids: list[MessageId] = []
+    for piece in pieces[:-1]:
+        piece_id, more = participant.send(piece, now, part=True)
+        ids.append(piece_id)
+        effects += more
+    message_id, more = participant.send(pieces[-1], now, parts=tuple(ids))
+    return message_id, effects + more
 
 
 _SEAL = 4096

@@ -18,7 +18,7 @@ from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
 from episub_router.sds.net.access import StoreAccess, store_key
 from episub_router.sds.net.asking import Asker, Retriever, Step, buffered
-from episub_router.sds.net.contents import Contents
+from episub_router.sds.net.contents import Contents, send_pieces
 from episub_router.sds.net.exchange import ExchangeServer, Served
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.outbox import PublishQueue
@@ -189,34 +189,34 @@ class ChannelDriver(Served):
 
         Waits while `outgoing_limit` messages are unacknowledged and somebody is there.
         """
-        while self.participant.must_wait(self._now()):
-            if self.closed:
-                raise trio.ClosedResourceError("the channel was closed")
-            await self.changed.wait()
-        *parts, last = self.contents.pieces(content, self.sender_id)
-        async with self._lock:
-            effects: list[Effect] = []
-            ids: list[MessageId] = []
-            try:
-                for part in parts:
-                    part_id, more = self.participant.send(part, self._now(), part=True)
-                    ids.append(part_id)
-                    effects += more
-                message_id, more = self.participant.send(last, self._now(), parts=tuple(ids))
-            except Exception:
-                if ids:
-                    await self._go_back()
-                raise
-            await self._carry_out(effects + more)
+        pieces = self.contents.pieces(content, self.sender_id)
+        while True:
+            while self.participant.must_wait(self._now()):
+                await self._change()
+            async with self._lock:  # which others that wait may have had before
+                if not self.participant.must_wait(self._now()):
+                    return await self._send(pieces)
+
+    async def _send(self, pieces: Sequence[bytes]) -> MessageId:
+        try:
+            message_id, effects = send_pieces(self.participant, pieces, self._now())
+        except Exception:
+            if len(pieces) > 1:
+                await self._go_back()
+            raise
+        await self._carry_out(effects)
         return message_id
 
     async def drain(self) -> None:
         """Wait until all is published, and every message of ours acknowledged or expired."""
         await self._outbox.flush()
         while len(self.participant.outgoing):
-            if self.closed:
-                raise trio.ClosedResourceError("the channel was closed")
-            await self.changed.wait()
+            await self._change()
+
+    async def _change(self) -> None:
+        if self.closed:
+            raise trio.ClosedResourceError("the channel was closed")
+        await self.changed.wait()
 
     async def flush(self, within: float) -> None:
         """Wait until all is published, for at most `within` seconds."""

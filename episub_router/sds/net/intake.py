@@ -9,7 +9,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher
 from episub_router.sds.protocol.clock import unwrap_int32
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import message_id
+from episub_router.sds.protocol.message import has_true_id
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.store import StoredMessage
 from episub_router.sds.wire import Codec, SdsWireError, detach_origin
@@ -59,9 +59,7 @@ class Intake:
         lamport = message.lamport or 0
         if message.seed:
             lamport = unwrap_int32(lamport, key[0])
-        content = message.content or b""
-        own = message_id(message.channel_id, message.sender_id, lamport, content)
-        genuine = message.message_id == own or not self._bind_sender
+        genuine = not self._bind_sender or has_true_id(message, lamport)
         return genuine and received.way is Way.PULLED and key == (lamport, message.message_id)
 
     def retrieved(self, data: bytes) -> ReceivedMessage | Rejected:

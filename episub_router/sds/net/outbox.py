@@ -90,6 +90,8 @@ class PublishQueue:
         self._counts = counts
         self._published = published
         self._queue: deque[tuple[MessageId, bytes, Purpose]] = deque()
+        self._waiting: set[MessageId] = set()
+        """The ids in it."""
         self._posted = trio.Event()
         self._empty = trio.Event()
         self._empty.set()
@@ -102,12 +104,16 @@ class PublishQueue:
         return proof_of(message)
 
     def post(self, message_id: MessageId, raw: bytes, purpose: Purpose) -> bool:
-        """Queue a message. False where there is no room."""
+        """Queue a message. False where there is no room, or the same waits there already."""
+        if message_id in self._waiting:
+            self._counts["outbox-waits"] += 1
+            return False
         if len(self._queue) >= _LIMIT:
             self._signed.pop(raw, None)
             self._counts["outbox-full"] += 1  # resending repairs it
             return False
         self._queue.append((message_id, raw, purpose))
+        self._waiting.add(message_id)
         self._posted.set()
         self._empty = trio.Event()
         return True
@@ -130,7 +136,7 @@ class PublishQueue:
                 async with self._turns.lock:
                     await self._turns.room(self._pubsub, self._topic)
                 await self._publish(*self._queue[0])
-                self._queue.popleft()
+                self._waiting.discard(self._queue.popleft()[0])
             self._empty.set()
 
     async def _publish(self, message_id: MessageId, raw: bytes, purpose: Purpose) -> None:

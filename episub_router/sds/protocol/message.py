@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -83,14 +84,37 @@ class Message:
         return None if self.lamport is None else Kind.SYNC
 
 
-def message_id(channel_id: str, sender_id: SenderId, lamport: int, content: bytes) -> MessageId:
+def message_id(
+    channel_id: str,
+    sender_id: SenderId,
+    lamport: int,
+    content: bytes,
+    *,
+    part: bool = False,
+    parts: Sequence[MessageId] = (),
+) -> MessageId:
     """The id of our own messages: sha256 in hex over all four, each with its length.
 
-    Unlike a hash of the content alone it distinguishes equal contents, and everyone that holds
-    the message can verify it.
+    Of a content in pieces it covers what makes them one, too. Unlike a hash of the content alone
+    it distinguishes equal contents, and everyone that holds the message can verify it.
     """
     digest = hashlib.sha256()
-    for part in (channel_id.encode(), sender_id.encode(), lamport.to_bytes(8, "big"), content):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
+    fields = [channel_id.encode(), sender_id.encode(), lamport.to_bytes(8, "big"), content]
+    if part or parts:
+        fields += [bytes([part]), *(piece.encode() for piece in parts)]
+    for field_ in fields:
+        digest.update(len(field_).to_bytes(8, "big"))
+        digest.update(field_)
     return digest.hexdigest()
+
+
+def has_true_id(message: Message, lamport: int) -> bool:
+    """Whether a message with this clock has the id that we would give it."""
+    return message.message_id == message_id(
+        message.channel_id,
+        message.sender_id,
+        lamport,
+        message.content or b"",
+        part=message.part,
+        parts=message.parts,
+    )

@@ -238,7 +238,8 @@ class Participant:
         """`peer` has answered `AskIds`: it doesn't have these, and up to `gone` it may have had
         them once."""
         self.peers.answered(peer)
-        self.wants.not_had(peer, unknown, now, gone=gone is not None)
+        wall = self.clock.wall(now)
+        self.wants.not_had(peer, unknown, now, wall=wall, gone=gone is not None)
         effects: list[Effect] = []
         limit = self.params.gone_after
         doubtful = [m for i in unknown for m in self.incoming.doubtful(i, limit)]

@@ -20,7 +20,7 @@ from episub_router.sds.protocol.message import (
     Message,
     MessageId,
     SenderId,
-    message_id,
+    has_true_id,
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.presence import Presence
@@ -131,9 +131,7 @@ class Reception:
             self._receive_again(received, now, effects)
             return
         lamport = self._delivery.lamport(message)
-        if self._verify_ids and new_id != message_id(
-            message.channel_id, sender, lamport, message.content or b""
-        ):
+        if self._verify_ids and not has_true_id(message, lamport):
             effects.append(fx.Discarded(sender, DiscardReason.NOT_ITS_HASH))
             return
         wall = self._clock.wall(now)
@@ -209,10 +207,10 @@ class Reception:
         """Whether this version of a message that waits has a history that is met.
 
         The id says nothing of the history. A sender that names an invented message to some would
-        hold up there what others say after they delivered its message.
+        hold up there what others say after they delivered its message. All else must be the same:
+        the digests that are compared before may be the same by intent.
         """
-        same = (message.sender_id, message.lamport) == (waiting.sender_id, waiting.lamport)
-        return same and not self._delivery.unmet(message.history_ids)
+        return _said(message) == _said(waiting) and not self._delivery.unmet(message.history_ids)
 
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
@@ -260,3 +258,8 @@ class Reception:
             )
         if full:
             effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))
+
+
+def _said(message: Message) -> tuple[object, ...]:
+    """What an id stands for."""
+    return (message.sender_id, message.lamport, message.content, message.part, message.parts)

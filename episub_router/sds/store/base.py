@@ -13,6 +13,9 @@ from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import Restored
 
+TOMBSTONES = 10_000
+"""Ids given up as lost that a store keeps in mind for a channel, as its participant does."""
+
 
 class StoreError(Exception):
     """The store can't be used: damaged, of an unknown version, or somebody else's."""

@@ -13,6 +13,7 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import (
+    TOMBSTONES,
     Retention,
     Saved,
     Store,
@@ -220,6 +221,8 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
             channel.clock = max(channel.clock, value)
         case fx.Tombstone(message_id=message_id):
             channel.tombstones[message_id] = None
+            if len(channel.tombstones) > TOMBSTONES:
+                del channel.tombstones[next(iter(channel.tombstones))]
         case fx.Evicted():
             _evict(channel, change)
         case fx.Unbuffered(message_id=message_id):

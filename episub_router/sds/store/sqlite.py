@@ -14,6 +14,7 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import (
+    TOMBSTONES,
     Retention,
     Saved,
     Store,
@@ -34,8 +35,6 @@ from episub_router.sds.store.sqlite_load import (
     seal_channel,
     whole,
 )
-
-_TOMBSTONES = 10_000
 
 
 class SqliteStore(Store):
@@ -285,8 +284,9 @@ class SqliteStore(Store):
                     (channel, message_id),
                 )
                 db.execute(
-                    "DELETE FROM tombstone WHERE n <= (SELECT max(n) FROM tombstone) - ?",
-                    (_TOMBSTONES,),
+                    "DELETE FROM tombstone WHERE channel = ? AND n <= (SELECT n FROM tombstone "
+                    "WHERE channel = ? ORDER BY n DESC LIMIT 1 OFFSET ?)",
+                    (channel, channel, TOMBSTONES),
                 )
             case fx.Unbuffered(message_id=message_id):
                 db.execute(

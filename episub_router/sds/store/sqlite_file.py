@@ -89,7 +89,7 @@ def named_errors(path: Path) -> Iterator[None]:
         if "locked" in str(error):
             raise StoreError(f"{path} is in use by another process") from error
         raise StoreError(f"{path}: {error}") from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # its message may be damaged too
         raise StoreError(f"{path} is damaged or no SQLite file: {error}") from error
 
 

@@ -15,7 +15,7 @@ class Tombstones:
         self._params = params
         self._ids: dict[MessageId, None] = {}
         self.forgotten = False
-        """Whether there was more than fits."""
+        """Whether there was more than fits, or may have been before a restart."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -24,7 +24,9 @@ class Tombstones:
         return message_id in self._ids
 
     def restore(self, ids: Iterable[MessageId]) -> None:
-        self._ids = dict.fromkeys(ids)
+        newest = list(ids)[-self._params.tombstone_limit :]
+        self._ids = dict.fromkeys(newest)
+        self.forgotten = len(newest) >= self._params.tombstone_limit
 
     def add(self, message_id: MessageId) -> None:
         self._ids[message_id] = None

@@ -21,6 +21,9 @@ _REST = 1.0
 _LONGEST_REST = 60.0
 """Seconds after which it is looked again whether pages bring a missing message, and for which a
 message that they may bring is not asked for by id (ours)."""
+_ON_ITS_WAY = 10.0
+"""Seconds for which a new message may be on its way: the group is asked for it in that time (ours).
+Else one liar among a few peers would say that it purged what none of them has yet."""
 _REARM = 6
 """How much longer than `repair_max` to wait at most between two requests for the same id (ours)."""
 
@@ -137,12 +140,13 @@ class Wants:
         return want
 
     def not_had(
-        self, peer: PeerRef, ids: Iterable[MessageId], now: Time, *, gone: bool = False
+        self, peer: PeerRef, ids: Iterable[MessageId], now: Time, *, wall: int, gone: bool
     ) -> None:
         """`peer` was asked for these and doesn't have them; another is asked at once.
 
         `gone`: it has purged messages. Where all peers lack one and any has purged some, or
-        `gone_after` lack it and all of those have, there is nothing to wait for.
+        `gone_after` lack it and all of those have, there is nothing to wait for. Except for what
+        is as new, at our time of day `wall` (ms), that it may be on its way to all of them.
         """
         for message_id in ids:
             want = self._wants.get(message_id)
@@ -156,7 +160,9 @@ class Wants:
             if not enough and not asked_all:
                 self._pulls.set(message_id, now)
                 continue
-            if any(want.lacking.values()) if asked_all else all(want.lacking.values()):
+            settled = want.clock < wall - 1000 * _ON_ITS_WAY or now - want.since > _ON_ITS_WAY
+            purged = any(want.lacking.values()) if asked_all else all(want.lacking.values())
+            if settled and purged:
                 self._ends.set(message_id, self._presence.elapsed(now))
             want.lacking.clear()
             self._pulls.set(message_id, now + self._pull_retry(want))

@@ -60,7 +60,7 @@ class Composer:
 
         `short`: without what says nothing while nothing is missing.
         """
-        new_id = message_id(self._channel_id, self._me, lamport, content)
+        new_id = message_id(self._channel_id, self._me, lamport, content, part=part, parts=parts)
         raw = self._encode(
             Message(
                 sender_id=self._me,
