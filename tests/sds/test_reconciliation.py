@@ -190,7 +190,7 @@ def test_comparisons_of_many_channels_come_together() -> None:
     times = set()
     for n in range(100):
         one = One()
-        one.now += n / 100
+        one.now += n / 10
         one.hear("a")
         one.participant.peer_up("p", one.now)
         asks_in(one, 2.0)

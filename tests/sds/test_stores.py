@@ -18,12 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from episub_router.sds.net.access import channel_of, store_key
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.store import (
     Durability,
     MemoryStore,
     Retention,
+    Saved,
     SqliteStore,
     Store,
     StoreError,
@@ -288,6 +290,85 @@ def test_a_damaged_channel_row_costs_nothing_but_deliveries_again(tmp_path: Path
     store.close()
 
 
+SMALL_ROWS: list[fx.Change] = [
+    fx.JoinedAt(0),
+    *(fx.Evicted(f"m{n}", (n, f"m{n}"), "alice", n) for n in range(5)),
+    *(fx.Tombstone(f"t{n}") for n in range(20)),
+    *(fx.AckStored(f"m{n}", f"sender {n}") for n in range(20, 40)),
+]
+
+
+def assert_nothing_invented(after: Saved, before: Saved) -> None:
+    """What was altered in the small tables isn't there, and no head is forgotten."""
+
+    def acks(saved: Saved) -> set[tuple[str, str]]:
+        return {(i, by) for i, senders in saved.acks.items() for by in senders}
+
+    assert acks(after) <= acks(before)
+    assert set(after.tombstones) <= set(before.tombstones)
+    assert after.departed.items() <= before.departed.items()
+    assert after.since in (None, before.since)
+    heads = {i for i, _, head in before.log if head}
+    assert all(head for i, _, head in after.log if i in heads)
+    assert {(i, entry) for i, entry, _ in after.log} <= {(i, entry) for i, entry, _ in before.log}
+
+
+def test_altered_rows_of_small_tables_are_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.load("c", "alice", 100)
+    store.commit("c", [logged(f"m{n}", n, position=n % 30 + 1) for n in range(60)])
+    store.commit("c", SMALL_ROWS)
+    before = store.load("c", "alice", 100)
+    assert before is not None
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE ack SET sender = 'nobody' WHERE id = 'm20'")
+        db.execute("UPDATE departed SET clock = clock + 1000")
+        db.execute("UPDATE joined SET since = since + 1000")
+        db.execute("UPDATE tombstone SET id = 'm50' WHERE id = 't3'")
+        db.execute("UPDATE message SET head = 0 WHERE id = 'm59'")
+        db.execute("UPDATE message SET evicted = 1 WHERE id = 'm40'")
+        db.execute("UPDATE channel SET id = 'k'")
+    db.close()
+    store = SqliteStore(path)
+    after = store.load("c", "alice", 100)
+    assert after is not None
+    assert_nothing_invented(after, before)
+    assert (len(after.acks), len(after.tombstones), after.departed) == (19, 19, {})
+    assert (len(after.log), after.since, after.clock) == (len(before.log), None, 59)
+    store.close()
+
+
+def test_a_name_that_was_altered_is_no_channels() -> None:
+    name = store_key("room", "x")
+    assert channel_of(name, "room") == "x"
+    for other in (name[1:], name.replace('"x"', "7"), "7", store_key("other", "x")):
+        assert channel_of(other, "room") is None
+
+
+def test_a_file_from_before_small_tables_had_seals_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteStore(path)
+    store.load("c", "alice", 100)
+    store.commit("c", [logged(f"m{n}", n, position=n + 1, outgoing=n == 9) for n in range(60)])
+    store.commit("c", SMALL_ROWS)
+    before = store.load("c", "alice", 100)
+    store.close()
+    with sqlite3.connect(path) as db:
+        for table in ("ack", "departed", "joined", "tombstone"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN seal")
+        db.execute("ALTER TABLE message DROP COLUMN flags")
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    for _ in range(2):
+        store = SqliteStore(path)
+        assert store.load("c", "alice", 100) == before
+        store.commit("c", [fx.AckStored("m30", "one more"), logged("new", 70)])
+        before = store.load("c", "alice", 100)
+        store.close()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
     tmp_path: Path, seed: int
@@ -299,6 +380,9 @@ def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
     store.commit(
         "c", [logged(i, n, position=n + 1, raw=raw) for n, (i, raw) in enumerate(written.items())]
     )
+    store.commit("c", SMALL_ROWS)
+    before = store.load("c", "alice", 100)
+    assert before is not None
     store.close()
     rng = random.Random(seed)
     data = bytearray(path.read_bytes())
@@ -310,7 +394,9 @@ def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
     except StoreError:
         return
     try:
-        store.load("c", "alice", 100)
+        after = store.load("c", "alice", 100)
+        assert after is not None
+        assert_nothing_invented(after, before)
         for stored in store.page("c", None, None, 100, 10**9)[0]:
             assert written[stored.key[1]] == stored.raw
             assert stored.origin == b"o"
@@ -381,7 +467,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with sqlite3.connect(newer) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="schema version 99, this software reads 2"):
+    with pytest.raises(StoreError, match="schema version 99, this software reads 3"):
         SqliteStore(newer)
 
     torn = tmp_path / "torn.db"

@@ -22,6 +22,18 @@ def store_key(topic_name: str, channel_id: str) -> str:
     return json.dumps([topic_name, channel_id])
 
 
+def channel_of(key: str, topic_name: str) -> str | None:
+    """The channel of a topic that has this name; None where it's none, such as a damaged one."""
+    try:
+        found = json.loads(key)
+    except ValueError:
+        return None
+    match found:
+        case [str(topic), str(channel_id)] if topic == topic_name:
+            return channel_id
+    return None
+
+
 class StoreUser(Protocol):
     """What has a channel of a store in memory."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from types import TracebackType
@@ -14,7 +13,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.bloom import FilterCodec, js_filter
-from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.net.access import StoreAccess, channel_of
 from episub_router.sds.net.driver import ChannelDriver
 from episub_router.sds.net.retention import purge_regularly
 from episub_router.sds.net.topic import SharedTopic, join
@@ -84,9 +83,10 @@ class StoreNode:
                 listener = _Listener(self, name, self._nursery)
                 self._listeners.append((await join(self._pubsub, name, listener), listener))
             for key in self._store.channels():
-                topic, channel_id = json.loads(key)
-                if topic in self._topics:
-                    await self._open(topic, channel_id).start(self._nursery)
+                for topic in self._topics:
+                    channel_id = channel_of(key, topic)
+                    if channel_id is not None:
+                        await self._open(topic, channel_id).start(self._nursery)
             access = StoreAccess.of(self._store)
             self._nursery.start_soon(purge_regularly, access, self.counts)
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""The other members of the channel, as far as they have sent anything."""
+"""The other members of the channel, as far as they have sent anything or can be asked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ class Members:
     def __init__(self, params: SdsParams) -> None:
         self._params = params
         self._heard: dict[SenderId, Time] = {}
+        self.peers = 0
+        """Those that can be asked, of which not all need to have sent anything."""
 
     def note(self, sender: SenderId, now: Time) -> None:
         self._heard.pop(sender, None)
@@ -27,4 +29,4 @@ class Members:
             if now - self._heard[oldest] <= self._params.member_ttl:
                 break
             del self._heard[oldest]
-        return len(self._heard) + 1
+        return max(len(self._heard), self.peers) + 1

@@ -217,14 +217,18 @@ class Participant:
         if self.peers.up(peer):
             if not self.presence.anybody(now):
                 self.outgoing.postpone(now)
-            self.presence.peers(len(self.peers), now)
+            self._count_peers(now)
             self._catchup.peer_up(peer, now)
             self.wants.peer_appeared(now)
 
     def peer_down(self, peer: PeerRef, now: Time) -> None:
         self.peers.down(peer)
-        self.presence.peers(len(self.peers), now)
+        self._count_peers(now)
         self._catchup.peer_down(peer, now)
+
+    def _count_peers(self, now: Time) -> None:
+        self.members.peers = len(self.peers)
+        self.presence.peers(len(self.peers), now)
 
     def awaits(self, ask: fx.AskIds | fx.AskCompare | fx.AskRange) -> bool:
         """Whether an answer would still be of use."""

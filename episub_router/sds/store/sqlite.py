@@ -35,6 +35,7 @@ from episub_router.sds.store.sqlite_load import (
     seal_channel,
     whole,
 )
+from episub_router.sds.store.sqlite_rows import CHECK, put, trim
 
 
 class SqliteStore(Store):
@@ -69,8 +70,11 @@ class SqliteStore(Store):
                     "INSERT INTO channel VALUES (?, ?, ?, 0, NULL, NULL, 0, 0, x'')",
                     (channel_id, owner, -SIGN),
                 )
-                seal_channel(db, channel_id)
-                return None
+                known = "SELECT count(*) FROM (SELECT 1 FROM message WHERE channel = ? LIMIT 1)"
+                if not self._number(known, channel_id):
+                    seal_channel(db, channel_id)
+                    return None
+                row = (owner, -SIGN, 0, None, None, b"")  # its own was damaged
             if row[0] != owner:
                 raise StoreError(
                     f"{self.path}: channel {channel_id!r} belongs to {row[0]!r}, not to {owner!r}"
@@ -87,6 +91,8 @@ class SqliteStore(Store):
                 self._apply(db, channel_id, change, now)
             if any(isinstance(c, fx.ClockSet | fx.Evicted | fx.JoinedAt) for c in changes):
                 seal_channel(db, channel_id)
+            if any(isinstance(c, fx.Tombstone) for c in changes):
+                trim(db, "tombstone", channel_id, TOMBSTONES)
 
     def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
         result = []
@@ -249,12 +255,14 @@ class SqliteStore(Store):
                     json.dumps(change.missing),
                 )
                 flags = (int(change.head), int(change.outgoing), now, 0)
+                check = 7 - change.head - 2 * change.outgoing
                 db.execute(
-                    f"INSERT OR IGNORE INTO message VALUES ({', '.join('?' * 16)})",
-                    (*row, *flags, message_seal(row)),
+                    f"INSERT OR IGNORE INTO message VALUES ({', '.join('?' * 17)})",
+                    (*row, *flags, message_seal(row), check),
                 )
                 db.executemany(
-                    "UPDATE message SET head = 0 WHERE channel = ? AND id = ?",
+                    f"UPDATE message SET head = 0, flags = {CHECK} + head "
+                    "WHERE channel = ? AND id = ?",
                     [(channel, old) for old in change.covered],
                 )
                 db.execute(
@@ -270,7 +278,8 @@ class SqliteStore(Store):
                 )
             case fx.Settled(message_id=message_id):
                 db.execute(
-                    "UPDATE message SET outgoing = 0 WHERE channel = ? AND id = ?",
+                    f"UPDATE message SET outgoing = 0, flags = {CHECK} + 2 * outgoing "
+                    "WHERE channel = ? AND id = ?",
                     (channel, message_id),
                 )
             case fx.ClockSet(value=value):
@@ -279,15 +288,7 @@ class SqliteStore(Store):
                     (value - SIGN, channel),
                 )
             case fx.Tombstone(message_id=message_id):
-                db.execute(
-                    "INSERT OR IGNORE INTO tombstone (channel, id) VALUES (?, ?)",
-                    (channel, message_id),
-                )
-                db.execute(
-                    "DELETE FROM tombstone WHERE channel = ? AND n <= (SELECT n FROM tombstone "
-                    "WHERE channel = ? ORDER BY n DESC LIMIT 1 OFFSET ?)",
-                    (channel, channel, TOMBSTONES),
-                )
+                put(db, "tombstone", channel, message_id)
             case fx.Unbuffered(message_id=message_id):
                 db.execute(
                     "DELETE FROM incoming WHERE channel = ? AND id = ?", (channel, message_id)
@@ -295,11 +296,11 @@ class SqliteStore(Store):
             case fx.Untracked(message_id=message_id):
                 db.execute("DELETE FROM ack WHERE channel = ? AND id = ?", (channel, message_id))
             case fx.JoinedAt(since=since):
-                db.execute("INSERT OR REPLACE INTO joined VALUES (?, ?)", (channel, since - SIGN))
+                put(db, "joined", channel, since - SIGN)
                 if since:
                     self._set_floor(db, channel, (since + 1, ""))
             case fx.AckStored(message_id=message_id, by=by):
-                db.execute("INSERT OR IGNORE INTO ack VALUES (?, ?, ?)", (channel, message_id, by))
+                put(db, "ack", channel, message_id, by)
             case fx.Evicted():
                 if self.retention is None:
                     self._evict(db, channel, change)
@@ -311,7 +312,11 @@ class SqliteStore(Store):
             "(SELECT consumed FROM channel WHERE id = ?)",
             (*row, channel),
         )
-        db.execute("UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", row)
+        db.execute(
+            f"UPDATE message SET evicted = 1, flags = {CHECK} + 4 * evicted - 4 "
+            "WHERE channel = ? AND id = ?",
+            row,
+        )
         db.execute("DELETE FROM ack WHERE channel = ? AND id = ?", row)
         self._depart(db, channel, change.sender_id, change.lamport)
         self._set_floor(db, channel, change.floor)
@@ -319,11 +324,11 @@ class SqliteStore(Store):
     def _depart(self, db: sqlite3.Connection, channel: str, sender: SenderId, clock: int) -> None:
         if not sender:
             return
-        db.execute(
-            "INSERT INTO departed VALUES (?, ?, ?) ON CONFLICT (channel, sender) "
-            "DO UPDATE SET clock = max(clock, excluded.clock)",
-            (channel, sender, clock - SIGN),
-        )
+        known = db.execute(
+            "SELECT clock FROM departed WHERE channel = ? AND sender = ?", (channel, sender)
+        ).fetchone()
+        if known is None or known[0] < clock - SIGN:
+            put(db, "departed", channel, sender, clock - SIGN)
 
     def _set_floor(self, db: sqlite3.Connection, channel: str, floor: Key) -> None:
         db.execute(

@@ -9,8 +9,11 @@ from enum import Enum
 from pathlib import Path
 
 from episub_router.sds.store.base import StoreError, StoreFullError
+from episub_router.sds.store.sqlite_rows import add_seals
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+_WITHOUT_SEALS = 2
+"""The version before, which is brought up to date on opening."""
 APPLICATION_ID = 0x53445331  # "SDS1"
 
 _SCHEMA = """
@@ -24,7 +27,7 @@ CREATE TABLE message (
   digest INTEGER NOT NULL, own_seen INTEGER NOT NULL, hash BLOB NOT NULL, raw BLOB NOT NULL,
   origin BLOB NOT NULL, position INTEGER NOT NULL, missing TEXT NOT NULL, head INTEGER NOT NULL,
   outgoing INTEGER NOT NULL, received_at REAL NOT NULL, evicted INTEGER NOT NULL,
-  seal BLOB NOT NULL, UNIQUE (channel, id)
+  seal BLOB NOT NULL, flags INTEGER NOT NULL DEFAULT 0, UNIQUE (channel, id)
 ) STRICT;
 CREATE INDEX message_order ON message (channel, lamport, id);
 CREATE INDEX message_hash ON message (channel, hash);
@@ -38,17 +41,22 @@ CREATE TABLE incoming (
 ) STRICT;
 CREATE TABLE tombstone (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, id TEXT NOT NULL,
-  UNIQUE (channel, id)
+  seal BLOB NOT NULL DEFAULT x'', UNIQUE (channel, id)
 ) STRICT;
 CREATE TABLE departed (
-  channel TEXT NOT NULL, sender TEXT NOT NULL, clock INTEGER NOT NULL, UNIQUE (channel, sender)
+  channel TEXT NOT NULL, sender TEXT NOT NULL, clock INTEGER NOT NULL,
+  seal BLOB NOT NULL DEFAULT x'', UNIQUE (channel, sender)
 ) STRICT;
 CREATE TABLE ack (
-  channel TEXT NOT NULL, id TEXT NOT NULL, sender TEXT NOT NULL, UNIQUE (channel, id, sender)
+  channel TEXT NOT NULL, id TEXT NOT NULL, sender TEXT NOT NULL,
+  seal BLOB NOT NULL DEFAULT x'', UNIQUE (channel, id, sender)
+) STRICT;
+CREATE TABLE joined (
+  channel TEXT PRIMARY KEY, since INTEGER NOT NULL, seal BLOB NOT NULL DEFAULT x''
 ) STRICT;
 """
 
-# Files of version 2 from before it was there get it on opening.
+# Some files of version 2 are from before it was there.
 _JOINED = """
 CREATE TABLE IF NOT EXISTS joined (channel TEXT PRIMARY KEY, since INTEGER NOT NULL) STRICT
 """
@@ -111,12 +119,15 @@ def _prepare(db: sqlite3.Connection, path: Path, durability: Durability) -> None
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     elif application != APPLICATION_ID:
         raise StoreError(f"{path} belongs to another application")
+    elif version == _WITHOUT_SEALS:
+        db.execute(_JOINED)
+        add_seals(db)
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     elif version != SCHEMA_VERSION:
         raise StoreError(
             f"{path} has schema version {version}, this software reads {SCHEMA_VERSION}"
         )
     db.execute("COMMIT")
-    db.execute(_JOINED)
     if _problem(db) != "ok":
         # Indexes can be made again from the tables, if those are whole.
         db.execute("REINDEX")

@@ -10,6 +10,7 @@ from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import Saved
 from episub_router.sds.store.sealing import seal
+from episub_router.sds.store.sqlite_rows import mend_flags, rows
 
 SIGN = 2**63
 """Clocks are unsigned and SQLite's integers aren't: all are stored less this."""
@@ -51,6 +52,7 @@ def load_channel(
     if not intact:
         db.execute("UPDATE channel SET consumed = 0 WHERE id = ?", (channel_id,))
         seal_channel(db, channel_id)
+    mend_flags(db, channel_id)
     damaged, highest = _remove_damaged(db, channel_id, consumed, limit)
     newest = db.execute(
         "SELECT lamport, id, sender, digest, own_seen, head FROM message "
@@ -63,7 +65,7 @@ def load_channel(
         below = newest.pop()
         key: Key = (below[0] + SIGN, below[1])
         floor = key if floor is None else max(floor, key)
-    joined = db.execute("SELECT since FROM joined WHERE channel = ?", (channel_id,)).fetchone()
+    joined = next(rows(db, "joined", channel_id), None)
     (position,) = db.execute(
         "SELECT coalesce(max(position), 0) FROM message WHERE channel = ?", (channel_id,)
     ).fetchone()
@@ -79,18 +81,8 @@ def load_channel(
             "SELECT id, raw FROM message WHERE channel = ? AND outgoing = 1 ORDER BY own_seen",
             (channel_id,),
         ).fetchall(),
-        tombstones=[
-            r[0]
-            for r in db.execute(
-                "SELECT id FROM tombstone WHERE channel = ? ORDER BY n", (channel_id,)
-            )
-        ],
-        departed={
-            sender: value + SIGN
-            for sender, value in db.execute(
-                "SELECT sender, clock FROM departed WHERE channel = ?", (channel_id,)
-            )
-        },
+        tombstones=[message_id for (message_id,) in rows(db, "tombstone", channel_id)],
+        departed={sender: value + SIGN for sender, value in rows(db, "departed", channel_id)},
         acks=_acks(db, channel_id),
         damaged=damaged,
         since=None if joined is None else joined[0] + SIGN,
@@ -137,8 +129,6 @@ def _remove_damaged(
 
 def _acks(db: sqlite3.Connection, channel_id: str) -> dict[MessageId, list[SenderId]]:
     result: dict[MessageId, list[SenderId]] = {}
-    for message_id, sender in db.execute(
-        "SELECT id, sender FROM ack WHERE channel = ? ORDER BY rowid", (channel_id,)
-    ):
+    for message_id, sender in rows(db, "ack", channel_id):
         result.setdefault(message_id, []).append(sender)
     return result

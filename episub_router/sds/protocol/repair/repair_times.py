@@ -33,11 +33,6 @@ def in_response_group(me: SenderId, author: SenderId, message_id: MessageId, gro
     return _hash(me + message_id) % groups == _hash(author + message_id) % groups
 
 
-def in_confirming_group(me: SenderId, message_id: MessageId, members: int) -> bool:
-    """Whether we are among the few members that confirm this message first (ours)."""
-    return _hash(me + message_id) % max(1, members - 1) < _CONFIRMING
-
-
-_CONFIRMING = 3
-"""On average; one speaks and the others hear it. Nobody is among them for one message in 20, and
-then all others follow."""
+def confirming_rank(me: SenderId, message_id: MessageId, members: int) -> float:
+    """How many of the others, on average, confirm this message before we do (ours)."""
+    return _hash(me + message_id) / 2**64 * max(1, members - 1)

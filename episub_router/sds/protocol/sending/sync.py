@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.repair.repair_times import in_confirming_group
+from episub_router.sds.protocol.repair.repair_times import confirming_rank
 from episub_router.sds.protocol.timers import Timers
 
 _MAX_NAMED = 1024
+_CONFIRMING = 3
+"""Members that would confirm a message after one `confirm_delay` and within two, on average; one
+speaks and the others hear it. Where all stay silent, others follow at the same rate (ours)."""
 _IDLE = 8
 """By how much intervals get longer at most while nothing new is said (ours)."""
 _MANY = 250
@@ -58,13 +61,9 @@ class SyncTimer:
     def received(self, message_id: MessageId, author: SenderId, members: int, now: Time) -> None:
         """A message of another member, which may want to see it confirmed."""
         self._idle = 1
-        delay = self._params.confirm_delay
-        if in_confirming_group(self._me, message_id, members):
-            at = now + delay + self._rng.random() * delay
-        else:
-            at = self._spread(2 * delay, members, now)
+        rank = confirming_rank(self._me, message_id, members) / _CONFIRMING
         self._unconfirmed[message_id] = author
-        self._confirms.set(message_id, at)
+        self._confirms.set(message_id, now + self._params.confirm_delay * (1 + rank))
         if len(self._unconfirmed) > _MAX_NAMED:
             self._confirmed(next(iter(self._unconfirmed)))
 
