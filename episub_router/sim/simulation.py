@@ -234,8 +234,8 @@ class Simulation:
             self._publish_from_outside()
             return
         source = self._source(turn)
-        message = self.records.publish(self.loop.now, source.id, traffic.size)
-        source.inject(message, traffic.size)
+        size = traffic.size_of(len(self.records.messages))
+        source.inject(self.records.publish(self.loop.now, source.id, size), size)
 
     def _source(self, turn: int) -> Node:
         traffic, nodes = self.scenario.traffic, self.network.nodes
@@ -252,7 +252,8 @@ class Simulation:
     def _publish_from_outside(self) -> None:
         """G01: the same message to `fanout` random nodes, each after its own delay."""
         traffic, latency_of = self.scenario.traffic, self.network.latency.delay
-        message = self.records.publish(self.loop.now, OUTSIDE, traffic.size)
+        size = traffic.size_of(len(self.records.messages))
+        message = self.records.publish(self.loop.now, OUTSIDE, size)
         chosen = self.rng.sample(list(self.network.nodes), traffic.fanout)
         self.records.messages[message].payloads += len(chosen)
         self.records.sent("publish", len(chosen), 0)
@@ -264,7 +265,7 @@ class Simulation:
         node, message = arrival
         target = self.network.nodes.get(node)
         if target is not None:
-            target.inject(message, self.scenario.traffic.size)
+            target.inject(message, self.records.messages[message].size)
 
     # Looking.
 

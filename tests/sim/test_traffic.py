@@ -55,6 +55,23 @@ def test_a_chat_is_drawn_from_the_seed() -> None:
         assert all(3.0 <= after - before <= 7.0 for before, after in pairwise(own))
 
 
+def test_one_message_in_so_many_is_large() -> None:
+    traffic = TrafficConfig(source="one", preface=2, start=10.0, size=8, large_every=3, messages=7)
+    sizes = [traffic.size_of(index) for index in range(9)]
+    assert sizes == [8, 8, 1_000_000, 8, 8, 1_000_000, 8, 8, 1_000_000]
+    assert TrafficConfig(size=8).size_of(0) == 8
+
+
+def test_small_messages_beside_a_large_one_are_measured_apart() -> None:
+    changes = {"network.nodes": 30, "traffic.messages": 203, "traffic.large_size": 100_000}
+    (scenario,) = loading.load("large").scenarios(changes, ["episub-plane-1KB"]).values()
+    summary = run(scenario, 1).summary
+    assert [phase["messages"] for phase in summary["phases"]] == [50, 150, 1, 2, 0]
+    assert min(summary["messages"]["reliability"]) == 1.0
+    _, alone, large, beside, _ = summary["phases"]
+    assert alone["latency"]["p99"] < beside["latency"]["p99"] < large["latency"]["p50"]
+
+
 def test_bursts_begin_at_the_interval() -> None:
     traffic = TrafficConfig(messages=5, start=1.0, interval=5.0, burst=3, gap=0.25)
     assert [time for time, _ in plan(traffic)] == [1.0, 1.25, 1.5, 6.0, 6.25]

@@ -129,6 +129,6 @@ class Pulling:
         if tree is not None and tree.parent == peer and transfer.strikes <= 1:
             # The gap is further up, and those next to it fill it.
             if transfer.strikes == 1:
-                transfer.due = now + 2 * patience(transfer)
+                transfer.due = now + patience(transfer)
         elif not any(transfer.pulled.values()):
             transfer.due = min(transfer.due, now)

@@ -7,7 +7,7 @@ from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
 from episub_router.protocol.pieces.cutting import is_sound
 from episub_router.protocol.pieces.state import PiecesState
-from episub_router.protocol.pieces.transfer import Transfer
+from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.tree_building import TreeBuilding
 from episub_router.protocol.types import PeerId, Time
 
@@ -133,15 +133,22 @@ class Relay:
             tree.used_at = now
             for child in tree.children:
                 state.push(transfer, child, bit)
-            if tree.parent == peer and not pulled & bit and (mask := transfer.skipped(piece.index)):
-                transfer.gaps_asked |= mask
-                state.ask(transfer, peer, mask)
+            if tree.parent == peer and not pulled & bit:
+                self._ask_for_gaps(transfer, peer, piece.index, now)
         if not transfer.missing:
             self._finish(peer, transfer, now)
         elif (tree is None or tree.parent is None) and not any(transfer.pulled.values()):
             transfer.due = now  # Ask for the next ones.
         else:
             transfer.due = now + patience(transfer)
+
+    def _ask_for_gaps(self, transfer: Transfer, parent: PeerId, index: int, now: Time) -> None:
+        """Ask `parent` for what should have come before piece `index`: once more where the request
+        or the answer to it was lost, too."""
+        mask = transfer.skipped(parent, index, now - patience(transfer))
+        if mask:
+            transfer.gaps_asked.update(dict.fromkeys(indices(mask), now))
+            self._state.ask(transfer, parent, mask)
 
     def _pull_elsewhere(self, peer: PeerId, now: Time) -> None:
         """What was asked of `peer` is asked of others at once."""

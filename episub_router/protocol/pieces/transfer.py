@@ -60,8 +60,8 @@ class Transfer:
         """When the last new piece came."""
         self.gap = 0.0
         """Smoothed seconds between two pieces that came in turn; 0 before the second."""
-        self.gaps_asked = 0
-        """Pieces that the parent was asked for as others came after them."""
+        self.gaps_asked: dict[int, Time] = {}
+        """The pieces that the parent was asked for as others came after them, and when it was."""
         self.strikes = 0
         """How often patience ran out since the last new piece."""
         self.due: Time = NEVER
@@ -91,12 +91,17 @@ class Transfer:
         self.moved_at = now
         self.strikes = 0
 
-    def skipped(self, index: int) -> int:
-        """The pieces that should have come before `index`, and that nobody was asked for."""
-        asked = self.gaps_asked
-        for mask in self.pulled.values():
-            asked |= mask
-        return self.missing & ((1 << max(0, index - _REORDERED)) - 1) & ~asked
+    def skipped(self, parent: PeerId, index: int, since: Time) -> int:
+        """The pieces that should have come from `parent` before piece `index`, and that neither it
+        was asked for `since` then nor anybody else."""
+        mask = self.missing & ((1 << max(0, index - _REORDERED)) - 1)
+        for peer, pulled in self.pulled.items():
+            if peer != parent:
+                mask &= ~pulled
+        for other, asked_at in self.gaps_asked.items():
+            if asked_at > since:
+                mask &= ~(1 << other)
+        return mask
 
     def on_its_way(self, peer: PeerId, now: Time) -> int:
         """The pieces that `peer` missed as we did, and that went there before it could ask."""

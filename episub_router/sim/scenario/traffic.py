@@ -57,6 +57,9 @@ class TrafficConfig:
     gap: float = setting(0.01, least=0)
     size: int = setting(1024, least=0)
     """Payload bytes."""
+    large_every: int = setting(0, least=0)
+    """One in this many messages, the first, has `large_size` payload bytes; 0 is none."""
+    large_size: int = setting(1_000_000, least=0)
     settle: float = setting(10.0, above=0)
     """Seconds after the last message until the run ends, and that each message is given."""
 
@@ -88,6 +91,12 @@ class TrafficConfig:
             pauses = (self.messages - 1) // self.sources
             return self.start + self.over + pauses * _PAUSE[1] * self.interval
         return self._time(self.messages - 1)
+
+    def size_of(self, index: int) -> int:
+        """Payload bytes of the message that is published as the `index`-th, the preface's counted."""
+        place = index - self.preface
+        is_large = self.large_every and place >= 0 and place % self.large_every == 0
+        return self.large_size if is_large else self.size
 
     def schedule(self, rng: Random) -> Iterator[tuple[float, int]]:
         """When each message is published, and the turn of its source, in order of time.

@@ -172,6 +172,27 @@ def test_a_piece_that_others_have_overtaken_is_asked_of_the_parent_once() -> Non
     assert not node.receive("a", PIECES[6], 0.3)[1:]
 
 
+def test_an_overtaken_piece_is_asked_again_where_the_request_may_be_lost() -> None:
+    node = child_of("a")
+    for index in (0, 2, 3):
+        node.receive("a", PIECES[index], 0.1)
+    want = PieceGraft((PieceWant("id", 1 << 1),))
+    assert to(node.receive("a", PIECES[4], 0.1), "a") == [want]
+    assert not to(node.receive("a", PIECES[5], 0.2), "a")
+    assert to(node.receive("a", PIECES[6], 5.0), "a") == [want]
+
+
+def test_what_another_neighbour_was_asked_for_is_not_asked_of_the_parent() -> None:
+    node = child_of("a", "b")
+    node.receive("b", PieceAnnounce(PREAMBLE, 0b1111111, 2), 0.0)
+    node.receive("a", PIECES[0], 0.1)
+    while not (asked := to(node.handle_timer(node.next_deadline()), "b")):
+        pass
+    assert asked == [PieceGraft((PieceWant("id", 0b1111110),))]
+    for index in (2, 3, 4, 5):
+        assert not to(node.receive("a", PIECES[index], 9.0), "a")
+
+
 def test_a_child_that_lacks_what_came_late_here_is_not_sent_it_twice() -> None:
     node = child_of("a", "b")
     node.receive("b", PieceGraft((), "source"), 0.1)
