@@ -38,6 +38,7 @@ INTERPRETED = (
     "traced.py",
     "gossipsub_scored.py",
     "gossipsub_choke.py",
+    "gossipsub_large.py",
 )
 """What isn't, of that: settings, which are read once, and what is seldom run."""
 

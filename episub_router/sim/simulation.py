@@ -26,6 +26,7 @@ from episub_router.sim.routers.episub import EpisubNode
 from episub_router.sim.routers.floodsub import FloodsubNode
 from episub_router.sim.routers.gossipsub import GossipsubNode
 from episub_router.sim.routers.gossipsub_choke import ChokingGossipsubNode
+from episub_router.sim.routers.gossipsub_large import LargeGossipsubNode
 from episub_router.sim.routers.gossipsub_scored import ScoredGossipsubNode
 from episub_router.sim.routers.node import Node
 from episub_router.sim.routers.params import GossipsubParams
@@ -170,6 +171,8 @@ class Simulation:
             kind = ScoredGossipsubNode if router.scoring else GossipsubNode
             if self.params.choke_interval or self.params.choke_after:
                 kind = ChokingGossipsubNode
+            elif self.params.preamble or self.params.fragment_size:
+                kind = LargeGossipsubNode
         wrap: Any = cache(traced) if self.records.trace is not None else lambda kind: kind
         honest, cast = wrap(kind), self.cast
         network, params = self.network, self.params

@@ -199,6 +199,11 @@ class Network(Generic[H]):
             uplink = self._uplinks[node] = Uplink(self.loop, rate * 125e3)
         return uplink
 
+    def uplink_free_at(self, node: int) -> float:
+        """When what `node` has sent will have left; now or earlier where nothing waits."""
+        uplink = self._uplink(node)
+        return self.loop.now if uplink is None else uplink.free_at
+
     def send(self, node: H, peers: Iterable[int], parcel: Any, size: int) -> None:
         """Put `parcel`, `size` bytes long, on the links from `node` to each of `peers`."""
         links = node.links

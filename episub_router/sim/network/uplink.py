@@ -21,20 +21,21 @@ Stream: TypeAlias = tuple[Hashable, Hashable]
 class Uplink:
     """One host's uplink, of `rate` bytes a second."""
 
-    __slots__ = ("_free_at", "_is_pumping", "_loop", "_streams", "rate")
+    __slots__ = ("_is_pumping", "_loop", "_streams", "free_at", "rate")
 
     def __init__(self, loop: EventLoop, rate: float) -> None:
         self._loop = loop
         self.rate = rate
-        self._free_at = 0.0
+        self.free_at = 0.0
+        """When what was sent will have left, but for what is in bulk."""
         self._streams: dict[Stream, dict[Hashable, tuple[int, Departed]]] = {}
         """What waits in bulk, by stream and part; the stream whose turn is next is first."""
         self._is_pumping = False
 
     def send(self, size: int) -> float:
         """Send `size` bytes behind what waits in their class; returns when they have left."""
-        self._free_at = max(self._loop.now, self._free_at) + size / self.rate
-        return self._free_at
+        self.free_at = max(self._loop.now, self.free_at) + size / self.rate
+        return self.free_at
 
     def send_in_bulk(self, stream: Stream, part: Hashable, size: int, departed: Departed) -> None:
         """Send `size` bytes when it is the turn of `stream`, unless this `part` of it waits
@@ -42,7 +43,7 @@ class Uplink:
         self._streams.setdefault(stream, {}).setdefault(part, (size, departed))
         if not self._is_pumping:
             self._is_pumping = True
-            self._loop.at(max(self._loop.now, self._free_at), self._pump, None)
+            self._loop.at(max(self._loop.now, self.free_at), self._pump, None)
 
     def forget(self, peer: Hashable, names: Collection[Hashable] | None = None) -> None:
         """Nothing of what waits for `peer` is sent, of the streams in `names` or of all."""
@@ -59,11 +60,11 @@ class Uplink:
         if not self._streams:
             self._is_pumping = False
             return
-        if self._free_at <= now:
+        if self.free_at <= now:
             stream = next(iter(self._streams))
             waiting = self._streams.pop(stream)
             size, departed = waiting.pop(next(iter(waiting)))
             if waiting:
                 self._streams[stream] = waiting
             departed(self.send(size))
-        self._loop.at(self._free_at, self._pump, None)
+        self._loop.at(self.free_at, self._pump, None)

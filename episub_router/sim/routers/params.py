@@ -47,6 +47,11 @@ class GossipsubParams:
         0.0, "s", "libp2p/specs PR 681, Setting Threshold Parameters: 0.2; 0 is off"
     )
     unchoke_after: float = param(0.1, "s", "PR 681, Setting Threshold Parameters")
+    large: int = param(40_960, "bytes", "nim-libp2p: preambleMessageSizeThreshold, 40 KiB")
+    preamble: bool = param(False, "switch", "libp2p/specs PR 654: PREAMBLE and IMRECEIVING")
+    fragment_size: int = param(
+        0, "bytes", "arXiv 2504.10365: large messages in fragments of this size; 0 is off"
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.d_low <= self.d <= self.d_high:
@@ -55,6 +60,8 @@ class GossipsubParams:
             raise ValueError(f"heartbeat must be more than 0: {self.heartbeat}")
         if self.choke_interval and self.choke_after:
             raise ValueError("choke_interval or choke_after: they are two proposals")
+        if self.preamble and self.fragment_size:
+            raise ValueError("preamble or fragment_size: they aren't modelled together")
         if not 0 < self.history_gossip <= self.history:
             raise ValueError(
                 f"0 < history_gossip <= history: {self.history_gossip}, {self.history}"

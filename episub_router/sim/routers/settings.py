@@ -26,11 +26,13 @@ class GossipsubConfig:
     scoring: bool = False
     """Peer scores (`routers.gossipsub_scored`), which matter where some peers are hostile."""
     params: dict[str, Any] = field(default_factory=dict)
-    """With `choke_interval` or `choke_after`, CHOKE and UNCHOKE (`routers.gossipsub_choke`)."""
+    """With `choke_interval` or `choke_after`, CHOKE and UNCHOKE (`routers.gossipsub_choke`); with
+    `preamble` or `fragment_size`, the drafts for large messages (`routers.gossipsub_large`)."""
 
     def __post_init__(self) -> None:
-        if self.scoring and (self.params.get("choke_interval") or self.params.get("choke_after")):
-            raise ValueError("scoring and choking aren't modelled together")
+        large = any(map(self.params.get, ("preamble", "fragment_size")))
+        if any(map(self.params.get, ("choke_interval", "choke_after"))) + large + self.scoring > 1:
+            raise ValueError("scoring, choking and large messages aren't modelled together")
 
     def merged(self) -> dict[str, Any]:
         """The preset's values with this scenario's on top."""

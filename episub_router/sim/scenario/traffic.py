@@ -93,7 +93,7 @@ class TrafficConfig:
         return self._time(self.messages - 1)
 
     def size_of(self, index: int) -> int:
-        """Payload bytes of the message that is published as the `index`-th, the preface's counted."""
+        """Payload bytes of the `index`-th message, the preface's counted too."""
         place = index - self.preface
         is_large = self.large_every and place >= 0 and place % self.large_every == 0
         return self.large_size if is_large else self.size
