@@ -26,8 +26,8 @@ class NarrowTree:
     """One node's part in the narrow tree of one source."""
 
     __slots__ = (
-        "asking", "asking_until", "children", "failed", "former", "offers", "own", "parent",
-        "pushed_at", "rank", "refused", "retries", "retry_at", "used_at", "waiting",
+        "announcers", "asking", "asking_until", "children", "failed", "former", "offers", "own",
+        "parent", "pushed_at", "rank", "refused", "retries", "retry_at", "used_at", "waiting",
     )  # fmt: skip
 
     def __init__(self, own: bool, now: Time) -> None:
@@ -39,7 +39,7 @@ class NarrowTree:
         self.pushed_at = now
         """When the parent last sent a piece, or became the parent."""
         self.failed: dict[PeerId, Time] = {}
-        """Parents that brought nothing of a whole message, and when: none, for a while."""
+        """Parents that brought nothing, and when: none, for a while."""
         self.rank = 0
         """Milliseconds from the source by way of the parents, roughly; kept while there is no
         parent."""
@@ -50,6 +50,8 @@ class NarrowTree:
         """Neighbours with a place, in the order in which they said so, and their ranks."""
         self.refused: dict[PeerId, None] = {}
         """Those that have none after all."""
+        self.announcers: dict[PeerId, None] = {}
+        """Neighbours that announced the last message to us: only those are known to pass on."""
         self.asking: PeerId | None = None
         """The neighbour that was asked for a place, and hasn't answered."""
         self.asking_until: Time = NEVER
@@ -69,10 +71,11 @@ class NarrowTree:
         return len(self.children) + len(self.waiting)
 
     def candidates(self, neighbors: Collection[PeerId]) -> Iterator[PeerId]:
-        """The neighbours that may have a place for us, in the order in which they offered one:
-        those that are nearer to the source than we are, while we have children."""
-        for peer, rank in self.offers.items():
-            nearer = rank < self.rank or not self.children
+        """The neighbours that may have a place for us, those that announced the last message first,
+        else in the order in which they offered one; only those that are nearer to the source than
+        we are, while we have children."""
+        for peer in sorted(self.offers, key=lambda peer: peer not in self.announcers):
+            nearer = self.offers[peer] < self.rank or not self.children
             if (
                 nearer
                 and peer in neighbors
@@ -89,6 +92,7 @@ class NarrowTree:
         self.waiting.pop(peer, None)
         self.offers.pop(peer, None)
         self.refused.pop(peer, None)
+        self.announcers.pop(peer, None)
         self.failed.pop(peer, None)
         if self.parent == peer:
             self.parent = None

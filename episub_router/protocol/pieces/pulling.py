@@ -72,13 +72,18 @@ class Pulling:
         tree = state.trees.use(source, now)
         strike = transfer.strikes
         transfer.strikes += 1
+        unanswered = {peer for peer, mask in transfer.pulled.items() if mask}
         transfer.pulled = dict.fromkeys(transfer.pulled, 0)
         transfer.due = now + patience(transfer)
-        if tree.parent is not None and strike == 0:
+        parent = tree.parent
+        if parent is not None and strike == 0:
             # What was lost on the way; or it says what it has, if it is waiting itself.
-            state.ask(transfer, tree.parent, transfer.missing)
+            state.ask(transfer, parent, transfer.missing)
             return
-        if tree.parent is not None and strike == 2:
+        if parent in unanswered and parent not in transfer.announced:
+            # It brings, announces and answers nothing.
+            self._building.leave_failed_parent(transfer, tree, now)
+        elif parent is not None and strike == 2:
             self._building.leave_parent(source, tree, now)
         self._building.seek(source, tree, now)
         self._ask_several(transfer, strike)

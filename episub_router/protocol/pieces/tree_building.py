@@ -133,8 +133,8 @@ class TreeBuilding:
             self.offer_places(source, tree)
 
     def improve(self, source: SourceId, now: Time) -> None:
-        """Ask for a place on a shorter way, where a neighbour has one; done between messages, as
-        the first one has built the tree in a hurry."""
+        """Ask for a place on a shorter way, where a neighbour that announced the last message has
+        one; done between messages, as the first one has built the tree in a hurry."""
         state, tree = self._state, self._state.trees.get(source)
         if tree is None or tree.parent is None or tree.asking is not None:
             return
@@ -143,6 +143,7 @@ class TreeBuilding:
         ways = {
             peer: state.rank_below(peer, tree.offers[peer])
             for peer in tree.candidates(state.givers)
+            if peer in tree.announcers
         }
         peer = min(ways, key=ways.__getitem__, default=None)
         if peer is not None and ways[peer] + _WORTH_MOVING <= tree.rank:
@@ -302,17 +303,29 @@ class TreeBuilding:
             tree.former, tree.parent = tree.parent, None
         self.seek(source, tree, now)
 
+    def leave_failed_parent(self, transfer: Transfer, tree: NarrowTree, now: Time) -> None:
+        """The parent brings nothing of `transfer`: for a while it is no candidate any more. Where
+        all neighbours have failed it was probably not them."""
+        if tree.parent is not None:
+            tree.failed[tree.parent] = now
+        if all(peer in tree.failed for peer in self._state.givers):
+            tree.failed.clear()
+        tree.announcers = dict.fromkeys(transfer.announced)
+        self.leave_parent(transfer.preamble.source, tree, now)
+
     def judge_parent(self, transfer: Transfer, now: Time) -> None:
         """`transfer` is whole: a parent from before it that brought nothing of it has failed."""
         source = transfer.preamble.source
         tree = self._state.trees.get(source)
-        if tree is None or tree.parent is None:
+        if tree is None:
+            return
+        tree.announcers = dict.fromkeys(transfer.announced)
+        if tree.parent is None:
             return
         if tree.pushed_at >= transfer.announced_at:
             self.improve(source, now)
-            return
-        tree.failed[tree.parent] = now
-        self.leave_parent(source, tree, now)
+        else:
+            self.leave_failed_parent(transfer, tree, now)
 
     def leave(self, peer: PeerId, now: Time) -> None:
         """Have `peer` as a parent in no tree."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,40 +21,19 @@ from episub_router.protocol.piece_messages import (
     TreeOffer,
 )
 from episub_router.protocol.pieces import Pieces, transfers
-from episub_router.protocol.pieces.cutting import MAX_SIZE, cut, joined
+from episub_router.protocol.pieces.cutting import MAX_SIZE, joined
+from tests.protocol.pieces.helpers import (
+    DATA,
+    PIECES,
+    PREAMBLE,
+    child_of,
+    dropped,
+    machine,
+    to,
+    whole,
+)
 
-DATA = Random(2).randbytes(50_000)
-PREAMBLE, PIECES = cut("id", "source", DATA)
 PEERS = ("a", "b", "c", "d")
-
-
-def machine(*peers: str) -> Pieces:
-    made = Pieces(BroadcastParams(piece_threshold=1), lambda peer: 0.1)
-    for peer in peers:
-        made.on_neighbor_up(peer, 0.0)
-        made.receive(peer, PieceOffer(), 0.0)
-    return made
-
-
-def whole(effects: list[ef.Effect]) -> list[bytes]:
-    return [joined(effect.pieces) for effect in effects if isinstance(effect, ef.Assembled)]
-
-
-def dropped(effects: list[ef.Effect]) -> list[ef.DropReason]:
-    return [effect.reason for effect in effects if isinstance(effect, ef.Dropped)]
-
-
-def to(effects: list[ef.Effect], peer: str) -> list[object]:
-    return [e.message for e in effects if isinstance(e, ef.Send) and e.peer == peer]
-
-
-def child_of(peer: str, *others: str) -> Pieces:
-    """A machine that has `peer` as its parent, and knows of the message."""
-    made = machine(peer, *others)
-    made.receive(peer, PieceAnnounce(PREAMBLE, 0, 1), 0.0)
-    made.receive(peer, PieceOffer((TreeOffer("source", 0),)), 0.0)
-    made.receive(peer, PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
-    return made
 
 
 @given(order=st.permutations(range(len(PIECES))), twice=st.sets(st.integers(0, len(PIECES) - 1)))
@@ -201,75 +179,6 @@ def test_a_child_that_lacks_what_came_late_here_is_not_sent_it_twice() -> None:
     want = PieceGraft((PieceWant("id", 1 << 1),))
     assert not to(node.receive("b", want, 0.2), "b")
     assert to(node.receive("b", want, 0.9), "b") == [PIECES[1]]
-
-
-def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
-    node = machine("a", "b", "c", "d")
-    (asked,) = to(node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0), "a")[:1]
-    assert isinstance(asked, PieceGraft)
-    want = PieceGraft((PieceWant("id", 0b11),), "source")
-    for child in ("b", "c"):
-        assert not node.receive(child, want, 0.1)
-    assert to(node.receive("d", want, 0.1), "d") == [PiecePrune("source", ("b", "c"))]
-    assert to(node.receive("a", want, 0.1), "a") == [PiecePrune("source", ("b", "c"))]
-    accepted = node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.2)
-    for child in ("b", "c"):
-        assert to(accepted, child) == [PieceOffer((TreeOffer("source", 70),), accepted=True)]
-    pushed = node.receive("a", PIECES[0], 0.3)
-    assert to(pushed, "b") == to(pushed, "c") == [PIECES[0]]
-
-
-def test_those_that_wait_are_refused_where_nobody_has_a_place() -> None:
-    node = machine("a", "b")
-    node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
-    node.receive("b", PieceGraft((), "source"), 0.1)
-    refused = node.receive("a", PiecePrune("source"), 0.2)
-    assert to(refused, "b") == [PiecePrune("source", ())]
-
-
-def test_one_that_is_inside_of_a_tree_has_fewer_places_in_others() -> None:
-    node = child_of("a", "b", "c", "d")
-    for source in ("source", "second"):
-        node.receive("a", PieceOffer((TreeOffer(source, 0),)), 0.0)
-        node.receive("a", PieceOffer((TreeOffer(source, 0),), accepted=True), 0.0)
-    answers = [
-        to(node.receive(child, PieceGraft((), source), 0.1), child)[0]
-        for source, child in (("source", "b"), ("source", "c"), ("second", "b"), ("second", "c"))
-    ]
-    assert [isinstance(answer, PieceOffer) for answer in answers] == [True, True, True, False]
-
-
-def test_a_parent_that_brought_nothing_is_left_and_asked_no_more() -> None:
-    node = child_of("a", "b")
-    for piece in PIECES:
-        node.receive("a", piece, 0.1)
-    second = replace(PREAMBLE, id="second")
-    node.receive("a", PieceAnnounce(second, 0, 1), 1.0)
-    node.receive("b", PieceAnnounce(second, 0, 2), 1.0)
-    asked: list[object] = []
-    while not asked:
-        asked = to(node.handle_timer(node.next_deadline()), "b")
-    now = 2.5
-    effects: list[ef.Effect] = []
-    for piece in PIECES:
-        effects += node.receive("b", replace(piece, id="second"), now)
-    assert PiecePrune("source") in to(effects, "a")
-    again = node.receive("a", PieceOffer((TreeOffer("source", 0),)), now + 1.0)
-    assert not to(again, "a")
-
-
-def test_a_shorter_way_is_taken_once_no_message_is_under_way() -> None:
-    node = child_of("a", "b", "c", "d")
-    node.receive("a", PiecePrune("source"), 0.1)
-    node.receive("a", PieceOffer((TreeOffer("source", 200),)), 0.1)
-    node.receive("a", PieceOffer((TreeOffer("source", 200),), accepted=True), 0.1)
-    node.receive("c", PieceGraft((), "source"), 0.1)
-    assert not to(node.receive("b", PieceOffer((TreeOffer("source", 100),)), 0.1), "b")
-    asked = [to(node.receive("a", piece, 0.2), "b") for piece in PIECES][-1]
-    assert asked == [PieceGraft((PieceWant("id", 0),), "source")]
-    moved = node.receive("b", PieceOffer((TreeOffer("source", 100),), accepted=True), 0.3)
-    assert to(moved, "a")[0] == PiecePrune("source")
-    assert to(moved, "c") == [PieceOffer((TreeOffer("source", 170),), accepted=True)]
 
 
 def test_a_piece_that_does_not_belong_is_counted_and_its_bringer_left() -> None:

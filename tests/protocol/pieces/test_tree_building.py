@@ -1,0 +1,153 @@
+"""How a narrow tree is built and kept: places, parents that fail, and shorter ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from episub_router.protocol import effects as ef
+from episub_router.protocol.piece_messages import (
+    PieceAnnounce,
+    PieceGraft,
+    PieceOffer,
+    PiecePrune,
+    PieceWant,
+    TreeOffer,
+)
+from episub_router.protocol.pieces import Pieces
+from episub_router.protocol.pieces.narrow_tree import NarrowTree
+from tests.protocol.pieces.helpers import PIECES, PREAMBLE, child_of, machine, to
+
+
+def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
+    node = machine("a", "b", "c", "d")
+    (asked,) = to(node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0), "a")[:1]
+    assert isinstance(asked, PieceGraft)
+    want = PieceGraft((PieceWant("id", 0b11),), "source")
+    for child in ("b", "c"):
+        assert not node.receive(child, want, 0.1)
+    assert to(node.receive("d", want, 0.1), "d") == [PiecePrune("source", ("b", "c"))]
+    assert to(node.receive("a", want, 0.1), "a") == [PiecePrune("source", ("b", "c"))]
+    accepted = node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.2)
+    for child in ("b", "c"):
+        assert to(accepted, child) == [PieceOffer((TreeOffer("source", 70),), accepted=True)]
+    pushed = node.receive("a", PIECES[0], 0.3)
+    assert to(pushed, "b") == to(pushed, "c") == [PIECES[0]]
+
+
+def test_those_that_wait_are_refused_where_nobody_has_a_place() -> None:
+    node = machine("a", "b")
+    node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+    node.receive("b", PieceGraft((), "source"), 0.1)
+    refused = node.receive("a", PiecePrune("source"), 0.2)
+    assert to(refused, "b") == [PiecePrune("source", ())]
+
+
+def test_one_that_is_inside_of_a_tree_has_fewer_places_in_others() -> None:
+    node = child_of("a", "b", "c", "d")
+    for source in ("source", "second"):
+        node.receive("a", PieceOffer((TreeOffer(source, 0),)), 0.0)
+        node.receive("a", PieceOffer((TreeOffer(source, 0),), accepted=True), 0.0)
+    answers = [
+        to(node.receive(child, PieceGraft((), source), 0.1), child)[0]
+        for source, child in (("source", "b"), ("source", "c"), ("second", "b"), ("second", "c"))
+    ]
+    assert [isinstance(answer, PieceOffer) for answer in answers] == [True, True, True, False]
+
+
+def test_a_parent_that_brought_nothing_is_left_and_asked_no_more() -> None:
+    node = child_of("a", "b")
+    for piece in PIECES:
+        node.receive("a", piece, 0.1)
+    second = replace(PREAMBLE, id="second")
+    node.receive("a", PieceAnnounce(second, 0, 1), 1.0)
+    node.receive("b", PieceAnnounce(second, 0, 2), 1.0)
+    asked: list[object] = []
+    while not asked:
+        asked = to(node.handle_timer(node.next_deadline()), "b")
+    now = 2.5
+    effects: list[ef.Effect] = []
+    for piece in PIECES:
+        effects += node.receive("b", replace(piece, id="second"), now)
+    assert PiecePrune("source") in to(effects, "a")
+    again = node.receive("a", PieceOffer((TreeOffer("source", 0),)), now + 1.0)
+    assert not to(again, "a")
+
+
+def tree(node: Pieces) -> NarrowTree:
+    found = node.trees.get("source")
+    assert found is not None
+    return found
+
+
+def asked_by_timers(node: Pieces, peer: str, asks: int) -> list[object]:
+    """What `peer` is sent by the next timers, as many as it takes for so many messages."""
+    found: list[object] = []
+    while len(found) < asks:
+        now = node.next_deadline()
+        assert now < 60.0
+        found += to(node.handle_timer(now), peer)
+    return found
+
+
+def test_a_parent_that_does_not_even_answer_is_left_for_one_that_announced() -> None:
+    node = child_of("a", "b", "c")
+    for peer, rank in (("c", 1), ("b", 2)):
+        node.receive(peer, PieceOffer((TreeOffer("source", rank),)), 0.0)
+    second = replace(PREAMBLE, id="second")
+    for piece in PIECES:
+        node.receive("a", piece, 0.1)
+    node.receive("b", PieceAnnounce(second, 0b1111111, 2), 1.0)
+    assert asked_by_timers(node, "a", 2) == [
+        PieceGraft((PieceWant("second", 0b1111111),)),
+        PiecePrune("source"),
+    ]
+    assert tree(node).asking == "b"
+    node.receive("b", PiecePrune("source"), 8.0)
+    assert tree(node).asking == "c"
+    node.receive("c", PiecePrune("source"), 8.1)
+    again = node.receive("a", PieceOffer((TreeOffer("source", 0),)), 9.1)
+    assert not to(again, "a")
+
+
+def test_a_parent_that_waits_itself_keeps_its_child() -> None:
+    node = child_of("a", "b")
+    node.receive("b", PieceAnnounce(PREAMBLE, 0b1111111, 2), 0.0)
+    assert asked_by_timers(node, "a", 1)
+    now = node.next_deadline() - 0.1
+    assert not node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), now)
+    asked_by_timers(node, "b", 1)
+    assert tree(node).parent == "a"
+
+
+def test_no_shorter_way_is_taken_to_a_neighbour_that_announced_nothing() -> None:
+    node = child_of("a", "b")
+    node.receive("a", PiecePrune("source"), 0.1)
+    node.receive("a", PieceOffer((TreeOffer("source", 200),)), 0.1)
+    node.receive("a", PieceOffer((TreeOffer("source", 200),), accepted=True), 0.1)
+    for piece in PIECES:
+        node.receive("a", piece, 0.2)
+    assert not to(node.receive("b", PieceOffer((TreeOffer("source", 100),)), 0.3), "b")
+
+
+def test_where_all_neighbours_have_failed_they_are_asked_again() -> None:
+    node = child_of("a")
+    second = replace(PREAMBLE, id="second")
+    node.receive("a", PieceAnnounce(second, 0, 1), 1.0)
+    while tree(node).parent == "a":
+        node.handle_timer(node.next_deadline())
+    assert not tree(node).failed
+
+
+def test_a_shorter_way_is_taken_once_no_message_is_under_way() -> None:
+    node = child_of("a", "b", "c", "d")
+    node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.1)
+    node.receive("a", PiecePrune("source"), 0.1)
+    node.receive("a", PieceOffer((TreeOffer("source", 200),)), 0.1)
+    node.receive("a", PieceOffer((TreeOffer("source", 200),), accepted=True), 0.1)
+    node.receive("c", PieceGraft((), "source"), 0.1)
+    assert not to(node.receive("b", PieceOffer((TreeOffer("source", 100),)), 0.1), "b")
+    asked = [to(node.receive("a", piece, 0.2), "b") for piece in PIECES][-1]
+    assert asked == [PieceGraft((PieceWant("id", 0),), "source")]
+    moved = node.receive("b", PieceOffer((TreeOffer("source", 100),), accepted=True), 0.3)
+    assert to(moved, "a")[0] == PiecePrune("source")
+    assert to(moved, "c") == [PieceOffer((TreeOffer("source", 170),), accepted=True)]
