@@ -171,7 +171,7 @@ class Simulation:
             kind = ScoredGossipsubNode if router.scoring else GossipsubNode
             if self.params.choke_interval or self.params.choke_after:
                 kind = ChokingGossipsubNode
-            elif self.params.preamble or self.params.fragment_size:
+            elif self.params.is_for_large:
                 kind = LargeGossipsubNode
         wrap: Any = cache(traced) if self.records.trace is not None else lambda kind: kind
         honest, cast = wrap(kind), self.cast

@@ -1,14 +1,15 @@
 """How fast the simulator is: the scenario `scale` at 1,000 and at 10,000 nodes.
 
-    python tests/benchmarks/sim_scale.py [nodes ...]
+    python tests/benchmarks/sim_scale.py [nodes ...] [--messages 100]
 
-For each size: the time of the warm-up (60 simulated seconds, everybody joins) and of the 100
-messages after it, events per second, peak memory, and how that compares with a loop over a
+For each size: the time of the warm-up (60 simulated seconds, everybody joins) and of the messages
+after it, events per second, peak memory, and how that compares with a loop over a
 binary heap whose handlers are empty, measured in the same process with as many events queued.
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
 import sys
 from pathlib import Path
@@ -22,21 +23,37 @@ sys.path.insert(0, str(Path(__file__).parent))
 from event_queue import HeapLoop, events_per_second
 
 
-def measure(nodes: int) -> tuple[float, float]:
+def peak_memory() -> float:
+    """MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(nodes: int, messages: int) -> tuple[float, float]:
     """Print one row; returns (seconds, CPU seconds) per event after the warm-up."""
-    (scenario,) = loading.load("scale").scenarios({"network.nodes": nodes}).values()
+    settings = {"network.nodes": nodes, "traffic.messages": messages}
+    (scenario,) = loading.load("scale").scenarios(settings).values()
     simulation = Simulation(scenario, 1, Records(scenario.capacity))
     marks = [(perf_counter(), process_time(), 0.0, 0)]
-    simulation.run(lambda now, events: marks.append((perf_counter(), process_time(), now, events)))
+    peaks = [0.0]
+
+    def mark(now: float, events: int) -> None:
+        marks.append((perf_counter(), process_time(), now, events))
+        if now <= scenario.traffic.start:
+            peaks.append(peak_memory())
+        print(f"\r{nodes:,} nodes: {now:.0f} of {scenario.end:.0f} s", end="", file=sys.stderr)
+
+    simulation.run(mark)
+    print("\r", end="", file=sys.stderr)
     # The last mark before the first message; marks are a two-hundredth of the run apart.
     warm = max((mark for mark in marks if mark[2] <= scenario.traffic.start), key=lambda m: m[2])
     done = marks[-1]
     wall, cpu, events = done[0] - warm[0], done[1] - warm[1], done[3] - warm[3]
     delivered = sum(sum(t >= 0 for t in m.delivered) for m in simulation.records.messages)
     empty = events_per_second(HeapLoop(), nodes, max(500_000, 4 * nodes))
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory, warm_memory = peak_memory(), peaks[-1]
     print(
-        f"{nodes:>6,} nodes: warm-up {warm[0] - marks[0][0]:.1f} s ({warm[3]:,} events); "
+        f"{nodes:>6,} nodes: warm-up {warm[0] - marks[0][0]:.1f} s, {warm[1] - marks[0][1]:.1f} s "
+        f"CPU ({warm[3]:,} events), {warm_memory:,.0f} MiB; "
         f"{len(simulation.records.messages)} messages {wall:.1f} s, {cpu:.1f} s CPU "
         f"({events:,} events, {events / wall:,.0f}/s, {empty / (events / wall):.1f}x an empty "
         f"heap loop's {empty / 1e6:.2f} M/s); {delivered:,} deliveries; {memory:,.0f} MiB"
@@ -45,8 +62,14 @@ def measure(nodes: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    sizes = [int(word) for word in sys.argv[1:]] or [1_000, 10_000]
-    costs = {nodes: measure(nodes) for nodes in sizes}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("nodes", nargs="*", type=int, default=[1_000, 10_000])
+    parser.add_argument("--messages", type=int, default=100)
+    args = parser.parse_args()
+    sizes = args.nodes
+    costs = {nodes: measure(nodes, args.messages) for nodes in sizes}
     first, last = costs[sizes[0]], costs[sizes[-1]]
     if len(sizes) > 1:
         print(

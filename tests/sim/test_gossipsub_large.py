@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
+from episub_router.sim.strict import ScenarioError
 
 SMALL = {
     "network.nodes": 40, "traffic.start": 20.0, "traffic.messages": 3, "traffic.size": 400_000,
@@ -32,9 +35,9 @@ def test_both_save_time_and_bytes() -> None:
     assert preamble["latency"]["p99"] < before["latency"]["p99"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_missed_where_frames_are_lost(way: str) -> None:
-    found = summary(way, {"network.loss": 0.1})
+@pytest.mark.parametrize(("way", "loss"), [("preamble", 0.1), ("fragments", 0.25)])
+def test_nothing_is_missed_where_frames_are_lost(way: str, loss: float) -> None:
+    found = summary(way, {"network.loss": loss})
     assert min(found["messages"]["reliability"]) == 1.0
     assert found["traffic"]["iwant"]["sends"] > 0
 
@@ -52,3 +55,22 @@ def test_they_are_modelled_one_at_a_time() -> None:
         summary("preamble", {"router.params.fragment_size": 1000})
     with pytest.raises(ValueError, match="aren't modelled together"):
         summary("preamble", {"router.scoring": True})
+    with pytest.raises(ValueError, match="have their own"):
+        summary("fragments", {"router.params.idontwant": 1000})
+    with pytest.raises(ScenarioError, match="adversaries know nothing"):
+        summary("fragments", {"adversaries": [{"kind": "censor", "share": 0.2}]})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_traces_name_the_messages(way: str, tmp_path: Path) -> None:
+    name = f"{way}-uniform-1MB-20"
+    (scenario,) = loading.load("large").scenarios({**SMALL, "traffic.messages": 1}, [name]).values()
+    run(scenario, 1, trace=tmp_path / "trace.json")
+    sent = [json.loads(line) for line in (tmp_path / "trace.json").read_text().splitlines()]
+    assert any("idontwant" in str(event).lower() for event in sent)
+
+
+def test_what_comes_in_fragments_is_not_asked_for() -> None:
+    found = summary("fragments", {"traffic.messages": 4, "traffic.interval": 3.0})
+    assert found["traffic"]["ihave"]["sends"] > 0
+    assert "iwant" not in found["traffic"]

@@ -51,7 +51,8 @@ class NarrowTree:
         self.refused: dict[PeerId, None] = {}
         """Those that have none after all."""
         self.announcers: dict[PeerId, None] = {}
-        """Neighbours that announced the last message to us: only those are known to pass on."""
+        """Neighbours that announced the newest message to us: only those are known to pass on. One
+        that has it from us doesn't, and is farther from the source."""
         self.asking: PeerId | None = None
         """The neighbour that was asked for a place, and hasn't answered."""
         self.asking_until: Time = NEVER
@@ -85,6 +86,10 @@ class NarrowTree:
                 and peer != self.parent
             ):
                 yield peer
+
+    def forget_failures(self, before: Time) -> None:
+        """Those that failed before that time are candidates again."""
+        self.failed = {peer: at for peer, at in self.failed.items() if at > before}
 
     def remove(self, peer: PeerId) -> None:
         """`peer` is no neighbour any more."""

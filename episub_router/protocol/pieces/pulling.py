@@ -12,7 +12,7 @@ from episub_router.protocol.pieces.relay import patience
 from episub_router.protocol.pieces.state import PiecesState
 from episub_router.protocol.pieces.transfer import Transfer, lowest_bits
 from episub_router.protocol.pieces.tree_building import TreeBuilding
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 
 GIVE_UP_AFTER = 20.0
 """Seconds without a new piece after which a message is given up. Ours: several times the longest
@@ -72,32 +72,41 @@ class Pulling:
         tree = state.trees.use(source, now)
         strike = transfer.strikes
         transfer.strikes += 1
-        unanswered = {peer for peer, mask in transfer.pulled.items() if mask}
+        unanswered = [peer for peer, mask in transfer.pulled.items() if mask]
+        transfer.vain.update(dict.fromkeys(unanswered))
         transfer.pulled = dict.fromkeys(transfer.pulled, 0)
         transfer.due = now + patience(transfer)
         parent = tree.parent
         if parent is not None and strike == 0:
             # What was lost on the way; or it says what it has, if it is waiting itself.
             state.ask(transfer, parent, transfer.missing)
+            transfer.due = max(transfer.due, now + state.round_trips(parent, 2))
             return
-        if parent in unanswered and parent not in transfer.announced:
-            # It brings, announces and answers nothing.
-            self._building.leave_failed_parent(transfer, tree, now)
+        if parent in unanswered and self._is_silent(parent, source):
+            self._building.leave_failed_parent(source, tree, now)
         elif parent is not None and strike == 2:
             self._building.leave_parent(source, tree, now)
         self._building.seek(source, tree, now)
         self._ask_several(transfer, strike)
+
+    def _is_silent(self, parent: PeerId, source: SourceId) -> bool:
+        """Whether `parent` has neither announced nor brought anything of what is under way."""
+        return not any(
+            parent in transfer.announced or transfer.taken.get(parent)
+            for transfer in self._state.transfers.unfinished()
+            if transfer.preamble.source == source
+        )
 
     def _ask_several(self, transfer: Transfer, turn: int) -> None:
         """Ask some neighbours for different pieces each, others at each `turn`."""
         state = self._state
         givers = state.givers
         known = [peer for peer in transfer.announced if peer in givers]
-        # Those that said to have the most, then in turn.
+        # Those that said to have what is missing, then in turn; those that were asked in vain last.
         shift = turn % len(known) if known else 0
         known = known[shift:] + known[:shift]
         missing = transfer.missing
-        known.sort(key=lambda peer: (transfer.announced[peer] & missing) == 0)
+        known.sort(key=lambda peer: (peer in transfer.vain, not transfer.announced[peer] & missing))
         left = missing
         for peer in known[:_AT_ONCE]:
             has = transfer.announced[peer] & left

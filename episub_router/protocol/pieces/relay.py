@@ -65,6 +65,8 @@ class Relay:
         elif transfer.preamble != preamble:
             state.drop(peer, DropReason.PREAMBLE_REFUSED)
             return
+        if (tree := state.trees.get(preamble.source)) is not None:
+            tree.announcers[peer] = None
         if message.hops <= transfer.hops:
             # It had it before us, as all that it may wait for: nobody waits in a circle.
             self._building.note_bringer(peer, preamble.source)
@@ -74,6 +76,7 @@ class Relay:
     def _on_new(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         state, source = self._state, transfer.preamble.source
         tree = state.trees.use(source, now)
+        tree.announcers.clear()
         # Children wait for it.
         others = dict.fromkeys([*tree.children, *state.takers])
         for other in others:
@@ -110,7 +113,7 @@ class Relay:
             known = bool(transfer.have & bit)
             state.drop(peer, DropReason.PIECE_LATE if known else DropReason.UNSOLICITED)
             return
-        if tree is not None and tree.parent == peer and not asked:
+        if tree is not None and tree.parent == peer and not pulled & bit:
             tree.pushed_at = now
         if transfer.have & bit:
             transfer.note_taken(peer, bit)
@@ -127,6 +130,7 @@ class Relay:
             self._building.note_pushed(transfer.preamble.source, tree, peer, now)
         transfer.add(piece, now)
         transfer.note_taken(peer, bit)
+        transfer.vain.pop(peer, None)
         for other, mask in transfer.pulled.items():
             transfer.pulled[other] = mask & ~bit
         if tree is not None:
@@ -158,6 +162,8 @@ class Relay:
 
     def _finish(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         transfer.pulled.clear()
+        transfer.gaps_asked.clear()
+        transfer.vain.clear()
         self._state.transfers.finish(transfer, now)
         self._building.judge_parent(transfer, now)
         pieces = tuple(piece for piece in transfer.pieces if piece is not None)

@@ -80,6 +80,10 @@ class PiecesState:
         """Neighbours that can be asked for pieces."""
         return [peer for peer in self.takers if peer not in self.liars]
 
+    def round_trips(self, peer: PeerId, count: int) -> float:
+        """Seconds of so many round trips to `peer`; 0 where that isn't known."""
+        return count * (self._rtt_of(peer) or 0.0)
+
     def rank_below(self, parent: PeerId, rank: int) -> int:
         """Our rank as a child of `parent`, which has this `rank`."""
         rtt = self._rtt_of(parent)

@@ -36,6 +36,7 @@ class Transfer:
         "pulled",
         "strikes",
         "taken",
+        "vain",
         "whole_at",
     )
 
@@ -54,6 +55,8 @@ class Transfer:
         """What each neighbour has of it, as far as we know: sent by us or to us."""
         self.pulled: dict[PeerId, int] = {}
         """What was asked of which peer and hasn't come; 0 once all has, or others were asked."""
+        self.vain: dict[PeerId, None] = {}
+        """Those that were asked and sent nothing since: asked again after all others."""
         self.late: dict[int, Time] = {}
         """When pieces came that others had overtaken."""
         self.moved_at = now
@@ -119,6 +122,7 @@ class Transfer:
         self.announced.pop(peer, None)
         self.taken.pop(peer, None)
         self.pulled.pop(peer, None)
+        self.vain.pop(peer, None)
 
 
 def indices(mask: int) -> list[int]:

@@ -206,9 +206,13 @@ class GossipsubNode(Node):
 
     def _send(self, peer: int, kind: str, body: Any, size: int) -> None:
         self.records.sent(kind, 1, size)
-        named = body if kind in (IHAVE, IWANT, IDONTWANT) else None
+        named = self._messages_of(kind, body)
         self.trace_send((peer,), size, payload=0, control=kind.upper(), messages=named)
         self.network.send(self, (peer,), (self.id, kind, body), size)
+
+    def _messages_of(self, kind: str, body: Any) -> tuple[int, ...] | None:
+        """The messages that a control message names."""
+        return body if kind in (IHAVE, IWANT, IDONTWANT) else None
 
     # Heartbeat.
 

@@ -1,6 +1,6 @@
 """gossipsub v1.2 with the two parts of the v1.4 drafts for large messages.
 
-PREAMBLE and IMRECEIVING: libp2p/specs PR 654, continued in PR 706, and nim-libp2p's
+PREAMBLE and IMRECEIVING: libp2p/specs PR 654, as built in nim-libp2p's
 `extension_preamble.nim`. Fragments that are passed on before the message is whole: arXiv 2504.10365
 and libp2p/specs PR 720. Copies go out one after the other (staggering, in the same paper), so that
 what a peer says meanwhile saves those that wait; a publisher doesn't flood what is large.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Iterable
 from statistics import median
 from typing import Any, TypeAlias
 
@@ -30,6 +31,8 @@ _RATE = 2.5e6
 """Bytes a second that a peer is believed to send until it has; nim-libp2p, bandwidth.nim."""
 _RATE_GAIN = 0.3
 """Likewise: the weight of a new sample."""
+_FORGOTTEN_AFTER = 120.0
+"""Seconds after which nothing is noted of a message any more. Ours: gossipsub's usual seen time."""
 _MARGIN = 0.25, 1.05
 """Seconds, and share of the time that a message should take; nim-libp2p, bandwidth.nim."""
 
@@ -61,6 +64,15 @@ class LargeGossipsubNode(GossipsubNode):
         """When a peer's PREAMBLE came for a message."""
         self._rates: dict[int, float] = {}
 
+    def messages_in(self, parcel: Any) -> Iterable[int]:
+        _, kind, body = parcel
+        return (body[0],) if kind == FRAGMENT else super().messages_in(parcel)
+
+    def _messages_of(self, kind: str, body: Any) -> tuple[int, ...] | None:
+        if kind == IDONTWANT:
+            return tuple(message for message, _ in body)
+        return (body,) if kind in (PREAMBLE, IMRECEIVING) else super()._messages_of(kind, body)
+
     # Receiving.
 
     def receive(self, parcel: tuple[int, str, Any]) -> None:
@@ -91,10 +103,11 @@ class LargeGossipsubNode(GossipsubNode):
         if message in self._held or have >> index & 1:
             return
         self._fragments[message] = have = have | 1 << index
+        self._receiving[message] = self._until(message, _RATE)
         self._refuse((message, index), sender)
         self._enqueue([peer for peer in self.mesh if peer != sender], (message, index), hops + 1)
         if have == (1 << self._count(message)) - 1:
-            del self._fragments[message]
+            del self._fragments[message], self._receiving[message]
             self._hold(message, hops, sender)
 
     def _on_preamble(self, sender: int, message: int) -> None:
@@ -105,13 +118,16 @@ class LargeGossipsubNode(GossipsubNode):
             return
         self._began[sender, message] = now
         rate = self._rates.get(sender, _RATE)
-        least, share = _MARGIN
-        size = self.records.messages[message].size
-        self._receiving[message] = now + least + share * size / rate
+        self._receiving[message] = self._until(message, rate)
         if sender in self.mesh and rate >= median(self._rates.get(p, _RATE) for p in self.mesh):
             for peer in self.mesh:
                 if peer != sender:
                     self._send(peer, IMRECEIVING, message, gossipsub_ids(1) + _LENGTH)
+
+    def _until(self, message: int, rate: float) -> float:
+        """When `message` should be here."""
+        least, share = _MARGIN
+        return self.loop.now + least + share * self.records.messages[message].size / rate
 
     def _note_whole(self, sender: int, message: int) -> None:
         """Measure how fast `sender` was."""
@@ -123,7 +139,7 @@ class LargeGossipsubNode(GossipsubNode):
             self._rates[sender] = before + _RATE_GAIN * (rate - before)
 
     def _on_ihave(self, sender: int, ids: tuple[int, ...]) -> None:
-        """PR 654: no IWANT for what is being received; fragments are on their way, too."""
+        """PR 654: no IWANT for what is being received, in fragments or whole."""
         wanted = []
         for message in ids:
             if message in self._held:
@@ -230,12 +246,15 @@ class LargeGossipsubNode(GossipsubNode):
 
     def _shift(self) -> None:
         super()._shift()
-        held = self._held
+        oldest, messages = self.loop.now - _FORGOTTEN_AFTER, self.records.messages
+        for table in (self._fragments, self._asks, self._receiving):
+            for message in [m for m in table if messages[m].published < oldest]:
+                del table[message]
         for parts in self._refused.values():
-            for part in [part for part in parts if held.get(part[0], 0) < 0]:
+            for part in [part for part in parts if messages[part[0]].published < oldest]:
                 del parts[part]
-        self._asks = {m: peers for m, peers in self._asks.items() if m not in held}
-        self._began = {key: at for key, at in self._began.items() if key[1] not in held}
+        for key in [key for key in self._began if messages[key[1]].published < oldest]:
+            del self._began[key]
 
     def disconnected(self, peer: int) -> None:
         self._refused.pop(peer, None)

@@ -30,9 +30,14 @@ class GossipsubConfig:
     `preamble` or `fragment_size`, the drafts for large messages (`routers.gossipsub_large`)."""
 
     def __post_init__(self) -> None:
-        large = any(map(self.params.get, ("preamble", "fragment_size")))
-        if any(map(self.params.get, ("choke_interval", "choke_after"))) + large + self.scoring > 1:
+        is_choking = any(map(self.params.get, ("choke_interval", "choke_after")))
+        if is_choking + self.is_large + self.scoring > 1:
             raise ValueError("scoring, choking and large messages aren't modelled together")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether large messages go in one of the v1.4 drafts' ways."""
+        return any(map(self.params.get, ("preamble", "fragment_size")))
 
     def merged(self) -> dict[str, Any]:
         """The preset's values with this scenario's on top."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from episub_router.sim.adversaries.cast import check
 from episub_router.sim.adversaries.settings import AnyAttack
 from episub_router.sim.network.settings import Latency, NetworkConfig, UniformLatency
-from episub_router.sim.routers.settings import EpisubConfig, RouterConfig
+from episub_router.sim.routers.settings import EpisubConfig, GossipsubConfig, RouterConfig
 from episub_router.sim.scenario.faults import ChurnFault, Fault
 from episub_router.sim.scenario.traffic import PREFACE_LEAD, TrafficConfig
 from episub_router.sim.strict import ScenarioError, setting
@@ -70,6 +70,8 @@ class Scenario:
         if len(set(names)) != len(names):
             raise ScenarioError(f"phases must have different names: {names}")
         check(self.router.kind, self.adversaries)
+        if self.adversaries and isinstance(self.router, GossipsubConfig) and self.router.is_large:
+            raise ScenarioError("adversaries know nothing of preamble and fragment_size")
         if self.adversaries and not self.traffic.fixed:
             raise ScenarioError(
                 f"adversaries need honest, fixed sources, not {self.traffic.source!r}"

@@ -14,8 +14,8 @@ DATA = Random(2).randbytes(50_000)
 PREAMBLE, PIECES = cut("id", "source", DATA)
 
 
-def machine(*peers: str) -> Pieces:
-    made = Pieces(BroadcastParams(piece_threshold=1), lambda peer: 0.1)
+def machine(*peers: str, rtt: float = 0.1) -> Pieces:
+    made = Pieces(BroadcastParams(piece_threshold=1), lambda peer: rtt)
     for peer in peers:
         made.on_neighbor_up(peer, 0.0)
         made.receive(peer, PieceOffer(), 0.0)
@@ -34,9 +34,9 @@ def to(effects: list[ef.Effect], peer: str) -> list[object]:
     return [e.message for e in effects if isinstance(e, ef.Send) and e.peer == peer]
 
 
-def child_of(peer: str, *others: str) -> Pieces:
+def child_of(peer: str, *others: str, rtt: float = 0.1) -> Pieces:
     """A machine that has `peer` as its parent, and knows of the message."""
-    made = machine(peer, *others)
+    made = machine(peer, *others, rtt=rtt)
     made.receive(peer, PieceAnnounce(PREAMBLE, 0, 1), 0.0)
     made.receive(peer, PieceOffer((TreeOffer("source", 0),)), 0.0)
     made.receive(peer, PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)

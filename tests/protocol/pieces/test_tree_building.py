@@ -11,6 +11,7 @@ from episub_router.protocol.piece_messages import (
     PieceOffer,
     PiecePrune,
     PieceWant,
+    Preamble,
     TreeOffer,
 )
 from episub_router.protocol.pieces import Pieces
@@ -73,6 +74,17 @@ def test_a_parent_that_brought_nothing_is_left_and_asked_no_more() -> None:
     assert not to(again, "a")
 
 
+SECOND = replace(PREAMBLE, id="second")
+
+
+def bring(node: Pieces, peer: str, preamble: Preamble, now: float) -> list[ef.Effect]:
+    """All pieces of a message, from `peer`."""
+    found: list[ef.Effect] = []
+    for piece in PIECES:
+        found += node.receive(peer, replace(piece, id=preamble.id), now)
+    return found
+
+
 def tree(node: Pieces) -> NarrowTree:
     found = node.trees.get("source")
     assert found is not None
@@ -119,6 +131,55 @@ def test_a_parent_that_waits_itself_keeps_its_child() -> None:
     assert tree(node).parent == "a"
 
 
+def test_a_parent_that_said_it_waits_and_then_brings_all_stays() -> None:
+    node = child_of("a", "b")
+    bring(node, "a", PREAMBLE, 0.1)
+    for peer in ("a", "b"):
+        node.receive(peer, PieceAnnounce(SECOND, 0, 1), 1.0)
+    assert asked_by_timers(node, "a", 1)
+    node.receive("a", PieceAnnounce(SECOND, 0, 1), 2.1)
+    bring(node, "a", SECOND, 2.2)
+    assert tree(node).parent == "a"
+    assert not tree(node).failed
+
+
+def test_a_parent_that_has_the_message_from_us_is_not_taken_for_silent() -> None:
+    node = child_of("a", "b")
+    bring(node, "a", PREAMBLE, 0.1)
+    node.receive("b", PieceAnnounce(SECOND, 0, 2), 1.0)
+    node.receive("a", replace(PIECES[0], id="second"), 1.1)
+    asked_by_timers(node, "a", 2)
+    assert tree(node).parent is None  # As any that stalls.
+    assert not tree(node).failed
+
+
+def test_an_answer_may_take_two_round_trips() -> None:
+    node = child_of("a", "b", rtt=0.5)
+    bring(node, "a", PREAMBLE, 0.1)
+    node.receive("b", PieceAnnounce(SECOND, 0, 2), 1.0)
+    asked = node.next_deadline()
+    assert to(node.handle_timer(asked), "a")
+    assert node.next_deadline() == asked + 1.0
+
+
+def test_a_failure_is_forgotten_after_ten_minutes() -> None:
+    node = child_of("a", "b")
+    node.receive("b", PieceOffer((TreeOffer("source", 200),)), 0.0)
+    bring(node, "a", PREAMBLE, 0.1)
+    node.receive("b", PieceAnnounce(SECOND, 0b1111111, 2), 1.0)
+    asked_by_timers(node, "a", 2)
+    node.receive("b", PieceOffer((TreeOffer("source", 200),), accepted=True), 2.5)
+    bring(node, "b", SECOND, 2.6)
+    asked_at = []
+    for at in range(60, 661, 60):  # A tree that is idle for longer is forgotten.
+        later = replace(PREAMBLE, id=f"at {at}")
+        node.receive("a", PieceAnnounce(later, 0, 1), at)
+        node.receive("a", PieceOffer((TreeOffer("source", 0),)), at)
+        if to(bring(node, "b", later, at), "a"):
+            asked_at.append(at)
+    assert asked_at == [660]
+
+
 def test_no_shorter_way_is_taken_to_a_neighbour_that_announced_nothing() -> None:
     node = child_of("a", "b")
     node.receive("a", PiecePrune("source"), 0.1)
@@ -129,13 +190,29 @@ def test_no_shorter_way_is_taken_to_a_neighbour_that_announced_nothing() -> None
     assert not to(node.receive("b", PieceOffer((TreeOffer("source", 100),)), 0.3), "b")
 
 
-def test_where_all_neighbours_have_failed_they_are_asked_again() -> None:
-    node = child_of("a")
-    second = replace(PREAMBLE, id="second")
-    node.receive("a", PieceAnnounce(second, 0, 1), 1.0)
-    while tree(node).parent == "a":
-        node.handle_timer(node.next_deadline())
+def test_where_all_but_the_children_have_failed_they_are_asked_again() -> None:
+    node = child_of("a", "b", "c")
+    node.receive("b", PieceOffer((TreeOffer("source", 5),)), 0.0)
+    node.receive("c", PieceGraft((), "source"), 0.1)
+    bring(node, "a", PREAMBLE, 0.1)
+    node.receive("c", PieceAnnounce(SECOND, 0, 2), 1.0)
+    asked_by_timers(node, "a", 2)
+    assert list(tree(node).failed) == ["a"]
+    node.receive("b", PieceOffer((TreeOffer("source", 5),), accepted=True), 3.0)
+    bring(node, "c", SECOND, 3.1)
+    node.receive("c", PieceAnnounce(replace(PREAMBLE, id="third"), 0, 2), 30.0)
+    asked_by_timers(node, "b", 2)
     assert not tree(node).failed
+    assert tree(node).asking is not None
+
+
+def test_those_that_claim_all_and_send_nothing_are_asked_after_the_others() -> None:
+    node = machine("a", "b", "c", "d")
+    node.receive("a", PieceAnnounce(PREAMBLE, 0b1111111, 1), 0.0)
+    for peer in ("b", "c", "d"):
+        node.receive(peer, PieceAnnounce(PREAMBLE, 0b1111111 if peer != "d" else 0, 2), 0.0)
+    while not to(node.handle_timer(node.next_deadline()), "d"):
+        assert node.next_deadline() < 10.0
 
 
 def test_a_shorter_way_is_taken_once_no_message_is_under_way() -> None:
