@@ -30,7 +30,9 @@ from episub_router.sds import (
     StoreError,
     StoreFullError,
     StoreNode,
+    UnreadDropped,
 )
+from episub_router.sds.net import driver
 from episub_router.sds.net.exchange import ExchangeError, ask
 from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol import effects as fx
@@ -488,6 +490,32 @@ async def test_a_message_that_ends_the_application_is_set_aside(tmp_path: Path) 
                         raise RuntimeError("this is not what I expected")
             store.close()
         assert offered == [b"poison", b"poison", b"fine", b"fine"]
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(100_000, 40), (8, 18)])
+async def test_what_leaves_the_log_unread_is_read_or_told_of(
+    monkeypatch: pytest.MonkeyPatch, limit: int, kept: int
+) -> None:
+    """200 of 300 unread messages went in silence."""
+    monkeypatch.setattr(driver, "TRIM_EVERY", 1)
+    params = replace(QUICK, log_limit=10, unread_limit=limit)
+    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1]) as (one,):
+        sent = [(await one.send(b"%d" % n)).id for n in range(40)]
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[1:], params) as (two,), trio.open_nursery() as nursery:
+            dropped: list[int] = []
+
+            async def collect() -> None:
+                async for event in two.events():
+                    if isinstance(event, UnreadDropped):
+                        dropped.append(event.count)
+
+            nursery.start_soon(collect)
+            await eventually(lambda: sent[-1] in [item.id for item in two.log])
+            await eventually(lambda: sum(dropped) == 40 - kept)
+            assert [(await next_of(two)).id for _ in range(kept)] == sent[-kept:]
+            assert two.stats["unread-dropped"] == 40 - kept
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_full_disk_refuses_to_send_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

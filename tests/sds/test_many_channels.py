@@ -17,6 +17,7 @@ from libp2p.network.stream.exceptions import StreamEOF
 from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from libp2p.pubsub.pubsub import Pubsub
+from libp2p.stream_muxer.yamux.yamux import Yamux
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 from trio.testing import MockClock
 
@@ -24,6 +25,7 @@ from episub_router.sds import SdsChannel
 from episub_router.sds.net import exchange
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, ask
 from episub_router.sds.net.outbox import PublishQueue, Turns
+from episub_router.sds.net.streams import calls
 from episub_router.sds.net.streams.calls import Call, Streams
 from episub_router.sds.protocol.effects import Purpose
 from episub_router.sds.protocol.params import SdsParams
@@ -146,6 +148,39 @@ async def test_a_peer_of_an_earlier_version_is_answered_once_a_stream() -> None:
             assert decode_response(answer).status is ResponseStatus.UNKNOWN_CHANNEL
             with pytest.raises(StreamEOF):
                 await stream.read(1)
+
+
+async def test_streams_that_the_other_side_leaves_open_are_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """py-libp2p would keep each of them for as long as the connection lasts."""
+    monkeypatch.setattr(calls, "CLOSING", 0.1)
+    request = encode_varint_prefixed(encode_request(Request("t", "0", WHOLE)))
+
+    async def answer_and_stay(stream: INetStream) -> None:
+        await answer_unknown(stream)
+        await trio.sleep_forever()
+
+    async with two_hosts() as (a, b):
+        a.host.set_stream_handler(SINGLE, answer_and_stay)
+
+        def kept(node: Node, peer: Node) -> int:
+            (connection,) = node.host.get_network().get_connections(peer.id)
+            return len(cast(Yamux, connection.muxed_conn).streams)
+
+        before = kept(b, a)
+        for n in range(5):
+            with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
+                await asked(b, a, Request("t", str(n), WHOLE))
+        await eventually(lambda: kept(b, a) <= before, PATIENCE)
+        ExchangeServer.of(a.host)
+        before = kept(a, b)
+        for _ in range(5):
+            stream = await b.host.new_stream(a.id, [SINGLE])
+            await stream.write(request)
+            with trio.fail_after(PATIENCE):
+                await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
+        await eventually(lambda: kept(a, b) <= before, PATIENCE)
 
 
 async def test_what_is_no_request_ends_its_stream() -> None:

@@ -43,7 +43,7 @@ _EPHEMERAL = 256
 _BATCH = 256
 _FULL_PAUSE = 1.0
 """Seconds until it is tried again to store something on a full disk."""
-_TRIM_EVERY = 256
+TRIM_EVERY = 256
 """Evictions between two looks at what the application hasn't read."""
 
 
@@ -340,7 +340,7 @@ class ChannelDriver(Served):
         if delivered:
             self._changed()
         self._wake.set()
-        if self._evictions >= _TRIM_EVERY:
+        if self._evictions >= TRIM_EVERY:
             self._evictions = 0
             await trim_unread(self.access, self.store_key, self.params, self.counts, self.tell)
 

@@ -17,7 +17,14 @@ from libp2p.utils.varint import encode_varint_prefixed
 
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.limiter import RequestLimiter, take_one
-from episub_router.sds.net.streams.calls import MANY, SINGLE, Call, Streams, quiet_reset
+from episub_router.sds.net.streams.calls import (
+    MANY,
+    SINGLE,
+    Call,
+    Streams,
+    quiet_close,
+    quiet_reset,
+)
 from episub_router.sds.net.streams.frames import IncomingFrames
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
@@ -123,15 +130,17 @@ class ExchangeServer:
                 if single or self.open_streams[peer] > MOST_STREAMS:
                     break
                 within, first = _IDLE, False
-            await stream.close()
         except trio.TooSlowError:
             self.counts["timeout" if first else "idle"] += 1
             await quiet_reset(stream)
+            return
         except Exception:
             self.counts["broken-stream"] += 1
             await quiet_reset(stream)
+            return
         finally:
             take_one(self.open_streams, peer)
+        await quiet_close(stream)
 
     async def _serve(
         self, stream: INetStream, frames: IncomingFrames, within: float, *, first: bool

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import trio
 from libp2p.abc import IHost, INetStream
 from libp2p.custom_types import TProtocol
+from libp2p.network.stream.exceptions import StreamEOF
 from libp2p.peer.id import ID
 
 from episub_router.sds.net.streams.frames import IncomingFrames
@@ -23,6 +24,9 @@ idle channels compare: to open a stream costs as much as ten requests (ours)."""
 _GRACE = 1.0
 """Seconds after a reset until what still reads there is cancelled: py-libp2p wakes no reader."""
 _RESET_TIMEOUT = 30.0
+CLOSING = 10.0
+"""Seconds for which a stream whose side here is closed waits for the other side's end (ours)."""
+_ENOUGH = 1024
 
 
 class Call:
@@ -218,7 +222,15 @@ async def quiet_reset(stream: INetStream) -> None:
 
 
 async def quiet_close(stream: INetStream) -> None:
-    try:
-        await stream.close()
-    except Exception:
-        await quiet_reset(stream)
+    """Close our side, wait for the other one's end, and reset a stream that the peer leaves open:
+    py-libp2p would keep it for as long as the connection lasts."""
+    with trio.move_on_after(CLOSING):
+        try:
+            await stream.close()
+            while await stream.read(_ENOUGH):
+                pass
+        except StreamEOF:
+            return
+        except Exception:
+            pass
+    await quiet_reset(stream)
