@@ -481,15 +481,18 @@ async def test_a_message_that_ends_the_application_is_set_aside(tmp_path: Path) 
         for text in (b"poison", b"fine"):
             await one.send(text)
         offered: list[bytes] = []
+        set_aside: list[int] = []
         for _ in range(4):
             store = SqliteStore(tmp_path / "two.db")
             with suppress(RuntimeError):
                 async with SdsChannel(nodes[1].pubsub, TOPIC, params=params, store=store) as two:
                     offered.append((await next_of(two)).content)
+                    set_aside.append(two.stats["set-aside"])
                     if offered[-1] == b"poison":
                         raise RuntimeError("this is not what I expected")
             store.close()
         assert offered == [b"poison", b"poison", b"fine", b"fine"]
+        assert set_aside == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(100_000, 40), (8, 18)])
@@ -585,6 +588,51 @@ async def test_expiry_is_told_to_those_who_wait() -> None:
                 await receipt.acknowledged()
 
 
+async def test_nobody_waits_for_a_message_that_is_tracked_no_more() -> None:
+    """`acknowledged(by=2)` hung past `tracked_limit`."""
+    params = replace(QUICK, outgoing_limit=2, tracked_limit=3)
+    async with running_nodes(1, router=flood) as nodes, channels(nodes, params) as (one,):
+        receipt = await one.send(b"first")
+
+        async def wait() -> None:
+            with trio.fail_after(PATIENCE), pytest.raises(NotAcknowledgedError, match="tracked"):
+                await receipt.acknowledged(by=2)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            for n in range(5):
+                await one.send(b"%d" % n)
+
+
+async def test_sending_goes_on_when_the_last_peer_has_left() -> None:
+    params = replace(QUICK, outgoing_limit=2, sync_interval=0.3)
+    async with running_nodes(2, router=flood) as (a, b):
+        await connect_all([(a, b)])
+        async with channels([a], params) as (one,), trio.open_nursery() as nursery:
+            await b.pubsub.subscribe(TOPIC)
+            await subscribed(a, b)
+            await b.pubsub.publish(TOPIC, written_by(b, b"I acknowledge nothing"))
+            await next_of(one)
+            for n in range(4):
+                nursery.start_soon(one.send, b"%d" % n)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(one.log) == 1 + 2
+            await a.host.disconnect(b.id)
+            await eventually(lambda: len(one.log) == 1 + 4, PATIENCE)
+
+
+def written_by(node: Node, words: bytes) -> bytes:
+    """A message of a host that knows no SDS otherwise."""
+    return sds_pb2.SdsMessage(
+        sender_id=str(node.id),
+        message_id=message_id("0", str(node.id), 5, words),
+        channel_id="0",
+        lamport_timestamp=5,
+        content=words,
+    ).SerializeToString()
+
+
 async def test_of_many_sends_at_once_all_wait_for_their_room() -> None:
     """Of a thousand, 488 saw room before the first was stored, and left the buffer unsent."""
     params = replace(QUICK, outgoing_limit=5, resend_interval=PATIENCE)
@@ -593,15 +641,7 @@ async def test_of_many_sends_at_once_all_wait_for_their_room() -> None:
         async with channels(nodes[:1], params) as (one,), trio.open_nursery() as nursery:
             await nodes[1].pubsub.subscribe(TOPIC)
             await subscribed(*nodes)
-            somebody, words = str(nodes[1].id), b"I acknowledge nothing"
-            message = sds_pb2.SdsMessage(
-                sender_id=somebody,
-                message_id=message_id("0", somebody, 5, words),
-                channel_id="0",
-                lamport_timestamp=5,
-                content=words,
-            )
-            await nodes[1].pubsub.publish(TOPIC, message.SerializeToString())
+            await nodes[1].pubsub.publish(TOPIC, written_by(nodes[1], b"I acknowledge nothing"))
             await next_of(one)
             for n in range(20):
                 nursery.start_soon(one.send, b"%d" % n)

@@ -41,11 +41,12 @@ from episub_router.sds.wire.exchange import CompareAsk
 _INBOX = 4096
 _EPHEMERAL = 256
 _BATCH = 256
+_ALONE = 1.0
+"""Seconds between two looks of a `send` that waits at whether somebody is still there."""
 _FULL_PAUSE = 1.0
 """Seconds until it is tried again to store something on a full disk."""
 TRIM_EVERY = 256
 """Evictions between two looks at what the application hasn't read."""
-
 
 ChannelEvent = fx.Notice | Rejected | Damaged | ContentUnreadable
 
@@ -192,7 +193,8 @@ class ChannelDriver(Served):
         pieces = self.contents.pieces(content, self.sender_id)
         while True:
             while self.participant.must_wait(self._now()):
-                await self._change()
+                with trio.move_on_after(_ALONE):  # that all are gone is no event
+                    await self._change()
             async with self._lock:  # which others that wait may have had before
                 if not self.participant.must_wait(self._now()):
                     return await self._send(pieces)
