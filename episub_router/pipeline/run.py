@@ -29,7 +29,7 @@ from episub_router.pipeline.facts.census import NOT_COUNTED, Census
 from episub_router.pipeline.jobs import described
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
-from episub_router.pipeline.session import is_local, suited
+from episub_router.pipeline.session import FEW_EVENTS, is_local, suited
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,8 @@ def answer(
             making.count()
             yield from making.all_of(SILVER, _OF_EVENTS)
         # What follows is made of less.
-        with suited(lake.session, events // EVENTS_PER_FACT):
+        facts = events // EVENTS_PER_FACT
+        with suited(lake.session, facts if facts < FEW_EVENTS else events):
             yield from making.all_of(SILVER, FACTS[len(_OF_EVENTS) :])
             yield from making.all_of(GOLD, ANSWERS)
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,6 +92,29 @@ def test_classes_are_archived_where_that_can_be_done(
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
     assert archive.options(java, "") == ""
+
+
+class _Settings(dict[str, str]):
+    set = dict.__setitem__
+
+
+def test_settings_suit_the_number_of_events_unless_somebody_chose_them() -> None:
+    """Partitions and whether plans are made anew, with few, some and many events."""
+    names = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled")
+    usual, own = {names[0]: "16"}, {names[0]: "7"}
+    wanted = {
+        (10, 0): ["1", "false"], (10, 1): ["7", "false"],
+        (1_000_000, 0): ["4", "false"], (1_000_000, 1): ["7", "false"],
+        (10_000_000, 0): ["16", "true"], (10_000_000, 1): ["7", "true"],
+    }  # fmt: skip
+    for (events, chosen), settings in wanted.items():
+        given = _Settings((usual, own)[chosen])
+        conf = _Settings({names[1]: "true"} | given)
+        context = SimpleNamespace(defaultParallelism=4, getConf=lambda found=given: found)
+        before = dict(conf)
+        with session.suited(SimpleNamespace(conf=conf, sparkContext=context), events):  # type: ignore[arg-type]
+            assert [conf[name] for name in names] == settings
+        assert {name: conf[name] for name in before} == before
 
 
 def test_ctrl_c_is_one_line_and_nothing_else_is_said(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from pyspark.sql import functions as F
 from episub_router.pipeline.answers.beside import beside
 from episub_router.pipeline.facts.clocks import SET
 
+_BOOK = ("header", "report")
+"""The tracer's own events."""
 _BOOKS = "dropped bigint, failed bigint"
 
 _ZERO = (
@@ -40,8 +42,10 @@ def quality(
     )
     # A tracer's books are totals over all its files: the last of each node counts.
     said = F.from_json(F.when(is_event, F.col("detail")), _BOOKS)
+    # Apart, since each is found without a look at the events.
+    unread, books = records.where(~is_event), records.where(is_event & F.col("event").isin(*_BOOK))
     others = (
-        records.where(~is_event | F.col("event").isin("header", "report"))
+        unread.unionByName(books)
         .groupBy("run", "peer")
         .agg(
             F.count_if(F.col("status") == "quarantined").alias("quarantined"),

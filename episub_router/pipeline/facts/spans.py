@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.params import SECOND, AnswerParams
@@ -18,15 +18,18 @@ def spans(contacts: DataFrame, changes: DataFrame, params: AnswerParams) -> Data
     nothing is left to see.
     """
     longest = int(params.longest * SECOND)
-    middle = F.broadcast(
-        contacts.groupBy("run").agg(
-            F.expr("percentile(window, 0.5, greatest(count, 1))").alias("middle")
-        )
+    windows = contacts.groupBy("run", "window").agg(
+        F.sum(F.greatest("count", F.lit(1))).alias("weight"),
+        F.min("begin").alias("begin"),
+        F.max("end").alias("end"),
+        F.max("delivered").alias("delivered"),
+        F.sum("count").alias("count"),
     )
+    middle = F.expr("percentile(window, 0.5, weight)").over(Window.partitionBy("run"))
     # In floating point: a damaged time may be as far away as there are numbers.
     is_near = F.abs(F.col("window").cast("double") - F.col("middle")) <= longest
     of_run = (
-        contacts.join(middle, "run")
+        windows.withColumn("middle", middle)
         .groupBy("run")
         .agg(
             F.min(F.when(is_near, F.col("begin"))).alias("begin"),
@@ -39,13 +42,12 @@ def spans(contacts: DataFrame, changes: DataFrame, params: AnswerParams) -> Data
         (F.col("event") == "node") & F.col("state").isin("leave", "crash")
     )
     # An outlier among them is after the end, if it isn't before any delivery.
-    went = (
-        changes.where(gone)
-        .join(F.broadcast(of_run.select("run", "end")), "run")
-        .groupBy("run")
-        .agg(F.max(F.when(F.col("time") <= F.col("end"), F.col("time"))).alias("went"))
+    times = changes.where(gone).select(F.col("run").alias("of"), F.col("time").alias("went"))
+    by_end = (F.col("of") == F.col("run")) & (F.col("went") <= F.col("end"))
+    table = (
+        of_run.join(times, by_end, "left").groupBy(*of_run.columns).agg(F.max("went").alias("went"))
     )
     settled = F.when(F.col("went") > F.col("delivered"), F.col("delivered"))
-    return of_run.join(went, "run", "left").select(
+    return table.select(
         "run", "begin", "end", "outliers", F.coalesce(settled, "end").alias("settled")
     )
