@@ -31,7 +31,7 @@ from episub_router.sds.store import (
     StoreError,
     StoreFullError,
 )
-from episub_router.sds.store.base import TOMBSTONES
+from episub_router.sds.store.base import TOMBSTONES, Purged
 from tests import children
 from tests.sds.sqlite import pragma, sqlite_limit
 
@@ -182,13 +182,26 @@ def test_retention_by_age_and_size(tmp_path: Path) -> None:
     store.commit("c", [logged(f"m{i}", i, raw=b"x" * 10) for i in range(5)])
     store.commit("c", [fx.Evicted("m0", (0, "m0"), "alice", 0)])
     assert store.count("c") == 5  # a store node's disk keeps what its memory doesn't
-    assert store.purge() == {"c": (["m0", "m1"], (1, "m1"))}
+    assert store.purge() == {"c": Purged(["m0", "m1"], (1, "m1"))}
     assert store.gone("c") == (1, "m1")
     assert [s.key[1] for s in store.page("c", None, None, 9, 999)[0]] == ["m2", "m3", "m4"]
     store.retention = Retention(max_age=-1.0, max_bytes=35)
-    assert store.purge() == {"c": (["m2", "m3", "m4"], (4, "m4"))}
+    assert store.purge() == {"c": Purged(["m2", "m3", "m4"], (4, "m4"))}
     assert store.purge() == {}
     store.close()
+
+
+def test_retention_keeps_only_so_much_that_nobody_reads(store: Store) -> None:
+    """A store with retention grew without bound where an application only sent."""
+    store.retention = Retention(None, None, max_messages=1)
+    store.load("c", "alice", 100)
+    store.commit("c", [logged(f"m{n}", n, position=n) for n in range(1, 10)])
+    store.set_consumed("c", 2)
+    assert store.purge(5) == {"c": Purged(["m1", "m2", "m3", "m4"], (4, "m4"), unread=2)}
+    assert [d.position for d in store.deliveries("c", 0, 10)] == [5, 6, 7, 8, 9]
+    store.set_consumed("c", 9)
+    assert store.purge(5)["c"].unread == 0
+    assert store.count("c") == 1
 
 
 def test_what_leaves_the_log_unread_is_kept_until_it_is_read(store: Store) -> None:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from episub_router.sds.protocol.effects import UnreadDropped
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.store import MemoryStore, Store
@@ -36,6 +37,9 @@ def channel_of(key: str, topic_name: str) -> str | None:
 
 class StoreUser(Protocol):
     """What has a channel of a store in memory."""
+
+    @property
+    def tell(self) -> Callable[[UnreadDropped], None]: ...
 
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store has removed these, and up to `floor` it has what it wants to have."""

@@ -113,7 +113,8 @@ class SdsChannel:
         try:
             await self._driver.start(nursery)
             access, counts = self._driver.access, self._driver.counts
-            nursery.start_soon(partial(purge_regularly, access, counts, keep_unread=True))
+            unread_limit = self._driver.params.unread_limit
+            nursery.start_soon(purge_regularly, access, counts, unread_limit)
         except BaseException as error:
             if not await self.__aexit__(type(error), error, error.__traceback__):
                 raise

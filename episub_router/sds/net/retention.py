@@ -27,7 +27,7 @@ async def trim_unread(
 
 
 async def purge_regularly(
-    access: StoreAccess, counts: Counter[str], *, keep_unread: bool = False
+    access: StoreAccess, counts: Counter[str], unread_limit: int | None = None
 ) -> None:
     """Until cancelled. Of several channels with one store, one at a time has something to do."""
     store = access.store
@@ -35,10 +35,12 @@ async def purge_regularly(
         interval = store.retention.interval
         if trio.current_time() >= access.purge_at:
             access.purge_at = trio.current_time() + interval
-            purged = await access.run(lambda: store.purge(keep_unread=keep_unread))
-            for key, (ids, floor) in purged.items():
-                counts["purged"] += len(ids)
+            for key, purged in (await access.run(lambda: store.purge(unread_limit))).items():
+                counts["purged"] += len(purged.ids)
                 user = access.users.get(key)
                 if user is not None:
-                    user.purged(ids, floor)
+                    user.purged(purged.ids, purged.newest)
+                if user is not None and purged.unread:
+                    counts["unread-dropped"] += purged.unread
+                    user.tell(UnreadDropped(purged.unread))
         await trio.sleep_until(access.purge_at)

@@ -71,6 +71,23 @@ class StoredDelivery:
     sender_id: SenderId
 
 
+@dataclass(slots=True)
+class Purged:
+    """What was removed from a channel, the newest place of it, and how much of it was unread.
+
+    Messages that come again at or below that place are not taken.
+    """
+
+    ids: list[MessageId]
+    newest: Key
+    unread: int = 0
+
+    def add(self, key: Key, *, unread: bool) -> None:
+        self.ids.append(key[1])
+        self.newest = max(self.newest, key)
+        self.unread += unread
+
+
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A channel as it was when we stopped. `log` is its newest part, in total order.
@@ -190,10 +207,10 @@ class Store(ABC):
         """Keep at most `limit` deliveries that left the log unread; returns how many went."""
 
     @abstractmethod
-    def purge(self, *, keep_unread: bool = False) -> dict[str, tuple[list[MessageId], Key]]:
-        """Remove what `retention` doesn't keep: by channel the ids, and the newest place of them.
+    def purge(self, unread_limit: int | None = None) -> dict[str, Purged]:
+        """Remove what `retention` doesn't keep, by channel.
 
-        Messages that come again at or below that place are not taken. `keep_unread`: except what
+        Except, where `unread_limit` is given, so many of the newest deliveries of each channel as
         the application isn't done with.
         """
 

@@ -14,6 +14,7 @@ from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import (
     TOMBSTONES,
+    Purged,
     Retention,
     Saved,
     Store,
@@ -159,7 +160,7 @@ class MemoryStore(Store):
             unread.popleft()
         return gone
 
-    def purge(self, *, keep_unread: bool = False) -> dict[str, tuple[list[MessageId], Key]]:
+    def purge(self, unread_limit: int | None = None) -> dict[str, Purged]:
         kept = self.retention
         if kept is None:
             return {}
@@ -171,7 +172,7 @@ class MemoryStore(Store):
         count = len(oldest)
         size = sum(len(r.raw) for c in self._channels.values() for r in c.rows.values())
         since = -math.inf if kept.max_age is None else time.time() - kept.max_age
-        result: dict[str, tuple[list[MessageId], Key]] = {}
+        result: dict[str, Purged] = {}
         for at, name, message_id in oldest:
             over = kept.max_messages is not None and count > kept.max_messages
             over = over or (kept.max_bytes is not None and size > kept.max_bytes)
@@ -180,13 +181,12 @@ class MemoryStore(Store):
             channel = self._channels[name]
             row = channel.rows[message_id]
             count, size = count - 1, size - len(row.raw)
-            if keep_unread and row.position > channel.consumed:
+            unread = unread_limit is not None and row.position > channel.consumed
+            if unread and row.position > channel.position - (unread_limit or 0):
                 continue
             key = _remove(channel, message_id)
             _depart(channel, row.entry.sender_id, row.entry.lamport)
-            ids, newest = result.setdefault(name, ([], key))
-            ids.append(message_id)
-            result[name] = ids, max(newest, key)
+            result.setdefault(name, Purged([], key)).add(key, unread=unread)
             channel.floor = max(channel.floor or key, key)
         return result
 

@@ -15,6 +15,7 @@ from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import (
     TOMBSTONES,
+    Purged,
     Retention,
     Saved,
     Store,
@@ -185,11 +186,11 @@ class SqliteStore(Store):
                 (channel_id, channel_id, limit),
             ).rowcount
 
-    def purge(self, *, keep_unread: bool = False) -> dict[str, tuple[list[MessageId], Key]]:
+    def purge(self, unread_limit: int | None = None) -> dict[str, Purged]:
         kept = self.retention
         if kept is None:
             return {}
-        unread = f" AND {_DONE_WITH}" if keep_unread else ""
+        unread = "" if unread_limit is None else f" AND {_NOT_KEPT.format(int(unread_limit))}"
         with self._transaction() as db:
             rows = []
             if kept.max_age is not None:
@@ -209,17 +210,16 @@ class SqliteStore(Store):
                     f"WHERE number <= ? OR before < ?){unread} RETURNING {_GONE}",
                     (surplus, excess),
                 ).fetchall()
-            result: dict[str, tuple[list[MessageId], Key]] = {}
-            for channel, lamport, message_id, sender in rows:
+            result: dict[str, Purged] = {}
+            for channel, lamport, message_id, sender, position in rows:
                 self._depart(db, channel, sender, lamport + SIGN)
                 key = (lamport + SIGN, message_id)
-                ids, newest = result.setdefault(channel, ([], key))
-                ids.append(message_id)
-                result[channel] = ids, max(newest, key)
-            for channel, (_, newest) in result.items():
+                is_unread = unread_limit is not None and position > self.consumed(channel)
+                result.setdefault(channel, Purged([], key)).add(key, unread=is_unread)
+            for channel, purged in result.items():
                 floor = self.gone(channel)
-                if floor is None or floor < newest:
-                    self._set_floor(db, channel, newest)
+                if floor is None or floor < purged.newest:
+                    self._set_floor(db, channel, purged.newest)
                     seal_channel(db, channel)
             return result
 
@@ -349,6 +349,11 @@ class SqliteStore(Store):
         return int(row[0] or 0) if row else 0
 
 
-_DONE_WITH = "position <= (SELECT consumed FROM channel WHERE channel.id = message.channel)"
-_GONE = "channel, lamport, id, sender"
+_NOT_KEPT = (
+    "position <= max((SELECT consumed FROM channel WHERE channel.id = message.channel), "
+    "coalesce((SELECT max(position) FROM message AS other "
+    "WHERE other.channel = message.channel AND other.position > 0), 0) - {})"
+)
+"""What the application is done with, or is beyond the newest so many deliveries."""
+_GONE = "channel, lamport, id, sender, position"
 """What is reported of a message that is purged."""
