@@ -171,7 +171,7 @@ class Simulation:
             kind = ScoredGossipsubNode if router.scoring else GossipsubNode
             if self.params.choke_interval or self.params.choke_after:
                 kind = ChokingGossipsubNode
-            elif self.params.is_for_large:
+            elif router.is_large:
                 kind = LargeGossipsubNode
         wrap: Any = cache(traced) if self.records.trace is not None else lambda kind: kind
         honest, cast = wrap(kind), self.cast
@@ -237,8 +237,12 @@ class Simulation:
             self._publish_from_outside()
             return
         source = self._source(turn)
-        size = traffic.size_of(len(self.records.messages))
-        source.inject(self.records.publish(self.loop.now, source.id, size), size)
+        message = self._record(source.id)
+        source.inject(message, self.records.messages[message].size)
+
+    def _record(self, source: int) -> int:
+        size = self.scenario.traffic.size_of(len(self.records.messages))
+        return self.records.publish(self.loop.now, source, size)
 
     def _source(self, turn: int) -> Node:
         traffic, nodes = self.scenario.traffic, self.network.nodes
@@ -255,8 +259,7 @@ class Simulation:
     def _publish_from_outside(self) -> None:
         """G01: the same message to `fanout` random nodes, each after its own delay."""
         traffic, latency_of = self.scenario.traffic, self.network.latency.delay
-        size = traffic.size_of(len(self.records.messages))
-        message = self.records.publish(self.loop.now, OUTSIDE, size)
+        message = self._record(OUTSIDE)
         chosen = self.rng.sample(list(self.network.nodes), traffic.fanout)
         self.records.messages[message].payloads += len(chosen)
         self.records.sent("publish", len(chosen), 0)

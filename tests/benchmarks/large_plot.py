@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from episub_router.sim.results.plots import without_a_screen
+
 NAME = re.compile(r"(?P<router>\w+)-(?P<latency>uniform|plane)-(?P<size>\d+[KM]B?)-(?P<uplink>\d+)")
 SIZES = {"128K": 131_072, "1MB": 1_000_000, "8MB": 8_000_000}
 SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -58,12 +60,7 @@ def times(results: Iterable[dict[str, Any]]) -> Times:
 
 
 def draw(found: Times, out: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams["svg.hashsalt"] = "episub"
-    from matplotlib import pyplot
-
+    pyplot = without_a_screen()
     models = sorted({latency for _, latency in found}, reverse=True)
     figure, grid = pyplot.subplots(
         len(models), 2, figsize=(10, 4 * len(models)), layout="constrained", squeeze=False

@@ -15,13 +15,7 @@ def draw(summaries: Mapping[str, Mapping[str, Any]], out: Path, kind: Format = "
 
     Returns the files. Raises ImportError without matplotlib.
     """
-    import matplotlib
-
-    matplotlib.use("agg")
-    # Fixed, so that the same run gives the same file.
-    matplotlib.rcParams["svg.hashsalt"] = "episub"
-    from matplotlib import pyplot
-
+    pyplot = without_a_screen()
     written = []
     for name, title, x, y, fill in (
         ("degree", "Overlay degree", "neighbours", "share of nodes", _degrees),
@@ -40,6 +34,18 @@ def draw(summaries: Mapping[str, Mapping[str, Any]], out: Path, kind: Format = "
         pyplot.close(figure)
         written.append(path)
     return written
+
+
+def without_a_screen() -> Any:
+    """matplotlib's pyplot for files, with which the same run gives the same ones. Raises
+    ImportError without matplotlib."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams["svg.hashsalt"] = "episub"
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def _degrees(axes: Any, label: str, summary: Mapping[str, Any]) -> None:

@@ -126,18 +126,20 @@ class GossipsubNode(Node):
 
     def _accept(self, message: int, hops: int, sender: int) -> None:
         """v1.0, Message Processing: deliver, cache, forward to the mesh but the sender."""
-        self._held[message] = hops
-        self._window.append(message)
-        self.records.deliver(self.loop.now, message, self.id, hops, sender)
+        self._hold(message, hops, sender)
         record = self.records.messages[message]
         if self._params.idontwant and record.size >= self._params.idontwant and sender != -1:
-            for peer in self.mesh:
-                if peer != sender:
-                    self._send(peer, IDONTWANT, (message,), gossipsub_ids(1))
+            self._send_to_mesh(sender, IDONTWANT, (message,), gossipsub_ids(1))
         own = sender == -1 and record.source == self.id
         flood = own and self._params.flood_publish
         peers: Iterable[int] = self._flood_peers() if flood else self.mesh
         self._forward([peer for peer in peers if peer != sender], message, hops + 1)
+
+    def _hold(self, message: int, hops: int, sender: int) -> None:
+        """v1.0, Message Cache: deliver and cache."""
+        self._held[message] = hops
+        self._window.append(message)
+        self.records.deliver(self.loop.now, message, self.id, hops, sender)
 
     def _flood_peers(self) -> Iterable[int]:
         return self.links
@@ -151,12 +153,15 @@ class GossipsubNode(Node):
             peers = [peer for peer in peers if message not in self._unwanted.get(peer, ())]
         record = self.records.messages[message]
         record.payloads += len(peers)
+        self._send_payload(peers, PUBLISH, (message, hops), record.size)
+
+    def _send_payload(self, peers: list[int], kind: str, body: Any, payload: int) -> None:
+        """Send `payload` bytes of the message that `body` begins with; its hops are its end."""
+        size = SIGNED_PAYLOAD + payload
         self.records.sent(PUBLISH, len(peers), 0)
-        self.records.sent("payload", len(peers), SIGNED_PAYLOAD + record.size)
-        parcel = (self.id, PUBLISH, (message, hops))
-        size = SIGNED_PAYLOAD + record.size
-        self.trace_send(peers, size, message=message, hops=hops, payload=size)
-        self.network.send(self, peers, parcel, size)
+        self.records.sent("payload", len(peers), size)
+        self.trace_send(peers, size, message=body[0], hops=body[-1], payload=size)
+        self.network.send(self, peers, (self.id, kind, body), size)
 
     def _on_iwant(self, sender: int, wanted: tuple[int, ...]) -> None:
         """v1.0, IWANT: send what is in the cache."""
@@ -209,6 +214,12 @@ class GossipsubNode(Node):
         named = self._messages_of(kind, body)
         self.trace_send((peer,), size, payload=0, control=kind.upper(), messages=named)
         self.network.send(self, (peer,), (self.id, kind, body), size)
+
+    def _send_to_mesh(self, but: int, kind: str, body: Any, size: int) -> None:
+        """To all mesh peers `but` one."""
+        for peer in self.mesh:
+            if peer != but:
+                self._send(peer, kind, body, size)
 
     def _messages_of(self, kind: str, body: Any) -> tuple[int, ...] | None:
         """The messages that a control message names."""

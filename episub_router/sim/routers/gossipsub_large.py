@@ -18,7 +18,7 @@ from episub_router.sim.network.network import Network
 from episub_router.sim.routers.gossipsub import IDONTWANT, IHAVE, IWANT, PUBLISH, GossipsubNode
 from episub_router.sim.routers.node import Node
 from episub_router.sim.routers.params import GossipsubParams
-from episub_router.sim.sizes import SIGNED_PAYLOAD, gossipsub_ids
+from episub_router.sim.sizes import gossipsub_ids
 
 FRAGMENT, PREAMBLE, IMRECEIVING = "fragment", "preamble", "imreceiving"
 
@@ -104,7 +104,7 @@ class LargeGossipsubNode(GossipsubNode):
             return
         self._fragments[message] = have = have | 1 << index
         self._receiving[message] = self._until(message, _RATE)
-        self._refuse((message, index), sender)
+        self._send_to_mesh(sender, IDONTWANT, ((message, index),), gossipsub_ids(1))
         self._enqueue([peer for peer in self.mesh if peer != sender], (message, index), hops + 1)
         if have == (1 << self._count(message)) - 1:
             del self._fragments[message], self._receiving[message]
@@ -120,9 +120,7 @@ class LargeGossipsubNode(GossipsubNode):
         rate = self._rates.get(sender, _RATE)
         self._receiving[message] = self._until(message, rate)
         if sender in self.mesh and rate >= median(self._rates.get(p, _RATE) for p in self.mesh):
-            for peer in self.mesh:
-                if peer != sender:
-                    self._send(peer, IMRECEIVING, message, gossipsub_ids(1) + _LENGTH)
+            self._send_to_mesh(sender, IMRECEIVING, message, gossipsub_ids(1) + _LENGTH)
 
     def _until(self, message: int, rate: float) -> float:
         """When `message` should be here."""
@@ -167,23 +165,11 @@ class LargeGossipsubNode(GossipsubNode):
             return
         self._fragments.pop(message, None)
         self._hold(message, hops, sender)
-        self._refuse((message, 0), sender)
+        if sender != -1:
+            self._send_to_mesh(sender, IDONTWANT, ((message, 0),), gossipsub_ids(1))
         peers = [peer for peer in self.mesh if peer != sender]
         for index in range(self._count(message)):
             self._enqueue(peers, (message, index), hops + 1)
-
-    def _hold(self, message: int, hops: int, sender: int) -> None:
-        self._held[message] = hops
-        self._window.append(message)
-        self.records.deliver(self.loop.now, message, self.id, hops, sender)
-
-    def _refuse(self, part: Part, sender: int) -> None:
-        """v1.2, IDONTWANT Message: what is here needn't come again."""
-        if sender == -1:
-            return
-        for peer in self.mesh:
-            if peer != sender:
-                self._send(peer, IDONTWANT, (part,), gossipsub_ids(1))
 
     def _push(self, peers: list[int], message: int, hops: int) -> None:
         """An answer to IWANT."""
@@ -221,15 +207,10 @@ class LargeGossipsubNode(GossipsubNode):
             self._send(peer, PREAMBLE, message, gossipsub_ids(1) + _LENGTH)
         payload = min(fragment, record.size - index * fragment) if fragment else record.size
         record.payloads += payload / record.size
-        size = SIGNED_PAYLOAD + payload
-        self.records.sent(PUBLISH, 1, 0)
-        self.records.sent("payload", 1, size)
-        self.trace_send((peer,), size, message=message, hops=hops, payload=size)
         if fragment:
-            parcel: tuple[int, str, Any] = (self.id, FRAGMENT, (message, index, hops))
+            self._send_payload([peer], FRAGMENT, (message, index, hops), payload)
         else:
-            parcel = (self.id, PUBLISH, (message, hops))
-        self.network.send(self, (peer,), parcel, size)
+            self._send_payload([peer], PUBLISH, (message, hops), payload)
 
     # Heartbeat.
 

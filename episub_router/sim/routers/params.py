@@ -53,11 +53,6 @@ class GossipsubParams:
         0, "bytes", "arXiv 2504.10365: large messages in fragments of this size; 0 is off"
     )
 
-    @property
-    def is_for_large(self) -> bool:
-        """Whether large messages go in one of the v1.4 drafts' ways."""
-        return self.preamble or self.fragment_size > 0
-
     def __post_init__(self) -> None:
         if not 0 < self.d_low <= self.d <= self.d_high:
             raise ValueError(f"0 < d_low <= d <= d_high: {self.d_low}, {self.d}, {self.d_high}")
@@ -67,7 +62,7 @@ class GossipsubParams:
             raise ValueError("choke_interval or choke_after: they are two proposals")
         if self.preamble and self.fragment_size:
             raise ValueError("preamble or fragment_size: they aren't modelled together")
-        if self.is_for_large and self.idontwant:
+        if self.idontwant and (self.preamble or self.fragment_size):
             raise ValueError("idontwant: preamble and fragment_size have their own")
         if self.large < 1 or self.fragment_size < 0:
             raise ValueError(f"large >= 1, fragment_size >= 0: {self.large}, {self.fragment_size}")
