@@ -21,6 +21,10 @@ async def trim_unread(
 ) -> None:
     """Keep at most `unread_limit` of what left the log unread, and say what went."""
     gone = await access.run(lambda: access.store.trim_unread(key, params.unread_limit))
+    _say(gone, counts, tell)
+
+
+def _say(gone: int, counts: Counter[str], tell: Callable[[UnreadDropped], None]) -> None:
     if gone:
         counts["unread-dropped"] += gone
         tell(UnreadDropped(gone))
@@ -40,7 +44,5 @@ async def purge_regularly(
                 user = access.users.get(key)
                 if user is not None:
                     user.purged(purged.ids, purged.newest)
-                if user is not None and purged.unread:
-                    counts["unread-dropped"] += purged.unread
-                    user.tell(UnreadDropped(purged.unread))
+                    _say(purged.unread, counts, user.tell)
         await trio.sleep_until(access.purge_at)

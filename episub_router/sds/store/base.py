@@ -10,10 +10,11 @@ from itertools import islice
 from episub_router.sds.protocol.effects import Change
 from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import Restored
 
-TOMBSTONES = 10_000
+TOMBSTONES = SdsParams().tombstone_limit
 """Ids given up as lost that a store keeps in mind for a channel, as its participant does."""
 
 

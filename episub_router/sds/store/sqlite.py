@@ -36,7 +36,7 @@ from episub_router.sds.store.sqlite_load import (
     seal_channel,
     whole,
 )
-from episub_router.sds.store.sqlite_rows import CHECK, put, trim
+from episub_router.sds.store.sqlite_rows import check, put, trim
 
 
 class SqliteStore(Store):
@@ -254,14 +254,14 @@ class SqliteStore(Store):
                     change.position,
                     json.dumps(change.missing),
                 )
-                flags = (int(change.head), int(change.outgoing), now, 0)
-                check = 7 - change.head - 2 * change.outgoing
+                head, outgoing = int(change.head), int(change.outgoing)
+                checked = check(str(head), str(outgoing), "0")
                 db.execute(
-                    f"INSERT OR IGNORE INTO message VALUES ({', '.join('?' * 17)})",
-                    (*row, *flags, message_seal(row), check),
+                    f"INSERT OR IGNORE INTO message VALUES ({', '.join('?' * 16)}, {checked})",
+                    (*row, head, outgoing, now, 0, message_seal(row)),
                 )
                 db.executemany(
-                    f"UPDATE message SET head = 0, flags = {CHECK} + head "
+                    f"UPDATE message SET head = 0, flags = {check(head='0')} "
                     "WHERE channel = ? AND id = ?",
                     [(channel, old) for old in change.covered],
                 )
@@ -278,7 +278,7 @@ class SqliteStore(Store):
                 )
             case fx.Settled(message_id=message_id):
                 db.execute(
-                    f"UPDATE message SET outgoing = 0, flags = {CHECK} + 2 * outgoing "
+                    f"UPDATE message SET outgoing = 0, flags = {check(outgoing='0')} "
                     "WHERE channel = ? AND id = ?",
                     (channel, message_id),
                 )
@@ -313,7 +313,7 @@ class SqliteStore(Store):
             (*row, channel),
         )
         db.execute(
-            f"UPDATE message SET evicted = 1, flags = {CHECK} + 4 * evicted - 4 "
+            f"UPDATE message SET evicted = 1, flags = {check(evicted='1')} "
             "WHERE channel = ? AND id = ?",
             row,
         )

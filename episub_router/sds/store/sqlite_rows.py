@@ -15,8 +15,12 @@ SMALL = {
     "joined": "channel, since",
 }
 """The tables with their columns, without the seal."""
-CHECK = "(7 - head - 2 * outgoing - 4 * evicted)"
-"""What the column `flags` of a message must be, which changes too often for a seal."""
+
+
+def check(head: str = "head", outgoing: str = "outgoing", evicted: str = "evicted") -> str:
+    """In SQL, what the column `flags` of a message must be, which changes too often for a seal:
+    with the columns as they are, or as they become."""
+    return f"(7 - {head} - 2 * {outgoing} - 4 * {evicted})"
 
 
 def put(db: sqlite3.Connection, table: str, *row: str | int) -> None:
@@ -51,7 +55,7 @@ def mend_flags(db: sqlite3.Connection, channel: str) -> None:
     """Messages whose flags were altered: named once more, and if they are ours resent once more."""
     db.execute(
         "UPDATE message SET head = 1, outgoing = position = 0, evicted = 0, "
-        f"flags = 6 - 2 * (position = 0) WHERE channel = ? AND flags != {CHECK}",
+        f"flags = {check('1', '(position = 0)', '0')} WHERE channel = ? AND flags != {check()}",
         (channel,),
     )
 
@@ -59,7 +63,7 @@ def mend_flags(db: sqlite3.Connection, channel: str) -> None:
 def add_seals(db: sqlite3.Connection) -> None:
     """To the tables of a file of version 2, which had none."""
     db.execute("ALTER TABLE message ADD COLUMN flags INTEGER NOT NULL DEFAULT 0")
-    db.execute(f"UPDATE message SET flags = {CHECK}")
+    db.execute(f"UPDATE message SET flags = {check()}")
     for table, columns in SMALL.items():
         db.execute(f"ALTER TABLE {table} ADD COLUMN seal BLOB NOT NULL DEFAULT x''")
         for n, *row in db.execute(f"SELECT rowid, {columns} FROM {table}").fetchall():
