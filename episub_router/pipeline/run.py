@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -232,7 +232,8 @@ def answer(
     faults = recovery.recorded(lake.session, lake.faults(chosen))
     made = {"records": lake.records(chosen), "faults": faults}
     events = sum(entry.events for entry in lake.manifest() if entry.run in chosen)
-    with _Making(lake, Tables(made, params), params.at_once, chosen, begun) as making:
+    with ExitStack() as held:
+        making = _Making(lake, Tables(made, params), params.at_once, chosen, begun, held)
         with suited(lake.session, events):
             making.count()
             yield from making.all_of(SILVER, _OF_EVENTS)
@@ -253,18 +254,12 @@ class _Making:
         at_once: int,
         runs: Sequence[str],
         begun: Callable[[str], None],
+        held: ExitStack,
     ) -> None:
         self._lake, self._tables, self._at_once = lake, tables, at_once
         self._runs, self._begun = runs, begun
-        self._held: list[Callable[[], object]] = []
-
-    def __enter__(self) -> _Making:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Forget what is held."""
-        for release in self._held:
-            release()
+        self._held = held
+        """Forgets what is held, in the end."""
 
     def count(self) -> None:
         """Look how many events there are of what."""
@@ -307,5 +302,5 @@ class _Making:
 
     def _hold(self, made: DataFrame) -> DataFrame:
         held, release = hold(made)
-        self._held.append(release)
+        self._held.callback(release)
         return held
