@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from episub_router.net.sight.bootstrap import root_cause
 from interop.testbed.checker.check import check
 from interop.testbed.faults import NETWORK
 from interop.testbed.history import files
@@ -93,7 +94,7 @@ def _run(scenario: Scenario, out: Path, *, isolated: bool, page: bool) -> int:
     try:
         trio.run(run)
     except* NotJoined as group:
-        print(f"testbed: {group.exceptions[0]}", file=sys.stderr)
+        print(f"testbed: {root_cause(group)}", file=sys.stderr)
         status = _NOT_RUN
     if history is None:
         return status

@@ -33,8 +33,6 @@ _CONTACTS = 3
 """Hosts that a host is given to join through: any of them may be down."""
 _LINKS = 8
 """Connections that a host of gossipsub makes; gossipsub: its mesh has 4 to 12."""
-_JOINING = 180.0
-"""Seconds that all hosts may take to start and to be one overlay; a busy machine needs them."""
 _SAMPLE = 1.0
 """Seconds between two looks at what the processes hold."""
 _REDIAL = 5.0
@@ -158,14 +156,14 @@ class Run:
                 self._restart(host)
                 await host.ready.wait()
 
-        with trio.move_on_after(_JOINING) as scope:
+        with trio.move_on_after(self._scenario.joining) as scope:
             await start(self._hosts[0])
             async with trio.open_nursery() as nursery:
                 for host in self._hosts[1:]:
                     nursery.start_soon(start, host)
         if scope.cancelled_caught:
             late = [host.number for host in self._hosts if not host.ready.is_set()]
-            raise NotJoined(f"hosts {late} did not start within {_JOINING:g} s")
+            raise NotJoined(f"hosts {late} did not start within {self._scenario.joining:g} s")
 
     def _restart(self, host: Host) -> None:
         if self._over:
@@ -252,12 +250,14 @@ class Run:
         return self._views[host] != before
 
     async def _join(self) -> None:
-        with trio.move_on_after(_JOINING):
+        with trio.move_on_after(self._scenario.joining):
             while not self._is_one_overlay():
                 self._news = trio.Event()
                 await self._news.wait()
             return
-        raise NotJoined(f"no overlay of all hosts within {_JOINING:g} s: {self._views}")
+        raise NotJoined(
+            f"no overlay of all hosts within {self._scenario.joining:g} s: {self._views}"
+        )
 
     def _is_one_overlay(self) -> bool:
         reached, new = {0}, [0]

@@ -68,6 +68,9 @@ class Scenario:
     """What runs on each host; one of `KINDS`."""
     duration: float
     """Seconds, from when all hosts have joined."""
+    joining: float = 180.0
+    """Seconds that all hosts may take to start, and again to be one overlay; a busy machine needs
+    them."""
     traffic: Traffic = field(default_factory=Traffic)
     promises: Promises = field(default_factory=Promises)
     faults: tuple[Fault, ...] = ()
@@ -124,6 +127,7 @@ def parse(
     own_seed = int(table.pop("seed", 0)) if seed is None else seed
     table.pop("seed", None)
     duration = float(table.pop("duration", 60.0))
+    joining = float(table.pop("joining", 180.0))
     faults = [_fault(entry) for entry in table.pop("fault", [])]
     promises = _made(Promises, table.pop("promises", {}))
     if "random" in table:
@@ -139,6 +143,7 @@ def parse(
         name=name,
         kinds=kinds,
         duration=duration,
+        joining=joining,
         traffic=_made(Traffic, traffic),
         promises=promises,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),

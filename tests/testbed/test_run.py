@@ -110,6 +110,16 @@ def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     assert b"is not empty" in done.stderr
 
 
+def test_hosts_that_are_late_are_named(tmp_path: Path) -> None:
+    scenario, out = tmp_path / "s.toml", tmp_path / "out"
+    scenario.write_text("joining = 0.01\n" + TWO_HOSTS.format(4.0))
+    done = children.run(
+        command(scenario, out), cwd=ROOT, capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 2
+    assert b"hosts [0, 1] did not start within 0.01 s" in done.stderr
+
+
 def test_without_tools_the_network_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
