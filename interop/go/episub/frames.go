@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/episub/core"
+	"episub-interop/episub/pieces"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
 	"episub-interop/internal/rpcs"
@@ -33,7 +34,14 @@ func (n *node) send(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) bool {
 	if n.faults.muted[id] {
 		return true
 	}
-	if !other.out.add(raw, len(rpc.Publish) > 0) {
+	queue := other.out.urgent
+	switch {
+	case len(rpc.Publish) > 0:
+		queue = other.out.payloads
+	case len(frame.GetControl()) == 1 && frame.Control[0].GetPiece() != nil:
+		queue = other.out.bulk
+	}
+	if !other.out.add(queue, raw) {
 		lines.Emit("dropped", lines.Fields{"peer": id.String()})
 		return false
 	}
@@ -147,7 +155,9 @@ func (n *node) notSubscribed(id peer.ID, topic string, other *remote, control *p
 			return
 		case *pb.Control_Neighbor, *pb.Control_Ihave, *pb.Control_Prune, *pb.Control_Graft, *pb.Control_Root:
 		default:
-			return
+			if !pieces.Is(control) {
+				return
+			}
 		}
 	}
 	if time.Since(other.answered) >= time.Second && topic != "" {

@@ -38,6 +38,7 @@ func run() error {
 	flag.Var(&topics, "topic", "a topic to subscribe to")
 	seed := flag.String("key-seed", "", "text that the key is made from")
 	name := flag.String("policy", "StrictSign", "StrictSign, or StrictNoSign with --ids=ethereum")
+	threshold := flag.Int("piece-threshold", 0, "bytes from which on messages go in pieces; 0: none")
 	ids := flag.String("ids", "", "ethereum: message ids of the content, with StrictNoSign")
 	flag.Parse()
 	if len(listen) == 0 {
@@ -63,6 +64,7 @@ func run() error {
 		return errors.New("StrictNoSign and --ids=ethereum go together")
 	}
 	n := newNode(h, key, record, policy)
+	n.threshold = *threshold
 	n.listen()
 	go n.run()
 	lines.Listening(h, "github.com/libp2p/go-libp2p", "google.golang.org/protobuf")

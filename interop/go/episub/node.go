@@ -11,8 +11,10 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
+	"google.golang.org/protobuf/proto"
 
 	"episub-interop/episub/core"
+	"episub-interop/episub/pieces"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/payload"
 	"episub-interop/internal/pb"
@@ -41,9 +43,11 @@ type node struct {
 	key    crypto.PrivKey
 	record []byte
 	policy payload.Policy
-	tasks  chan func()
-	soon   []func() // after the task that is under way
-	done   chan struct{}
+	// Bytes from which on messages go in pieces; 0: all go whole.
+	threshold int
+	tasks     chan func()
+	soon      []func() // after the task that is under way
+	done      chan struct{}
 
 	topics  map[string]*core.Topic
 	remotes map[peer.ID]*remote
@@ -96,6 +100,9 @@ func (n *node) subscribe(name string) {
 		return
 	}
 	t := core.NewTopic(port{n, name}, n.host.ID(), name, n.policy, rand.Uint64())
+	if n.threshold > 0 {
+		t.TakePieces()
+	}
 	n.topics[name] = t
 	n.announceTopics(true, name)
 	for id, other := range n.remotes {
@@ -140,8 +147,15 @@ func (n *node) publish(topic string, data []byte) error {
 	if n.topics[topic] == nil {
 		return errNotSubscribed
 	}
-	n.topics[topic].Publish(message)
-	return nil
+	if n.threshold == 0 || n.policy != payload.StrictSign || proto.Size(message) < n.threshold {
+		n.topics[topic].Publish(message)
+		return nil
+	}
+	cut, err := pieces.NewCut(n.key, n.policy, message)
+	if err == nil {
+		n.topics[topic].PublishCut(message, cut)
+	}
+	return err
 }
 
 // measure pings a peer; 0 if there was no answer in time.

@@ -6,6 +6,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"episub-interop/episub/pieces"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
 	"episub-interop/internal/records"
@@ -20,6 +21,7 @@ type remote struct {
 	sent      uint64 // sequence id of the last frame that was queued for it
 	seen      window
 	early     []func() // sends what waits for our first stream to it
+	lane      pieces.Lane
 	topics    map[string]bool
 	record    []byte // its signed peer record
 	answered  time.Time
@@ -109,7 +111,7 @@ func (n *node) interrupted(id peer.ID, other *remote) {
 		return
 	}
 	other.out.end()
-	other.out = nil
+	other.out, other.lane = nil, pieces.Lane{}
 	for _, t := range n.topics {
 		t.Down(id)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -18,31 +19,32 @@ import (
 const (
 	maxControlsQueued = 4096 // RPCs for one peer
 	maxPayloadsQueued = 4096
+	maxPiecesQueued   = 2                // up to so much a piece is added: others wait for as many at most
 	writeTimeout      = 30 * time.Second // that a peer may take nothing
 )
 
-// outgoing is what waits for one stream: control frames go before payloads.
+// outgoing is what waits for one stream: control frames go before payloads, and pieces last.
 type outgoing struct {
-	urgent, payloads chan []byte
-	ended            chan struct{}
-	once             sync.Once
+	urgent, payloads, bulk chan []byte
+	wanting                atomic.Bool // more pieces wait for room
+	ended                  chan struct{}
+	once                   sync.Once
 }
 
 func newOutgoing() *outgoing {
 	return &outgoing{
 		urgent: make(chan []byte, maxControlsQueued), payloads: make(chan []byte, maxPayloadsQueued),
-		ended: make(chan struct{}),
+		bulk: make(chan []byte, maxPiecesQueued), ended: make(chan struct{}),
 	}
 }
 
 func (o *outgoing) end() { o.once.Do(func() { close(o.ended) }) }
 
+// idle tells whether so little waits that a piece may be added.
+func (o *outgoing) idle() bool { return len(o.urgent)+len(o.payloads)+len(o.bulk) < maxPiecesQueued }
+
 // add queues an RPC, false if there is no room.
-func (o *outgoing) add(raw []byte, isPayload bool) bool {
-	queue := o.urgent
-	if isPayload {
-		queue = o.payloads
-	}
+func (o *outgoing) add(queue chan<- []byte, raw []byte) bool {
 	select {
 	case queue <- raw:
 		return true
@@ -53,15 +55,19 @@ func (o *outgoing) add(raw []byte, isPayload bool) bool {
 
 // next is the next RPC to write; nil at the end.
 func (o *outgoing) next() []byte {
-	select {
-	case raw := <-o.urgent:
-		return raw
-	default:
+	for _, queue := range []chan []byte{o.urgent, o.payloads} {
+		select {
+		case raw := <-queue:
+			return raw
+		default:
+		}
 	}
 	select {
 	case raw := <-o.urgent:
 		return raw
 	case raw := <-o.payloads:
+		return raw
+	case raw := <-o.bulk:
 		return raw
 	case <-o.ended:
 		return nil
@@ -102,6 +108,9 @@ func (n *node) openStream(id peer.ID) {
 		_ = stream.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, err := stream.Write(framed); err != nil {
 			break
+		}
+		if out.wanting.Load() && out.idle() {
+			n.do(func() { n.sendPieces(id) })
 		}
 	}
 	_ = stream.Reset()

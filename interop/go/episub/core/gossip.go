@@ -47,6 +47,17 @@ func (t *Topic) Gossip(from peer.ID, message *pb.Message, header *pb.Gossip) err
 	if len(message.From) > 0 {
 		source = sourceOf(message.From)
 	}
+	if t.pieces.Has(id) {
+		// Whole, from a neighbour that takes no pieces: the others get it in pieces.
+		t.acceptLarge(&stored{
+			id: id, message: message, source: source, from: from,
+			hops: min(max(header.GetHops(), 1), maxHops),
+		})
+		if l == nil {
+			t.tellNoNeighbor(from)
+		}
+		return nil
+	}
 	missing := t.missing.remove(id)
 	s := &stored{
 		id: id, message: message, source: source, from: from,
@@ -191,6 +202,7 @@ func (t *Topic) unlinkBroadcast(l *link) {
 	delete(t.waits.lags, l.id)
 	t.missing.gone(t, l.id)
 	t.unlinkTrees(l.id)
+	t.pieces.Down(l.id)
 	parents := slices.ContainsFunc(t.links, func(other *link) bool { return other.parent })
 	if !l.eager || (!l.parent && parents) {
 		return

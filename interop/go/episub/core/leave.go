@@ -61,6 +61,7 @@ func (t *Topic) Leave(proof []byte) {
 		t.port.Send(l.id, goodbye)
 	}
 	t.links, t.left = nil, true
+	t.pieces.Clear()
 	t.port.Linked(nil)
 }
 

@@ -42,6 +42,9 @@ func (t *Topic) onIHave(l *link, message *pb.IHave) {
 			t.waits.alreadyKnown(l.id)
 			continue
 		}
+		if t.pieces.Has(id) {
+			continue // its pieces come
+		}
 		missing := t.missing.known[id]
 		if missing == nil {
 			if !t.missing.makeRoom(l.id) {
@@ -220,7 +223,7 @@ func (t *Topic) onGraft(l *link, message *pb.Graft) {
 	}
 	for _, id := range message.Ids[:min(len(message.Ids), maxIDs)] {
 		s := t.cache.known[string(id)]
-		if s == nil || s.message == nil {
+		if t.pieces.Offer(string(id), l.id) || s == nil || s.message == nil {
 			continue
 		}
 		if s.along == "" || !l.trees {

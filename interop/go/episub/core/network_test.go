@@ -18,17 +18,19 @@ import (
 
 // network is nodes in virtual time.
 type network struct {
-	t      *testing.T
-	now    time.Time
-	rng    *rand.Rand
-	queue  queue
-	order  int
-	nodes  []*simNode
-	loss   float64 // share of messages that are lost
-	cut    func(a, b *simNode) bool
-	sent   map[string]int
-	pushes int
-	groups map[peer.ID]string
+	t       *testing.T
+	now     time.Time
+	rng     *rand.Rand
+	queue   queue
+	order   int
+	nodes   []*simNode
+	loss    float64 // share of messages that are lost
+	cut     func(a, b *simNode) bool
+	sent    map[string]int
+	pushes  int
+	groups  map[peer.ID]string
+	refused map[string]int
+	altered func(from *simNode, control *pb.Control) *pb.Control // what arrives in its place
 }
 
 type simEvent struct {
@@ -54,8 +56,9 @@ func (q *queue) Pop() any {
 func newNetwork(t *testing.T, count int) *network {
 	n := &network{
 		t: t, now: time.Unix(1_700_000_000, 0), rng: rand.New(rand.NewPCG(1, 2)), sent: map[string]int{},
-		groups: map[peer.ID]string{},
-		cut:    func(a, b *simNode) bool { return false },
+		groups: map[peer.ID]string{}, refused: map[string]int{},
+		altered: func(_ *simNode, control *pb.Control) *pb.Control { return control },
+		cut:     func(a, b *simNode) bool { return false },
 	}
 	for i := range count {
 		n.start(i)
@@ -205,6 +208,7 @@ func (s *simNode) Send(id peer.ID, controls ...*pb.Control) {
 	for _, control := range controls {
 		name := control.ProtoReflect().WhichOneof(control.ProtoReflect().Descriptor().Oneofs().Get(0)).Name()
 		s.n.sent[string(name)]++
+		control := s.n.altered(s, control)
 		s.send(id, func(other *simNode) { other.topic.Received(s.id, control) })
 	}
 }
@@ -217,7 +221,14 @@ func (s *simNode) Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool 
 	})
 	return true
 }
-func (s *simNode) Info(id peer.ID) *pb.PeerInfo { return &pb.PeerInfo{PeerID: []byte(id)} }
+func (s *simNode) PushPiece(id peer.ID, message string, index int) {
+	if control := s.topic.Piece(message, index); control != nil {
+		s.Send(id, control)
+	}
+}
+func (s *simNode) ForgetPieces(peer.ID, string)   {}
+func (s *simNode) Refused(_ peer.ID, name string) { s.n.refused[name]++ }
+func (s *simNode) Info(id peer.ID) *pb.PeerInfo   { return &pb.PeerInfo{PeerID: []byte(id)} }
 func (s *simNode) Learn(info *pb.PeerInfo) (peer.ID, bool) {
 	id, err := peer.IDFromBytes(info.GetPeerID())
 	return id, err == nil

@@ -30,6 +30,13 @@ type Port interface {
 	Send(id peer.ID, controls ...*pb.Control)
 	// Push queues a payload to a peer, false if there is no room.
 	Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool
+	// PushPiece has a piece of a message sent to a peer once nothing else waits for it; its bytes are
+	// asked for with Piece then.
+	PushPiece(id peer.ID, message string, index int)
+	// ForgetPieces: those of a message that wait for a peer are wanted no more.
+	ForgetPieces(id peer.ID, message string)
+	// Refused counts what isn't acted on; id is "" where that is no peer's fault.
+	Refused(id peer.ID, reason string)
 	// Info is what goes to others about a peer, this node itself included.
 	Info(id peer.ID) *pb.PeerInfo
 	// Learn keeps what others say of a peer; false if that is no peer.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"episub-interop/episub/pieces"
 	"episub-interop/internal/payload"
 	"episub-interop/internal/pb"
 )
@@ -41,6 +42,7 @@ type Topic struct {
 	waits   waits
 	leading leadingSource
 	trees   trees
+	pieces  *pieces.Machine // nil if all messages go whole
 }
 
 // NewTopic is a topic that its node has just subscribed to.
@@ -155,6 +157,10 @@ func (t *Topic) Received(from peer.ID, control *pb.Control) {
 		t.onGraft(neighbor, message.Graft)
 	case *pb.Control_Root:
 		t.onRoot(neighbor, message.Root)
+	default:
+		if pieces.Is(control) {
+			t.pieces.Receive(from, control)
+		}
 	}
 }
 
@@ -168,7 +174,7 @@ func onlyNeighbors(from peer.ID, control *pb.Control) bool {
 	case *pb.Control_Join:
 		return string(message.Join.GetPeer().GetPeerID()) != string(from)
 	}
-	return false
+	return pieces.Is(control)
 }
 
 // tellNoNeighbor answers what only a neighbour may send, at most once a second.

@@ -1,11 +1,12 @@
 package core
 
 import (
-	"crypto/sha256"
 	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/payload"
 )
 
 const (
@@ -56,10 +57,7 @@ type trees struct {
 	source string // what trees call this node
 }
 
-func sourceOf(author []byte) string {
-	digest := sha256.Sum256(author)
-	return string(digest[:sourceSize])
-}
+func sourceOf(author []byte) string { return payload.Source(author) }
 
 func (t *Topic) fresh(tr *tree) bool { return t.port.Now().Sub(tr.rootAt) <= treeIdle }
 

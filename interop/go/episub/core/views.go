@@ -119,6 +119,7 @@ func (t *Topic) linked(id peer.ID) {
 	t.port.Linked(t.neighbors())
 	t.announceRecent(l)
 	t.offerTrees(l)
+	t.pieces.Up(id)
 	t.joined()
 }
 

@@ -79,19 +79,9 @@ func (p Policy) Check(message *pb.Message) error {
 
 // checkSignature returns an error unless the message is signed by the author that it names.
 func checkSignature(message *pb.Message) error {
-	author, err := peer.IDFromBytes(message.From)
+	public, err := publicKey(message.From, message.Key)
 	if err != nil {
 		return err
-	}
-	public, err := author.ExtractPublicKey()
-	if errors.Is(err, peer.ErrNoPublicKey) {
-		public, err = crypto.UnmarshalPublicKey(message.Key)
-	}
-	if err != nil {
-		return err
-	}
-	if !author.MatchesPublicKey(public) {
-		return errors.New("the key is not the author's")
 	}
 	signed, err := toSign(message)
 	if err != nil {
@@ -101,6 +91,25 @@ func checkSignature(message *pb.Message) error {
 		return errors.New("the signature is wrong")
 	}
 	return nil
+}
+
+// publicKey is that of an author: from the peer id, or else the one that stands beside it.
+func publicKey(from, key []byte) (crypto.PubKey, error) {
+	author, err := peer.IDFromBytes(from)
+	if err != nil {
+		return nil, err
+	}
+	public, err := author.ExtractPublicKey()
+	if errors.Is(err, peer.ErrNoPublicKey) {
+		public, err = crypto.UnmarshalPublicKey(key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !author.MatchesPublicKey(public) {
+		return nil, errors.New("the key is not the author's")
+	}
+	return public, nil
 }
 
 // toSign is what an author signs: a prefix and the message without signature and key.

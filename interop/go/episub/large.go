@@ -1,0 +1,44 @@
+package main
+
+import (
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"episub-interop/internal/pb"
+)
+
+// Pieces of large messages: sent behind everything else.
+
+func (p port) PushPiece(id peer.ID, message string, index int) {
+	if other := p.remotes[id]; other != nil && other.out != nil {
+		other.lane.Put(p.name, message, index)
+		p.sendPieces(id)
+	}
+}
+
+func (p port) ForgetPieces(id peer.ID, message string) {
+	if other := p.remotes[id]; other != nil {
+		other.lane.Forget(p.name, message)
+	}
+}
+
+func (p port) Refused(_ peer.ID, reason string) { p.counts.refused[reason]++ }
+
+// sendPieces moves what waits in a peer's lane to its stream, as long as little else waits there. It is
+// called again when something was written.
+func (n *node) sendPieces(id peer.ID) {
+	other := n.remotes[id]
+	if other == nil || other.out == nil {
+		return
+	}
+	other.out.wanting.Store(true) // before the look at the queues, as they empty meanwhile
+	for !other.lane.Empty() && other.out.idle() {
+		topic, message, index := other.lane.Next()
+		if t := n.topics[topic]; t != nil {
+			if control := t.Piece(message, index); control != nil {
+				n.counts.note(n.counts.out, control)
+				n.send(id, &pb.Rpc{}, &pb.EpisubFrame{Topic: &topic, Control: []*pb.Control{control}})
+			}
+		}
+	}
+	other.out.wanting.Store(!other.lane.Empty())
+}

@@ -1,0 +1,92 @@
+package pieces
+
+import (
+	"errors"
+	"math/bits"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/payload"
+	"episub-interop/internal/pb"
+)
+
+const (
+	maxPieces     = 512
+	smallestPiece = 8 << 10 // bytes
+	largestPiece  = 32 << 10
+	aim           = 32 // pieces of one message
+
+	// MaxSize is the largest message, in bytes.
+	MaxSize = maxPieces * largestPiece
+)
+
+// preamble is what is known of a message before its pieces. Its fields are within their limits.
+type preamble struct {
+	wire   *pb.Preamble
+	id     string
+	source string
+}
+
+func newPreamble(wire *pb.Preamble) *preamble {
+	return &preamble{wire: wire, id: string(wire.Id), source: payload.Source(wire.Author)}
+}
+
+func (p *preamble) size() int      { return int(p.wire.GetSize()) }
+func (p *preamble) pieceSize() int { return int(p.wire.GetPieceSize()) }
+func (p *preamble) count() int     { return (p.size() + p.pieceSize() - 1) / p.pieceSize() }
+
+// length is the bytes of one piece.
+func (p *preamble) length(index int) int {
+	return min(p.pieceSize(), p.size()-index*p.pieceSize())
+}
+
+// belongs tells whether a piece is part of the message.
+func (p *preamble) belongs(piece *pb.Piece) bool {
+	index := int(piece.GetIndex())
+	return index < p.count() && len(piece.Data) == p.length(index) &&
+		holds(p.wire.Root, p.count(), index, leafHash(piece.Data), piece.Proof)
+}
+
+// Cut is a message in pieces.
+type Cut struct {
+	preamble *preamble
+	pieces   []*pb.Piece
+}
+
+// pieceSizeFor is the bytes of each piece of a message of so many, but for the last.
+func pieceSizeFor(size int) int {
+	wanted := (size + aim - 1) / aim
+	return min(max(1<<bits.Len(uint(wanted-1)), smallestPiece), largestPiece)
+}
+
+// NewCut cuts a message of our own, and signs its preamble.
+func NewCut(key crypto.PrivKey, policy payload.Policy, message *pb.Message) (*Cut, error) {
+	raw, err := proto.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) == 0 || len(raw) > MaxSize {
+		return nil, errors.New("no message in pieces has so many bytes")
+	}
+	size := pieceSizeFor(len(raw))
+	wire := &pb.Preamble{
+		Id: []byte(policy.ID(message)), Author: message.From, Seqno: message.Seqno,
+		Size: proto.Uint32(uint32(len(raw))), PieceSize: proto.Uint32(uint32(size)),
+	}
+	found := &Cut{preamble: newPreamble(wire)}
+	leaves := []hash{}
+	for i := range found.preamble.count() {
+		data := raw[i*size:][:found.preamble.length(i)]
+		leaves = append(leaves, leafHash(data))
+		found.pieces = append(found.pieces, &pb.Piece{
+			Id: wire.Id, Index: proto.Uint32(uint32(i)), Data: data,
+		})
+	}
+	root, proofs := merkle(leaves)
+	wire.Root = root[:]
+	for i, piece := range found.pieces {
+		piece.Proof = proofs[i]
+	}
+	return found, payload.SignPreamble(key, message.GetTopic(), wire)
+}
