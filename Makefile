@@ -4,7 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 
 SCENARIO ?= interop/testbed/scenarios/short.toml
-INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py go_sources.py collector.py)
+INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py large_messages.py go_sources.py collector.py)
 # Tests run in more processes than a small machine has cores, as many of them wait more than they
 # compute; those that share a Spark session run in one of these (tests/conftest.py).
 SIDE_BY_SIDE := -n 3

@@ -30,7 +30,14 @@ from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.tools.anyio_service import Service, background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, FallbackParams, ResilientPubsub, SignaturePolicy
+from episub_router import (
+    BroadcastParams,
+    EpisubParams,
+    EpisubRouter,
+    FallbackParams,
+    ResilientPubsub,
+    SignaturePolicy,
+)
 from episub_router.trace.tracer import Tracer
 
 VERSIONS = ["/meshsub/1.3.0", "/meshsub/1.2.0", "/meshsub/1.1.0", "/meshsub/1.0.0"]
@@ -48,6 +55,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """The flags that all peers share, and a few of this one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--listen", action="append", default=[])
+    parser.add_argument("--no-listen", action="store_true")
     parser.add_argument("--dial", action="append", default=[])
     parser.add_argument("--topic", action="append", default=[])
     parser.add_argument("--protocol")
@@ -61,6 +69,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--ids", choices=list(MESSAGE_IDS))
     parser.add_argument("--reject")
     parser.add_argument("--trace")
+    parser.add_argument("--piece-threshold", type=int, default=0)
     parser.add_argument("--router", choices=["gossipsub", "episub"], default="gossipsub")
     return parser.parse_args(arguments)
 
@@ -103,7 +112,8 @@ def make_router(args: argparse.Namespace) -> IPubsubRouter:
         params = FallbackParams()
         if args.protocol:
             params = replace(params, protocols=(TProtocol(args.protocol),))
-        return EpisubRouter(fallback=params)
+        broadcast = BroadcastParams(piece_threshold=args.piece_threshold)
+        return EpisubRouter(EpisubParams(broadcast=broadcast), fallback=params)
     low, degree, high = map(int, args.mesh.split(","))
     router = GossipSub(
         [TProtocol(p) for p in ([args.protocol] if args.protocol else VERSIONS)],
@@ -306,7 +316,8 @@ async def lines() -> AsyncIterator[str]:
 @asynccontextmanager
 async def running(args: argparse.Namespace, pubsub: Pubsub, host: IHost) -> AsyncIterator[None]:
     """The host with its services; errors of a swarm that is stopped under traffic are no news."""
-    listen = [Multiaddr(a) for a in args.listen or ["/ip4/127.0.0.1/tcp/0"]]
+    default = [] if args.no_listen else ["/ip4/127.0.0.1/tcp/0"]
+    listen = [Multiaddr(a) for a in args.listen or default]
     stopping = False
     try:
         async with AsyncExitStack() as stack:

@@ -5,15 +5,12 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// counts are the control messages that came and went, by name, and why parts of large messages were
-// refused.
+// counts are the control messages that came and went, by name.
 type counts struct {
-	in, out, refused map[string]int
+	in, out map[string]int
 }
 
-func newCounts() counts {
-	return counts{in: map[string]int{}, out: map[string]int{}, refused: map[string]int{}}
-}
+func newCounts() counts { return counts{in: map[string]int{}, out: map[string]int{}} }
 
 var oneof = (&pb.Control{}).ProtoReflect().Descriptor().Oneofs().ByName("message")
 
@@ -30,6 +27,4 @@ func (c *counts) note(into map[string]int, control *pb.Control) {
 	into[name]++
 }
 
-func (c *counts) emit() {
-	lines.Emit("counts", lines.Fields{"in": c.in, "out": c.out, "refused": c.refused})
-}
+func (c *counts) emit() { lines.Emit("counts", lines.Fields{"in": c.in, "out": c.out}) }

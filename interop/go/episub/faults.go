@@ -1,11 +1,18 @@
 package main
 
-import "github.com/libp2p/go-libp2p/core/peer"
+import (
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/pb"
+)
 
 // faults are what tests do to the links of a node: a blocked peer is disconnected and refused; of a
-// muted one, all that comes and goes is lost, which nothing reports.
+// muted one, all that comes and goes is lost, which nothing reports. A node that lies sends pieces with
+// a wrong byte.
 type faults struct {
 	blocked, muted map[peer.ID]bool
+	lies           bool
 }
 
 func newFaults() faults {
@@ -25,4 +32,14 @@ func (n *node) fault(op string, id peer.ID) {
 	case "unmute":
 		delete(n.faults.muted, id)
 	}
+}
+
+// passed is the piece that goes out in place of one.
+func (f faults) passed(piece *pb.Control) *pb.Control {
+	if !f.lies {
+		return piece
+	}
+	wrong := proto.Clone(piece).(*pb.Control)
+	wrong.GetPiece().Data[0] ^= 1
+	return wrong
 }

@@ -131,7 +131,7 @@ func (n *node) received(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) {
 		if t := n.topics[message.GetTopic()]; t == nil {
 			n.notSubscribed(id, message.GetTopic(), other, nil)
 		} else if t.Gossip(id, message, header) != nil {
-			lines.Emit("refused", lines.Fields{"peer": id.String()})
+			lines.Emit("refused", lines.Fields{"peer": id.String(), "reason": "payload"})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
 )
 
@@ -21,7 +22,9 @@ func (p port) ForgetPieces(id peer.ID, message string) {
 	}
 }
 
-func (p port) Refused(_ peer.ID, reason string) { p.counts.refused[reason]++ }
+func (p port) Refused(id peer.ID, reason string) {
+	lines.Emit("refused", lines.Fields{"peer": id.String(), "reason": reason})
+}
 
 // sendPieces moves what waits in a peer's lane to its stream, as long as little else waits there. It is
 // called again when something was written.
@@ -36,6 +39,7 @@ func (n *node) sendPieces(id peer.ID) {
 		if t := n.topics[topic]; t != nil {
 			if control := t.Piece(message, index); control != nil {
 				n.counts.note(n.counts.out, control)
+				control = n.faults.passed(control)
 				n.send(id, &pb.Rpc{}, &pb.EpisubFrame{Topic: &topic, Control: []*pb.Control{control}})
 			}
 		}

@@ -38,10 +38,11 @@ func run() error {
 	flag.Var(&topics, "topic", "a topic to subscribe to")
 	seed := flag.String("key-seed", "", "text that the key is made from")
 	name := flag.String("policy", "StrictSign", "StrictSign, or StrictNoSign with --ids=ethereum")
+	alone := flag.Bool("no-listen", false, "listen nowhere")
 	threshold := flag.Int("piece-threshold", 0, "bytes from which on messages go in pieces; 0: none")
 	ids := flag.String("ids", "", "ethereum: message ids of the content, with StrictNoSign")
 	flag.Parse()
-	if len(listen) == 0 {
+	if len(listen) == 0 && !*alone {
 		listen = lines.List{"/ip4/127.0.0.1/tcp/0"}
 	}
 	key, err := hosts.NewKey(*seed)
@@ -106,6 +107,8 @@ func (n *node) obey(c lines.Command) error {
 		n.do(func() { n.unsubscribe(c.Topic) })
 	case "dial":
 		go n.connect(c.Addr)
+	case "lie":
+		n.do(func() { n.faults.lies = true })
 	case "counts":
 		n.do(n.counts.emit)
 	case "block", "unblock", "mute", "unmute":

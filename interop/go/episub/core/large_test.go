@@ -13,7 +13,7 @@ import (
 	"episub-interop/internal/pb"
 )
 
-const largeSize = 200_000
+const largeSize = 100_000
 
 // takePieces has nodes take pieces before anything happens.
 func takePieces(nodes []*simNode) {

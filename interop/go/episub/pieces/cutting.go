@@ -3,6 +3,7 @@ package pieces
 import (
 	"errors"
 	"math/bits"
+	"slices"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"google.golang.org/protobuf/proto"
@@ -69,24 +70,27 @@ func NewCut(key crypto.PrivKey, policy payload.Policy, message *pb.Message) (*Cu
 	if len(raw) == 0 || len(raw) > MaxSize {
 		return nil, errors.New("no message in pieces has so many bytes")
 	}
+	found := cut(raw, []byte(policy.ID(message)), message.From, message.Seqno)
+	return found, payload.SignPreamble(key, message.GetTopic(), found.preamble.wire)
+}
+
+// cut cuts the bytes of a message; the preamble isn't signed yet.
+func cut(raw, id, author, seqno []byte) *Cut {
 	size := pieceSizeFor(len(raw))
-	wire := &pb.Preamble{
-		Id: []byte(policy.ID(message)), Author: message.From, Seqno: message.Seqno,
-		Size: proto.Uint32(uint32(len(raw))), PieceSize: proto.Uint32(uint32(size)),
-	}
-	found := &Cut{preamble: newPreamble(wire)}
-	leaves := []hash{}
-	for i := range found.preamble.count() {
-		data := raw[i*size:][:found.preamble.length(i)]
+	leaves, found := []hash{}, &Cut{}
+	for data := range slices.Chunk(raw, size) {
 		leaves = append(leaves, leafHash(data))
 		found.pieces = append(found.pieces, &pb.Piece{
-			Id: wire.Id, Index: proto.Uint32(uint32(i)), Data: data,
+			Id: id, Index: proto.Uint32(uint32(len(found.pieces))), Data: data,
 		})
 	}
 	root, proofs := merkle(leaves)
-	wire.Root = root[:]
 	for i, piece := range found.pieces {
 		piece.Proof = proofs[i]
 	}
-	return found, payload.SignPreamble(key, message.GetTopic(), wire)
+	found.preamble = newPreamble(&pb.Preamble{
+		Id: id, Author: author, Seqno: seqno, Root: root[:],
+		Size: proto.Uint32(uint32(len(raw))), PieceSize: proto.Uint32(uint32(size)),
+	})
+	return found
 }

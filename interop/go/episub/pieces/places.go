@@ -41,14 +41,15 @@ func (m *Machine) refusePlace(id peer.ID, source string, t *tree) {
 // accept makes a neighbour our child, and sends it what it lacks.
 func (m *Machine) accept(t *tree, child peer.ID, wants []want) {
 	t.children.add(child)
-	t.usedAt = m.port.Now()
+	now := m.port.Now()
+	t.usedAt = now
 	m.sendOffer(child, true, t)
 	for _, found := range m.transfers.ofSource(t.source) {
 		index := slices.IndexFunc(wants, func(w want) bool { return w.id == found.id })
 		switch {
 		case index >= 0:
 			found.taken[child] = found.everything().without(wants[index].missing)
-		case found.isWhole():
+		case found.isWhole() && now.Sub(found.wholeAt) >= recent:
 			continue // it may be long past; a newcomer is announced it when it says hello
 		default:
 			m.announce(found, child)
