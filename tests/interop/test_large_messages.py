@@ -70,7 +70,7 @@ async def test_a_go_node_relays_pieces_between_python_nodes(lab: Lab) -> None:
     assert {event["reason"] for event in go.reported("refused")} <= {"piece-late"}
 
 
-@pytest.mark.peers("episub-go")
+@pytest.mark.peers("episub-go", "leaf")
 async def test_peers_without_pieces_get_and_give_whole_messages(lab: Lab) -> None:
     takers = [await start(lab, kind, IN_PIECES) for kind in ("episub-go", "episub")]
     others = [await start(lab, kind) for kind in ("episub-go", "episub", "leaf")]

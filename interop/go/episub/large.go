@@ -3,15 +3,16 @@ package main
 import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"episub-interop/episub/pieces"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
 )
 
 // Pieces of large messages: sent behind everything else.
 
-func (p port) PushPiece(id peer.ID, message string, index int) {
+func (p port) PushPieces(id peer.ID, message string, which pieces.Mask) {
 	if other := p.remotes[id]; other != nil && other.out != nil {
-		other.lane.Put(p.name, message, index)
+		other.lane.Put(p.name, message, which)
 		p.sendPieces(id)
 	}
 }

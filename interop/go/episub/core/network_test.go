@@ -12,6 +12,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"episub-interop/episub/pieces"
 	"episub-interop/internal/payload"
 	"episub-interop/internal/pb"
 )
@@ -221,9 +222,9 @@ func (s *simNode) Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool 
 	})
 	return true
 }
-func (s *simNode) PushPiece(id peer.ID, message string, index int) {
-	if control := s.topic.Piece(message, index); control != nil {
-		s.Send(id, control)
+func (s *simNode) PushPieces(id peer.ID, message string, which pieces.Mask) {
+	for _, index := range which.Indices() {
+		s.Send(id, s.topic.Piece(message, index))
 	}
 }
 func (s *simNode) ForgetPieces(peer.ID, string)   {}

@@ -20,18 +20,36 @@ func TestPreamblesThatNobodySignedAreRefused(t *testing.T) {
 	if b.refused[preambleForged] != 1 || len(b.transfers.known) > 0 || len(b.sent[n[1]]) > 0 {
 		t.Errorf("%v", b.refused)
 	}
+	b.receive(n[0], announced(honest, Mask{}))
+	if b.refused[preambleRefused] != 1 || len(b.transfers.known) > 0 {
+		t.Errorf("one that lies is believed: %v", b.refused)
+	}
 	b.receive(n[1], announced(honest, Mask{})) // its id isn't taken
 	b.receive(n[0], announced(forged, first(1)))
-	if b.refused[preambleRefused] != 1 || !b.transfers.known[honest.preamble.id].announced[n[0]].empty() {
+	if b.refused[preambleRefused] != 2 || !b.transfers.known[honest.preamble.id].announced[n[0]].empty() {
 		t.Errorf("%v", b.refused)
 	}
 	for _, hops := range []uint32{0, maxHops + 1} {
 		bad := announced(w.cut(20_000), Mask{})
 		bad.Hops = &hops
-		b.receive(n[0], bad)
+		b.receive(n[1], bad)
 	}
 	if b.refused[badPreamble] != 2 || len(b.transfers.known) != 1 {
 		t.Errorf("%v", b.refused)
+	}
+}
+
+func TestAPreambleIsKnownByWhatIsSigned(t *testing.T) {
+	n := ids(t, 2)
+	b, c := newTable(t, n...), newWriter(t, "author").cut(20_000)
+	other := announced(c, first(2))
+	other.Preamble = proto.Clone(other.Preamble).(*pb.Preamble)
+	other.Preamble.Key = []byte("of nobody")
+	b.receive(n[0], other)
+	b.receive(n[1], announced(c, first(1)))
+	known := b.transfers.known[c.preamble.id]
+	if known == nil || known.announced[n[0]] != first(2) || known.announced[n[1]] != first(1) || known.wire.Key != nil {
+		t.Errorf("%v, %v", known, b.refused)
 	}
 }
 

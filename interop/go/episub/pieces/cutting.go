@@ -1,11 +1,13 @@
 package pieces
 
 import (
+	"bytes"
 	"errors"
 	"math/bits"
 	"slices"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/payload"
@@ -29,8 +31,19 @@ type preamble struct {
 	source string
 }
 
+// newPreamble leaves out a key that the author's id holds: nobody has signed that.
 func newPreamble(wire *pb.Preamble) *preamble {
+	if _, err := peer.ID(wire.Author).ExtractPublicKey(); err == nil {
+		wire.Key = nil
+	}
 	return &preamble{wire: wire, id: string(wire.Id), source: payload.Source(wire.Author)}
+}
+
+// isSame compares what is signed: a key may stand there in several encodings, and so may a signature.
+func (p *preamble) isSame(other *preamble) bool {
+	return p.id == other.id && p.size() == other.size() && p.pieceSize() == other.pieceSize() &&
+		bytes.Equal(p.wire.Root, other.wire.Root) && bytes.Equal(p.wire.Author, other.wire.Author) &&
+		bytes.Equal(p.wire.Seqno, other.wire.Seqno)
 }
 
 func (p *preamble) size() int      { return int(p.wire.GetSize()) }

@@ -14,16 +14,16 @@ type turn struct {
 	waiting        Mask
 }
 
-// Put adds a piece; one that waits already is sent once. What finds no room is asked for again.
-func (l *Lane) Put(topic, message string, index int) {
+// Put adds pieces; one that waits already is sent once. What finds no room is asked for again.
+func (l *Lane) Put(topic, message string, which Mask) {
 	for _, t := range l.turns {
 		if t.topic == topic && t.message == message {
-			t.waiting = t.waiting.or(one(index))
+			t.waiting = t.waiting.or(which)
 			return
 		}
 	}
-	if len(l.turns) < maxTurns {
-		l.turns = append(l.turns, &turn{topic, message, one(index)})
+	if len(l.turns) < maxTurns && !which.empty() {
+		l.turns = append(l.turns, &turn{topic, message, which})
 	}
 }
 
@@ -34,7 +34,7 @@ func (l *Lane) Empty() bool { return len(l.turns) == 0 }
 func (l *Lane) Next() (topic, message string, index int) {
 	t := l.turns[0]
 	l.turns = l.turns[1:]
-	index = t.waiting.indices()[0]
+	index = t.waiting.Indices()[0]
 	if t.waiting = t.waiting.without(one(index)); !t.waiting.empty() {
 		l.turns = append(l.turns, t)
 	}

@@ -21,8 +21,8 @@ type Port interface {
 	RTT(id peer.ID) time.Duration
 	// Send queues a control message to a neighbour.
 	Send(id peer.ID, control *pb.Control)
-	// Push has a piece sent once nothing else waits for the neighbour; its bytes come from Piece.
-	Push(id peer.ID, message string, index int)
+	// Push has pieces sent once nothing else waits for the neighbour; their bytes come from Piece.
+	Push(id peer.ID, message string, which Mask)
 	// Forget: the pieces of a message that wait for a neighbour are wanted no more.
 	Forget(id peer.ID, message string)
 	// Whole hands over a message that its preamble's author, seqno and topic are those of; nothing else
@@ -54,7 +54,7 @@ type Machine struct {
 	policy    payload.Policy
 	takers    peers                 // neighbours that take pieces
 	greeted   map[peer.ID]time.Time // since when the others are neighbours
-	liars     map[peer.ID]bool      // neighbours that sent a bad piece
+	liars     map[peer.ID]bool      // neighbours that sent a bad piece, or a forged preamble
 	transfers transfers
 	trees     trees
 	next      time.Time // when the timer fires; zero if it doesn't

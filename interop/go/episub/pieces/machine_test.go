@@ -53,7 +53,9 @@ func (b *table) After(d time.Duration, f func()) {
 	b.timers = append(b.timers, timer{b.now.Add(max(d, 0)), f})
 }
 func (b *table) Send(id peer.ID, control *pb.Control) { b.sent[id] = append(b.sent[id], control) }
-func (b *table) Push(id peer.ID, _ string, index int) { b.pushed[id] = append(b.pushed[id], index) }
+func (b *table) Push(id peer.ID, _ string, which Mask) {
+	b.pushed[id] = append(b.pushed[id], which.Indices()...)
+}
 func (b *table) Whole(_ peer.ID, message *pb.Message, _ uint32) {
 	b.whole = append(b.whole, message)
 }
@@ -280,7 +282,7 @@ func TestAParentThatLiesIsLeftAndAskedForNothing(t *testing.T) {
 	}
 	wanted := first(c.preamble.count()).without(one(0))
 	if b.asked(n[1]).or(b.asked(n[2])) != wanted {
-		t.Errorf("asked of others: %v", b.asked(n[1]).or(b.asked(n[2])).indices())
+		t.Errorf("asked of others: %v", b.asked(n[1]).or(b.asked(n[2])).Indices())
 	}
 	for _, piece := range c.pieces[1:] {
 		b.receive(n[1], piece)

@@ -54,8 +54,8 @@ func (m Mask) without(other Mask) Mask {
 // beyond tells whether there is a piece after this one.
 func (m Mask) beyond(index int) bool { return !m.without(first(index + 1)).empty() }
 
-// indices are the pieces, the lowest first.
-func (m Mask) indices() []int {
+// Indices are the pieces, the lowest first.
+func (m Mask) Indices() []int {
 	found := []int{}
 	for i, word := range m {
 		for ; word != 0; word &= word - 1 {
@@ -67,7 +67,7 @@ func (m Mask) indices() []int {
 
 // lowest are the first `count` pieces of the set.
 func (m Mask) lowest(count int) Mask {
-	found := m.indices()
+	found := m.Indices()
 	var kept Mask
 	for _, index := range found[:min(count, len(found))] {
 		kept = kept.or(one(index))
@@ -78,7 +78,7 @@ func (m Mask) lowest(count int) Mask {
 // bytes is the mask as it goes over the wire, without zeros at its end.
 func (m Mask) bytes() []byte {
 	raw := []byte{}
-	for _, index := range m.indices() {
+	for _, index := range m.Indices() {
 		for len(raw) <= index/8 {
 			raw = append(raw, 0)
 		}

@@ -14,8 +14,8 @@ func TestMasksAreReadAsTheyWereWritten(t *testing.T) {
 		}
 		raw := mask.bytes()
 		read, ok := readMask(append(raw, 0)[:min(len(raw)+1, maxPieces/8)]) // zeros at the end don't count
-		if !ok || read != mask || !slices.Equal(read.indices(), set) {
-			t.Errorf("%v: %v", set, read.indices())
+		if !ok || read != mask || !slices.Equal(read.Indices(), set) {
+			t.Errorf("%v: %v", set, read.Indices())
 		}
 	}
 	if raw := one(0).or(one(2)).or(one(9)).bytes(); !bytes.Equal(raw, []byte{0b101, 0b10}) {
@@ -28,11 +28,11 @@ func TestMasksAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestSetsOfPieces(t *testing.T) {
 	for _, count := range []int{0, 1, 63, 64, 65, 511, 512} {
-		if all := first(count); len(all.indices()) != count || all.beyond(count-1) || (count > 0 && !all.has(count-1)) {
-			t.Errorf("the first %d are %v", count, all.indices())
+		if all := first(count); len(all.Indices()) != count || all.beyond(count-1) || (count > 0 && !all.has(count-1)) {
+			t.Errorf("the first %d are %v", count, all.Indices())
 		}
 	}
-	if low := first(70).without(first(3)).lowest(62).indices(); len(low) != 62 || low[0] != 3 || low[61] != 64 {
+	if low := first(70).without(first(3)).lowest(62).Indices(); len(low) != 62 || low[0] != 3 || low[61] != 64 {
 		t.Errorf("%v", low)
 	}
 	if first(maxPieces).beyond(maxPieces - 1) {
@@ -43,11 +43,11 @@ func TestSetsOfPieces(t *testing.T) {
 func TestMessagesTakeTurnsInALane(t *testing.T) {
 	lane := &Lane{}
 	for _, index := range []int{3, 1, 2, 1} {
-		lane.Put("t", "a", index)
+		lane.Put("t", "a", one(index))
 	}
-	lane.Put("t", "b", 0)
-	lane.Put("t", "c", 0)
-	lane.Put("u", "c", 5)
+	lane.Put("t", "b", one(0))
+	lane.Put("t", "c", first(3))
+	lane.Put("u", "c", one(5))
 	lane.Forget("t", "c")
 	type piece struct {
 		topic, message string
@@ -63,7 +63,7 @@ func TestMessagesTakeTurnsInALane(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for i := range 2 * maxTurns {
-		lane.Put("t", string(rune(i)), 0)
+		lane.Put("t", string(rune(i)), one(0))
 	}
 	if len(lane.turns) != maxTurns {
 		t.Errorf("%d messages wait", len(lane.turns))

@@ -63,9 +63,9 @@ func (m *Machine) announce(t *transfer, to peer.ID) {
 // push sends a neighbour pieces that are here and that it hasn't got.
 func (m *Machine) push(t *transfer, to peer.ID, mask Mask) {
 	mask = mask.and(t.have).without(t.taken[to])
-	t.noteTaken(to, mask)
-	for _, index := range mask.indices() {
-		m.port.Push(to, t.id, index)
+	if !mask.empty() {
+		t.noteTaken(to, mask)
+		m.port.Push(to, t.id, mask)
 	}
 }
 
@@ -81,7 +81,7 @@ func (m *Machine) onAnnounce(from peer.ID, message *pb.PieceAnnounce) {
 	}
 	t := m.transfers.known[p.id]
 	switch {
-	case t != nil && !proto.Equal(t.wire, p.wire):
+	case t != nil && !t.isSame(p):
 		m.port.Refused(from, preambleRefused)
 		return
 	case t == nil && m.transfers.over[p.id]:
@@ -110,12 +110,12 @@ func (m *Machine) onAnnounce(from peer.ID, message *pb.PieceAnnounce) {
 
 // takeOn begins a new message, if there is room and its author has signed the preamble; else nil.
 func (m *Machine) takeOn(from peer.ID, p *preamble, hops uint32) *transfer {
-	if !m.transfers.hasRoom(p, from) {
+	if m.liars[from] || !m.transfers.hasRoom(p, from) {
 		m.port.Refused(from, preambleRefused)
 		return nil
 	}
 	if m.policy.CheckPreamble(m.topic, p.wire) != nil {
-		m.port.Refused(from, preambleForged)
+		m.onLie(from, preambleForged)
 		return nil
 	}
 	t := newTransfer(p, from, hops, m.port.Now())
@@ -181,7 +181,7 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 		return
 	}
 	if !t.belongs(piece) {
-		m.onLie(from)
+		m.onLie(from, pieceInvalid)
 		return
 	}
 	if found != nil && found.asking == from && !asked {
@@ -220,10 +220,11 @@ func (m *Machine) refuseUnasked(from peer.ID, here bool) {
 	}
 }
 
-// onLie: no correct peer passes on a piece that doesn't belong to its message. Nothing is asked of the
-// sender any more, and what was is asked of others at once.
-func (m *Machine) onLie(from peer.ID) {
-	m.port.Refused(from, pieceInvalid)
+// onLie: no correct peer passes on a piece that doesn't belong to its message, or what its author didn't
+// sign. Nothing is asked of the sender any more, nor its signatures checked, and what was asked of it is
+// asked of others at once.
+func (m *Machine) onLie(from peer.ID, what string) {
+	m.port.Refused(from, what)
 	m.liars[from] = true
 	m.leave(from)
 	for _, t := range m.transfers.unfinished {
@@ -241,7 +242,7 @@ func (m *Machine) onLie(from peer.ID) {
 func (m *Machine) askForGaps(t *transfer, parent peer.ID, index int) {
 	now := m.port.Now()
 	mask := t.skipped(parent, index, now.Add(-t.patience()))
-	for _, other := range mask.indices() {
+	for _, other := range mask.Indices() {
 		t.gapsAsked[other] = now
 	}
 	if !mask.empty() {
