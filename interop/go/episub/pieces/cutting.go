@@ -50,6 +50,9 @@ func (p *preamble) size() int      { return int(p.wire.GetSize()) }
 func (p *preamble) pieceSize() int { return int(p.wire.GetPieceSize()) }
 func (p *preamble) count() int     { return (p.size() + p.pieceSize() - 1) / p.pieceSize() }
 
+// everything are all pieces.
+func (p *preamble) everything() Mask { return first(p.count()) }
+
 // length is the bytes of one piece.
 func (p *preamble) length(index int) int {
 	return min(p.pieceSize(), p.size()-index*p.pieceSize())

@@ -49,9 +49,8 @@ func newTransfer(p *preamble, bringer peer.ID, hops uint32, now time.Time) *tran
 	}
 }
 
-func (t *transfer) everything() Mask { return first(t.count()) }
-func (t *transfer) missing() Mask    { return t.everything().without(t.have) }
-func (t *transfer) isWhole() bool    { return !t.wholeAt.IsZero() }
+func (t *transfer) missing() Mask { return t.everything().without(t.have) }
+func (t *transfer) isWhole() bool { return !t.wholeAt.IsZero() }
 
 // add keeps a piece that is new and belongs here.
 func (t *transfer) add(piece *pb.Piece, now time.Time) {

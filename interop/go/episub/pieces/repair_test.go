@@ -1,0 +1,138 @@
+package pieces
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/pb"
+)
+
+// graftOf asks for a place, and for these pieces of a message.
+func graftOf(c *Cut, missing Mask) *pb.PieceGraft {
+	return &pb.PieceGraft{Source: []byte(c.preamble.source), Wants: []*pb.PieceWant{
+		{Id: c.preamble.wire.Id, Missing: missing.bytes()},
+	}}
+}
+
+func TestAPieceThatWasOvertakenIsAskedForOnce(t *testing.T) {
+	n := ids(t, 2)
+	b, c := childOf(t, n...)
+	for _, index := range []int{0, 1, 4} {
+		b.receive(n[0], c.pieces[index])
+	}
+	if !b.asked(n[0]).empty() {
+		t.Errorf("by two pieces it is out of turn: %v", b.asked(n[0]).Indices())
+	}
+	b.receive(n[0], c.pieces[5])
+	if !slices.Equal(b.asked(n[0]).Indices(), []int{2}) {
+		t.Errorf("asked for %v", b.asked(n[0]).Indices())
+	}
+	b.forgetSent()
+	b.receive(n[0], c.pieces[6])
+	if !slices.Equal(b.asked(n[0]).Indices(), []int{3}) {
+		t.Errorf("then for %v", b.asked(n[0]).Indices())
+	}
+}
+
+func TestWhatIsOnItsWayIsNotSentAgain(t *testing.T) {
+	n := ids(t, 2)
+	b, c := childOf(t, n...)
+	b.receive(n[1], graftOf(c, c.preamble.everything()))
+	for _, index := range []int{0, 5, 2} { // the child misses 2 as we did
+		b.receive(n[0], c.pieces[index])
+	}
+	b.forgetSent()
+	wants := graftOf(c, one(2))
+	wants.Source = nil
+	b.receive(n[1], wants)
+	if len(b.pushed[n[1]]) > 0 {
+		t.Errorf("sent again: %v", b.pushed[n[1]])
+	}
+	b.run(onItsWay)
+	b.receive(n[1], wants)
+	if !slices.Equal(b.pushed[n[1]], []int{2}) {
+		t.Errorf("it was lost, and is sent: %v", b.pushed[n[1]])
+	}
+}
+
+func TestANewChildGetsWhatItCouldNotKnowOf(t *testing.T) {
+	for wait, want := range map[time.Duration]int{0: 3, recent: 0} {
+		n := ids(t, 1)
+		b, c := newTable(t, n...), newWriter(t, "author").cut(20_000)
+		b.Publish(c)
+		b.run(wait)
+		b.forgetSent()
+		b.receive(n[0], &pb.PieceGraft{Source: []byte(c.preamble.source)})
+		if len(b.pushed[n[0]]) != want || len(b.sent[n[0]]) != 1+min(want, 1) {
+			t.Errorf("after %v: %v, %v", wait, b.pushed[n[0]], b.sent[n[0]])
+		}
+	}
+}
+
+func TestNoPlaceBelowOurselvesIsTaken(t *testing.T) {
+	n := ids(t, 3)
+	b, c := childOf(t, n...)
+	tr := b.trees.get(c.preamble.source)
+	b.receive(n[1], graftOf(c, Mask{}))
+	b.Receive(n[2], offerOf(place{tr.source, tr.rank - 1}))
+	b.Down(n[0])
+	if tr.asking != n[2] || !tr.children.has(n[1]) {
+		t.Fatal("the nearer one isn't asked")
+	}
+	b.Receive(n[2], offering(true, place{tr.source, tr.rank})) // it has moved since
+	if _, left := b.places(n[2]); left != 1 || tr.parent == n[2] {
+		t.Error("a circle")
+	}
+}
+
+func TestOfSeveralNeighboursEachIsAskedForOtherPieces(t *testing.T) {
+	n := ids(t, 4)
+	b, c := newTable(t, n...), newWriter(t, "author").cut(600_000)
+	all := c.preamble.everything()
+	for _, id := range n {
+		b.receive(id, announced(c, all))
+		refusal := &pb.PiecePrune{Source: []byte(c.preamble.source)}
+		b.receive(id, refusal)
+	}
+	b.run(firstPatience)
+	var asked Mask
+	for _, id := range n {
+		mask := b.asked(id)
+		if len(mask.Indices()) > piecesAtOnce || !mask.and(asked).empty() {
+			t.Errorf("%v, and others %v", mask.Indices(), asked.Indices())
+		}
+		asked = asked.or(mask)
+	}
+	if asked != all {
+		t.Errorf("%d of %d are asked for", len(asked.Indices()), c.preamble.count())
+	}
+}
+
+func TestAParentThatBringsNothingIsLeft(t *testing.T) {
+	n := ids(t, 2)
+	b, c := childOf(t, n...)
+	for _, piece := range c.pieces {
+		b.receive(n[0], piece)
+	}
+	b.run(keptFor)
+	second := newWriter(t, "author").cut(100_000)
+	b.receive(n[1], announced(second, second.preamble.everything()))
+	b.forgetSent()
+	b.run(5 * time.Second)
+	tr := b.trees.get(c.preamble.source)
+	if _, left := b.places(n[0]); left != 1 || tr.parent == n[0] {
+		t.Errorf("%v", b.sent[n[0]])
+	}
+	if _, failed := tr.failed[n[0]]; !failed {
+		t.Error("and isn't asked for a while")
+	}
+	for _, piece := range second.pieces {
+		b.receive(n[1], proto.Clone(piece).(*pb.Piece))
+	}
+	if len(b.whole) != 2 {
+		t.Error("the message hasn't come")
+	}
+}
