@@ -20,6 +20,7 @@ func (m *Machine) onGraft(from peer.ID, source string, wants []want) {
 		m.accept(t, from, wants)
 	case hasRoom && t.asking != "" && t.asking != from && from != t.parent:
 		// Asked on the word of our announcement: it has its place when we have ours.
+		t.children.remove(from)
 		t.stopWaiting(from)
 		t.waiting = append(t.waiting, waiter{from, wants})
 	default:
