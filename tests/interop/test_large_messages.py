@@ -97,11 +97,14 @@ async def test_a_parent_that_lies_is_left_and_the_message_arrives(lab: Lab) -> N
     liar, honest = [await start(lab, "episub-go", IN_PIECES) for _ in range(2)]
     await join(python, liar)
     await join(child, liar)
-    traffic = Traffic(TOPIC)
-    await traffic.publish(python, [liar, child], [BEYOND_AN_RPC], perhaps=[honest])
-    await join(python, honest)
-    await join(child, honest)
     await liar.send("lie")
-    await traffic.publish(python, [liar, honest, child], [MEGABYTE, 100])
+    traffic = Traffic(TOPIC)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(traffic.publish, python, [liar, child], [BEYOND_AN_RPC])
+        await child.event("refused", peer=liar.id, reason="piece-invalid")
+        assert not child.reported("delivery")
+        for node in (python, child):
+            await join(node, honest)
+    await honest.event("delivery", size=BEYOND_AN_RPC)
+    await traffic.publish(python, [liar, child], [100])
     traffic.check()
-    assert child.reported("refused", peer=liar.id, reason="piece-invalid")
