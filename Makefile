@@ -18,20 +18,24 @@ BIN := $(VENV)/bin
 # do the children of tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-part testbed-tools upstream clean
+.PHONY: demo test suite check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
 
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
+# py-libp2p's tests and the testbed wait for most of their time, and neither bears a busy machine:
+# whatever computes beside them does so when they leave a core.
 test:
-	@$(MAKE) --no-print-directory -j 2 lint interop-part interop-sds testbed-tools
-	$(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
-	@$(if $(ARGS),,$(MAKE) --no-print-directory -j 2 upstream testbed-part)
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-dev interop-part interop-sds testbed-tools
+	@$(MAKE) --no-print-directory -j 3 suite $(if $(ARGS),,upstream testbed-part)
 
-# Both wait for most of their time, and neither bears a busy machine.
+suite:
+	@nice -n 19 $(MAKE) --no-print-directory lint
+	nice -n 19 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
+
 upstream: $(VENV)/.installed-dev
-	$(BIN)/pytest -m quiet tests
+	$(BIN)/pytest -m quiet tests/upstream
 
 testbed-part: $(VENV)/.installed-dev
 	$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77

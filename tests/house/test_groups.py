@@ -27,3 +27,15 @@ def test_what_takes_longest_comes_first() -> None:
     assert rank(group("tests/sim/test_queue.py::test_a")) < len(LONGEST)
     assert rank(group("tests/wire/test_fuzz.py::test_a")) == len(LONGEST)
     assert all((ROOT / path).exists() for path in (*LONGEST[1:], *TOGETHER))
+
+
+def test_what_has_to_run_alone_is_run_alone() -> None:
+    """`make upstream` and `make interop` look into these folders, and `make test` leaves it out."""
+    marked = re.compile(r"^@pytest\.mark\.quiet$", re.MULTILINE)
+    tests = ROOT / "tests"
+    files = {
+        path.relative_to(tests)
+        for path in tests.rglob("test_*.py")
+        if marked.search(path.read_text())
+    }
+    assert {path.parts[0] for path in files} == {"interop", "upstream"}
