@@ -27,7 +27,7 @@ demo: $(VENV)/.installed
 # py-libp2p's tests and the testbed wait for most of their time, and neither bears a busy machine:
 # whatever computes beside them does so when they leave a core.
 test:
-	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-dev interop-part interop-sds testbed-tools
+	@$(MAKE) --no-print-directory -s -j 2 $(VENV)/.installed-dev interop-part interop-sds testbed-tools
 	@$(MAKE) --no-print-directory -j 3 suite $(if $(ARGS),,upstream testbed-part)
 
 suite:
