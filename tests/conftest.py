@@ -22,7 +22,7 @@ APART = ("test_cli.py", "test_cluster.py", "test_reading.py", "test_session.py")
 TOGETHER = (
     "tests/protocol/hyparview/test_proximity.py",  # look at one overlay
     "tests/protocol/test_network.py",  # begin with the same overlays
-    "tests/sds/test_twenty_hosts.py",  # forty processes side by side wait for each other
+    "tests/sds/test_twenty_hosts.py",  # thirty processes side by side wait for each other
     "tests/sim/test_determinism.py",  # has runs in one other process
     "tests/trace/test_go.py",  # builds a program
     "tests/upstream/",  # runs py-libp2p's tests once

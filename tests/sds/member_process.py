@@ -1,4 +1,4 @@
-"""One member of the twenty: a host in a process of its own, driven over pipes.
+"""A member of `test_twenty_hosts`: a host in a process of its own, driven over pipes.
 
 Reads commands from standard input, one per line (`dial ADDRESS`, `send TEXT`, `log`), and
 writes events to standard output, one JSON object per line. Everything delivered is appended
