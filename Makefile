@@ -31,8 +31,8 @@ test:
 	@$(MAKE) --no-print-directory -j 3 suite $(if $(ARGS),,upstream testbed-part)
 
 suite:
-	@nice -n 19 $(MAKE) --no-print-directory lint
-	nice -n 19 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
+	@nice -n 5 $(MAKE) --no-print-directory lint
+	nice -n 5 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
 
 upstream: $(VENV)/.installed-dev
 	$(BIN)/pytest -m quiet tests/upstream
