@@ -47,7 +47,7 @@ from episub_router.pubsub import ResilientPubsub
 from episub_router.router_sight import RouterSight
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
-from episub_router.util.checks import check_type
+from episub_router.util.checks import check_names, check_type
 from episub_router.wire import check_params, check_topics
 
 logger = logging.getLogger(__name__)
@@ -74,8 +74,9 @@ class EpisubRouter(RouterSight, Service):
     `bootstrap` are multiaddrs with /p2p/ of nodes to join through, `discovery` are places to
     look for more and to be found in, such as `DhtDiscovery(dht)`; connected peers that are in
     the topic are known without either. `may_ban` is asked, with topic and peer, before a
-    neighbour is banned (docs/security.md). To `direct_peers` this node stays connected. `seed`
-    makes the overlay's random choices repeatable.
+    neighbour is banned; in `protected_topics` two neighbours push each message to a node, so that
+    no single one can hold it back (docs/security.md for both). To `direct_peers` this node stays
+    connected. `seed` makes the overlay's random choices repeatable.
     `tracer` gets what happens here and in the Pubsub, which has to be a `ResilientPubsub` then.
     Raises TypeError for arguments of a wrong type, ValueError for a bad bootstrap address, for
     params that the wire format can't carry, and if nothing is left to offer.
@@ -91,6 +92,7 @@ class EpisubRouter(RouterSight, Service):
         bootstrap: Iterable[Multiaddr | str] = (),
         discovery: Iterable[Discovery] = (),
         may_ban: Callable[[str, ID], bool] | None = None,
+        protected_topics: Iterable[str] = (),
         seed: int | None = None,
         tracer: Tracer | None = None,
         direct_peers: Iterable[PeerInfo] = (),
@@ -111,6 +113,7 @@ class EpisubRouter(RouterSight, Service):
         self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
         self._discovery = check_sources(discovery)
         self._may_ban = may_ban
+        self._protected_topics = check_names("protected_topics", protected_topics)
         self._direct = DirectPeers(
             direct_peers, (fallback or _DEFAULT_FALLBACK).direct_connect_interval
         )
@@ -207,6 +210,7 @@ class EpisubRouter(RouterSight, Service):
             self._discovery,
             self._rng,
             self._may_ban,
+            self._protected_topics,
         )
         if self._fallback is not None:
             self._bridge = Bridge(

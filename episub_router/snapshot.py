@@ -37,6 +37,8 @@ class TreeSnapshot:
     """Whether this node is the source."""
     parent: ID | None
     """The neighbour that pushes to us."""
+    second_parent: ID | None
+    """The other neighbour that does in a protected topic."""
     children: tuple[ID, ...]
     """Neighbours that we push to."""
     standbys: tuple[ID, ...]
@@ -101,6 +103,7 @@ def overlay_snapshot(
                 source,
                 tree.own,
                 None if tree.parent is None else _id(tree.parent),
+                None if tree.second is None else _id(tree.second),
                 tuple(map(_id, tree.children)),
                 tuple(map(_id, tree.standbys)),
                 tree.hops,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from random import Random
 from typing import Any, Protocol
@@ -94,9 +94,11 @@ class Driver(PeerListener):
         rng: Random,
         counters: Counters,
         actions: Actions,
+        protected_topics: Container[str] = (),
     ) -> None:
         self._me = me
         self._params = params
+        self._protected_topics = protected_topics
         self._peers = peers
         self._rng = rng
         self._counters = counters
@@ -152,8 +154,10 @@ class Driver(PeerListener):
             group_of = self._actions.group_of
             # Rounds of ROOT go on above those from before a restart.
             epoch = int(time.time())
+            protected = topic in self._protected_topics
+            params = self._params.protected() if protected else self._params
             self._topics[topic] = Topic(
-                self._me, topic, self._params, rng, group_of, epoch,
+                self._me, topic, params, rng, group_of, epoch,
                 may_ban=partial(self._actions.may_ban, topic),
             )  # fmt: skip
             for key, standing in self._standings.items():

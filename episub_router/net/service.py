@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from random import Random
@@ -75,6 +75,7 @@ class EpisubService(PeerListener):
         discovery: Sequence[Discovery],
         rng: Random,
         may_ban: Callable[[str, ID], bool] | None = None,
+        protected_topics: Container[str] = (),
     ) -> None:
         self._pubsub = pubsub
         self.host = pubsub.host
@@ -100,7 +101,7 @@ class EpisubService(PeerListener):
         self.framer = Framer(pubsub.host, book, counters)
         # Listeners are notified in this order: the topics' machines before what waits is sent.
         peers.listen(self)
-        self.driver = Driver(self.me, params, peers, rng, counters, self)
+        self.driver = Driver(self.me, params, peers, rng, counters, self, protected_topics)
         peers.listen(self.bootstrap_watch)
         self.outbox = Outbox(peers, router_params, counters)
         self.room = PublishRoom(router_params, params.broadcast.piece_threshold)

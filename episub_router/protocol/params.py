@@ -8,7 +8,7 @@ that nobody has a reason to change are constants beside the code that uses them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from episub_router.util.params import check_numbers, param
@@ -153,6 +153,11 @@ class BroadcastParams:
         "two, 1.3x with one, for 0.7 frames a delivery",
     )
     """Neighbours that announce each message of a source at once, beside the one that pushes it."""
+    parents: int = param(
+        1, "peers", "spec: a tree; with two each message costs about two payloads a delivery"
+    )
+    """Neighbours that push each message of a source, 1 or 2. Two where members may be hostile:
+    then no single one can hold a message back."""
     root_interval: float = param(
         20.0, "s", "measured: at 1 % churn a second trees that lose nodes ask for one sooner"
     )
@@ -225,6 +230,8 @@ class BroadcastParams:
 
     def __post_init__(self) -> None:
         check_numbers(self, _MAY_BE_ZERO, {"optimization_threshold"})
+        if self.parents not in (1, 2):
+            raise ValueError(f"parents must be 1 or 2: {self.parents}")
         if self.seen_ttl < self.cache_ttl:
             raise ValueError(
                 f"seen_ttl must not be shorter than cache_ttl: {self.seen_ttl} < {self.cache_ttl}"
@@ -251,6 +258,10 @@ class EpisubParams:
         Raises ValueError for fewer than 2 nodes.
         """
         return cls(membership=MembershipParams.for_size(nodes, near=near))
+
+    def protected(self) -> EpisubParams:
+        """The same with two parents for each message."""
+        return replace(self, broadcast=replace(self.broadcast, parents=2))
 
 
 _MAY_BE_ZERO = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -21,6 +22,17 @@ def check_methods(name: str, value: Any, *methods: str) -> None:
     if missing or isinstance(value, type):
         got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TypeError(f"{name} must have the methods {', '.join(methods)}; {got} hasn't")
+
+
+def check_names(name: str, values: Iterable[str]) -> frozenset[str]:
+    """`values` as a set. Raises TypeError where they are one string, or not all are strings."""
+    if isinstance(values, str):
+        raise TypeError(f"{name} must be several strings, as a list has them, not a str")
+    check_methods(name, values, "__iter__")
+    names = frozenset(values)
+    for value in names:
+        check_type(f"each of {name}", value, str)
+    return names
 
 
 def _article(name: str) -> str:

@@ -94,14 +94,15 @@ def _trees(overlay: OverlaySnapshot) -> Table:
     shown = overlay.trees[-MOST_TREES:]
     title = f"{len(overlay.trees)} trees of sources; those used last:"
     table = Table(
-        "source", "parent", "children", "standbys", "hops", title=title, title_justify="left"
+        "source", "parents", "children", "standbys", "hops", title=title, title_justify="left"
     )
     for tree in reversed(shown):
-        parent = "this node" if tree.own else "-" if tree.parent is None else _short(tree.parent)
+        parents = [_short(peer) for peer in (tree.parent, tree.second_parent) if peer is not None]
         table.add_row(
-            tree.source.hex()[:8], parent, str(len(tree.children)), str(len(tree.standbys)),
-            str(tree.hops),
-        )  # fmt: skip
+            tree.source.hex()[:8],
+            "this node" if tree.own else ", ".join(parents) or "-",
+            *map(str, (len(tree.children), len(tree.standbys), tree.hops)),
+        )
     return table
 
 

@@ -50,7 +50,8 @@ class Plumtree:
         """Neighbours that push to us: in the default tree, and in the trees of single sources."""
         state = self._state
         fresh = (tree for _, tree in state.trees.items() if state.trees.is_fresh(tree, now))
-        parents = [tree.parent for tree in fresh if tree.parent is not None]
+        both = (parent for tree in fresh for parent in (tree.parent, tree.second))
+        parents = [parent for parent in both if parent is not None]
         return [*dict.fromkeys([*state.push_peers.parents, *parents])]
 
     def publishes_to(self) -> list[PeerId]:
@@ -122,7 +123,7 @@ class Plumtree:
         elif isinstance(message, Root):
             self._root.on_root(peer, message, now)
         elif message.sources or message.standby:
-            self._root.on_prune(peer, message)
+            self._root.on_prune(peer, message, now)
         elif not state.parent_selection.is_crossing_prune(peer, now):
             state.push_peers.make_lazy(peer)
         return state.take_effects()

@@ -77,8 +77,7 @@ class RootProcedure:
             tree = self._state.trees.get(source)
             if tree is not None and tree.carried:
                 self._send_root(source, now)
-        settled = take_due(self._settling, now)
-        if settled:
+        if settled := take_due(self._settling, now):
             self._settle(settled, now)
 
     def clear(self) -> None:
@@ -214,36 +213,57 @@ class RootProcedure:
         former = tree.parent
         if former == peer:
             return
-        tree.parent = peer
-        tree.safe = tree.is_feasible(peer)
-        tree.misses = 0
-        tree.children.pop(peer, None)
-        tree.leaving.pop(peer, None)
+        helped = peer == tree.second or peer in tree.standbys
+        tree.take_parent(peer)
         if graft:
             self._state.effects.append(Send(peer, Graft(sources=(source,))))
         if former is not None and former in self._state.push_peers:
             tree.leaving[former] = now + _SETTLE
-        if former is not None or peer in tree.standbys:
+        if former is not None or helped:
             self._settling.setdefault(source, now + _SETTLE)
 
-    # Standbys
+    # Second parents and standbys
+
+    def leave_second(self, source: SourceId, tree: SourceTree, now: Time) -> None:
+        """The second parent of a protected topic is of no use: choose another."""
+        tree.take_second(None, now)
+        self._settling.setdefault(source, now + _SETTLE)
+
+    def replace_second(self, source: SourceId, tree: SourceTree, peer: PeerId, now: Time) -> None:
+        """Neither parent pushed a message, and `peer` had it: have it push from now on."""
+        tree.take_second(peer, now)
+        self._settling.setdefault(source, now + _SETTLE)
+        self._state.effects.append(Send(peer, Graft(sources=(source,))))
 
     def _settle(self, sources: list[SourceId], now: Time) -> None:
         grafts: dict[PeerId, list[SourceId]] = {}
         prunes: dict[PeerId, list[SourceId]] = {}
         leave: dict[PeerId, list[SourceId]] = {}
+        pushers: dict[PeerId, list[SourceId]] = {}
         state = self._state
         for source in sources:
             tree = state.trees.get(source)
             if tree is None:
                 continue
+            if state.params.parents > 1 and not tree.own:
+                second = tree.choose_second(state.push_peers, now)
+                if second is not None:
+                    pushers.setdefault(second, []).append(source)
             for peer in take_due(tree.leaving, now):
-                if peer != tree.parent and peer in state.push_peers:
+                if not tree.is_parent(peer) and peer in state.push_peers:
                     leave.setdefault(peer, []).append(source)
             if tree.leaving:
                 self._settling[source] = now + _SETTLE
-            if not tree.own:
-                self._choose_standbys(source, tree, grafts, prunes)
+            if tree.own:
+                continue
+            added, removed = tree.choose_standbys(state.push_peers, state.params.standbys)
+            for peer in added:
+                grafts.setdefault(peer, []).append(source)
+            for peer in removed:
+                prunes.setdefault(peer, []).append(source)
+            for peer in tree.standbys:
+                state.graft_wait.add_standby(peer)
+        self._graft_parents(pushers)
         for peer, asked in grafts.items():
             for part in in_parts(asked):
                 state.effects.append(Send(peer, Graft(standby=part)))
@@ -264,22 +284,6 @@ class RootProcedure:
         for peer in tree.failures.silent(tree.standbys, announcers, now):
             tree.note_failure(peer, now)
             self._settling.setdefault(source, now + _SETTLE)
-
-    def _choose_standbys(
-        self, source: SourceId, tree: SourceTree, grafts: dict[PeerId, list[SourceId]],
-        prunes: dict[PeerId, list[SourceId]],
-    ) -> None:  # fmt: skip
-        state = self._state
-        neighbors = state.push_peers
-        chosen = tree.best_standbys(neighbors, state.params.standbys)
-        for peer in tree.standbys:
-            if peer not in chosen and peer != tree.parent and peer in neighbors:
-                prunes.setdefault(peer, []).append(source)
-        for peer in chosen:
-            if peer not in tree.standbys:
-                grafts.setdefault(peer, []).append(source)
-            state.graft_wait.add_standby(peer)
-        tree.standbys = chosen
 
     # Neighbours
 
@@ -305,8 +309,8 @@ class RootProcedure:
         lost: dict[PeerId, list[SourceId]] = {}
         for source, tree in state.trees.items():
             tree.forget(peer)
-            if peer in tree.standbys:
-                tree.standbys.remove(peer)
+            if peer in tree.standbys or peer == tree.second:
+                tree.lose_helper(peer)
                 self._settling.setdefault(source, now + _SETTLE)
             if tree.parent == peer and state.trees.is_fresh(tree, now):
                 self._replace_parent(source, tree, lost, now)
@@ -343,13 +347,12 @@ class RootProcedure:
 
     def request_root(self, source: SourceId, tree: SourceTree) -> None:
         """There is no way to the source that is known to be good: ask it for another ROOT."""
-        state = self._state
-        neighbors = filter(tree.may_lead, state.push_peers.in_source_trees)
+        neighbors = filter(tree.may_lead, self._state.push_peers.in_source_trees)
         to = tree.parent if tree.parent is not None else next(neighbors, None)
         if to is not None:
             tree.requested = tree.round
             request = Root(requests=(RootRequest(source, tree.round),))
-            state.effects.append(Send(to, request))
+            self._state.effects.append(Send(to, request))
 
     def _on_request(self, peer: PeerId, request: RootRequest, now: Time) -> None:
         """Pass a request on towards the source, once a round; the source answers with ROOT."""
@@ -368,28 +371,30 @@ class RootProcedure:
         state = self._state
         if message.sources or message.standby:
             state.push_peers.join_source_trees(peer)
-        for source in message.sources[:MAX_IDS]:
-            tree = state.trees.get(source)
-            if tree is None:
-                continue
+        for source, tree in state.trees.named(message.sources):
             tree.children[peer] = None
             tree.announce_to.pop(peer, None)
+            if tree.second == peer:
+                # Two that push to each other gain nothing: the one ahead pushes.
+                offer = tree.offers.get(peer)
+                if offer and state.parent_selection.is_ahead(peer, offer.hops, tree.hops):
+                    del tree.children[peer]
+                else:
+                    self.leave_second(source, tree, now)
             if tree.parent == peer:
                 # It lost its parent and turns to us, its child: find another way.
                 lost: dict[PeerId, list[SourceId]] = {}
                 self._replace_parent(source, tree, lost, now)
                 self._graft_parents(lost)
-        for source in message.standby[:MAX_IDS]:
-            tree = state.trees.get(source)
-            if tree is not None:
-                tree.announce_to[peer] = None
+        for _, tree in state.trees.named(message.standby):
+            tree.announce_to[peer] = None
 
-    def on_prune(self, peer: PeerId, message: Prune) -> None:
+    def on_prune(self, peer: PeerId, message: Prune, now: Time) -> None:
         """PRUNE with `sources` or `standby`: neither push nor announce at once any more."""
-        trees = self._state.trees
-        for source in message.sources[:MAX_IDS]:
-            if (tree := trees.get(source)) is not None:
-                tree.children.pop(peer, None)
-        for source in message.standby[:MAX_IDS]:
-            if (tree := trees.get(source)) is not None:
-                tree.announce_to.pop(peer, None)
+        state = self._state
+        for source, tree in state.trees.named(message.sources):
+            tree.children.pop(peer, None)
+            if tree.second is None and state.params.parents > 1:
+                self._settling.setdefault(source, now + _SETTLE)
+        for _, tree in state.trees.named(message.standby):
+            tree.announce_to.pop(peer, None)

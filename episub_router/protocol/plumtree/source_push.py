@@ -17,7 +17,7 @@ from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.source_tree import SourceTree
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.standing.failures import FAILED_AFTER
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import PeerId, SourceId, Time
 
 _FLOOD_PUBLISH_HOPS = 2
 """gossipsub v1.1's flood publishing, one link further: a message without a tree of its own enters
@@ -55,10 +55,13 @@ class SourcePush:
                 self._note_parent(tree, message, peer, missing, now)
             announcers = [] if missing is None else [other for other, _ in missing.announcers]
             self._root.replace_silent_standbys(message.source, tree, [peer, *announcers], now)
+            if tree.second is not None:
+                self._replace_silent_parents(message.source, tree, peer, now)
             return [*tree.children]
         if message.hops < _FLOOD_PUBLISH_HOPS:
             return state.push_peers.in_source_trees
-        return [*tree.children] if tree.parent is None else [*tree.children, tree.parent]
+        parents = (parent for parent in (tree.parent, tree.second) if parent is not None)
+        return [*tree.children, *parents]
 
     def _note_parent(
         self, tree: SourceTree, message: Gossip, peer: PeerId, missing: MissingMessage | None,
@@ -78,6 +81,8 @@ class SourcePush:
                 self._state.effects.append(Send(peer, Graft(sources=(source,))))
         elif asked:
             tree.misses += 1
+            if tree.second is not None and peer not in tree.children:
+                self._root.replace_second(source, tree, peer, now)
             former = tree.parent
             failed = former is not None and tree.failures.count_miss(former)
             if former is not None and self._count_miss(former) >= FAILED_AFTER:
@@ -98,12 +103,26 @@ class SourcePush:
                 tree.misses = 0
                 self._state.effects.append(Send(former, Graft(sources=(source,))))
                 self._root.request_root(source, tree)
-        elif peer not in tree.leaving:
+        elif peer != tree.second and peer not in tree.leaving:
             # It pushes to us as its child, and is faster than the parent that we know.
             if tree.parent is None or tree.is_feasible(peer):
                 self._root.set_parent(source, tree, peer, now, graft=False)
             else:
                 self._state.effects.append(Send(peer, Prune(sources=(source,))))
+
+    def _replace_silent_parents(
+        self, source: SourceId, tree: SourceTree, pusher: PeerId | None, now: Time
+    ) -> None:
+        """A message came first from `pusher`, in a tree with two parents: one that never pushes
+        goes."""
+        for peer in tree.silent_parents(pusher, now):
+            if self._count_miss(peer) < FAILED_AFTER:
+                continue
+            tree.note_failure(peer, now)
+            if peer == tree.second:
+                self._root.leave_second(source, tree, now)
+            elif tree.second is not None:
+                self._root.set_parent(source, tree, tree.second, now, graft=False)
 
     def _count_miss(self, parent: PeerId) -> int:
         """`parent` did not push a message: how many in a row it did not, in all trees."""
@@ -143,12 +162,11 @@ class SourcePush:
             return  # Not from the root down: it says nothing about the tree.
         asked = first.missing is not None and peer in first.missing.asked
         if not asked:
-            tree.failures.note_push(peer)
+            tree.note_push(peer)
         if peer == tree.parent:
             # The parent is slow, not gone; a former parent that was faster is still left.
             tree.misses = 0
-            return
-        if asked:
+        if asked or tree.is_parent(peer):
             return
         if tree.leaving.pop(peer, None) is None:
             # Two that push to each other; a former parent may have turned to us by now.

@@ -6,7 +6,7 @@ a parent and children in it; neighbours that brought the last ROOT later are the
 
 from __future__ import annotations
 
-from collections.abc import Container, ItemsView
+from collections.abc import Container, ItemsView, Iterator, Sequence
 from typing import NamedTuple
 
 from episub_router.protocol.messages import MAX_IDS
@@ -22,6 +22,10 @@ TREE_IDLE = 120.0
 
 _KEEP_STANDBY = 0.02
 """Seconds that a standby's copy of ROOT may come later than that of the one to replace it."""
+
+_PUSHED_WITHIN = 1.0
+"""Seconds after the first copy within which the other parent's is there. Ours: twice the longest
+time that a neighbour has to answer a GRAFT."""
 
 _LINGERING = 2
 """Trees kept, in multiples of those that may stand; the rest have expired or carry nothing yet."""
@@ -51,10 +55,14 @@ class SourceTree:
         "own",
         "parent",
         "proven",
+        "pushed",
+        "pushed_at",
         "requested",
         "root_at",
         "round",
         "safe",
+        "second",
+        "second_round",
         "standbys",
         "usable_at",
     )
@@ -64,6 +72,14 @@ class SourceTree:
         """The neighbour that pushes to us; None at the source, and where there is none left."""
         self.safe = True
         """Whether the parent was chosen by ROOT or is feasible, so that it closes no circle."""
+        self.second: PeerId | None = None
+        """The second parent in a protected topic: it pushes to us as the parent does."""
+        self.second_round = -1
+        """The round in which it got our last GRAFT."""
+        self.pushed: set[PeerId] = set()
+        """Where there are two parents, the neighbours that pushed the last message, ..."""
+        self.pushed_at: Time = -NEVER
+        """... and when it arrived first."""
         self.requested = -1
         """The last round after which a new one was asked for."""
         self.children: dict[PeerId, None] = {}
@@ -95,10 +111,38 @@ class SourceTree:
         self.failures = Failures()
         """Of neighbours that did not push, or not announce."""
 
+    def is_parent(self, peer: PeerId) -> bool:
+        """Whether `peer` is to push to us."""
+        return peer == self.parent or peer == self.second
+
+    def note_push(self, peer: PeerId) -> None:
+        """`peer` pushed a message without being asked."""
+        self.failures.note_push(peer)
+        if self.second is not None:
+            self.pushed.add(peer)
+
+    def silent_parents(self, pusher: PeerId | None, now: Time) -> list[PeerId]:
+        """A message came first from `pusher`: those of two parents that had time to push the one
+        before, and did not."""
+        if now < self.pushed_at + _PUSHED_WITHIN:
+            return []
+        parents = [peer for peer in (self.parent, self.second) if peer is not None]
+        silent = [peer for peer in parents if peer not in self.pushed]
+        self.pushed_at = now
+        self.pushed = set() if pusher is None else {pusher}
+        return silent if self.second in parents and silent != parents else []
+
     def note_failure(self, peer: PeerId, now: Time) -> None:
         """`peer` did not push or announce what it was asked to: it is no candidate for a while."""
         self.failures.note(peer, now)
         self.offers.pop(peer, None)
+
+    def lose_helper(self, peer: PeerId) -> None:
+        """`peer` is neither a standby nor the second parent any more."""
+        if peer in self.standbys:
+            self.standbys.remove(peer)
+        if peer == self.second:
+            self.second = None
 
     def forget(self, peer: PeerId) -> None:
         """`peer` isn't a neighbour any more."""
@@ -118,27 +162,71 @@ class SourceTree:
         return peer not in self.children and peer not in self.failures
 
     def next_parent(self, neighbors: Container[PeerId]) -> PeerId | None:
-        """The neighbour to replace a lost parent: the first to bring the last ROOT, of those that
-        are feasible if there is one. Another may close a circle, which the next message opens."""
+        """The neighbour to replace a lost parent: a feasible second parent, else the first to bring
+        the last ROOT, of those that are feasible if there is one. Another may close a circle,
+        which the next message opens."""
+        if self.second is not None and self.second in neighbors and self.is_feasible(self.second):
+            return self.second
         left = [peer for peer in self.offers if peer in neighbors and peer not in self.children]
         feasible = (peer for peer in left if self.is_feasible(peer))
         return next(feasible, left[0] if left else None)
 
-    def best_standbys(self, neighbors: Container[PeerId], count: int) -> list[PeerId]:
-        """The `count` neighbours that brought the last ROOT first, after the parent. One that is a
-        standby already stays if it was hardly later, or each ROOT would change them."""
-        fit = [
-            peer
-            for peer in self.offers
-            if peer in neighbors and peer != self.parent and peer not in self.children
-        ]
+    def take_parent(self, peer: PeerId) -> None:
+        """`peer` is the parent from now on."""
+        self.parent = peer
+        self.safe = self.is_feasible(peer)
+        self.misses = 0
+        if peer == self.second:
+            self.second = None
+        self.children.pop(peer, None)
+        self.leaving.pop(peer, None)
+
+    def take_second(self, peer: PeerId | None, now: Time) -> None:
+        """`peer` is the second parent from now on, and gets a GRAFT; the former one is left."""
+        if self.second is not None and self.second != peer:
+            self.leaving[self.second] = now
+        self.second, self.second_round = peer, self.round
+        if peer is not None:
+            self.leaving.pop(peer, None)
+
+    def choose_second(self, neighbors: Container[PeerId], now: Time) -> PeerId | None:
+        """Choose the second parent; returns it if it is to get a GRAFT: a new one, and after each
+        ROOT, as the last GRAFT may be lost."""
+        former, round = self.second, self.second_round
+        self.take_second(self._best_second(neighbors), now)
+        return None if (self.second, self.round) == (former, round) else self.second
+
+    def _best_second(self, neighbors: Container[PeerId]) -> PeerId | None:
+        """The present one if it brought the last ROOT, too, else the first to bring it after the
+        parent, of those that are feasible if there is one. As duplicates aren't pushed on, it may
+        be any but a child."""
+        fit = self._after_parent(neighbors)
+        if self.second in fit:
+            return self.second
+        return next(filter(self.is_feasible, fit), fit[0] if fit else None)
+
+    def _after_parent(self, neighbors: Container[PeerId]) -> list[PeerId]:
+        """The neighbours but the parent and children that brought the last ROOT, in order."""
+        others = (peer for peer in self.offers if peer in neighbors and peer != self.parent)
+        return [peer for peer in others if peer not in self.children]
+
+    def choose_standbys(
+        self, neighbors: Container[PeerId], count: int
+    ) -> tuple[list[PeerId], list[PeerId]]:
+        """Choose the `count` neighbours that brought the last ROOT first, after the parents;
+        returns those that are new, and former ones to PRUNE. One that is a standby
+        already stays if it was hardly later, or each ROOT would change them."""
+        fit = [peer for peer in self._after_parent(neighbors) if peer != self.second]
         best = fit[:count]
-        for peer in self.standbys:
+        former, self.standbys = self.standbys, best
+        for peer in former:
             if peer in fit and peer not in best and best:
                 delay = self.offers[peer].arrived_at - self.offers[best[-1]].arrived_at
                 if delay <= _KEEP_STANDBY:
                     best[-1] = peer
-        return best
+        added = [peer for peer in best if peer not in former]
+        left = (peer for peer in former if peer not in best and peer in neighbors)
+        return added, [peer for peer in left if peer != self.parent]
 
 
 class SourceTrees:
@@ -161,6 +249,13 @@ class SourceTrees:
 
     def get(self, source: SourceId | None) -> SourceTree | None:
         return self._by_source.get(source)
+
+    def named(self, sources: Sequence[SourceId]) -> Iterator[tuple[SourceId, SourceTree]]:
+        """The trees of those of `sources` that are known; of the first `MAX_IDS`."""
+        for source in sources[:MAX_IDS]:
+            tree = self._by_source.get(source)
+            if tree is not None:
+                yield source, tree
 
     def use(self, source: SourceId) -> SourceTree:
         """The tree of `source`, made if there is none; it becomes the last to be forgotten."""
