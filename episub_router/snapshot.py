@@ -37,8 +37,6 @@ class TreeSnapshot:
     """Whether this node is the source."""
     parent: ID | None
     """The neighbour that pushes to us."""
-    second_parent: ID | None
-    """The other neighbour that does in a protected topic."""
     children: tuple[ID, ...]
     """Neighbours that we push to."""
     standbys: tuple[ID, ...]
@@ -47,6 +45,8 @@ class TreeSnapshot:
     """Links from the source."""
     cost: float
     """Seconds from the source, as the nodes on the way estimate them."""
+    second_parent: ID | None = None
+    """The other neighbour that pushes to us, in a protected topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ def overlay_snapshot(
                 source,
                 tree.own,
                 None if tree.parent is None else _id(tree.parent),
-                None if tree.second is None else _id(tree.second),
                 tuple(map(_id, tree.children)),
                 tuple(map(_id, tree.standbys)),
                 tree.hops,
                 tree.cost,
+                None if tree.second is None else _id(tree.second),
             )
             for source, tree in broadcast.trees.items()
         ),

@@ -232,6 +232,8 @@ class BroadcastParams:
         check_numbers(self, _MAY_BE_ZERO, {"optimization_threshold"})
         if self.parents not in (1, 2):
             raise ValueError(f"parents must be 1 or 2: {self.parents}")
+        if self.parents > 1 and not self.source_trees:
+            raise ValueError("parents = 2 needs source_trees: the default tree has one parent")
         if self.seen_ttl < self.cache_ttl:
             raise ValueError(
                 f"seen_ttl must not be shorter than cache_ttl: {self.seen_ttl} < {self.cache_ttl}"

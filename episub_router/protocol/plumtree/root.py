@@ -116,6 +116,9 @@ class RootProcedure:
         tree = state.trees.use(source)
         if not tree.own:
             tree.own, tree.parent, tree.hops, tree.cost = True, None, 0, 0.0
+            if tree.second is not None:
+                tree.take_second(None, now)
+                self.settle(source, now)
             # Not after what others claim to be our round.
             tree.round = state.epoch
         state.trees.note_root(tree, now)
@@ -195,7 +198,7 @@ class RootProcedure:
     def _choose_parent(self, source: SourceId, tree: SourceTree, now: Time) -> None:
         state = self._state
         offers = {peer: offer for peer, offer in tree.offers.items() if peer in state.push_peers}
-        self._settling.setdefault(source, now + _SETTLE)
+        self.settle(source, now)
         if not offers:
             return
         parent = state.parent_selection.best_offer(offers, tree.parent, tree.hops)
@@ -220,20 +223,13 @@ class RootProcedure:
         if former is not None and former in self._state.push_peers:
             tree.leaving[former] = now + _SETTLE
         if former is not None or helped:
-            self._settling.setdefault(source, now + _SETTLE)
+            self.settle(source, now)
 
     # Second parents and standbys
 
-    def leave_second(self, source: SourceId, tree: SourceTree, now: Time) -> None:
-        """The second parent of a protected topic is of no use: choose another."""
-        tree.take_second(None, now)
+    def settle(self, source: SourceId, now: Time) -> None:
+        """Choose second parent and standbys, and leave former parents, a little later."""
         self._settling.setdefault(source, now + _SETTLE)
-
-    def replace_second(self, source: SourceId, tree: SourceTree, peer: PeerId, now: Time) -> None:
-        """Neither parent pushed a message, and `peer` had it: have it push from now on."""
-        tree.take_second(peer, now)
-        self._settling.setdefault(source, now + _SETTLE)
-        self._state.effects.append(Send(peer, Graft(sources=(source,))))
 
     def _settle(self, sources: list[SourceId], now: Time) -> None:
         grafts: dict[PeerId, list[SourceId]] = {}
@@ -245,7 +241,7 @@ class RootProcedure:
             tree = state.trees.get(source)
             if tree is None:
                 continue
-            if state.params.parents > 1 and not tree.own:
+            if state.params.parents > 1 and not tree.own and state.trees.is_fresh(tree, now):
                 second = tree.choose_second(state.push_peers, now)
                 if second is not None:
                     pushers.setdefault(second, []).append(source)
@@ -283,7 +279,7 @@ class RootProcedure:
         """A message of `source` came, which `announcers` had announced: those that never do go."""
         for peer in tree.failures.silent(tree.standbys, announcers, now):
             tree.note_failure(peer, now)
-            self._settling.setdefault(source, now + _SETTLE)
+            self.settle(source, now)
 
     # Neighbours
 
@@ -311,7 +307,7 @@ class RootProcedure:
             tree.forget(peer)
             if peer in tree.standbys or peer == tree.second:
                 tree.lose_helper(peer)
-                self._settling.setdefault(source, now + _SETTLE)
+                self.settle(source, now)
             if tree.parent == peer and state.trees.is_fresh(tree, now):
                 self._replace_parent(source, tree, lost, now)
             elif tree.parent == peer:
@@ -330,7 +326,7 @@ class RootProcedure:
         parent = tree.next_parent(self._state.push_peers)
         if parent is not None:
             self.set_parent(source, tree, parent, now, graft=False)
-            self._settling.setdefault(source, now + _SETTLE)
+            self.settle(source, now)
             lost.setdefault(parent, []).append(source)
         if parent is None or not tree.safe:
             self.request_root(source, tree)
@@ -374,13 +370,15 @@ class RootProcedure:
         for source, tree in state.trees.named(message.sources):
             tree.children[peer] = None
             tree.announce_to.pop(peer, None)
-            if tree.second == peer:
-                # Two that push to each other gain nothing: the one ahead pushes.
-                offer = tree.offers.get(peer)
-                if offer and state.parent_selection.is_ahead(peer, offer.hops, tree.hops):
-                    del tree.children[peer]
-                else:
-                    self.leave_second(source, tree, now)
+            if tree.second == peer and state.parent_selection.yields_to(peer):
+                # Two that push to each other gain nothing: one pushes.
+                del tree.children[peer]
+            elif tree.second == peer:
+                tree.take_second(None, now)
+                self.settle(source, now)
+            elif peer in tree.standbys and state.params.parents > 1:
+                # It gets messages from us, and has none to announce.
+                self.settle(source, now)
             if tree.parent == peer:
                 # It lost its parent and turns to us, its child: find another way.
                 lost: dict[PeerId, list[SourceId]] = {}
@@ -395,6 +393,6 @@ class RootProcedure:
         for source, tree in state.trees.named(message.sources):
             tree.children.pop(peer, None)
             if tree.second is None and state.params.parents > 1:
-                self._settling.setdefault(source, now + _SETTLE)
+                self.settle(source, now)
         for _, tree in state.trees.named(message.standby):
             tree.announce_to.pop(peer, None)

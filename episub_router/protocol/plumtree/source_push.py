@@ -81,8 +81,6 @@ class SourcePush:
                 self._state.effects.append(Send(peer, Graft(sources=(source,))))
         elif asked:
             tree.misses += 1
-            if tree.second is not None and peer not in tree.children:
-                self._root.replace_second(source, tree, peer, now)
             former = tree.parent
             failed = former is not None and tree.failures.count_miss(former)
             if former is not None and self._count_miss(former) >= FAILED_AFTER:
@@ -103,7 +101,9 @@ class SourcePush:
                 tree.misses = 0
                 self._state.effects.append(Send(former, Graft(sources=(source,))))
                 self._root.request_root(source, tree)
-        elif peer != tree.second and peer not in tree.leaving:
+            if not adopt and tree.second is not None:
+                self._note_missing_second(source, tree, peer, now)
+        elif peer not in tree.leaving and (peer != tree.second or tree.parent is None):
             # It pushes to us as its child, and is faster than the parent that we know.
             if tree.parent is None or tree.is_feasible(peer):
                 self._root.set_parent(source, tree, peer, now, graft=False)
@@ -119,10 +119,35 @@ class SourcePush:
             if self._count_miss(peer) < FAILED_AFTER:
                 continue
             tree.note_failure(peer, now)
-            if peer == tree.second:
-                self._root.leave_second(source, tree, now)
-            elif tree.second is not None:
-                self._root.set_parent(source, tree, tree.second, now, graft=False)
+            self._state.trees.misses.pop(peer, None)
+            if peer == tree.parent:
+                self._promote(source, tree, now)
+            else:
+                tree.take_second(None, now)
+            self._root.settle(source, now)
+
+    def _promote(self, source: SourceId, tree: SourceTree, now: Time) -> None:
+        """The parent of two has failed: the second takes its place, or one that is feasible."""
+        parent = tree.next_parent(self._state.push_peers) or tree.second
+        assert parent is not None
+        self._root.set_parent(source, tree, parent, now, graft=parent != tree.second)
+        if not tree.safe:
+            self._root.request_root(source, tree)
+
+    def _note_missing_second(
+        self, source: SourceId, tree: SourceTree, peer: PeerId, now: Time
+    ) -> None:
+        """Neither parent pushed a message, and `peer` had it: it is the second parent after the
+        second time in a row."""
+        assert tree.second is not None
+        misses = self._count_miss(tree.second)
+        if peer != tree.second:
+            fit = peer in tree.offers and peer not in tree.children
+            if misses < _ADOPT_AFTER or not fit or self._state.standings.is_bad(peer, now):
+                return
+            tree.take_second(peer, now)
+            self._root.settle(source, now)
+        self._state.effects.append(Send(peer, Graft(sources=(source,))))
 
     def _count_miss(self, parent: PeerId) -> int:
         """`parent` did not push a message: how many in a row it did not, in all trees."""

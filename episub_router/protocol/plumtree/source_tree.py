@@ -148,6 +148,7 @@ class SourceTree:
         """`peer` isn't a neighbour any more."""
         for table in (self.children, self.offers, self.announce_to, self.leaving):
             table.pop(peer, None)
+        self.pushed.discard(peer)
         self.failures.forget(peer)
 
     def is_feasible(self, peer: PeerId) -> bool:
@@ -178,16 +179,21 @@ class SourceTree:
         self.misses = 0
         if peer == self.second:
             self.second = None
+        elif self.second is not None:
+            self.pushed.add(peer)
         self.children.pop(peer, None)
         self.leaving.pop(peer, None)
 
     def take_second(self, peer: PeerId | None, now: Time) -> None:
         """`peer` is the second parent from now on, and gets a GRAFT; the former one is left."""
-        if self.second is not None and self.second != peer:
-            self.leaving[self.second] = now
+        former = self.second
+        if former is not None and former != peer:
+            self.leaving[former] = now
         self.second, self.second_round = peer, self.round
-        if peer is not None:
+        if peer is not None and peer != former:
             self.leaving.pop(peer, None)
+            # Neither owes the message before.
+            self.pushed = {each for each in (peer, self.parent) if each is not None}
 
     def choose_second(self, neighbors: Container[PeerId], now: Time) -> PeerId | None:
         """Choose the second parent; returns it if it is to get a GRAFT: a new one, and after each

@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
-from episub_router.protocol.effects import NeighborUp
-from episub_router.protocol.messages import Gossip, Graft, LinkKind, Prune
+from episub_router.protocol.effects import Effect, NeighborUp
+from episub_router.protocol.messages import MAX_HOPS, Gossip, Graft, LinkKind, Prune, Root, TreeRoot
 from episub_router.protocol.params import BroadcastParams, EpisubParams
 from episub_router.protocol.standing.failures import FAILED_AFTER
-from tests.protocol.helpers import Branch, ihave, sent
-from tests.protocol.plumtree.roots import GRAFT_S, PRUNE_S, SETTLE, bring, lose, root
+from tests.protocol.helpers import ME, Branch, ihave, sent
+from tests.protocol.plumtree.roots import (
+    GRAFT_S,
+    PRUNE_S,
+    SETTLE,
+    bring,
+    lose,
+    publish,
+    root,
+)
+from tests.protocol.plumtree.test_tree_model import TWO_PARENTS, Overlay
 
 STANDBY_S = Graft(standby=("s",))
 
@@ -28,15 +37,24 @@ def protected(*peers: str, **costs: Any) -> Branch:
     return branch
 
 
-def parents(branch: Branch) -> tuple[object, object]:
-    tree = branch.machine.trees.get("s")
+def parents(branch: Branch, source: Any = "s") -> tuple[object, object]:
+    tree = branch.machine.trees.get(source)
     assert tree is not None
     return tree.parent, tree.second
 
 
-def push(branch: Branch, *peers: str, id: object) -> list[object]:
+def of_parents(effects: list[Effect]) -> list[tuple[Any, Any]]:
+    """The GRAFTs and PRUNEs that name sources."""
+    return [
+        (to, message)
+        for to, message in sent(effects)
+        if isinstance(message, Graft | Prune) and message.sources
+    ]
+
+
+def push(branch: Branch, *peers: str, id: object) -> list[tuple[Any, Any]]:
     """Each of `peers` pushes the message, after a while, and the standbys announce it; which GRAFTs
-    and PRUNEs are sent meanwhile."""
+    and PRUNEs of parents are sent meanwhile."""
     effects = []
     for peer in peers:
         effects += branch.receive(peer, gossip(id))
@@ -44,9 +62,7 @@ def push(branch: Branch, *peers: str, id: object) -> list[object]:
     for standby in "cd":
         effects += branch.receive(standby, ihave(id))
     effects += branch.wait(2.0)
-    return [
-        (peer, message) for peer, message in sent(effects) if isinstance(message, Graft | Prune)
-    ]
+    return of_parents(effects)
 
 
 def test_the_neighbours_that_brought_root_next_push_and_announce() -> None:
@@ -66,8 +82,8 @@ def test_a_nearer_one_is_preferred() -> None:
 
 def test_both_may_push() -> None:
     """Neither is pruned, whoever is first; what they bring is delivered and pushed on once."""
-    branch = protected(*"abcd")
-    branch.receive("d", GRAFT_S)
+    branch = protected(*"abcde")
+    branch.receive("e", GRAFT_S)
     for number, order in enumerate(("ab", "ba", "ab", "ba") * FAILED_AFTER):
         assert push(branch, *order, id=number) == []
     assert parents(branch) == ("a", "b")
@@ -95,15 +111,147 @@ def test_messages_in_quick_succession_prove_nothing() -> None:
     assert parents(branch) == ("a", "b")
 
 
-def test_a_message_that_neither_pushed_makes_its_bringer_second_parent() -> None:
-    branch = protected(*"abcd")
-    branch.receive("c", ihave("m"))
-    assert ("c", Graft(("m",))) in sent(branch.wait(0.7))
-    effects = branch.receive("c", gossip("m"))
+def pull(branch: Branch, peer: str, id: object) -> list[tuple[Any, Any]]:
+    """Neither parent pushes, and `peer` has the message; what GRAFTs and PRUNEs of parents follow."""
+    branch.receive(peer, ihave(id))
+    assert (peer, Graft((id,))) in sent(branch.wait(0.7))
+    effects = branch.receive(peer, gossip(id))
     effects += branch.wait(SETTLE)
-    assert ("c", GRAFT_S) in sent(effects)
-    assert ("b", PRUNE_S) in sent(effects)
+    return of_parents(effects)
+
+
+def test_two_messages_that_neither_pushed_make_their_bringer_second_parent() -> None:
+    """Of one that isn't nearer to the source; a nearer one becomes the parent. One message proves
+    nothing: both may be late."""
+    branch = protected(*"abcd", c=1.0)
+    assert pull(branch, "c", 0) == []
+    assert parents(branch) == ("a", "b")
+    assert pull(branch, "c", 1) == [("a", GRAFT_S), ("c", GRAFT_S), ("b", PRUNE_S)]
     assert parents(branch) == ("a", "c")
+
+
+def test_late_copies_of_the_second_parent_keep_its_place() -> None:
+    branch = protected(*"abcd", c=1.0)
+    for number in range(4):
+        pull(branch, "c", number)
+        branch.receive("b", gossip(number))
+    assert parents(branch)[1] == "b"
+
+
+def test_a_second_parent_that_has_to_be_asked_gets_a_graft_again() -> None:
+    """The one before may have been lost."""
+    branch = protected(*"abcd")
+    assert pull(branch, "b", "m") == [("b", GRAFT_S)]
+    assert parents(branch) == ("a", "b")
+
+
+def test_a_neighbour_that_failed_is_not_second_again_by_an_answer() -> None:
+    branch = protected(*"abcd")
+    for number in range(FAILED_AFTER + 1):
+        push(branch, "a", id=number)
+    assert parents(branch) == ("a", "c")
+    for number in range(2):
+        assert ("b", GRAFT_S) not in pull(branch, "b", ("more", number))
+
+
+def test_a_neighbour_that_failed_may_come_back() -> None:
+    """After its time is over, with what it missed before forgotten."""
+    branch = protected("a", "b")
+    for number in range(FAILED_AFTER + 1):
+        push(branch, "a", id=number)
+    assert parents(branch) == ("a", None)
+    for round in range(2, 10):
+        branch.wait(20)
+        bring(branch, "a", "b", round=round)
+        branch.wait(SETTLE)
+    for number in range(3):
+        assert push(branch, "a", "b", id=("after", number)) == []
+        assert parents(branch) == ("a", "b")
+
+
+def test_a_new_second_parent_owes_nothing_from_before() -> None:
+    """Where it takes its place in many trees, whose sources publish at the same moment."""
+    branch = Branch(*"abc", params=BroadcastParams(parents=2))
+    sources = [f"s{number}" for number in range(FAILED_AFTER + 2)]
+    for peer in "abc":
+        branch.receive(peer, Root(tuple(TreeRoot(source, 1, 1, 0.0) for source in sources)))
+        branch.wait(0.03)
+    branch.wait(SETTLE)
+    for id, pushers in (("m", "ab"), ("n", "ac")):
+        for peer in pushers:
+            for source in sources:
+                branch.receive(peer, Gossip((id, source), 3, "payload", 7, source, source))
+            branch.wait(0.05)
+        branch.wait(2)
+        if id == "m":
+            lose(branch, "b")
+            branch.wait(2)
+    assert {parents(branch, source) for source in sources} == {("a", "c")}
+
+
+@pytest.mark.parametrize("feasible", [True, False])
+def test_a_failed_parent_is_replaced_by_a_feasible_neighbour_or_root_is_asked_for(
+    feasible: bool,
+) -> None:
+    """The second parent need not be nearer to the source than we are."""
+    branch = protected("a", "b", b=5.0)
+    if feasible:
+        branch.handle(NeighborUp("c", LinkKind.RANDOM))
+        branch.receive("c", root(cost=0.04))
+    effects = []
+    for number in range(FAILED_AFTER + 1):
+        effects += branch.receive("b", gossip(number))
+        effects += branch.wait(2.0)
+    assert parents(branch)[0] == ("c" if feasible else "b")
+    assert any(message.requests for _, message in sent(effects, Root)) is not feasible
+
+
+def test_a_source_has_no_second_parent() -> None:
+    """After a restart its neighbours offer it its own tree of before."""
+    branch = Branch(*"abc", params=BroadcastParams(parents=2))
+    for peer in "abc":
+        branch.receive(peer, root(round=5, hops=2, source=ME))
+        branch.wait(0.03)
+    branch.wait(SETTLE)
+    assert parents(branch, ME) == ("a", "b")
+    publish(branch, "m")
+    assert parents(branch, ME) == (None, None)
+    assert ("b", Prune(sources=(ME,))) in sent(branch.wait(SETTLE))
+
+
+def test_a_node_without_parent_takes_the_second_that_pushes() -> None:
+    branch = Branch("a", "e", params=BroadcastParams(parents=2))
+    bring(branch, "a")
+    branch.wait(SETTLE)
+    branch.receive("e", GRAFT_S)
+    lose(branch, "a")
+    branch.handle(NeighborUp("c", LinkKind.RANDOM))
+    branch.receive("c", root(cost=0.2))
+    branch.receive("e", PRUNE_S)
+    branch.wait(SETTLE)
+    assert parents(branch) == (None, "c")
+    branch.receive("c", gossip("m"))
+    assert parents(branch)[0] == "c"
+
+
+def test_a_child_is_no_standby() -> None:
+    """It has a message from us, and nothing to announce."""
+    branch = protected(*"abcde")
+    branch.receive("c", GRAFT_S)
+    effects = branch.wait(SETTLE)
+    assert ("c", Prune(standby=("s",))) in sent(effects)
+    assert ("e", STANDBY_S) in sent(effects)
+
+
+def test_pushes_are_remembered_of_neighbours_only() -> None:
+    branch = protected(*"abcd")
+    branch.receive("a", gossip("m"))
+    branch.handle(NeighborUp("x", LinkKind.RANDOM))
+    branch.receive("x", gossip("m"))
+    lose(branch, "x")
+    tree = branch.machine.trees.get("s")
+    assert tree is not None
+    assert "x" not in tree.pushed
 
 
 def test_a_lost_parent_is_replaced_by_the_second() -> None:
@@ -117,21 +265,27 @@ def test_a_lost_parent_is_replaced_by_the_second() -> None:
     assert parents(branch) == ("b", "d")
 
 
-@pytest.mark.parametrize(("hops", "left"), [(1, False), (2, False), (3, True)])
-def test_of_two_that_are_each_other_s_second_parent_the_one_ahead_pushes(
-    hops: int, left: bool
+@pytest.mark.parametrize(("peer", "pushes"), [("b", True), ("z", False)])
+def test_of_two_that_are_each_other_s_second_parent_the_smaller_id_pushes(
+    peer: str, pushes: bool
 ) -> None:
-    """It has fewer links to the source, or as many and the smaller id."""
-    branch = Branch(*"abcd", params=BroadcastParams(parents=2))
-    branch.receive("a", root())
-    branch.receive("b", root(hops=hops))
-    bring(branch, *"cd")
-    branch.wait(SETTLE)
-    branch.receive("b", GRAFT_S)
-    assert (("b", PRUNE_S) in sent(branch.wait(SETTLE))) == left
-    assert parents(branch) == ("a", "c" if left else "b")
-    pushed_to = [peer for peer, _ in sent(branch.receive("a", gossip("m")), Gossip)]
-    assert pushed_to == (["b"] if left else [])
+    branch = protected("a", peer, "c", "d")
+    branch.receive(peer, GRAFT_S)
+    effects = sent(branch.wait(SETTLE))
+    assert ((peer, PRUNE_S) in effects) is not pushes
+    assert parents(branch) == ("a", peer if pushes else "c")
+    pushed_to = [to for to, _ in sent(branch.receive("a", gossip("m")), Gossip)]
+    assert pushed_to == ([] if pushes else [peer])
+
+
+def test_two_with_no_other_neighbour_come_to_rest() -> None:
+    """Whatever hops a hostile neighbour names in ROOT."""
+    overlay = Overlay({(0, 1): 0.01, (0, 2): 0.011, (1, 2): 0.01}, 1, 0.0, 0.0, TWO_PARENTS)
+    overlay.run(1)
+    for node in (1, 2):
+        overlay._at(overlay.now, node, (0, Root((TreeRoot("x", 1, MAX_HOPS, 0.0),))))
+    overlay.run(20)
+    assert {machine.next_deadline() for machine in overlay.machines.values()} == {float("inf")}
 
 
 def test_the_second_parent_gets_a_graft_again_with_each_root() -> None:
@@ -152,6 +306,8 @@ def test_another_source_s_message_goes_up_to_both() -> None:
 def test_one_or_two() -> None:
     with pytest.raises(ValueError, match="parents must be 1 or 2: 3"):
         BroadcastParams(parents=3)
+    with pytest.raises(ValueError, match="parents = 2 needs source_trees"):
+        BroadcastParams(parents=2, source_trees=0)
     assert EpisubParams().protected().broadcast.parents == 2
 
 
