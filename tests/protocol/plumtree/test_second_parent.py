@@ -112,7 +112,8 @@ def test_messages_in_quick_succession_prove_nothing() -> None:
 
 
 def pull(branch: Branch, peer: str, id: object) -> list[tuple[Any, Any]]:
-    """Neither parent pushes, and `peer` has the message; what GRAFTs and PRUNEs of parents follow."""
+    """Neither parent pushes, and `peer` has the message; the GRAFTs and PRUNEs of parents that
+    follow."""
     branch.receive(peer, ihave(id))
     assert (peer, Graft((id,))) in sent(branch.wait(0.7))
     effects = branch.receive(peer, gossip(id))
