@@ -158,10 +158,6 @@ class BroadcastParams:
     )
     """Neighbours that push each message of a source, 1 or 2. Two where members may be hostile:
     then no single one can hold a message back."""
-    root_interval: float = param(
-        20.0, "s", "measured: at 1 % churn a second trees that lose nodes ask for one sooner"
-    )
-    """Least time between two ROOTs of a source that nobody asked for."""
     graft_timeout: float = param(
         0.5, "s", "ours: two round trips of the longest links, as when nothing is known of a peer"
     )

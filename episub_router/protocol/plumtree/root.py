@@ -13,6 +13,7 @@ from episub_router.protocol.effects import DropReason, Send
 from episub_router.protocol.messages import MAX_IDS, Graft, Prune, Root, RootRequest, TreeRoot
 from episub_router.protocol.plumtree.parent_selection import KEEP_PARENT
 from episub_router.protocol.plumtree.source_tree import (
+    ROOT_INTERVAL,
     TREE_IDLE,
     RootOffer,
     SourceTree,
@@ -93,7 +94,7 @@ class RootProcedure:
         its tree stands, till then the nearest root; None for the default tree. Sends ROOT first
         where one is due."""
         state = self._state
-        trees, params = state.trees, state.params
+        trees = state.trees
         if source is None or not trees.most:
             return None
         tree = trees.get(source)
@@ -103,7 +104,7 @@ class RootProcedure:
         else:
             age = now - tree.root_at
             if trees.stands(tree, now) and tree.children:
-                enough = age >= params.root_interval and tree.carried >= _ROOT_MESSAGES
+                enough = age >= ROOT_INTERVAL and tree.carried >= _ROOT_MESSAGES
                 if enough or age >= 0.8 * TREE_IDLE:
                     self._send_root(source, now)
                 return source

@@ -18,7 +18,7 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.machine import Plumtree
-from episub_router.protocol.plumtree.source_tree import TREE_IDLE
+from episub_router.protocol.plumtree.source_tree import ROOT_INTERVAL, TREE_IDLE
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Branch, drops, sent
 from tests.protocol.plumtree.roots import (
@@ -165,7 +165,7 @@ def test_a_busy_source_sends_root_every_interval() -> None:
             at.append(branch.now)
         branch.receive("a", GRAFT_ME)
         branch.wait(0.2)
-    interval = branch.params.root_interval
+    interval = ROOT_INTERVAL
     assert len(at) == 5
     assert all(interval <= b - a <= interval + 1 for a, b in pairwise(at))
 
