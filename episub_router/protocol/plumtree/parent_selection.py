@@ -107,11 +107,6 @@ class ParentSelection:
         smaller id. At the largest hop count, hops no longer show that."""
         return 1 <= hops < MAX_HOPS and (hops - 1, peer) < (our_hops, self._me)
 
-    def yields_to(self, peer: PeerId) -> bool:
-        """Whether `peer` pushes where it and we would push to each other: the smaller id, as hops
-        can be forged, and two that judge differently would go on asking each other."""
-        return (peer,) < (self._me,)
-
     def expect_crossing_prune(self, peer: PeerId, pushed_at: Time) -> None:
         """`peer` gets a GRAFT for its nearness. We pushed it our copy at `pushed_at`, so its PRUNE
         crosses the GRAFT."""

@@ -371,13 +371,7 @@ class RootProcedure:
         for source, tree in state.trees.named(message.sources):
             tree.children[peer] = None
             tree.announce_to.pop(peer, None)
-            if tree.second == peer and state.parent_selection.yields_to(peer):
-                # Two that push to each other gain nothing: one pushes.
-                del tree.children[peer]
-            elif tree.second == peer:
-                tree.take_second(None, now)
-                self.settle(source, now)
-            elif peer in tree.standbys and state.params.parents > 1:
+            if peer in tree.standbys and state.params.parents > 1:
                 # It gets messages from us, and has none to announce.
                 self.settle(source, now)
             if tree.parent == peer:

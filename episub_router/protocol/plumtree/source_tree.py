@@ -200,20 +200,19 @@ class SourceTree:
             self.pushed = {each for each in (peer, self.parent) if each is not None}
 
     def choose_second(self, neighbors: Container[PeerId], now: Time) -> PeerId | None:
-        """Choose the second parent; returns it if it is to get a GRAFT: a new one, and after each
-        ROOT, as the last GRAFT may be lost."""
-        former, round = self.second, self.second_round
-        self.take_second(self._best_second(neighbors), now)
-        return None if (self.second, self.round) == (former, round) else self.second
+        """Choose the second parent where there is none, and after each ROOT; returns it if there is
+        one to GRAFT: the last GRAFT may be lost.
 
-    def _best_second(self, neighbors: Container[PeerId]) -> PeerId | None:
-        """The present one if it brought the last ROOT, too, else the first to bring it after the
+        The present one if it brought the last ROOT, too, else the first to bring it after the
         parent, of those that are feasible if there is one. As duplicates aren't pushed on, it may
-        be any but a child."""
+        be any but a child; one that takes us as its own second parent meanwhile stays.
+        """
+        if self.second is not None and self.second_round == self.round:
+            return None
         fit = self._after_parent(neighbors)
-        if self.second in fit:
-            return self.second
-        return next(filter(self.is_feasible, fit), fit[0] if fit else None)
+        best = next(filter(self.is_feasible, fit), fit[0] if fit else None)
+        self.take_second(self.second if self.second in fit else best, now)
+        return self.second
 
     def _after_parent(self, neighbors: Container[PeerId]) -> list[PeerId]:
         """The neighbours but the parent and children that brought the last ROOT, in order."""

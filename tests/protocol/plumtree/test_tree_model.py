@@ -298,4 +298,5 @@ def test_with_two_parents_each_node_has_both_where_it_can(plan: Plan) -> None:
         for node in set(overlay.live) - {source}:
             tree = overlay.tree(node, source)
             others = {*tree.offers} - {tree.parent, *tree.children} - overlay.dead
-            assert tree.second in others if others else tree.second is None
+            assert tree.second is not None or not others
+            assert tree.second is None or tree.second in tree.offers
