@@ -37,9 +37,14 @@ def sign_preamble(
     if key is None:
         return Authorship(author, seqno)
     public = key.get_public_key()
-    inline = ID(author).extract_public_key() is not None
     signature = key.sign(_signed_bytes(topic, preamble, seqno))
-    return Authorship(author, seqno, b"" if inline else public.serialize(), signature)
+    return Authorship(author, seqno, needed_key(author, public.serialize()), signature)
+
+
+def needed_key(author: bytes, key: bytes) -> bytes:
+    """`key`, or nothing where the peer id `author` holds one: what stands beside that is neither
+    looked at nor signed, and would be passed on."""
+    return b"" if key and ID(author).extract_public_key() is not None else key
 
 
 def verify_preamble(topic: str, preamble: Preamble) -> bool:

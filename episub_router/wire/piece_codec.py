@@ -19,7 +19,7 @@ from episub_router.protocol.piece_messages import (
 )
 from episub_router.protocol.pieces.cutting import is_sound
 from episub_router.protocol.pieces.merkle import HASH_BYTES
-from episub_router.wire.authorship import Authorship
+from episub_router.wire.authorship import Authorship, needed_key
 from episub_router.wire.frame import PartDropped, WireFault
 from episub_router.wire.limits import WireLimits
 from episub_router.wire.source import id_bytes, source_bytes, source_id
@@ -131,7 +131,8 @@ def _preamble(reader: PartReader, body: pb.Preamble) -> Preamble:
         or len(body.signature) > limits.max_signature_bytes
     ):
         raise PartDropped(WireFault.BAD_PREAMBLE)
-    envelope = Authorship(author, body.seqno, body.key, body.signature)
+    key = needed_key(author, body.key)
+    envelope = Authorship(author, body.seqno, key, body.signature)
     made = Preamble(id, source_id(author), body.size, body.piece_size, body.root, envelope)
     if not body.piece_size or not is_sound(made):
         raise PartDropped(WireFault.BAD_PREAMBLE)

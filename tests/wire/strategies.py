@@ -72,7 +72,9 @@ def preambles(draw: st.DrawFn) -> pm.Preamble:
     author, piece_size = draw(peer_ids), draw(st.integers(SMALLEST_PIECE, LARGEST_PIECE))
     size = draw(st.integers(1, piece_size * pm.MAX_PIECES))
     small = st.binary(max_size=64)
-    envelope = Authorship(author, draw(small.filter(bool)), draw(small), draw(small))
+    # Beside a peer id that holds one, a key is dropped.
+    key = draw(small) if author[0] else b""
+    envelope = Authorship(author, draw(small.filter(bool)), key, draw(small))
     root = draw(st.binary(min_size=32, max_size=32))
     return pm.Preamble(draw(message_ids), source_id(author), size, piece_size, root, envelope)
 

@@ -11,9 +11,17 @@ from libp2p.crypto.rsa import create_new_key_pair as create_rsa
 from libp2p.crypto.secp256k1 import create_new_key_pair as create_secp256k1
 from libp2p.peer.id import ID
 
-from episub_router.protocol.piece_messages import Preamble
+from episub_router.protocol.piece_messages import PieceAnnounce, Preamble
 from episub_router.protocol.pieces.cutting import cut
-from episub_router.wire import Authorship, sign_preamble, source_id, verify_preamble
+from episub_router.wire import (
+    Authorship,
+    Frame,
+    decode_frame,
+    encode_frame,
+    sign_preamble,
+    source_id,
+    verify_preamble,
+)
 
 SEQNO = b"\x00" * 7 + b"\x01"
 
@@ -64,3 +72,27 @@ def test_a_key_that_is_not_the_author_s_proves_nothing() -> None:
 def test_without_a_key_nothing_is_signed() -> None:
     preamble, _ = cut(b"id", b"s" * 8, b"data" * 5000)
     assert sign_preamble(None, "t", preamble, b"author", SEQNO) == Authorship(b"author", SEQNO)
+
+
+def passed_on(preamble: Preamble, key: bytes) -> Preamble:
+    """`preamble` as it is read where it came with `key`."""
+    envelope = preamble.envelope
+    assert isinstance(envelope, Authorship)
+    sent = PieceAnnounce(replace(preamble, envelope=replace(envelope, key=key)), 0, 1)
+    decoded = decode_frame(encode_frame(Frame("t", 1, (sent,)), lambda _: None))
+    assert decoded is not None
+    (message,) = decoded.messages
+    assert isinstance(message, PieceAnnounce)
+    return message.preamble
+
+
+def test_a_key_beside_a_peer_id_that_holds_one_is_not_passed_on() -> None:
+    preamble = signed(create_new_key_pair())
+    assert passed_on(preamble, b"junk") == preamble
+
+
+def test_a_key_that_the_peer_id_does_not_hold_is() -> None:
+    preamble = signed(create_rsa(2048))
+    assert isinstance(preamble.envelope, Authorship)
+    assert passed_on(preamble, preamble.envelope.key) == preamble
+    assert verify_preamble("t", passed_on(preamble, preamble.envelope.key))

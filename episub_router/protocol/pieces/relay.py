@@ -62,7 +62,7 @@ class Relay:
             transfers.add(transfer)
             transfer.announced[peer] = message.have
             self._on_new(peer, transfer, now)
-        elif transfer.preamble != preamble:
+        elif not transfer.preamble.is_same(preamble):
             state.drop(peer, DropReason.PREAMBLE_REFUSED)
             return
         if (tree := state.trees.get(preamble.source)) is not None:

@@ -1,0 +1,37 @@
+"""What is made of announcements: which speak of the same message, and how far they go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.piece_messages import PieceAnnounce, PieceGraft
+from tests.protocol.pieces.helpers import PREAMBLE, dropped, machine, to
+
+EVERYTHING = (1 << PREAMBLE.count) - 1
+
+
+def test_who_brings_the_first_announcement_does_not_decide_how_it_is_signed() -> None:
+    """A key and a signature may be written in several ways, and nobody has signed those."""
+    node = machine("a", "b")
+    node.receive("a", PieceAnnounce(replace(PREAMBLE, envelope="junk beside it"), 0, 1), 0.0)
+    assert not dropped(node.receive("b", PieceAnnounce(PREAMBLE, EVERYTHING, 1), 0.1))
+    asked: list[object] = []
+    while not asked:
+        now = node.next_deadline()
+        assert now < 10.0
+        asked = to(node.handle_timer(now), "b")
+    assert isinstance(asked[0], PieceGraft)
+
+
+def test_another_message_under_the_same_id_is_refused() -> None:
+    node = machine("a", "b")
+    node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+    for other in (
+        replace(PREAMBLE, source="else"),
+        replace(PREAMBLE, size=PREAMBLE.size - 1),
+        replace(PREAMBLE, piece_size=2 * PREAMBLE.piece_size),
+        replace(PREAMBLE, root=bytes(32)),
+    ):
+        refused = dropped(node.receive("b", PieceAnnounce(other, 0, 1), 0.1))
+        assert refused == [DropReason.PREAMBLE_REFUSED]
