@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
+from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.piece_messages import (
     Piece,
@@ -104,7 +105,7 @@ class PiecesState:
 
     def announce(self, transfer: Transfer, peer: PeerId) -> None:
         """Announce `transfer` to `peer`, with what is here of it."""
-        hops = transfer.hops + 1
+        hops = min(transfer.hops + 1, MAX_HOPS)
         self.send(peer, PieceAnnounce(transfer.preamble, transfer.have, hops))
 
     def push(self, transfer: Transfer, peer: PeerId, mask: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from episub_router.protocol.effects import DropReason
+from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.piece_messages import PieceAnnounce, PieceGraft
 from tests.protocol.pieces.helpers import PREAMBLE, dropped, machine, to
 
@@ -35,3 +36,11 @@ def test_another_message_under_the_same_id_is_refused() -> None:
     ):
         refused = dropped(node.receive("b", PieceAnnounce(other, 0, 1), 0.1))
         assert refused == [DropReason.PREAMBLE_REFUSED]
+
+
+def test_hops_end_at_what_a_receiver_believes() -> None:
+    node = machine("a", "b")
+    for hops, passed_on in ((1, 2), (MAX_HOPS - 1, MAX_HOPS), (MAX_HOPS, MAX_HOPS)):
+        preamble = replace(PREAMBLE, id=hops)
+        announced = to(node.receive("a", PieceAnnounce(preamble, 0, hops), 0.0), "b")
+        assert announced == [PieceAnnounce(preamble, 0, passed_on)]
