@@ -50,8 +50,10 @@ class Pieces:
         self._pulling = Pulling(state, self._building)
 
     def __contains__(self, id: MessageId) -> bool:
-        """Whether the message `id` came, or comes, in pieces."""
-        return id in self._state.transfers
+        """Whether the message `id` came, or comes, in pieces; one that was given up may come whole.
+        """
+        transfers = self._state.transfers
+        return id in transfers and not transfers.is_lost(id)
 
     @property
     def takers(self) -> dict[PeerId, None]:

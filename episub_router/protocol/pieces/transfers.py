@@ -39,7 +39,8 @@ class Transfers:
         self._unfinished: dict[MessageId, Transfer] = {}
         self._whole: dict[MessageId, Transfer] = {}
         """In the order in which they became whole."""
-        self._forgotten: dict[MessageId, None] = {}
+        self._forgotten: dict[MessageId, bool] = {}
+        """Whether each was given up."""
         self._announced_bytes = 0
         self._kept_bytes = 0
         self._by_source: dict[SourceId, tuple[int, int]] = {}
@@ -49,6 +50,10 @@ class Transfers:
     def __contains__(self, id: MessageId) -> bool:
         """Whether the message is under way, kept, or known to be over."""
         return id in self._unfinished or id in self._whole or id in self._forgotten
+
+    def is_lost(self, id: MessageId) -> bool:
+        """Whether the message was given up: its pieces don't come any more."""
+        return self._forgotten.get(id, False)
 
     def get(self, id: MessageId) -> Transfer | None:
         """The message, if it is under way or kept."""
@@ -105,7 +110,7 @@ class Transfers:
     def give_up(self, transfer: Transfer) -> None:
         """A message doesn't come."""
         self._take_out(transfer)
-        self._remember(transfer.preamble.id)
+        self._remember(transfer.preamble.id, is_lost=True)
 
     def expire(self, before: Time) -> None:
         """Keep nothing that became whole before that time."""
@@ -125,10 +130,10 @@ class Transfers:
     def _forget_oldest(self) -> None:
         id = next(iter(self._whole))
         self._kept_bytes -= self._whole.pop(id).preamble.size
-        self._remember(id)
+        self._remember(id, is_lost=False)
 
-    def _remember(self, id: MessageId) -> None:
-        self._forgotten[id] = None
+    def _remember(self, id: MessageId, *, is_lost: bool) -> None:
+        self._forgotten[id] = is_lost
         if len(self._forgotten) > MAX_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
 

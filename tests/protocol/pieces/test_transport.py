@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.messages import Message
+from episub_router.protocol.messages import IHave, Message, MessageSummary
 from episub_router.protocol.params import BroadcastParams, EpisubParams
 from episub_router.protocol.piece_messages import Piece, PieceGraft
 from episub_router.protocol.pieces import Pieces
@@ -170,6 +171,31 @@ def test_whole_messages_of_one_that_takes_no_pieces_reach_all() -> None:
     network.run(20.0)
     network.publish(50, "a", len(DATA), 50)
     network.run(5.0)
+    assert not network.missed("a")
+
+
+def test_what_was_given_up_in_pieces_is_asked_for_whole() -> None:
+    network = overlay(15)
+    # The source dies with its first pieces on the way; one that takes none has the message.
+    network.publish_in_pieces(3, "a", DATA)
+    network.run(0.05)
+    network.kill([3])
+    network.run(60.0)
+    lacking = network.missed("a")
+    assert lacking
+    network.add(50, EpisubParams())
+    network.join(50, 0)
+    network.run(10.0)
+    announcement = ev.Received(50, IHave((MessageSummary("a", 1),)))
+    network.cut = lambda a, b: True
+    network.publish(50, "a", len(DATA), 50)
+    network.run(1.0)
+    network.cut = lambda a, b: False
+    told = network.neighbors(50)
+    assert lacking - told
+    for node in told:
+        network.feed(node, announcement)
+    network.run(20.0)
     assert not network.missed("a")
 
 
