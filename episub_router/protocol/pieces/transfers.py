@@ -25,6 +25,10 @@ MAX_BYTES_OF_ONE = 2 * MAX_SIZE
 MAX_KEPT_BYTES = 2 * MAX_SIZE
 """Bytes of whole messages that are kept for others; the oldest go first."""
 
+MAX_KEPT = 1024
+"""Likewise their number, which small ones would else multiply. Ours: 22 a second for the 45 s that
+each is kept."""
+
 MAX_FORGOTTEN = 4096
 """Ids remembered of messages that were whole, or given up, and aren't kept any more."""
 
@@ -104,7 +108,9 @@ class Transfers:
         transfer.whole_at = now
         self._whole[transfer.preamble.id] = transfer
         self._kept_bytes += transfer.preamble.size
-        while self._kept_bytes > MAX_KEPT_BYTES and len(self._whole) > 1:
+        while len(self._whole) > 1 and (
+            self._kept_bytes > MAX_KEPT_BYTES or len(self._whole) > MAX_KEPT
+        ):
             self._forget_oldest()
 
     def give_up(self, transfer: Transfer) -> None:

@@ -22,6 +22,7 @@ from episub_router.protocol.piece_messages import (
 )
 from episub_router.protocol.pieces import Pieces, transfers
 from episub_router.protocol.pieces.cutting import MAX_SIZE, joined
+from episub_router.protocol.pieces.transfer import Transfer
 from tests.protocol.pieces.helpers import (
     DATA,
     PIECES,
@@ -237,6 +238,15 @@ def test_ten_thousand_preambles_have_room_for_those_of_others() -> None:
     assert node.transfers.count_unfinished() <= transfers.MAX_UNFINISHED
     node.handle_timer(60.0)
     assert not node.transfers.count_unfinished()
+
+
+def test_small_messages_that_are_kept_are_bounded_in_number() -> None:
+    found = transfers.Transfers()
+    for number in range(transfers.MAX_KEPT + 10):
+        found.finish(Transfer(replace(PREAMBLE, id=number, size=1), None, 0, 0.0), 0.0)
+    kept = [transfer.preamble.id for transfer in found.whole()]
+    assert kept == list(range(10, transfers.MAX_KEPT + 10))
+    assert 9 in found
 
 
 def test_a_slow_drip_is_given_up() -> None:
