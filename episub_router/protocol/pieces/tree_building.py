@@ -233,10 +233,13 @@ class TreeBuilding:
         tree = self._state.trees.get(source)
         is_child = tree is not None and peer in tree.children
         has_room = tree is not None and (is_child or self._has_room(tree))
-        if tree is not None and tree.stands and peer != tree.parent and has_room:
+        if tree is None or peer == tree.parent or not has_room:
+            self._refuse(peer, source, tree)
+        elif tree.stands:
             self._accept(peer, source, tree, wants, now)
-        elif tree is not None and tree.asking not in (None, peer) and has_room:
+        elif tree.asking not in (None, peer):
             # Asked on the word of our announcement: it has its place when we have ours.
+            tree.children.pop(peer, None)
             tree.waiting[peer] = tuple(wants)
         else:
             self._refuse(peer, source, tree)

@@ -43,6 +43,36 @@ def test_those_that_wait_are_refused_where_nobody_has_a_place() -> None:
     assert to(refused, "b") == [PiecePrune("source", ())]
 
 
+def test_a_child_that_asks_again_while_there_is_no_parent_takes_one_place() -> None:
+    node = child_of("a", "b", "c", "d")
+    node.receive("d", PieceOffer((TreeOffer("source", 0),)), 0.1)
+    graft = PieceGraft((), "source")
+    node.receive("b", graft, 0.2)
+    node.receive("a", PiecePrune("source"), 0.3)
+    assert tree(node).asking == "d"
+    assert not node.receive("b", graft, 0.4)
+    assert tree(node).places_taken == 1
+    assert not node.receive("c", graft, 0.4)  # There is another place, and "c" waits, too.
+    node.receive("b", PiecePrune("source"), 0.5)
+    assert tree(node).places_taken == 1
+    accepted = node.receive("d", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.6)
+    assert PieceOffer((TreeOffer("source", 70),), accepted=True) in to(accepted, "c")
+    assert list(tree(node).children) == ["c"]
+
+
+def test_a_parent_that_asks_for_a_place_is_refused_while_another_is_asked() -> None:
+    node = child_of("a", "b")
+    bring(node, "a", PREAMBLE, 0.1)
+    node.receive("a", PieceOffer((TreeOffer("source", 200),)), 0.2)
+    tree(node).rank = 300
+    node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.2)
+    node.receive("b", PieceOffer((TreeOffer("source", 0),)), 0.2)
+    assert (tree(node).parent, tree(node).asking) == ("a", "b")
+    refused = node.receive("a", PieceGraft((), "source"), 0.3)
+    assert to(refused, "a") == [PiecePrune("source")]
+    assert not tree(node).waiting
+
+
 def test_one_that_is_inside_of_a_tree_has_fewer_places_in_others() -> None:
     node = child_of("a", "b", "c", "d")
     for source in ("source", "second"):
