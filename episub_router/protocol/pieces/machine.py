@@ -16,13 +16,10 @@ from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.pulling import Pulling
 from episub_router.protocol.pieces.relay import Relay
-from episub_router.protocol.pieces.state import Belongs, Charge, PiecesState, nobody
+from episub_router.protocol.pieces.state import RECENT, Belongs, Charge, PiecesState, nobody
 from episub_router.protocol.pieces.transfers import Transfers
 from episub_router.protocol.pieces.tree_building import TreeBuilding
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
-
-_RECENT = 3.0
-"""Seconds of whole messages that a new neighbour is announced; as Plumtree does."""
 
 
 class Pieces:
@@ -50,8 +47,7 @@ class Pieces:
         self._pulling = Pulling(state, self._building)
 
     def __contains__(self, id: MessageId) -> bool:
-        """Whether the message `id` came, or comes, in pieces; one that was given up may come whole.
-        """
+        """Whether the message `id` came, or comes, in pieces, and wasn't given up."""
         transfers = self._state.transfers
         return id in transfers and not transfers.is_lost(id)
 
@@ -134,7 +130,7 @@ class Pieces:
     def _take_up(self, peer: PeerId, now: Time) -> None:
         """`peer` takes pieces: it has missed what went out since its link came."""
         state = self._state
-        since = state.greeted_at.pop(peer, now) - _RECENT
+        since = state.greeted_at.pop(peer, now) - RECENT
         if peer in state.takers:
             return
         state.takers[peer] = None

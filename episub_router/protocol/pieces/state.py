@@ -27,6 +27,10 @@ Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
 Charge: TypeAlias = Callable[[PeerId, Time], None]
 """Called with a peer that sent what no correct one passes on."""
 
+RECENT = 3.0
+"""Seconds of whole messages that a new neighbour is announced, as Plumtree does, and that a new
+child may not have known of when it asked."""
+
 _HOP = 20
 """Milliseconds that a piece takes through one node, beside its way: one of 32 KiB takes 13 ms at 20
 Mbit/s, and waits for its turn."""

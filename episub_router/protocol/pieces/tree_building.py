@@ -20,7 +20,7 @@ from episub_router.protocol.piece_messages import (
     TreeOffer,
 )
 from episub_router.protocol.pieces.narrow_tree import MAX_RANK, MAX_TREES, TREE_IDLE, NarrowTree
-from episub_router.protocol.pieces.state import PiecesState
+from episub_router.protocol.pieces.state import RECENT, PiecesState
 from episub_router.protocol.pieces.transfer import Transfer
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 
@@ -264,7 +264,8 @@ class TreeBuilding:
         missing = dict(wants)
         for transfer in state.transfers.of_source(source):
             id = transfer.preamble.id
-            if id not in missing and transfer.whole_at is not None:
+            whole_at = now if transfer.whole_at is None else transfer.whole_at
+            if id not in missing and now - whole_at >= RECENT:
                 continue  # It may be long past; a newcomer is offered it when it says hello.
             if id not in missing:
                 state.announce(transfer, peer)

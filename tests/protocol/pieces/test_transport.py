@@ -62,6 +62,18 @@ def test_all_get_the_message_once_and_each_piece_once() -> None:
         assert not network.copies
 
 
+def test_a_second_message_right_after_the_first_is_no_later() -> None:
+    """It is whole at the source before the first has built the tree."""
+    network = overlay(30)
+    network.publish_in_pieces(3, "a", DATA)
+    network.run(0.02)
+    network.publish_in_pieces(3, "b", DATA)
+    network.run(0.8)
+    assert_all_have(network, "b")
+    count = next(iter(machine(network, 3).transfers.whole())).preamble.count
+    assert network.sent["Piece"] == 2 * 29 * count
+
+
 def test_no_node_has_more_children_than_it_may() -> None:
     network = overlay(30)
     network.publish_in_pieces(3, "a", DATA)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from episub_router.protocol import effects as ef
 from episub_router.protocol.piece_messages import (
+    Piece,
     PieceAnnounce,
     PieceGraft,
     PieceOffer,
@@ -71,6 +72,26 @@ def test_a_parent_that_asks_for_a_place_is_refused_while_another_is_asked() -> N
     refused = node.receive("a", PieceGraft((), "source"), 0.3)
     assert to(refused, "a") == [PiecePrune("source")]
     assert not tree(node).waiting
+
+
+def test_a_new_child_gets_what_it_could_not_know_of_when_it_asked() -> None:
+    """A source's second message right after its first, on its way when the child asked."""
+    node = child_of("a", "b")
+    bring(node, "a", PREAMBLE, 0.1)
+    second = replace(PREAMBLE, id="second")
+    node.receive("a", PieceAnnounce(second, 0, 1), 0.1)
+    bring(node, "a", second, 0.2)
+    graft = PieceGraft((PieceWant("id", 0b11),), "source")
+    gets = to(node.receive("b", graft, 3.1), "b")
+    assert [piece.id for piece in gets if isinstance(piece, Piece)] == ["id"] * 2 + ["second"] * 7
+    assert PieceAnnounce(second, 0b1111111, 2) in gets
+
+
+def test_a_new_child_does_not_get_what_is_long_past() -> None:
+    node = child_of("a", "b")
+    bring(node, "a", PREAMBLE, 0.1)
+    gets = to(node.receive("b", PieceGraft((), "source"), 3.2), "b")
+    assert gets == [PieceOffer((TreeOffer("source", 70),), accepted=True)]
 
 
 def test_one_that_is_inside_of_a_tree_has_fewer_places_in_others() -> None:
