@@ -36,9 +36,7 @@ def _run(args: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
     from contextlib import closing
 
-    import trio
-
-    from episub_router.cli.host import reported_errors
+    from episub_router.cli.host import reported_errors, run_until_interrupted
     from episub_router.sds import Retention, SqliteStore
 
     usual = Retention()
@@ -48,7 +46,7 @@ def _run(args: argparse.Namespace) -> int:
         args.max_messages,
     )
     with reported_errors(), closing(SqliteStore(args.db, retention)) as store:
-        trio.run(_keep, args, store)
+        run_until_interrupted(_keep, args, store)
     return 0
 
 

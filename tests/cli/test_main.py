@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.demo import command as demo
+from episub_router.cli.host import run_until_interrupted
 from episub_router.cli.main import main
 from tests import children
 
@@ -116,3 +120,30 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "add_parser", parser_of_a_command_that_raises(bug))
     with pytest.raises(LookupError):
         main(["demo"])
+
+
+def test_ctrl_c_comes_where_the_command_waits() -> None:
+    """And not amid a step, which may be py-libp2p's."""
+    steps: list[str] = []
+
+    async def command() -> None:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("ended its step")
+        await trio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_until_interrupted(command)
+    assert steps == ["ended its step"]
+
+
+def test_a_second_ctrl_c_interrupts_at_once() -> None:
+    async def command() -> None:
+        signal.raise_signal(signal.SIGINT)
+        with trio.CancelScope(shield=True):
+            await trio.testing.wait_all_tasks_blocked()
+            signal.raise_signal(signal.SIGINT)
+            await trio.sleep_forever()
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        run_until_interrupted(command)
+    assert raised.group_contains(KeyboardInterrupt)

@@ -31,11 +31,9 @@ def _run(args: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
     from contextlib import closing
 
-    import trio
-
     from episub_router.cli.chat.room import chat
-    from episub_router.cli.host import reported_errors
+    from episub_router.cli.host import reported_errors, run_until_interrupted
     from episub_router.sds import MemoryStore, SqliteStore
 
     with reported_errors(), closing(SqliteStore(args.db) if args.db else MemoryStore()) as store:
-        return trio.run(chat, args, store, sys.stdin.fileno)
+        return run_until_interrupted(chat, args, store, sys.stdin.fileno)
