@@ -3,16 +3,15 @@ package main
 import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"episub-interop/episub/pieces"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
 )
 
 // Pieces of large messages: sent behind everything else.
 
-func (p port) PushPieces(id peer.ID, message string, which pieces.Mask) {
+func (p port) PushPiece(id peer.ID, piece *pb.Piece) {
 	if other := p.remotes[id]; other != nil && other.out != nil {
-		other.lane.Put(p.name, message, which)
+		other.lane.Put(p.name, piece)
 		p.sendPieces(id)
 	}
 }
@@ -36,14 +35,11 @@ func (n *node) sendPieces(id peer.ID) {
 	}
 	other.out.wanting.Store(true) // before the look at the queues, as they empty meanwhile
 	for !other.lane.Empty() && other.out.idle() {
-		topic, message, index := other.lane.Next()
-		if t := n.topics[topic]; t != nil {
-			if control := t.Piece(message, index); control != nil {
-				n.counts.note(n.counts.out, control)
-				control = n.faults.passed(control)
-				n.send(id, &pb.Rpc{}, &pb.EpisubFrame{Topic: &topic, Control: []*pb.Control{control}})
-			}
-		}
+		topic, piece := other.lane.Next()
+		control := &pb.Control{Message: &pb.Control_Piece{Piece: piece}}
+		n.counts.note(n.counts.out, control)
+		control = n.faults.passed(control)
+		n.send(id, &pb.Rpc{}, &pb.EpisubFrame{Topic: &topic, Control: []*pb.Control{control}})
 	}
 	other.out.wanting.Store(!other.lane.Empty())
 }

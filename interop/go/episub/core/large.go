@@ -31,9 +31,6 @@ func (t *Topic) PublishCut(message *pb.Message, cut *pieces.Cut) {
 	t.pieces.Publish(cut)
 }
 
-// Piece is a piece that waited for a neighbour; nil if it isn't kept any more.
-func (t *Topic) Piece(message string, index int) *pb.Control { return t.pieces.Piece(message, index) }
-
 // acceptLarge delivers a message that goes in pieces, pushes it along the default tree to neighbours
 // that take none, and queues its id for the others of those.
 func (t *Topic) acceptLarge(s *stored) {
@@ -78,12 +75,9 @@ type piecesPort struct{ *Topic }
 func (p piecesPort) Now() time.Time                       { return p.port.Now() }
 func (p piecesPort) After(d time.Duration, f func())      { p.after(d, f) }
 func (p piecesPort) Send(id peer.ID, control *pb.Control) { p.port.Send(id, control) }
+func (p piecesPort) Push(id peer.ID, piece *pb.Piece)     { p.port.PushPiece(id, piece) }
 func (p piecesPort) Forget(id peer.ID, message string)    { p.port.ForgetPieces(id, message) }
 func (p piecesPort) Refused(from peer.ID, reason string)  { p.port.Refused(from, reason) }
-
-func (p piecesPort) Push(id peer.ID, message string, which pieces.Mask) {
-	p.port.PushPieces(id, message, which)
-}
 
 func (p piecesPort) RTT(id peer.ID) time.Duration {
 	if l := p.link(id); l != nil {

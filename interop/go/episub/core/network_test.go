@@ -12,7 +12,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"episub-interop/episub/pieces"
 	"episub-interop/internal/payload"
 	"episub-interop/internal/pb"
 )
@@ -222,10 +221,8 @@ func (s *simNode) Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool 
 	})
 	return true
 }
-func (s *simNode) PushPieces(id peer.ID, message string, which pieces.Mask) {
-	for _, index := range which.Indices() {
-		s.Send(id, s.topic.Piece(message, index))
-	}
+func (s *simNode) PushPiece(id peer.ID, piece *pb.Piece) {
+	s.Send(id, &pb.Control{Message: &pb.Control_Piece{Piece: piece}})
 }
 func (s *simNode) ForgetPieces(peer.ID, string)   {}
 func (s *simNode) Refused(_ peer.ID, name string) { s.n.refused[name]++ }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"episub-interop/episub/pieces"
 	"episub-interop/internal/pb"
 )
 
@@ -31,9 +30,8 @@ type Port interface {
 	Send(id peer.ID, controls ...*pb.Control)
 	// Push queues a payload to a peer, false if there is no room.
 	Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool
-	// PushPieces has pieces of a message sent to a peer once nothing else waits for it; their bytes are
-	// asked for with Piece then.
-	PushPieces(id peer.ID, message string, which pieces.Mask)
+	// PushPiece has a piece sent to a peer once nothing else waits for it.
+	PushPiece(id peer.ID, piece *pb.Piece)
 	// ForgetPieces: those of a message that wait for a peer are wanted no more.
 	ForgetPieces(id peer.ID, message string)
 	// Refused counts what isn't acted on; id is "" where that is no peer's fault.

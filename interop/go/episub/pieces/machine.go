@@ -21,8 +21,8 @@ type Port interface {
 	RTT(id peer.ID) time.Duration
 	// Send queues a control message to a neighbour.
 	Send(id peer.ID, control *pb.Control)
-	// Push has pieces sent once nothing else waits for the neighbour; their bytes come from Piece.
-	Push(id peer.ID, message string, which Mask)
+	// Push has a piece sent once nothing else waits for the neighbour.
+	Push(id peer.ID, piece *pb.Piece)
 	// Forget: the pieces of a message that wait for a neighbour are wanted no more.
 	Forget(id peer.ID, message string)
 	// Whole hands over a message that its preamble's author, seqno and topic are those of; nothing else
@@ -171,18 +171,6 @@ func (m *Machine) Offer(message string, to peer.ID) bool {
 	}
 	m.announce(m.transfers.known[message], to)
 	return true
-}
-
-// Piece is one to be sent; nil if it isn't kept any more.
-func (m *Machine) Piece(message string, index int) *pb.Control {
-	if !m.Has(message) {
-		return nil
-	}
-	piece := m.transfers.known[message].pieces[index]
-	if piece == nil {
-		return nil
-	}
-	return &pb.Control{Message: &pb.Control_Piece{Piece: piece}}
 }
 
 // givers are the neighbours that can be asked for pieces.

@@ -24,6 +24,7 @@ type table struct {
 	timers  []timer
 	sent    map[peer.ID][]*pb.Control
 	pushed  map[peer.ID][]int
+	lanes   map[peer.ID]*Lane
 	whole   []*pb.Message
 	refused map[string]int
 }
@@ -34,7 +35,7 @@ type timer struct {
 }
 
 func newTable(t *testing.T, neighbors ...peer.ID) *table {
-	b := &table{t: t, now: time.Unix(1000, 0), refused: map[string]int{}}
+	b := &table{t: t, now: time.Unix(1000, 0), refused: map[string]int{}, lanes: map[peer.ID]*Lane{}}
 	b.Machine = New(b, "t", payload.StrictSign)
 	b.forgetSent()
 	for _, id := range neighbors {
@@ -53,8 +54,12 @@ func (b *table) After(d time.Duration, f func()) {
 	b.timers = append(b.timers, timer{b.now.Add(max(d, 0)), f})
 }
 func (b *table) Send(id peer.ID, control *pb.Control) { b.sent[id] = append(b.sent[id], control) }
-func (b *table) Push(id peer.ID, _ string, which Mask) {
-	b.pushed[id] = append(b.pushed[id], which.Indices()...)
+func (b *table) Push(id peer.ID, piece *pb.Piece) {
+	if b.lanes[id] == nil {
+		b.lanes[id] = &Lane{}
+	}
+	b.lanes[id].Put("t", piece)
+	b.pushed[id] = append(b.pushed[id], int(piece.GetIndex()))
 }
 func (b *table) Whole(_ peer.ID, message *pb.Message, _ uint32) {
 	b.whole = append(b.whole, message)
@@ -245,11 +250,11 @@ func TestAMessageIsPutTogetherAndPassedOn(t *testing.T) {
 	b.receive(n[3], &pb.PieceGraft{Wants: []*pb.PieceWant{
 		{Id: c.preamble.wire.Id, Missing: one(2).or(one(400)).bytes()},
 	}})
-	if !slices.Equal(b.pushed[n[3]], []int{2}) || b.Piece(c.preamble.id, 2) == nil {
+	if !slices.Equal(b.pushed[n[3]], []int{2}) {
 		t.Errorf("asked for one: %v", b.pushed[n[3]])
 	}
 	b.run(keptFor)
-	if b.Piece(c.preamble.id, 2) != nil || len(b.transfers.known) > 0 || !b.transfers.over[c.preamble.id] {
+	if len(b.transfers.known) > 0 || !b.transfers.over[c.preamble.id] {
 		t.Error("it is kept for too long")
 	}
 	b.receive(n[1], announced(c, Mask{}))

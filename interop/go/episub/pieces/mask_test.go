@@ -39,33 +39,3 @@ func TestSetsOfPieces(t *testing.T) {
 		t.Error("there is none after the last")
 	}
 }
-
-func TestMessagesTakeTurnsInALane(t *testing.T) {
-	lane := &Lane{}
-	for _, index := range []int{3, 1, 2, 1} {
-		lane.Put("t", "a", one(index))
-	}
-	lane.Put("t", "b", one(0))
-	lane.Put("t", "c", first(3))
-	lane.Put("u", "c", one(5))
-	lane.Forget("t", "c")
-	type piece struct {
-		topic, message string
-		index          int
-	}
-	got := []piece{}
-	for !lane.Empty() {
-		topic, message, index := lane.Next()
-		got = append(got, piece{topic, message, index})
-	}
-	want := []piece{{"t", "a", 1}, {"t", "b", 0}, {"u", "c", 5}, {"t", "a", 2}, {"t", "a", 3}}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v", got)
-	}
-	for i := range 2 * maxTurns {
-		lane.Put("t", string(rune(i)), one(0))
-	}
-	if len(lane.turns) != maxTurns {
-		t.Errorf("%d messages wait", len(lane.turns))
-	}
-}

@@ -63,9 +63,9 @@ func (m *Machine) announce(t *transfer, to peer.ID) {
 // push sends a neighbour pieces that are here and that it hasn't got.
 func (m *Machine) push(t *transfer, to peer.ID, mask Mask) {
 	mask = mask.and(t.have).without(t.taken[to])
-	if !mask.empty() {
-		t.noteTaken(to, mask)
-		m.port.Push(to, t.id, mask)
+	t.noteTaken(to, mask)
+	for _, index := range mask.Indices() {
+		m.port.Push(to, t.pieces[index])
 	}
 }
 
