@@ -22,6 +22,12 @@ func (p port) ForgetPieces(id peer.ID, message string) {
 	}
 }
 
+func (p port) ForgetAllPieces(id peer.ID) {
+	if other := p.remotes[id]; other != nil {
+		other.lane.ForgetAll(p.name)
+	}
+}
+
 func (p port) Refused(id peer.ID, reason string) {
 	lines.Emit("refused", lines.Fields{"peer": id.String(), "reason": reason})
 }

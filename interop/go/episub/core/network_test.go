@@ -225,6 +225,7 @@ func (s *simNode) PushPiece(id peer.ID, piece *pb.Piece) {
 	s.Send(id, &pb.Control{Message: &pb.Control_Piece{Piece: piece}})
 }
 func (s *simNode) ForgetPieces(peer.ID, string)   {}
+func (s *simNode) ForgetAllPieces(peer.ID)        {}
 func (s *simNode) Refused(_ peer.ID, name string) { s.n.refused[name]++ }
 func (s *simNode) Info(id peer.ID) *pb.PeerInfo   { return &pb.PeerInfo{PeerID: []byte(id)} }
 func (s *simNode) Learn(info *pb.PeerInfo) (peer.ID, bool) {

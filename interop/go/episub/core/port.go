@@ -34,6 +34,8 @@ type Port interface {
 	PushPiece(id peer.ID, piece *pb.Piece)
 	// ForgetPieces: those of a message that wait for a peer are wanted no more.
 	ForgetPieces(id peer.ID, message string)
+	// ForgetAllPieces: nor are those of any message.
+	ForgetAllPieces(id peer.ID)
 	// Refused counts what isn't acted on; id is "" where that is no peer's fault.
 	Refused(id peer.ID, reason string)
 	// Info is what goes to others about a peer, this node itself included.

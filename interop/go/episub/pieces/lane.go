@@ -70,6 +70,11 @@ func (l *Lane) Forget(topic, message string) {
 	l.forget(func(t *turn) bool { return t.is(topic, message) })
 }
 
+// ForgetAll takes out the pieces of all messages of a topic.
+func (l *Lane) ForgetAll(topic string) {
+	l.forget(func(t *turn) bool { return t.topic == topic })
+}
+
 func (l *Lane) forget(unwanted func(*turn) bool) {
 	l.turns = slices.DeleteFunc(l.turns, func(t *turn) bool {
 		gone := unwanted(t)

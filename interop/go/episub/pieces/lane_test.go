@@ -36,8 +36,12 @@ func TestMessagesTakeTurnsInALane(t *testing.T) {
 	if got := taken(lane); !slices.Equal(got, []string{"ta3", "tb0", "uc5", "ta1"}) {
 		t.Errorf("%v", got)
 	}
-	if lane.size != 0 {
-		t.Errorf("%d bytes are left", lane.size)
+	lane.Put("t", waitingPiece("a", 0, 10))
+	lane.Put("t", waitingPiece("b", 0, 10))
+	lane.Put("u", waitingPiece("a", 0, 10))
+	lane.ForgetAll("t")
+	if got := taken(lane); !slices.Equal(got, []string{"ua0"}) || lane.size != 0 {
+		t.Errorf("%v, and %d bytes are left", got, lane.size)
 	}
 }
 
@@ -79,5 +83,22 @@ func TestWhatWaitsForAPeerOutlivesItsMessage(t *testing.T) {
 		if _, piece := b.lanes[n[0]].Next(); piece != c.pieces[index] {
 			t.Fatalf("%d in place of %d", piece.GetIndex(), index)
 		}
+	}
+}
+
+func TestNothingWaitsForOneThatIsNoNeighbour(t *testing.T) {
+	n := ids(t, 2)
+	b, c := newTable(t, n...), newWriter(t, "author").cut(100_000)
+	b.Publish(c)
+	for _, id := range n {
+		if b.receive(id, graftOf(c, c.preamble.everything())); b.lanes[id].Empty() {
+			t.Fatal("nothing waits")
+		}
+	}
+	if b.Down(n[0]); b.lanes[n[0]] != nil || b.lanes[n[1]].Empty() {
+		t.Error("when its link ends")
+	}
+	if b.Clear(); b.lanes[n[1]] != nil {
+		t.Error("when the topic is left")
 	}
 }

@@ -25,6 +25,8 @@ type Port interface {
 	Push(id peer.ID, piece *pb.Piece)
 	// Forget: the pieces of a message that wait for a neighbour are wanted no more.
 	Forget(id peer.ID, message string)
+	// ForgetAll: nor are those of any message.
+	ForgetAll(id peer.ID)
 	// Whole hands over a message that its preamble's author, seqno and topic are those of; nothing else
 	// of it is checked. `from` brought its last piece.
 	Whole(from peer.ID, message *pb.Message, hops uint32)
@@ -139,6 +141,7 @@ func (m *Machine) Down(id peer.ID) {
 	if !m.takers.remove(id) {
 		return
 	}
+	m.port.ForgetAll(id)
 	for _, t := range m.transfers.all() {
 		if !t.pulled[id].empty() {
 			t.due = m.port.Now()
@@ -151,10 +154,14 @@ func (m *Machine) Down(id peer.ID) {
 
 // Clear ends the machine of a topic that is left.
 func (m *Machine) Clear() {
-	if m != nil {
-		m.transfers.clear()
-		m.trees, m.takers = nil, nil
+	if m == nil {
+		return
 	}
+	for _, id := range m.takers {
+		m.port.ForgetAll(id)
+	}
+	m.transfers.clear()
+	m.trees, m.takers = nil, nil
 }
 
 // Takes tells whether a neighbour takes pieces.

@@ -49,6 +49,7 @@ func newTable(t *testing.T, neighbors ...peer.ID) *table {
 func (b *table) Now() time.Time               { return b.now }
 func (b *table) RTT(peer.ID) time.Duration    { return 100 * time.Millisecond }
 func (b *table) Forget(id peer.ID, _ string)  { b.pushed[id] = nil }
+func (b *table) ForgetAll(id peer.ID)         { b.pushed[id] = nil; delete(b.lanes, id) }
 func (b *table) Refused(_ peer.ID, by string) { b.refused[by]++ }
 func (b *table) After(d time.Duration, f func()) {
 	b.timers = append(b.timers, timer{b.now.Add(max(d, 0)), f})
