@@ -147,6 +147,29 @@ func TestTreesOfMadeUpSourcesAreBounded(t *testing.T) {
 	}
 }
 
+func TestMadeUpTreesReplaceNoneThatCarries(t *testing.T) {
+	n := ids(t, 3)
+	b, c := childOf(t, n...)
+	b.receive(n[0], c.pieces[0])
+	own := newWriter(t, "peer").cut(100_000)
+	b.Publish(own)
+	for i := range 2 * maxTrees { // n[2] gives all the places that it offers
+		at := place{fmt.Sprintf("%08d", i), 0}
+		b.Receive(n[2], offerOf(at))
+		b.Receive(n[2], offering(true, at))
+	}
+	if b.trees.get(c.preamble.source) == nil || b.trees.get(own.preamble.source) == nil || len(b.trees) != maxTrees {
+		t.Errorf("%d trees, %v", len(b.trees), b.trees.get(own.preamble.source))
+	}
+	for i := range 2 * maxTrees { // and pieces come along its trees
+		made := b.trees.use(fmt.Sprintf("x%07d", i), b.now)
+		made.parent, made.carried = n[2], true
+	}
+	if tr := b.trees.get(own.preamble.source); tr == nil || !tr.own {
+		t.Error("our own tree is gone")
+	}
+}
+
 func TestASlowDripIsGivenUp(t *testing.T) {
 	n := ids(t, 2)
 	b, c := childOf(t, n...)

@@ -194,7 +194,7 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 	delete(t.vain, from)
 	t.came(index)
 	if found != nil {
-		found.usedAt = now
+		found.usedAt, found.carried = now, true
 		for _, child := range found.children {
 			m.push(t, child, one(index))
 		}

@@ -67,6 +67,7 @@ type tree struct {
 	retryAt     time.Time // zero if nothing is to be asked again
 	retries     int       // in vain, since there was a parent
 	usedAt      time.Time
+	carried     bool // a piece has come along it
 }
 
 func newTree(source string, own bool, now time.Time) *tree {
@@ -164,7 +165,7 @@ func (ts *trees) use(source string, now time.Time) *tree {
 	if t == nil || now.Sub(t.usedAt) > treeIdle {
 		made := newTree(source, t != nil && t.own, now)
 		if t != nil {
-			made.offers = t.offers
+			made.offers, made.carried = t.offers, t.carried
 		}
 		ts.drop(t)
 		t = made
@@ -174,11 +175,24 @@ func (ts *trees) use(source string, now time.Time) *tree {
 	t.usedAt = now
 	*ts = append(*ts, t)
 	if len(*ts) > maxTrees {
-		// Anyone can offer places in the trees of made-up sources; those carry nothing.
-		idle := slices.IndexFunc((*ts)[:maxTrees], func(t *tree) bool { return !t.stands() })
-		ts.drop((*ts)[max(idle, 0)])
+		ts.drop((*ts)[:maxTrees].leastUseful())
 	}
 	return t
+}
+
+// leastUseful is the tree to drop first. Anyone can offer and give places in the trees of made-up
+// sources, which carry nothing; nobody can make up one of our own.
+func (ts trees) leastUseful() *tree {
+	for _, useless := range []func(*tree) bool{
+		func(t *tree) bool { return !t.stands() },
+		func(t *tree) bool { return !t.own && !t.carried },
+		func(t *tree) bool { return !t.own },
+	} {
+		if at := slices.IndexFunc(ts, useless); at >= 0 {
+			return ts[at]
+		}
+	}
+	return ts[0]
 }
 
 func (ts *trees) drop(t *tree) {
