@@ -26,8 +26,9 @@ class NarrowTree:
     """One node's part in the narrow tree of one source."""
 
     __slots__ = (
-        "announcers", "asking", "asking_until", "children", "failed", "former", "offers", "own",
-        "parent", "pushed_at", "rank", "refused", "retries", "retry_at", "used_at", "waiting",
+        "announcers", "asking", "asking_until", "carried", "children", "failed", "former", "offers",
+        "own", "parent", "pushed_at", "rank", "refused", "retries", "retry_at", "used_at",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, own: bool, now: Time) -> None:
@@ -61,11 +62,18 @@ class NarrowTree:
         self.retries = 0
         """How often that was in vain since we last had a parent."""
         self.used_at = now
+        self.carried = False
+        """Whether a piece has come along it."""
 
     @property
     def stands(self) -> bool:
         """Whether pieces come here, so that children can be taken."""
         return self.own or self.parent is not None
+
+    @property
+    def usefulness(self) -> int:
+        """Those with less go first."""
+        return 0 if not self.stands else 3 if self.own else 2 if self.carried else 1
 
     @property
     def places_taken(self) -> int:
@@ -123,15 +131,17 @@ class NarrowTrees:
         """The tree of `source`, made if there is none or it has been idle for too long."""
         tree = self._by_source.pop(source, None)
         if tree is None or now - tree.used_at > TREE_IDLE or tree.own < own:
-            offers = {} if tree is None else tree.offers
+            before = tree
             tree = NarrowTree(own, now)
-            tree.offers = offers
+            if before is not None:
+                tree.offers, tree.carried = before.offers, before.carried
         tree.used_at = now
         self._by_source[source] = tree
         if len(self._by_source) > MAX_TREES:
-            # Anyone can offer places in the trees of made-up sources; those carry nothing.
-            idle = (s for s, t in islice(self._by_source.items(), MAX_TREES) if not t.stands)
-            del self._by_source[next(idle, next(iter(self._by_source)))]
+            # Anyone can offer and give places in the trees of made-up sources, which carry nothing;
+            # nobody can make up one of our own. Of equal ones `min` takes the first.
+            others = islice(self._by_source.items(), MAX_TREES)
+            del self._by_source[min(others, key=lambda known: known[1].usefulness)[0]]
         return tree
 
     def has_room(self, tree: NarrowTree, most: int) -> bool:

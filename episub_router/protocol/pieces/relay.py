@@ -135,6 +135,7 @@ class Relay:
             transfer.pulled[other] = mask & ~bit
         if tree is not None:
             tree.used_at = now
+            tree.carried = True
             for child in tree.children:
                 state.push(transfer, child, bit)
             if tree.parent == peer and not pulled & bit:
