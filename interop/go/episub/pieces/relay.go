@@ -1,9 +1,12 @@
 package pieces
 
 import (
+	"errors"
+
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
+	"episub-interop/internal/payload"
 	"episub-interop/internal/pb"
 )
 
@@ -114,7 +117,11 @@ func (m *Machine) takeOn(from peer.ID, p *preamble, hops uint32) *transfer {
 		m.port.Refused(from, preambleRefused)
 		return nil
 	}
-	if m.policy.CheckPreamble(m.topic, p.wire) != nil {
+	switch err := m.policy.CheckPreamble(m.topic, p.wire); {
+	case errors.Is(err, payload.ErrKey):
+		m.port.Refused(from, preambleRefused)
+		return nil
+	case err != nil:
 		m.onLie(from, preambleForged)
 		return nil
 	}

@@ -1,10 +1,15 @@
 package payload
 
 import (
+	"crypto/rsa"
 	"crypto/sha256"
+	"encoding/asn1"
 	"errors"
+	"math/big"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
+	keys "github.com/libp2p/go-libp2p/core/crypto/pb"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/pb"
@@ -28,14 +33,19 @@ func SignPreamble(key crypto.PrivKey, topic string, preamble *pb.Preamble) error
 	return err
 }
 
+// ErrKey: nothing can be said of a preamble, since its author's key is none that preambles may have.
+var ErrKey = errors.New("no key for preambles")
+
+const mostRSABits = 4096
+
 // CheckPreamble returns an error unless the id follows from author and seqno, and the author has
-// signed the preamble for this topic.
+// signed the preamble for this topic. ErrKey is no fault of those that pass the preamble on.
 func (p Policy) CheckPreamble(topic string, preamble *pb.Preamble) error {
 	bare := &pb.Message{From: preamble.Author, Seqno: preamble.Seqno, Topic: &topic}
 	if p != StrictSign || p.ID(bare) != string(preamble.Id) {
 		return errors.New("the id isn't that of a message of this author")
 	}
-	public, err := publicKey(preamble.Author, preamble.Key)
+	public, err := preambleKey(preamble)
 	if err != nil {
 		return err
 	}
@@ -43,11 +53,56 @@ func (p Policy) CheckPreamble(topic string, preamble *pb.Preamble) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := public.Verify(signed, preamble.Signature); err != nil || !ok {
+	if ok, err := public.Verify(signed, preamble.Signature); err != nil || !ok || hasHighS(public, preamble.Signature) {
 		return errors.New("the signature is wrong")
 	}
 	return nil
 }
+
+// preambleKey is the author's key, if it is one of those of docs/wire.md.
+func preambleKey(preamble *pb.Preamble) (crypto.PubKey, error) {
+	author, err := peer.IDFromBytes(preamble.Author)
+	if err != nil {
+		return nil, err
+	}
+	public, err := author.ExtractPublicKey()
+	if errors.Is(err, peer.ErrNoPublicKey) {
+		public, err = crypto.UnmarshalPublicKey(preamble.Key)
+	}
+	if err != nil || !isForPreambles(public) {
+		return nil, ErrKey
+	}
+	if !author.MatchesPublicKey(public) {
+		return nil, errors.New("the key is not the author's")
+	}
+	return public, nil
+}
+
+func isForPreambles(public crypto.PubKey) bool {
+	switch public.Type() {
+	case keys.KeyType_Ed25519, keys.KeyType_Secp256k1:
+		return true
+	case keys.KeyType_RSA:
+		standard, err := crypto.PubKeyToStdKey(public)
+		key, is := standard.(*rsa.PublicKey)
+		return err == nil && is && key.N.BitLen() <= mostRSABits
+	}
+	return false
+}
+
+// hasHighS: anybody can turn such a signature of secp256k1 into the other one of the same message, and
+// there are libraries that accept only one.
+func hasHighS(public crypto.PubKey, signature []byte) bool {
+	if public.Type() != keys.KeyType_Secp256k1 {
+		return false
+	}
+	var parts struct{ R, S *big.Int }
+	_, err := asn1.Unmarshal(signature, &parts)
+	return err != nil || parts.S.Cmp(halfOrder) > 0
+}
+
+// halfOrder is half of the order of secp256k1's group.
+var halfOrder, _ = new(big.Int).SetString("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0", 16)
 
 // preambleToSign is what an author signs.
 func preambleToSign(topic string, preamble *pb.Preamble) ([]byte, error) {
