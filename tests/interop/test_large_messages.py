@@ -67,7 +67,9 @@ async def test_a_go_node_relays_pieces_between_python_nodes(lab: Lab) -> None:
     came, went = counted["in"]["piece"], counted["out"]["piece"]
     assert came >= 2 * (46 + 31)
     assert went >= 4 * (46 + 31)
-    assert {event["reason"] for event in go.reported("refused")} <= {"piece-late"}
+    # A piece may come late, or from a parent that was left: that is up to the machine.
+    reasons = {event["reason"] for event in go.reported("refused")}
+    assert reasons <= {"piece-late", "unsolicited"}
 
 
 @pytest.mark.peers("episub-go", "leaf")
