@@ -217,7 +217,7 @@ class RootProcedure:
         former = tree.parent
         if former == peer:
             return
-        helped = peer == tree.second or peer in tree.standbys
+        helped = tree.is_helper(peer)
         tree.take_parent(peer)
         if graft:
             self._state.effects.append(Send(peer, Graft(sources=(source,))))
@@ -305,9 +305,9 @@ class RootProcedure:
         state.trees.misses.pop(peer, None)
         lost: dict[PeerId, list[SourceId]] = {}
         for source, tree in state.trees.items():
+            helped = tree.is_helper(peer)
             tree.forget(peer)
-            if peer in tree.standbys or peer == tree.second:
-                tree.lose_helper(peer)
+            if helped:
                 self.settle(source, now)
             if tree.parent == peer and state.trees.is_fresh(tree, now):
                 self._replace_parent(source, tree, lost, now)

@@ -128,7 +128,9 @@ class SourcePush:
 
     def _promote(self, source: SourceId, tree: SourceTree, now: Time) -> None:
         """The parent of two has failed: the second takes its place, or one that is feasible."""
-        parent = tree.next_parent(self._state.push_peers) or tree.second
+        parent = tree.next_parent(self._state.push_peers)
+        if parent is None:
+            parent = tree.second
         assert parent is not None
         self._root.set_parent(source, tree, parent, now, graft=parent != tree.second)
         if not tree.safe:

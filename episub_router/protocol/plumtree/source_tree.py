@@ -127,29 +127,30 @@ class SourceTree:
 
     def silent_parents(self, pusher: PeerId | None, now: Time) -> list[PeerId]:
         """A message came first from `pusher`: those of two parents that had time to push the one
-        before, and did not."""
+        before, and did not, while the other did."""
         if now < self.pushed_at + _PUSHED_WITHIN:
             return []
         parents = [peer for peer in (self.parent, self.second) if peer is not None]
         silent = [peer for peer in parents if peer not in self.pushed]
         self.pushed_at = now
         self.pushed = set() if pusher is None else {pusher}
-        return silent if self.second in parents and silent != parents else []
+        return silent if silent != parents else []
 
     def note_failure(self, peer: PeerId, now: Time) -> None:
         """`peer` did not push or announce what it was asked to: it is no candidate for a while."""
         self.failures.note(peer, now)
         self.offers.pop(peer, None)
 
-    def lose_helper(self, peer: PeerId) -> None:
-        """`peer` is neither a standby nor the second parent any more."""
+    def is_helper(self, peer: PeerId) -> bool:
+        """Whether `peer` is a standby or the second parent."""
+        return peer in self.standbys or peer == self.second
+
+    def forget(self, peer: PeerId) -> None:
+        """`peer` isn't a neighbour any more, nor a helper."""
         if peer in self.standbys:
             self.standbys.remove(peer)
         if peer == self.second:
             self.second = None
-
-    def forget(self, peer: PeerId) -> None:
-        """`peer` isn't a neighbour any more."""
         for table in (self.children, self.offers, self.announce_to, self.leaving):
             table.pop(peer, None)
         self.pushed.discard(peer)

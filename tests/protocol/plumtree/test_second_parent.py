@@ -207,6 +207,23 @@ def test_a_failed_parent_is_replaced_by_a_feasible_neighbour_or_root_is_asked_fo
     assert any(message.requests for _, message in sent(effects, Root)) is not feasible
 
 
+def test_whatever_the_id_of_the_feasible_neighbour_is() -> None:
+    """Ids of simulated nodes are numbers, and 0 is one."""
+    peers: list[Any] = [1, 2, 0]
+    branch = Branch(*peers, params=BroadcastParams(parents=2))
+    for peer, cost in zip(peers, (0.0, 5.0, 0.04), strict=True):
+        branch.receive(peer, root(cost=cost))
+        branch.wait(0.03)
+    tree = branch.machine.trees.get("s")
+    assert tree is not None
+    branch.wait(SETTLE)
+    tree.take_second(2, branch.now)
+    for number in range(FAILED_AFTER + 1):
+        branch.receive(2, gossip(number))  # type: ignore[arg-type]
+        branch.wait(2.0)
+    assert parents(branch)[0] == 0
+
+
 def test_a_source_has_no_second_parent() -> None:
     """After a restart its neighbours offer it its own tree of before."""
     branch = Branch(*"abc", params=BroadcastParams(parents=2))
