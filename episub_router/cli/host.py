@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from argparse import Namespace
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
-import trio
 from libp2p import new_host
 from libp2p.abc import IHost, IPubsubRouter
 from libp2p.crypto.ed25519 import create_new_key_pair
@@ -21,8 +18,6 @@ from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
 from episub_router.cli.local_host import quiet_libp2p
 from episub_router.sds import StoreError
-
-T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -61,29 +56,6 @@ def episub(args: Namespace) -> EpisubRouter:
         return EpisubRouter(bootstrap=args.bootstrap)
     except ValueError as error:
         raise CommandError(str(error)) from error
-
-
-def run_until_interrupted(main: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """`trio.run`, in which Ctrl-C cancels `main` where it waits, and not amid py-libp2p's code. A
-    second one interrupts at once. Raises KeyboardInterrupt."""
-
-    async def guarded() -> T:
-        with ExitStack() as handler:
-            signals = handler.enter_context(trio.open_signal_receiver(signal.SIGINT))
-
-            async def heed(scope: trio.CancelScope) -> None:
-                await anext(aiter(signals))
-                handler.close()
-                scope.cancel()
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(heed, nursery.cancel_scope)
-                result = await main(*args)
-                nursery.cancel_scope.cancel()
-                return result
-        raise KeyboardInterrupt
-
-    return trio.run(guarded)
 
 
 @contextmanager

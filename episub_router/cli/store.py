@@ -36,7 +36,8 @@ def _run(args: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
     from contextlib import closing
 
-    from episub_router.cli.host import reported_errors, run_until_interrupted
+    from episub_router.cli.farewell import run_until_interrupted
+    from episub_router.cli.host import reported_errors
     from episub_router.sds import Retention, SqliteStore
 
     usual = Retention()

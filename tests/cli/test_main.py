@@ -13,7 +13,7 @@ import trio.testing
 
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.demo import command as demo
-from episub_router.cli.host import run_until_interrupted
+from episub_router.cli.farewell import run_until_interrupted
 from episub_router.cli.main import main
 from tests import children
 

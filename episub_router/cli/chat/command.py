@@ -32,7 +32,8 @@ def _run(args: argparse.Namespace) -> int:
     from contextlib import closing
 
     from episub_router.cli.chat.room import chat
-    from episub_router.cli.host import reported_errors, run_until_interrupted
+    from episub_router.cli.farewell import run_until_interrupted
+    from episub_router.cli.host import reported_errors
     from episub_router.sds import MemoryStore, SqliteStore
 
     with reported_errors(), closing(SqliteStore(args.db) if args.db else MemoryStore()) as store:

@@ -92,18 +92,17 @@ def add_parser(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
-    import trio
-
     from episub_router.cli.demo.report import as_json, print_report
     from episub_router.cli.demo.run import run_demo
     from episub_router.cli.demo.summary import summarize
+    from episub_router.cli.farewell import run_until_interrupted
     from episub_router.cli.local_host import quiet_libp2p
     from episub_router.cli.progress import live_progress
 
     config = _config(arguments)
     quiet_libp2p()
     with live_progress() as progress:
-        outcome = trio.run(run_demo, config, progress)
+        outcome = run_until_interrupted(run_demo, config, progress)
     summary = summarize(outcome)
     if arguments.json:
         print(json.dumps(as_json(outcome, summary), indent=2))

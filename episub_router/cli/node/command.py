@@ -95,10 +95,10 @@ def add_parser(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
-    import trio
     from libp2p.crypto.ed25519 import create_new_key_pair
     from multiaddr import Multiaddr
 
+    from episub_router.cli.farewell import run_until_interrupted
     from episub_router.cli.keys import load_or_create
     from episub_router.cli.local_host import quiet_libp2p
     from episub_router.cli.node.output import JsonOutput, PlainOutput
@@ -134,4 +134,4 @@ def _run(arguments: argparse.Namespace) -> int:
         verbose=arguments.verbose,
     )
     output = JsonOutput(config.topic) if arguments.json else PlainOutput()
-    return trio.run(run_node, config, output, sys.stdin.fileno())
+    return run_until_interrupted(run_node, config, output, sys.stdin.fileno())

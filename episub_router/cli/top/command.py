@@ -34,7 +34,8 @@ def add_parser(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
-    from episub_router.cli.host import reported_errors, run_until_interrupted
+    from episub_router.cli.farewell import run_until_interrupted
+    from episub_router.cli.host import reported_errors
     from episub_router.cli.top.watching import watch
 
     with reported_errors():
