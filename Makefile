@@ -24,8 +24,8 @@ demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
 
 # The peers of other languages have a part in it, as far as they are built in less than a minute.
-# py-libp2p's tests and the testbed wait for most of their time, and neither bears a busy machine:
-# whatever computes beside them does so when they leave a core.
+# py-libp2p's tests and the testbed wait for most of their time, and neither bears a busy machine: what
+# computes beside them gets the smaller share of the cores.
 test:
 	@$(MAKE) --no-print-directory -s -j 2 $(VENV)/.installed-dev interop-part interop-sds testbed-tools
 	@$(MAKE) --no-print-directory -j 3 suite $(if $(ARGS),,upstream testbed-part)

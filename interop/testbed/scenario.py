@@ -13,6 +13,8 @@ from interop.testbed.schedule import RandomFaults, draw
 
 _T = TypeVar("_T")
 
+_JOINING = 180.0
+
 KINDS = ("episub", "sds", "py", "go", "rust", "js", "episub-peer")
 """`episub` is `episub node`; `sds` a channel over it; the others are the peers of interop/."""
 
@@ -68,7 +70,7 @@ class Scenario:
     """What runs on each host; one of `KINDS`."""
     duration: float
     """Seconds, from when all hosts have joined."""
-    joining: float = 180.0
+    joining: float = _JOINING
     """Seconds that all hosts may take to start, and again to be one overlay; a busy machine needs
     them."""
     traffic: Traffic = field(default_factory=Traffic)
@@ -127,7 +129,7 @@ def parse(
     own_seed = int(table.pop("seed", 0)) if seed is None else seed
     table.pop("seed", None)
     duration = float(table.pop("duration", 60.0))
-    joining = float(table.pop("joining", 180.0))
+    joining = float(table.pop("joining", _JOINING))
     faults = [_fault(entry) for entry in table.pop("fault", [])]
     promises = _made(Promises, table.pop("promises", {}))
     if "random" in table:

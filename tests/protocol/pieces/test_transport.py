@@ -186,13 +186,19 @@ def test_whole_messages_of_one_that_takes_no_pieces_reach_all() -> None:
     assert not network.missed("a")
 
 
-def test_what_was_given_up_in_pieces_is_asked_for_whole() -> None:
-    network = overlay(15)
-    # The source dies with its first pieces on the way; one that takes none has the message.
+def given_up(nodes: int) -> Network:
+    """The source of "a" dies with its first pieces on the way, and the others wait in vain."""
+    network = overlay(nodes)
     network.publish_in_pieces(3, "a", DATA)
     network.run(0.05)
     network.kill([3])
     network.run(60.0)
+    return network
+
+
+def test_what_was_given_up_in_pieces_is_asked_for_whole() -> None:
+    """By nodes whose neighbour takes no pieces, and has the message."""
+    network = given_up(15)
     lacking = network.missed("a")
     assert lacking
     network.add(50, EpisubParams())
@@ -203,21 +209,16 @@ def test_what_was_given_up_in_pieces_is_asked_for_whole() -> None:
     network.publish(50, "a", len(DATA), 50)
     network.run(1.0)
     network.cut = lambda a, b: False
-    told = network.neighbors(50)
-    assert lacking - told
-    for node in told:
+    notified = network.neighbors(50)
+    assert lacking - notified
+    for node in notified:
         network.feed(node, announcement)
     network.run(20.0)
     assert not network.missed("a")
 
 
 def test_what_nobody_has_is_given_up() -> None:
-    network = overlay(10)
-    # The source dies with its first pieces on the way.
-    network.publish_in_pieces(3, "a", DATA)
-    network.run(0.05)
-    network.kill([3])
-    network.run(60.0)
+    network = given_up(10)
     got = network.delivered["a"]
     waiting = [node for node in network.live if not got[node]]
     assert waiting

@@ -22,6 +22,14 @@ func takePieces(nodes []*simNode) {
 	}
 }
 
+// overlayWithPieces is an overlay at rest, of nodes that all take pieces.
+func overlayWithPieces(t *testing.T, size int) *network {
+	n := newNetwork(t, size)
+	takePieces(n.nodes)
+	n.run(60 * time.Second)
+	return n
+}
+
 // publishLarge publishes a message in pieces, and returns its data.
 func (n *network) publishLarge(author *simNode, fill byte) string {
 	data := bytes.Repeat([]byte{fill}, largeSize)
@@ -42,9 +50,7 @@ func (n *network) publishLarge(author *simNode, fill byte) string {
 const piecesOf = largeSize/8192 + 1
 
 func TestAllGetALargeMessageAndEachPieceOnce(t *testing.T) {
-	n := newNetwork(t, 30)
-	takePieces(n.nodes)
-	n.run(60 * time.Second)
+	n := overlayWithPieces(t, 30)
 	for round := range 3 {
 		n.sent["piece"] = 0
 		data := n.publishLarge(n.nodes[3], byte(round))
@@ -57,9 +63,7 @@ func TestAllGetALargeMessageAndEachPieceOnce(t *testing.T) {
 }
 
 func TestParentsThatDieCostNoMessage(t *testing.T) {
-	n := newNetwork(t, 30)
-	takePieces(n.nodes)
-	n.run(60 * time.Second)
+	n := overlayWithPieces(t, 30)
 	n.publishLarge(n.nodes[3], 0)
 	n.run(10 * time.Second)
 	passed, victims := map[*simNode]int{}, 4
@@ -79,9 +83,7 @@ func TestParentsThatDieCostNoMessage(t *testing.T) {
 }
 
 func TestLostPiecesAreFetched(t *testing.T) {
-	n := newNetwork(t, 20)
-	takePieces(n.nodes)
-	n.run(60 * time.Second)
+	n := overlayWithPieces(t, 20)
 	n.loss = 0.1
 	sent := []string{}
 	for i := range 3 {
@@ -108,9 +110,7 @@ func TestThoseThatTakeNoPiecesGetAndGiveWholeMessages(t *testing.T) {
 }
 
 func TestWhatIsForgedIsRefusedAndTheMessageArrives(t *testing.T) {
-	n := newNetwork(t, 20)
-	takePieces(n.nodes)
-	n.run(60 * time.Second)
+	n := overlayWithPieces(t, 20)
 	n.publishLarge(n.nodes[3], 0)
 	n.run(10 * time.Second)
 	liars := n.nodes[5:9]
@@ -144,9 +144,7 @@ func TestWhatIsForgedIsRefusedAndTheMessageArrives(t *testing.T) {
 }
 
 func TestANewcomerGetsWhatIsUnderWay(t *testing.T) {
-	n := newNetwork(t, 15)
-	takePieces(n.nodes)
-	n.run(60 * time.Second)
+	n := overlayWithPieces(t, 15)
 	data := n.publishLarge(n.nodes[3], 0)
 	n.start(99).topic.TakePieces()
 	n.run(20 * time.Second)
@@ -154,9 +152,7 @@ func TestANewcomerGetsWhatIsUnderWay(t *testing.T) {
 }
 
 func TestWhatNobodyHasIsGivenUp(t *testing.T) {
-	n := newNetwork(t, 10)
-	takePieces(n.nodes)
-	n.run(60 * time.Second)
+	n := overlayWithPieces(t, 10)
 	announced := 0
 	n.altered = func(from *simNode, control *pb.Control) *pb.Control {
 		if control.GetPiece() != nil { // none of them arrives
