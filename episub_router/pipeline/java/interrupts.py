@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ def stopped_in_the_end(spark: SparkSession) -> Iterator[None]:
     in_main = threading.current_thread() is threading.main_thread()
     # PySpark's own asks the JVM in the middle of another question.
     before = signal.signal(signal.SIGINT, interrupted) if in_main else None
-    with _py4j_unlogged():
+    with _py4j_unlogged(), _finalizers_unheeded():
         try:
             yield
         except BaseException:
@@ -55,6 +56,23 @@ def stopped_in_the_end(spark: SparkSession) -> Iterator[None]:
                 spark.stop()
             if in_main:
                 signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _finalizers_unheeded() -> Iterator[None]:
+    """Keep KeyboardInterrupt out of the terminal where a finalizer of py4j's objects raised it, and
+    Python has to ignore it. What is stopped on SIGINT ends the command all the same."""
+    before = sys.unraisablehook
+
+    def hook(ignored: sys.UnraisableHookArgs) -> None:
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            before(ignored)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager
