@@ -140,7 +140,7 @@ def test_ctrl_c_amid_a_finalizer_says_nothing(monkeypatch: pytest.MonkeyPatch) -
     said: list[type[BaseException]] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda ignored: said.append(ignored.exc_type))
     context = SimpleNamespace(setLogLevel=lambda level: None)
-    spark: Any = SimpleNamespace(sparkContext=context, stop=lambda: None)
+    fake: Any = SimpleNamespace(sparkContext=context, stop=lambda: None)
 
     class Finalized:
         def __init__(self, finalizer: Callable[[], object]) -> None:
@@ -154,6 +154,6 @@ def test_ctrl_c_amid_a_finalizer_says_nothing(monkeypatch: pytest.MonkeyPatch) -
         Finalized(lambda: signal.raise_signal(signal.SIGINT))
         raise RuntimeError("a job that Ctrl-C ended")
 
-    with pytest.raises(KeyboardInterrupt), interrupts.stopped_in_the_end(spark):
+    with pytest.raises(KeyboardInterrupt), interrupts.stopped_in_the_end(fake):
         job()
     assert said == [IndexError]
