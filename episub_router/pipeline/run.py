@@ -60,6 +60,8 @@ copies of a message each is sent and received."""
 
 _OF_EVENTS: tuple[Maker, ...] = (
     Maker("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events"), t.census.rpcs))),
+    # Asks for no time, and so doesn't wait for the clocks.
+    Maker("totals", lambda t, p: traffic.totals(t("events"))),
     Maker("contacts", lambda t, p: contacts.contacts(t("timed"), p)),
     Maker("changes", lambda t, p: lives.changes(t("timed"))),
     Maker("publishes", lambda t, p: spreading.publishes(t("timed"))),
@@ -68,7 +70,6 @@ _OF_EVENTS: tuple[Maker, ...] = (
     Maker("control", lambda t, p: traffic.control(t("timed"))),
     Maker("duplicates", lambda t, p: spreading.duplicates(
         t("timed"), t("deliveries"), t("control"))),
-    Maker("totals", lambda t, p: traffic.totals(t("timed"))),
     Maker("losses", lambda t, p: traffic.losses(t("timed"))),
     Maker("rtts", lambda t, p: traffic.rtts(t("timed"))),
     Maker("sds", lambda t, p: logs.sds(t("timed"))),

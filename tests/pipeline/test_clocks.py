@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -91,6 +92,36 @@ def test_latencies_are_those_of_one_clock(swept: Swept) -> None:
         source = handmade.FOUR[int(row.message[1:]) % 4]
         between = handmade.SKEW[row.peer] - handmade.SKEW[source]
         assert row.raw_latency == handmade.DELAY + between
+
+
+def test_of_many_exchanges_a_sample_is_matched_with_both_ends(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the runs that have too many alone, and the same ones if these were counted before."""
+    from episub_router.pipeline.facts import clocks
+    from episub_router.pipeline.facts.census import Census
+
+    events = swept.lake.events()
+    rpcs = Census.of(events).rpcs
+    assert rpcs is not None
+
+    def matched(counted: dict[str, int] | None) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row) for row in clocks.exchanges(events, counted).collect())
+
+    everything = matched(None)
+    assert everything == matched(dict(rpcs))
+    largest = Counter(row[0] for row in everything).most_common(1)[0][0]
+    monkeypatch.setattr(clocks, "ENOUGH", rpcs[largest] // 3)
+    sample = matched(dict(rpcs))
+    assert sample == matched(None)
+    of_largest = [row for row in everything if row[0] == largest]
+    chosen = [row for row in sample if row[0] == largest]
+    assert set(sample) < set(everything)
+    assert 0.1 < len(chosen) / len(of_largest) < 0.6
+    small = {run for run, count in rpcs.items() if count <= clocks.ENOUGH}
+    assert [row for row in sample if row[0] in small] == [
+        row for row in everything if row[0] in small
+    ]
 
 
 def test_latencies_by_a_clock_that_was_set_are_left_out(swept: Swept) -> None:

@@ -27,8 +27,8 @@ class Census:
 
     rows: Mapping[str, int]
     """Of the facts `_ROWS`, in all runs."""
-    rpcs: int | None
-    """Ends of exchanges (`clocks.is_end`), in the run with the most; None: not counted."""
+    rpcs: Mapping[str, int] | None
+    """Ends of exchanges (`clocks.is_end`) in each run; None: not counted."""
     chains: int | None
     """Deliveries whose depth only the chain of their parents says, in all runs."""
 
@@ -41,7 +41,7 @@ class Census:
         runs = made.collect()
         return cls(
             {name: sum(run[name] for run in runs) for name in _ROWS},
-            max((run["rpcs"] for run in runs), default=0),
+            {run["run"]: run["rpcs"] for run in runs},
             sum(run["chains"] for run in runs),
         )
 

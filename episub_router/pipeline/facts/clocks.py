@@ -15,6 +15,7 @@ as set.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,22 +55,22 @@ def is_end() -> Column:
     return F.col("event").isin("send", "recv") & F.col("remote").isNotNull()
 
 
-def exchanges(events: DataFrame, most: int | None = None) -> DataFrame:
+def exchanges(events: DataFrame, rpcs: Mapping[str, int] | None = None) -> DataFrame:
     """RPCs that were traced at both ends: run, sender, receiver, sent, received.
 
     They are matched by what is in them: the sequence number of an Episub frame, else each id of a
     message and what it was named in. What either end saw twice is left out. Of a run with more
     than ENOUGH traced RPCs it is a sample, by a hash of what is matched, so that both ends of an
-    exchange are in it or neither. `most` is how many such RPCs a run has at most, if that is known.
+    exchange are in it or neither. `rpcs` is how many such RPCs each run has, if that is known.
     """
-    return matched(ends(events, most))
+    return matched(ends(events, rpcs))
 
 
-def ends(events: DataFrame, most: int | None = None) -> DataFrame:
+def ends(events: DataFrame, rpcs: Mapping[str, int] | None = None) -> DataFrame:
     """What RPCs were traced to have in them, at either end: run, sender, receiver, sent, received
-    (one of them is null), what (a hash). `most` is as in `exchanges`."""
+    (one of them is null), what (a hash). `rpcs` is as in `exchanges`."""
     is_send = F.col("event") == "send"
-    rpcs = events.where(is_end()).select(
+    traced = events.where(is_end()).select(
         "run",
         F.when(is_send, F.col("peer")).otherwise(F.col("remote")).alias("sender"),
         F.when(is_send, F.col("remote")).otherwise(F.col("peer")).alias("receiver"),
@@ -89,9 +90,7 @@ def ends(events: DataFrame, most: int | None = None) -> DataFrame:
         )
     )
     framed = F.array(F.concat_ws(" ", F.lit("frame"), "topic", F.col("seq").cast("string")))
-    if most is None or most > ENOUGH:
-        rpcs = _sampled(rpcs)
-    keyed = rpcs.select(
+    keyed = _sampled(traced, rpcs).select(
         "run",
         "sender",
         "receiver",
@@ -103,15 +102,20 @@ def ends(events: DataFrame, most: int | None = None) -> DataFrame:
     return keyed.withColumn("what", F.xxhash64("what"))
 
 
-def _sampled(rpcs: DataFrame) -> DataFrame:
-    sizes = rpcs.groupBy("run").agg(F.ceil(F.count("*") / ENOUGH).alias("one_in"))
+def _sampled(traced: DataFrame, rpcs: Mapping[str, int] | None) -> DataFrame:
     # By what is the same at both ends, and costs less than all that an RPC names.
     first = F.coalesce(F.col("seq").cast("string"), F.get(F.get("parts", F.lit(0))["messages"], 0))
-    return (
-        rpcs.join(F.broadcast(sizes), "run")
-        .where((F.col("one_in") == 1) | (F.pmod(F.xxhash64(first), "one_in") == 0))
-        .drop("one_in")
-    )
+    if rpcs is None:
+        sizes = traced.groupBy("run").agg(F.ceil(F.count("*") / ENOUGH).alias("one_in"))
+        traced = traced.join(F.broadcast(sizes), "run")
+        one_in = F.col("one_in")
+    else:
+        large = {run: -(-count // ENOUGH) for run, count in rpcs.items() if count > ENOUGH}
+        if not large:
+            return traced
+        rates = F.create_map(*(F.lit(part) for pair in large.items() for part in pair))
+        one_in = F.coalesce(F.try_element_at(rates, F.col("run")), F.lit(1))
+    return traced.where((one_in == 1) | (F.pmod(F.xxhash64(first), one_in) == 0))
 
 
 def matched(ends: DataFrame) -> DataFrame:
