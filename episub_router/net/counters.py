@@ -34,6 +34,8 @@ class Reason(Enum):
     """Lines of ROOT beyond what one peer may send."""
     PREAMBLE_FORGED = "preamble-forged"
     """A large message whose author didn't sign its preamble, or whose id isn't the author's."""
+    PREAMBLE_KEY_REFUSED = "preamble-key-refused"
+    """A large message whose author's key is none that preambles may have."""
     PREAMBLE_TOO_LARGE = "preamble-too-large"
     """A large message above `max_message_size`."""
     MESSAGE_MISMATCHED = "message-mismatched"

@@ -56,6 +56,8 @@ class Snapshot:
     """Open connections, each counted once."""
     traffic: dict[str, tuple[int, int]]
     """(transmissions, modelled bytes) by kind of message, since the start."""
+    sent: dict[int, int]
+    """Bytes by host, where hosts' uplinks differ."""
 
 
 class Simulation:
@@ -299,6 +301,7 @@ class Simulation:
                 traffic={
                     kind: (entry.sends, entry.size) for kind, entry in self.records.traffic.items()
                 },
+                sent=self.network.sent() if self.network.uplinks_differ else {},
             )
         )
 

@@ -11,7 +11,7 @@ from libp2p.peer.id import ID
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol.piece_messages import Preamble
-from episub_router.wire.keys import is_affordable
+from episub_router.wire.keys import is_affordable, is_for_preambles
 
 _DOMAIN = b"episub-preamble:"
 
@@ -57,19 +57,28 @@ def verify_preamble(topic: str, preamble: Preamble) -> bool:
         return False
     # The key libraries raise nearly anything for bad keys and signatures.
     with suppress(Exception):
+        if ID.from_pubkey(key) != ID(envelope.author):
+            return False
         return key.verify(_signed_bytes(topic, preamble, envelope.seqno), envelope.signature)
     return False
 
 
+def has_key_for_preambles(envelope: Authorship) -> bool:
+    """Whether `envelope` has a key that preambles may have, written in the one way that there is
+    for it. What is signed with another key, implementations may disagree on."""
+    return _key_of(envelope) is not None
+
+
 def _key_of(envelope: Authorship) -> PublicKey | None:
-    author = ID(envelope.author)
     with suppress(Exception):
-        inline = author.extract_public_key()
-        if inline is not None:
-            return inline
-        if envelope.key and is_affordable(envelope.key):
+        key = ID(envelope.author).extract_public_key()
+        if key is None:
+            if not is_affordable(envelope.key):
+                return None
             key = deserialize_public_key(envelope.key)
-            return key if ID.from_pubkey(key) == author else None
+            if key.serialize() != envelope.key:
+                return None
+        return key if is_for_preambles(key) else None
     return None
 
 

@@ -1,8 +1,9 @@
-"""Which public keys are cheap enough to verify signatures with."""
+"""Which public keys are cheap enough to verify signatures with, and which may sign preambles."""
 
 from __future__ import annotations
 
 from google.protobuf.message import DecodeError
+from libp2p.crypto.keys import KeyType, PublicKey
 from libp2p.crypto.rsa import RSAPublicKey
 from libp2p.peer.pb import crypto_pb2, envelope_pb2
 
@@ -14,6 +15,27 @@ MAX_RSA_BITS = 4096
 
 MAX_EXPONENT_BITS = 32
 """Ours: keys have 65537 (17 bits). With 4,096 bits a check takes 100 times as long."""
+
+MIN_RSA_BITS = 2048
+"""Of a preamble's author; as go-libp2p and libp2p's specification of peer ids."""
+
+MAX_EXPONENT = (1 << 31) - 1
+"""Likewise; as Go's library, which counts larger ones as wrong signatures."""
+
+
+def is_for_preambles(key: PublicKey) -> bool:
+    """Whether every implementation takes preambles that are signed with `key`: it passes on only
+    what it can check itself, so a message with another key ends somewhere."""
+    if not isinstance(key, RSAPublicKey):
+        return key.get_type() in (KeyType.Ed25519, KeyType.Secp256k1)
+    impl = key.impl
+    modulus, exponent = int(impl.n), int(impl.e)
+    return (
+        MIN_RSA_BITS <= impl.size_in_bits() <= MAX_RSA_BITS
+        and bool(modulus % 2 and exponent % 2)
+        and 1 < exponent <= MAX_EXPONENT
+        and not impl.has_private()
+    )
 
 
 def is_affordable(key: bytes) -> bool:

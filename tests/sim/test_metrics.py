@@ -8,7 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from episub_router.sim.metrics import dissemination, overlay, trees
+from episub_router.sim.metrics import dissemination, overlay, shares, trees
+from episub_router.sim.runner import run
+from episub_router.sim.scenario import loading
 
 Graph = dict[int, list[int]]
 
@@ -121,3 +123,39 @@ def test_tree_shape() -> None:
     assert trees.fan_out([0, 0, 1, 1, 1]) == {"max": 3.0, "leaves": pytest.approx(4 / 6)}
     assert trees.mean_depth([1, 1, 2, 2, 2]) == pytest.approx(8 / 5)
     assert trees.fan_out([]) == {"max": 0.0, "leaves": 0.0}
+
+
+def test_a_share_is_in_proportion_to_the_uplink_and_one_copy_at_least() -> None:
+    rates = {0: 10.0, 1: 10.0, 2: 180.0}
+    # 400 bytes in all: 360 are the share of the fast host, and 100, one copy, that of the others.
+    sent = {0: 250, 1: 60, 2: 90}
+    assert shares.figures(sent, rates, 100, {0}) == pytest.approx(
+        {"max": 2.5, "p99": 2.5, "max_of_relays": 0.6, "uplink_of_max_relay": 10.0}
+    )
+    assert shares.figures({2: 360, 0: 40}, rates, 10, {0})["max_of_relays"] == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize(
+    ("uplinks", "says"), [("uplinks = [20.0, 50.0]", True), ("uplink = 20.0", False)]
+)
+def test_shares_are_in_the_summary_where_uplinks_differ(uplinks: str, says: bool) -> None:
+    text = f"""
+name = "mixed"
+[network]
+nodes = 10
+{uplinks}
+[router]
+kind = "episub"
+[router.params.broadcast]
+piece_threshold = 32768
+[traffic]
+messages = 2
+start = 20.0
+size = 100000
+settle = 20.0
+"""
+    (scenario,) = loading.parse(text).scenarios({}).values()
+    (phase,) = run(scenario, 1).summary["phases"]
+    assert ("sent_of_share" in phase) == says
+    if says:
+        assert phase["sent_of_share"]["max"] >= 1.0

@@ -192,6 +192,16 @@ def test_each_host_draws_its_own_uplink() -> None:
     assert {network.uplink_of(node.id) for node in nodes} == {1.0, 2.0}
 
 
+def test_what_each_host_sent_is_counted() -> None:
+    network, (a, b, _) = connected(3, uplinks=(1.0, 2.0))
+    before = network.sent()
+    network.send(a, (b.id,), "small", 100)
+    network.send_in_bulk(a, b.id, "piece", 12_500, ("one", 0), lambda: None)
+    network.loop.run(network.loop.now + 1.0)
+    assert network.sent()[a.id] - before.get(a.id, 0) == 12_600
+    assert b.id not in network.sent()
+
+
 def test_a_downlink_is_shared_by_all_that_send() -> None:
     network, (a, b, c) = connected(3, uplink=1.0, downlink=1.0)
     network.dial(b, c.id)

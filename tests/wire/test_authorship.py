@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
+from libp2p.crypto.rsa import RSAPublicKey
 from libp2p.crypto.rsa import create_new_key_pair as create_rsa
 from libp2p.crypto.secp256k1 import create_new_key_pair as create_secp256k1
+from libp2p.crypto.serialization import deserialize_public_key
 from libp2p.peer.id import ID
+from libp2p.peer.pb import crypto_pb2
 
 from episub_router.protocol.piece_messages import PieceAnnounce, Preamble
 from episub_router.protocol.pieces.cutting import cut
@@ -18,10 +22,12 @@ from episub_router.wire import (
     Frame,
     decode_frame,
     encode_frame,
+    is_for_preambles,
     sign_preamble,
     source_id,
     verify_preamble,
 )
+from tests.wire.keys import rsa_keys
 
 SEQNO = b"\x00" * 7 + b"\x01"
 
@@ -38,6 +44,54 @@ def test_an_author_is_believed(create: object) -> None:
     preamble = signed(create(2048) if create is create_rsa else create())  # type: ignore[operator]
     assert verify_preamble("t", preamble)
     assert not verify_preamble("u", preamble)
+
+
+def with_key(preamble: Preamble, key: bytes) -> Preamble:
+    assert isinstance(preamble.envelope, Authorship)
+    return replace(preamble, envelope=replace(preamble.envelope, key=key))
+
+
+LARGE_EXPONENT = (1 << 31) + 11
+"""Which RSA keys may have, and Go's library refuses."""
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [lambda: create_rsa(1024), lambda: create_rsa(2048, LARGE_EXPONENT)],
+    ids=["1,024 bits", "a large exponent"],
+)
+def test_a_key_that_others_do_not_take_signs_nothing(keys: Callable[[], KeyPair]) -> None:
+    pair = keys()
+    assert not is_for_preambles(pair.public_key)
+    assert not verify_preamble("t", signed(pair))
+
+
+def test_an_rsa_key_is_written_in_one_way() -> None:
+    preamble = signed(rsa_keys())
+    assert isinstance(preamble.envelope, Authorship)
+    key = crypto_pb2.PublicKey.FromString(preamble.envelope.key)
+    public = rsa_keys().public_key
+    assert isinstance(public, RSAPublicKey)
+    text = public.impl.export_key("PEM")
+    for other in (
+        crypto_pb2.PublicKey(Type=key.Type, Data=text).SerializeToString(),
+        preamble.envelope.key[2:] + preamble.envelope.key[:2],  # Data, then Type.
+        preamble.envelope.key + b"\x18\x00",
+    ):
+        assert ID.from_pubkey(deserialize_public_key(other)) == ID(preamble.envelope.author)
+        assert not verify_preamble("t", with_key(preamble, other))
+    assert verify_preamble("t", with_key(preamble, preamble.envelope.key))
+
+
+def test_a_peer_id_that_holds_a_key_is_that_key_s_own() -> None:
+    """Of a key of more than 42 bytes the peer id is a hash."""
+    pair = rsa_keys()
+    key = pair.public_key.serialize()
+    inline = bytes([0, 0x80 | len(key) & 0x7F, len(key) >> 7]) + key  # The identity multihash.
+    unsigned, _ = cut(inline + SEQNO, source_id(inline), b"data" * 5000)
+    envelope = sign_preamble(pair.private_key, "t", unsigned, inline, SEQNO)
+    assert ID(inline).extract_public_key() is not None
+    assert not verify_preamble("t", replace(unsigned, envelope=envelope))
 
 
 def test_what_was_changed_is_not() -> None:

@@ -139,9 +139,11 @@ class Inbound:
             message = admitted
         elif isinstance(message, PieceAnnounce):
             preamble = message.preamble
-            if not self._large.admits(topic, preamble):
-                if self._large.fits(preamble):
-                    # No correct peer passes on what its author didn't sign.
+            refusal = self._large.refusal(topic, preamble)
+            if refusal is not None:
+                if refusal is Reason.PREAMBLE_FORGED:
+                    # No correct peer passes on what its author didn't sign. Others may take larger
+                    # messages, or other keys.
                     self._driver.feed(topic, PayloadRejected(peer.key, preamble.id, forged=True))
                 return
         elif isinstance(message, Piece):

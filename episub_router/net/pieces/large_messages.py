@@ -15,7 +15,14 @@ from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.piece_messages import Preamble
 from episub_router.protocol.pieces.cutting import MAX_SIZE, cut, joined
-from episub_router.wire import Authorship, sign_preamble, source_id, verify_preamble
+from episub_router.wire import (
+    Authorship,
+    has_key_for_preambles,
+    is_for_preambles,
+    sign_preamble,
+    source_id,
+    verify_preamble,
+)
 
 _MAX_VERIFIED = 1024
 """Preambles known to be signed, so that the copies of each neighbour cost no check; ours: many
@@ -34,13 +41,15 @@ class LargeMessages:
         self._verified: dict[tuple[str, bytes], Preamble] = {}
 
     def goes_in_pieces(self, message: rpc_pb2.Message, size: int) -> bool:
-        """Whether `message`, which this node publishes, is to be cut: it is large and signed, and
-        others can tell its id from its author, seqno and topic."""
+        """Whether `message`, which this node publishes, is to be cut: it is large and signed, with
+        a key that preambles may have, and others can tell its id from its author, seqno and
+        topic."""
         return (
             0 < self.threshold <= size
             and len(message.topicIDs) == 1
             and self._pubsub.strict_signing
             and self._pubsub.sign_key is not None
+            and is_for_preambles(self._pubsub.sign_key.get_public_key())
             and self._bare_id(message.topicIDs[0], message.from_id, message.seqno)
             == self._pubsub.get_message_id(message)
         )
@@ -54,30 +63,34 @@ class LargeMessages:
         envelope = sign_preamble(self._pubsub.sign_key, topic, unsigned, author, seqno)
         return PublishInPieces(replace(unsigned, envelope=envelope), pieces, message, size)
 
-    def fits(self, preamble: Preamble) -> bool:
-        """Whether the message may be so large here; others may take larger ones."""
-        return preamble.size <= self.max_size
+    def refusal(self, topic: str, preamble: Preamble) -> Reason | None:
+        """Why `preamble` isn't taken, counted; None if the author that it names signed it, and the
+        message may be so large."""
+        reason = self._refusal(topic, preamble)
+        if reason is not None:
+            self._counters.add(reason)
+        return reason
 
-    def admits(self, topic: str, preamble: Preamble) -> bool:
-        """Whether the author that `preamble` names signed it, and the message may be so large."""
-        if not self.fits(preamble):
-            self._counters.add(Reason.PREAMBLE_TOO_LARGE)
-            return False
+    def _refusal(self, topic: str, preamble: Preamble) -> Reason | None:
+        if preamble.size > self.max_size:
+            return Reason.PREAMBLE_TOO_LARGE
         id: Any = preamble.id
         if self._verified.get((topic, id)) == preamble:
-            return True
+            return None
         envelope = preamble.envelope
         if (
             not isinstance(envelope, Authorship)
             or self._bare_id(topic, envelope.author, envelope.seqno) != id
-            or not verify_preamble(topic, preamble)
         ):
-            self._counters.add(Reason.PREAMBLE_FORGED)
-            return False
+            return Reason.PREAMBLE_FORGED
+        if not has_key_for_preambles(envelope):
+            return Reason.PREAMBLE_KEY_REFUSED
+        if not verify_preamble(topic, preamble):
+            return Reason.PREAMBLE_FORGED
         self._verified[topic, id] = preamble
         if len(self._verified) > _MAX_VERIFIED:
             del self._verified[next(iter(self._verified))]
-        return True
+        return None
 
     def take(self, topic: str, whole: Assembled) -> None:
         """Hand the message to Pubsub, as if the peer that brought the last piece had sent it."""

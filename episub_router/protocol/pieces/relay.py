@@ -178,6 +178,9 @@ _LEAST_PATIENCE = 0.3
 _MOST_PATIENCE = 3.0
 """Seconds."""
 
+_MOST_DOUBLINGS = 4
+"""Of the least patience that exceed the most."""
+
 _GAPS = 10
 """Patience in usual times between two pieces. Ours: turns among as many messages as an uplink
 carries change how often one gets its turn."""
@@ -189,5 +192,5 @@ def patience(transfer: Transfer) -> float:
     usual = max(_GAPS * transfer.gap, _LEAST_PATIENCE)
     if not transfer.gap and not transfer.strikes:
         usual = FIRST_PATIENCE
-    doublings = max(0, transfer.strikes - 1)
+    doublings = min(max(0, transfer.strikes - 1), _MOST_DOUBLINGS)
     return min(usual * float(1 << doublings), _MOST_PATIENCE)

@@ -34,6 +34,7 @@ class Transfer:
         "pieces",
         "preamble",
         "pulled",
+        "pulled_at",
         "strikes",
         "taken",
         "vain",
@@ -55,6 +56,8 @@ class Transfer:
         """What each neighbour has of it, as far as we know: sent by us or to us."""
         self.pulled: dict[PeerId, int] = {}
         """What was asked of which peer and hasn't come; 0 once all has, or others were asked."""
+        self.pulled_at = now
+        """When something was last asked for because none came."""
         self.vain: dict[PeerId, None] = {}
         """Those that were asked and sent nothing since: asked again after all others."""
         self.late: dict[int, Time] = {}

@@ -193,6 +193,10 @@ class Network(Generic[H]):
         """Whether each host draws its own uplink."""
         return bool(self._config.uplinks)
 
+    def sent(self) -> dict[int, int]:
+        """The bytes that each host with a limited uplink has sent since it came up."""
+        return {node: uplink.sent for node, uplink in self._uplinks.items() if node in self.nodes}
+
     def _uplink(self, node: int) -> Uplink | None:
         uplink = self._uplinks.get(node)
         if uplink is None and (rate := self.uplink_of(node)):

@@ -21,19 +21,22 @@ Stream: TypeAlias = tuple[Hashable, Hashable]
 class Uplink:
     """One host's uplink, of `rate` bytes a second."""
 
-    __slots__ = ("_is_pumping", "_loop", "_streams", "free_at", "rate")
+    __slots__ = ("_is_pumping", "_loop", "_streams", "free_at", "rate", "sent")
 
     def __init__(self, loop: EventLoop, rate: float) -> None:
         self._loop = loop
         self.rate = rate
         self.free_at = 0.0
         """When what was sent will have left, but for what is in bulk."""
+        self.sent = 0
+        """Bytes so far, of all kinds."""
         self._streams: dict[Stream, dict[Hashable, tuple[int, Departed]]] = {}
         """What waits in bulk, by stream and part; the stream whose turn is next is first."""
         self._is_pumping = False
 
     def send(self, size: int) -> float:
         """Send `size` bytes behind what waits in their class; returns when they have left."""
+        self.sent += size
         self.free_at = max(self._loop.now, self.free_at) + size / self.rate
         return self.free_at
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from episub_router.sim.hashing import generator
-from episub_router.sim.metrics import dissemination, eclipse, overlay, trees
+from episub_router.sim.metrics import dissemination, eclipse, overlay, shares, trees
 from episub_router.sim.metrics.accounting import Accountant, MissingReason, Verdict
 from episub_router.sim.records import HOSTILE, NEVER_DELIVERED, MessageRecord
 from episub_router.sim.routers.settings import EpisubConfig
@@ -124,6 +124,7 @@ def _phases(
                 "end": after.time,
                 **_spread(simulation, rows, verdicts, chosen),
                 **_traffic(before, after, [rows[i] for i in chosen]),
+                **_shares(simulation, before, after, chosen),
                 "missing": _total_missing([verdicts[i] for i in chosen]),
                 "overlay": _overlay(simulation, after),
                 **_hostile(simulation, before.time, after.time),
@@ -184,6 +185,26 @@ def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> d
         "control_bytes_per_delivery": size / deliveries if deliveries else 0.0,
         "flutter": changes / len(rows) if rows else 0.0,
     }
+
+
+def _shares(
+    simulation: Simulation, before: Snapshot, after: Snapshot, chosen: list[int]
+) -> dict[str, Any]:
+    """How many times its share each host sent, upkeep of the overlay included, where hosts' uplinks
+    differ and there were messages. Hosts that came or went meanwhile don't count."""
+    network = simulation.network
+    if not network.uplinks_differ or not chosen:
+        return {}
+    sent = {
+        host: count - before.sent[host]
+        for host, count in after.sent.items()
+        if count >= before.sent.get(host, count + 1)
+    }
+    messages = [simulation.records.messages[index] for index in chosen]
+    rates = {host: network.uplink_of(host) for host in sent}
+    sources = {message.source for message in messages}
+    size = sum(message.size for message in messages)
+    return {"sent_of_share": shares.figures(sent, rates, size, sources)} if sent else {}
 
 
 def _hostile(simulation: Simulation, start: float, end: float) -> dict[str, Any]:

@@ -90,8 +90,10 @@ func (n *node) run() {
 	}
 }
 
-func (n *node) later(after time.Duration, f func()) {
-	time.AfterFunc(after, func() { n.do(f) })
+// later has f called after a while, unless it is stopped before; one that is just due may come yet.
+func (n *node) later(after time.Duration, f func()) (stop func()) {
+	timer := time.AfterFunc(after, func() { n.do(f) })
+	return func() { timer.Stop() }
 }
 
 // subscribe joins a topic: its subscribers among the connected peers are contacts.
@@ -179,7 +181,7 @@ type port struct {
 }
 
 func (p port) Now() time.Time                           { return time.Now() }
-func (p port) After(d time.Duration, f func())          { p.later(d, f) }
+func (p port) After(d time.Duration, f func()) func()   { return p.later(d, f) }
 func (p port) Connected(id peer.ID) bool                { return p.writable(id) }
 func (p port) Dial(id peer.ID, f func(bool))            { p.dial(id, f) }
 func (p port) DialForOthers(id peer.ID, f func(bool))   { p.dialForOthers(id, f) }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.rsa import create_new_key_pair as create_rsa
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import get_peer_and_seqno_msg_id
@@ -64,7 +65,7 @@ def published(lab: Lab, made: rpc_pb2.Message | None = None) -> PublishInPieces:
 def test_a_message_is_the_same_byte_for_byte_when_it_is_whole() -> None:
     lab, made = Lab(), message()
     event = published(lab, made)
-    assert lab.large.admits("t", event.preamble)
+    assert lab.large.refusal("t", event.preamble) is None
     lab.large.take("t", Assembled(event.preamble, event.pieces, BRINGER.to_bytes(), 3))
     assert [(peer, got.SerializeToString()) for peer, got in lab.taken] == [
         (BRINGER, made.SerializeToString())
@@ -110,22 +111,36 @@ def test_only_what_its_author_signed_is_believed() -> None:
     )
     for known in (False, True):
         if known:
-            assert lab.large.admits("t", preamble)
+            assert lab.large.refusal("t", preamble) is None
         before = lab.counters[Reason.PREAMBLE_FORGED]
-        assert not any(lab.large.admits("t", each) for each in forged)
-        assert not lab.large.admits("u", preamble)
+        assert all(lab.large.refusal("t", each) is Reason.PREAMBLE_FORGED for each in forged)
+        assert lab.large.refusal("u", preamble) is Reason.PREAMBLE_FORGED
         assert lab.counters[Reason.PREAMBLE_FORGED] == before + 5
-    assert not lab.large.admits("t", replace(preamble, size=100 * KIB + 1))
+    too_large = replace(preamble, size=100 * KIB + 1)
+    assert lab.large.refusal("t", too_large) is Reason.PREAMBLE_TOO_LARGE
     assert lab.counters[Reason.PREAMBLE_TOO_LARGE] == 1
+
+
+def test_with_a_key_that_preambles_may_not_have_messages_go_whole_and_are_not_taken() -> None:
+    keys = create_rsa(1024)
+    author = ID.from_pubkey(keys.public_key).to_bytes()
+    made = message(author=author)
+    lab = Lab(sign_key=keys.private_key)
+    assert lab.cut(made) is None
+    unsigned, _ = cut(lab.pubsub.get_message_id(made), source_id(author), made.SerializeToString())
+    envelope = sign_preamble(keys.private_key, "t", unsigned, author, made.seqno)
+    refusal = lab.large.refusal("t", replace(unsigned, envelope=envelope))
+    assert refusal is Reason.PREAMBLE_KEY_REFUSED
+    assert lab.counters[Reason.PREAMBLE_KEY_REFUSED] == 1
 
 
 def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab()
     preamble = published(lab).preamble
-    assert lab.large.admits("t", preamble)
+    assert lab.large.refusal("t", preamble) is None
     monkeypatch.setattr(large_messages, "verify_preamble", lambda topic, preamble: False)
-    assert lab.large.admits("t", preamble)
-    assert not lab.large.admits("u", preamble)
+    assert lab.large.refusal("t", preamble) is None
+    assert lab.large.refusal("u", preamble) is Reason.PREAMBLE_FORGED
 
 
 @pytest.mark.parametrize(
@@ -144,7 +159,7 @@ def test_what_an_author_signed_and_is_no_message_of_its_is_dropped(data: bytes) 
     unsigned, pieces = cut(id, source_id(AUTHOR), data)
     envelope = sign_preamble(KEYS.private_key, "t", unsigned, AUTHOR, made.seqno)
     preamble = replace(unsigned, envelope=envelope)
-    assert lab.large.admits("t", preamble)
+    assert lab.large.refusal("t", preamble) is None
     lab.large.take("t", Assembled(preamble, pieces, BRINGER.to_bytes(), 1))
     assert not lab.taken
     assert lab.counters[Reason.MESSAGE_MISMATCHED] == 1

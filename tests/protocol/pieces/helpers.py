@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping
 from random import Random
 
 from episub_router.protocol import effects as ef
+from episub_router.protocol.messages import Message
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.piece_messages import PieceAnnounce, PieceOffer, TreeOffer
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceMessage,
+    PieceOffer,
+    Preamble,
+    TreeOffer,
+)
 from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.pieces.cutting import cut, joined
+from episub_router.protocol.types import NEVER, PeerId
 
 DATA = Random(2).randbytes(50_000)
 PREAMBLE, PIECES = cut("id", "source", DATA)
@@ -41,3 +54,67 @@ def child_of(peer: str, *others: str, rtt: float = 0.1) -> Pieces:
     made.receive(peer, PieceOffer((TreeOffer("source", 0),)), 0.0)
     made.receive(peer, PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
     return made
+
+
+class Neighbours:
+    """Nodes that are linked for good, with a delay for each link; what they send is counted."""
+
+    def __init__(self, links: Mapping[tuple[str, str], float]) -> None:
+        self.now = 0.0
+        self.delays = {frozenset[PeerId](pair): delay for pair, delay in links.items()}
+        self.nodes = {node: self._machine(node) for pair in links for node in pair}
+        self.carried: Callable[[str, PieceMessage], PieceMessage | None] = lambda _, message: (
+            message
+        )
+        """What arrives of a message that a node sends."""
+        self.sent: Counter[tuple[str, str]] = Counter()
+        """Messages by sender and kind."""
+        self.whole: dict[str, list[bytes]] = {node: [] for node in self.nodes}
+        self.dropped: dict[str, list[ef.DropReason]] = {node: [] for node in self.nodes}
+        self._order = itertools.count()
+        self._queue: list[tuple[float, int, str, str, PieceMessage]] = []
+        for a, b in links:
+            self._act(a, self.nodes[a].on_neighbor_up(b, 0.0))
+            self._act(b, self.nodes[b].on_neighbor_up(a, 0.0))
+        self.run(1.0)
+
+    def _machine(self, node: str) -> Pieces:
+        def rtt_of(peer: PeerId) -> float:
+            return 2 * self.delays[frozenset[PeerId]((node, peer))]
+
+        return Pieces(BroadcastParams(piece_threshold=1), rtt_of)
+
+    def publish(self, node: str, preamble: Preamble, pieces: tuple[Piece, ...]) -> None:
+        self._act(node, self.nodes[node].publish(preamble, pieces, self.now))
+
+    def run(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        end = self.now + seconds
+        while True:
+            due, node = min((made.next_deadline(), node) for node, made in self.nodes.items())
+            arrives = self._queue[0][0] if self._queue else NEVER
+            if min(due, arrives) > end:
+                break
+            if arrives <= due:
+                self.now, _, sender, receiver, message = heapq.heappop(self._queue)
+                self._act(receiver, self.nodes[receiver].receive(sender, message, self.now))
+            else:
+                self.now = max(self.now, due)
+                self._act(node, self.nodes[node].handle_timer(self.now))
+        self.now = end
+
+    def _act(self, node: str, effects: list[ef.Effect]) -> None:
+        self.whole[node] += whole(effects)
+        self.dropped[node] += dropped(effects)
+        for effect in effects:
+            if isinstance(effect, ef.Send):
+                self._send(node, effect.peer, effect.message)
+
+    def _send(self, node: str, peer: PeerId, message: Message) -> None:
+        assert isinstance(peer, str)
+        assert isinstance(message, PieceMessage)
+        self.sent[node, type(message).__name__] += 1
+        carried = self.carried(node, message)
+        if carried is not None:
+            at = self.now + self.delays[frozenset[PeerId]((node, peer))]
+            heapq.heappush(self._queue, (at, next(self._order), node, peer, carried))

@@ -72,13 +72,13 @@ func (t *Topic) onWhole(from peer.ID, message *pb.Message, hops uint32) {
 // piecesPort is what the machine of pieces sees of its topic.
 type piecesPort struct{ *Topic }
 
-func (p piecesPort) Now() time.Time                       { return p.port.Now() }
-func (p piecesPort) After(d time.Duration, f func())      { p.after(d, f) }
-func (p piecesPort) Send(id peer.ID, control *pb.Control) { p.port.Send(id, control) }
-func (p piecesPort) Push(id peer.ID, piece *pb.Piece)     { p.port.PushPiece(id, piece) }
-func (p piecesPort) Forget(id peer.ID, message string)    { p.port.ForgetPieces(id, message) }
-func (p piecesPort) ForgetAll(id peer.ID)                 { p.port.ForgetAllPieces(id) }
-func (p piecesPort) Refused(from peer.ID, reason string)  { p.port.Refused(from, reason) }
+func (p piecesPort) Now() time.Time                         { return p.port.Now() }
+func (p piecesPort) After(d time.Duration, f func()) func() { return p.after(d, f) }
+func (p piecesPort) Send(id peer.ID, control *pb.Control)   { p.port.Send(id, control) }
+func (p piecesPort) Push(id peer.ID, piece *pb.Piece)       { p.port.PushPiece(id, piece) }
+func (p piecesPort) Forget(id peer.ID, message string)      { p.port.ForgetPieces(id, message) }
+func (p piecesPort) ForgetAll(id peer.ID)                   { p.port.ForgetAllPieces(id) }
+func (p piecesPort) Refused(from peer.ID, reason string)    { p.port.Refused(from, reason) }
 
 func (p piecesPort) RTT(id peer.ID) time.Duration {
 	if l := p.link(id); l != nil {

@@ -152,12 +152,14 @@ type simNode struct {
 }
 
 func (s *simNode) Now() time.Time { return s.n.now }
-func (s *simNode) After(d time.Duration, f func()) {
+func (s *simNode) After(d time.Duration, f func()) func() {
+	stopped := false
 	s.n.after(d, func() {
-		if !s.frozen {
+		if !s.frozen && !stopped {
 			f()
 		}
 	})
+	return func() { stopped = true }
 }
 func (s *simNode) Connected(id peer.ID) bool { return s.up[id] }
 func (s *simNode) Dial(id peer.ID, f func(bool)) {

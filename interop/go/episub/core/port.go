@@ -14,8 +14,8 @@ import (
 // Port is what a topic needs of its node. Callbacks come one at a time, never from inside a call.
 type Port interface {
 	Now() time.Time
-	// After calls f after a while.
-	After(d time.Duration, f func())
+	// After calls f after a while, unless it is stopped before.
+	After(d time.Duration, f func()) (stop func())
 	// Connected tells whether a peer can be written to.
 	Connected(id peer.ID) bool
 	// Dial connects to a peer and calls f once, with whether that succeeded.

@@ -76,8 +76,8 @@ func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed ui
 }
 
 // after calls f after a while, unless the topic was left.
-func (t *Topic) after(d time.Duration, f func()) {
-	t.port.After(max(d, 0), func() {
+func (t *Topic) after(d time.Duration, f func()) (stop func()) {
+	return t.port.After(max(d, 0), func() {
 		if !t.left {
 			f()
 		}

@@ -16,7 +16,8 @@ import (
 // Port is what a machine needs of its topic. Callbacks come one at a time, never from inside a call.
 type Port interface {
 	Now() time.Time
-	After(d time.Duration, f func())
+	// After calls f after a while, unless it is stopped before.
+	After(d time.Duration, f func()) (stop func())
 	// RTT is the round trip to a neighbour; 0 while it isn't known.
 	RTT(id peer.ID) time.Duration
 	// Send queues a control message to a neighbour.
@@ -59,7 +60,8 @@ type Machine struct {
 	liars     map[peer.ID]bool      // neighbours that sent a bad piece, or a forged preamble
 	transfers transfers
 	trees     trees
-	next      time.Time // when the timer fires; zero if it doesn't
+	next      time.Time // when the only timer fires; zero if there is none
+	stop      func()
 }
 
 // New is the machine of a topic that was just joined.
@@ -162,6 +164,7 @@ func (m *Machine) Clear() {
 	}
 	m.transfers.clear()
 	m.trees, m.takers = nil, nil
+	m.disarm()
 }
 
 // Takes tells whether a neighbour takes pieces.
@@ -185,8 +188,8 @@ func (m *Machine) givers() []peer.ID {
 	return slices.DeleteFunc(slices.Clone(m.takers), func(id peer.ID) bool { return m.liars[id] })
 }
 
-// arm has the timer fire when something is due.
-func (m *Machine) arm() {
+// deadline is when something is due next; zero if nothing is.
+func (m *Machine) deadline() time.Time {
 	at := time.Time{}
 	consider := func(other time.Time) {
 		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
@@ -203,13 +206,25 @@ func (m *Machine) arm() {
 	if len(m.transfers.whole) > 0 {
 		consider(m.transfers.whole[0].wholeAt.Add(keptFor))
 	}
-	if at.IsZero() || (!m.next.IsZero() && !at.Before(m.next)) {
+	return at
+}
+
+// arm has the timer fire when something is due. One that fires too early is left as it is: most are, as
+// each piece puts off what is due.
+func (m *Machine) arm() {
+	at := m.deadline()
+	if at.IsZero() {
+		m.disarm()
 		return
 	}
+	if !m.next.IsZero() && !at.Before(m.next) {
+		return
+	}
+	m.disarm()
 	m.next = at
-	m.port.After(at.Sub(m.port.Now()), func() {
+	m.stop = m.port.After(at.Sub(m.port.Now()), func() {
 		if !m.next.Equal(at) {
-			return
+			return // it was stopped as it fired
 		}
 		m.next = time.Time{}
 		now := m.port.Now()
@@ -217,4 +232,11 @@ func (m *Machine) arm() {
 		m.fireTransfers(now)
 		m.arm()
 	})
+}
+
+func (m *Machine) disarm() {
+	if !m.next.IsZero() {
+		m.stop()
+		m.next = time.Time{}
+	}
 }

@@ -22,6 +22,7 @@ type table struct {
 	t       *testing.T
 	now     time.Time
 	timers  []timer
+	started int // timers
 	sent    map[peer.ID][]*pb.Control
 	pushed  map[peer.ID][]int
 	lanes   map[peer.ID]*Lane
@@ -32,6 +33,7 @@ type table struct {
 type timer struct {
 	at time.Time
 	f  func()
+	id int
 }
 
 func newTable(t *testing.T, neighbors ...peer.ID) *table {
@@ -51,8 +53,16 @@ func (b *table) RTT(peer.ID) time.Duration    { return 100 * time.Millisecond }
 func (b *table) Forget(id peer.ID, _ string)  { b.pushed[id] = nil }
 func (b *table) ForgetAll(id peer.ID)         { b.pushed[id] = nil; delete(b.lanes, id) }
 func (b *table) Refused(_ peer.ID, by string) { b.refused[by]++ }
-func (b *table) After(d time.Duration, f func()) {
-	b.timers = append(b.timers, timer{b.now.Add(max(d, 0)), f})
+func (b *table) After(d time.Duration, f func()) func() {
+	b.started++
+	id := b.started
+	b.timers = append(b.timers, timer{b.now.Add(max(d, 0)), f, id})
+	if len(b.timers) > 1 {
+		b.t.Errorf("%d timers at a time", len(b.timers))
+	}
+	return func() {
+		b.timers = slices.DeleteFunc(b.timers, func(t timer) bool { return t.id == id })
+	}
 }
 func (b *table) Send(id peer.ID, control *pb.Control) { b.sent[id] = append(b.sent[id], control) }
 func (b *table) Push(id peer.ID, piece *pb.Piece) {

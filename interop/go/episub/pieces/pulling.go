@@ -12,11 +12,12 @@ import (
 // Missing pieces: asked of the parent first, then of all neighbours that may have them.
 
 const (
-	giveUpAfter  = 20 * time.Second // without a new piece
-	emptyAfter   = 10 * time.Second // likewise, where not one has come
-	slowest      = 16 << 10         // bytes a second that a message comes at, or it is given up
-	atOnce       = 3                // neighbours asked beside each other
-	piecesAtOnce = 16               // asked of one
+	giveUpAfter  = 20 * time.Second      // without a new piece
+	emptyAfter   = 10 * time.Second      // likewise, where not one has come
+	slowest      = 16 << 10              // bytes a second that a message comes at, or it is given up
+	atOnce       = 3                     // neighbours asked beside each other
+	piecesAtOnce = 16                    // asked of one
+	againAfter   = 50 * time.Millisecond // others are asked, where all that were say that they wait
 )
 
 func (m *Machine) ask(t *transfer, of peer.ID, mask Mask) {
@@ -62,7 +63,7 @@ func (m *Machine) pull(t *transfer, now time.Time) {
 		}
 		t.pulled[id] = Mask{}
 	}
-	t.due = now.Add(t.patience())
+	t.pulledAt, t.due = now, now.Add(t.patience())
 	if found.parent != "" && strike == 0 {
 		// What was lost on the way; or it says what it has, if it is waiting itself.
 		m.ask(t, found.parent, t.missing())
@@ -96,13 +97,11 @@ func (m *Machine) isSilent(id peer.ID, source string) bool {
 }
 
 // askSeveral asks some neighbours for different pieces each, others at each turn: those first that said
-// to have what is missing, and last those that were asked in vain.
+// to have what is missing, and last those that were asked in vain. Those that announced nothing know of it
+// from us, and say nothing when they get it elsewhere.
 func (m *Machine) askSeveral(t *transfer, turn int) {
 	missing := t.missing()
-	known := slices.DeleteFunc(m.givers(), func(id peer.ID) bool {
-		_, announced := t.announced[id]
-		return !announced
-	})
+	known := m.givers()
 	if len(known) > 0 {
 		shift := turn % len(known)
 		known = slices.Concat(known[shift:], known[:shift])
@@ -169,7 +168,9 @@ func (m *Machine) onProgress(from peer.ID, t *transfer) {
 		if t.strikes == 1 {
 			t.due = now.Add(t.patience())
 		}
-	case !t.isAsked() && t.due.After(now):
-		t.due = now
+	case !t.isAsked():
+		if again := later(now, t.pulledAt.Add(againAfter)); again.Before(t.due) {
+			t.due = again
+		}
 	}
 }

@@ -136,3 +136,40 @@ func TestAParentThatBringsNothingIsLeft(t *testing.T) {
 		t.Error("the message hasn't come")
 	}
 }
+
+func TestOneThatKnowsOfAMessageFromUsIsAskedForIt(t *testing.T) {
+	n := ids(t, 2)
+	b, c := childOf(t, n...)
+	bad := proto.Clone(c.pieces[0]).(*pb.Piece)
+	bad.Data[0] ^= 1
+	b.receive(n[0], bad)
+	b.forgetSent()
+	b.run(firstPatience)
+	if b.asked(n[1]) != c.preamble.everything() {
+		t.Fatalf("asked for %v", b.asked(n[1]).Indices())
+	}
+	for _, piece := range c.pieces {
+		b.receive(n[1], piece)
+	}
+	if len(b.whole) != 1 {
+		t.Error("the message hasn't come")
+	}
+}
+
+func TestThoseThatWaitAreAskedAtABoundedPace(t *testing.T) {
+	n := ids(t, 1)
+	b, c := newTable(t, n...), newWriter(t, "author").cut(100_000)
+	b.receive(n[0], announced(c, Mask{}))
+	asks := 0
+	for len(b.transfers.unfinished) > 0 {
+		b.forgetSent()
+		b.run(time.Millisecond)
+		if !b.asked(n[0]).empty() {
+			asks++
+			b.receive(n[0], announced(c, Mask{})) // it waits itself
+		}
+	}
+	if most := int(emptyAfter / againAfter); asks < 3 || asks > most {
+		t.Errorf("asked %d times, of %d", asks, most)
+	}
+}

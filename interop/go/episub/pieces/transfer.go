@@ -30,6 +30,7 @@ type transfer struct {
 	have        Mask
 	taken       map[peer.ID]Mask // what neighbours have, as far as we know
 	pulled      map[peer.ID]Mask // what was asked of whom; empty once it came, or others were asked
+	pulledAt    time.Time        // when something was last asked for because none came
 	vain        map[peer.ID]bool // asked, and sent nothing since
 	late        map[int]time.Time
 	movedAt     time.Time     // when the last new piece came

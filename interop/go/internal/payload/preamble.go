@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"bytes"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/asn1"
@@ -36,7 +37,12 @@ func SignPreamble(key crypto.PrivKey, topic string, preamble *pb.Preamble) error
 // ErrKey: nothing can be said of a preamble, since its author's key is none that preambles may have.
 var ErrKey = errors.New("no key for preambles")
 
-const mostRSABits = 4096
+// Go's library takes larger exponents, and those that no signature can have, for wrong signatures.
+const (
+	leastRSABits = 2048
+	mostRSABits  = 4096
+	mostExponent = 1<<31 - 1
+)
 
 // CheckPreamble returns an error unless the id follows from author and seqno, and the author has
 // signed the preamble for this topic. ErrKey is no fault of those that pass the preamble on.
@@ -67,13 +73,25 @@ func preambleKey(preamble *pb.Preamble) (crypto.PubKey, error) {
 	}
 	public, err := author.ExtractPublicKey()
 	if errors.Is(err, peer.ErrNoPublicKey) {
-		public, err = crypto.UnmarshalPublicKey(preamble.Key)
+		public, err = readKey(preamble.Key)
 	}
 	if err != nil || !isForPreambles(public) {
 		return nil, ErrKey
 	}
 	if !author.MatchesPublicKey(public) {
 		return nil, errors.New("the key is not the author's")
+	}
+	return public, nil
+}
+
+// readKey reads a key that is written in the one way that there is for it.
+func readKey(raw []byte) (crypto.PubKey, error) {
+	public, err := crypto.UnmarshalPublicKey(raw)
+	if err != nil {
+		return nil, err
+	}
+	if again, err := crypto.MarshalPublicKey(public); err != nil || !bytes.Equal(again, raw) {
+		return nil, ErrKey
 	}
 	return public, nil
 }
@@ -85,7 +103,8 @@ func isForPreambles(public crypto.PubKey) bool {
 	case keys.KeyType_RSA:
 		standard, err := crypto.PubKeyToStdKey(public)
 		key, is := standard.(*rsa.PublicKey)
-		return err == nil && is && key.N.BitLen() <= mostRSABits
+		return err == nil && is && key.N.BitLen() >= leastRSABits && key.N.BitLen() <= mostRSABits &&
+			key.N.Bit(0) == 1 && key.E%2 == 1 && key.E > 1 && key.E <= mostExponent
 	}
 	return false
 }

@@ -2,13 +2,18 @@ package payload
 
 import (
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
 	"encoding/asn1"
 	"errors"
 	"io"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
+	keys "github.com/libp2p/go-libp2p/core/crypto/pb"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
@@ -73,6 +78,87 @@ func TestOfOtherKeysNothingIsSaid(t *testing.T) {
 	another.Key, _ = crypto.MarshalPublicKey(newKey(t, crypto.GenerateEd25519Key).GetPublic())
 	if err := StrictSign.CheckPreamble("t", another); err == nil || errors.Is(err, ErrKey) {
 		t.Errorf("the key of another: %v", err)
+	}
+}
+
+// rsaAuthor is an RSA key, also one that go-libp2p would not make or read.
+type rsaAuthor struct {
+	*rsa.PrivateKey
+	t *testing.T
+}
+
+func (a rsaAuthor) key() []byte {
+	data, err := x509.MarshalPKIXPublicKey(&a.PublicKey)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	raw, err := proto.Marshal(&keys.PublicKey{Type: keys.KeyType_RSA.Enum(), Data: data})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return raw
+}
+
+// preamble is signed by the author, whose peer id is the hash of its key.
+func (a rsaAuthor) preamble() *pb.Preamble {
+	hash := sha256.Sum256(a.key())
+	made := preambleOf(a.t, newKey(a.t, crypto.GenerateEd25519Key))
+	made.Author = append([]byte{0x12, 0x20}, hash[:]...)
+	made.Id = []byte(string(made.Author) + string(made.Seqno))
+	made.Key = a.key()
+	return made
+}
+
+func TestRSAKeysThatOthersDoNotTakeSignNothing(t *testing.T) {
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exponents := []*rsa.PrivateKey{}
+	for _, exponent := range []int{1, 65536, mostExponent + 2} {
+		other := *usual
+		other.E = exponent
+		exponents = append(exponents, &other)
+	}
+	even := *usual
+	even.N = new(big.Int).Add(usual.N, big.NewInt(1))
+	for i, key := range append(exponents, small, &even) {
+		if err := StrictSign.CheckPreamble("t", (rsaAuthor{key, t}).preamble()); !errors.Is(err, ErrKey) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	made := rsaAuthor{usual, t}.preamble()
+	if err := StrictSign.CheckPreamble("t", made); err == nil || errors.Is(err, ErrKey) {
+		t.Errorf("a usual key, of which the signature is missing: %v", err)
+	}
+}
+
+func TestAnRSAKeyIsWrittenInOneWay(t *testing.T) {
+	key := newKey(t, func(r io.Reader) (crypto.PrivKey, crypto.PubKey, error) { return crypto.GenerateRSAKeyPair(2048, r) })
+	made := preambleOf(t, key)
+	standard, err := crypto.PrivKeyToStdKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual := made.Key
+	pkcs1 := x509.MarshalPKCS1PublicKey(&standard.(*rsa.PrivateKey).PublicKey)
+	other, err := proto.Marshal(&keys.PublicKey{Type: keys.KeyType_RSA.Enum(), Data: pkcs1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, raw := range [][]byte{other, append(slices.Clone(usual[2:]), usual[:2]...), append(slices.Clone(usual), 0x18, 0)} {
+		made.Key = raw
+		if err := StrictSign.CheckPreamble("t", made); !errors.Is(err, ErrKey) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	made.Key = usual
+	if err := StrictSign.CheckPreamble("t", made); err != nil {
+		t.Error(err)
 	}
 }
 

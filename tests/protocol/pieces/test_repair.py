@@ -1,0 +1,47 @@
+"""Where pieces don't come along the tree: neighbours that are asked, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.piece_messages import Piece, PieceMessage
+from tests.protocol.pieces.helpers import DATA, PIECES, PREAMBLE, Neighbours
+
+NEAR, FAR = 0.001, 0.1
+"""Seconds."""
+
+
+def test_a_neighbour_that_knows_of_the_message_from_us_is_asked_where_it_has_no_place() -> None:
+    """It announces nothing to us when it gets the message elsewhere."""
+    net = Neighbours(
+        {
+            ("source", "liar"): NEAR,
+            ("liar", "child"): NEAR,
+            ("honest", "x"): NEAR,
+            ("honest", "y"): NEAR,
+            ("child", "honest"): NEAR,
+            ("source", "honest"): FAR,
+        }
+    )
+
+    def carried(sender: str, message: PieceMessage) -> PieceMessage:
+        if sender == "liar" and isinstance(message, Piece):
+            return replace(message, data=bytes(message.size))
+        return message
+
+    net.carried = carried
+    net.publish("source", PREAMBLE, PIECES)
+    net.run(30.0)
+    assert net.dropped["child"] == [DropReason.PIECE_INVALID] * len(PIECES)
+    assert all(net.whole[node] == [DATA] for node in ("liar", "honest", "x", "y", "child"))
+
+
+def test_nodes_that_all_wait_ask_each_other_at_a_bounded_pace() -> None:
+    net = Neighbours({("source", "a"): NEAR, ("a", "b"): NEAR, ("b", "c"): NEAR, ("c", "a"): NEAR})
+    net.carried = lambda sender, message: None if isinstance(message, Piece) else message
+    net.publish("source", PREAMBLE, PIECES)
+    net.run(60.0)
+    assert all(net.dropped[node] == [DropReason.MESSAGE_LOST] for node in ("a", "b", "c"))
+    # Twenty times a second, for the ten that a message without any piece is waited for.
+    assert all(net.sent[node, "PieceGraft"] <= 2 * 20 * 10 for node in ("a", "b", "c"))
