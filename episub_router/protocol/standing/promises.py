@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from episub_router.protocol.standing.rules import LONGEST_BACKLOG, SILENCE
+from episub_router.protocol.standing.rules import BROKEN_AT_ONCE, LONGEST_BACKLOG, SILENCE
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
 MAX_PROMISES = 256
@@ -12,12 +12,15 @@ MAX_PROMISES = 256
 class _Peer:
     """The promises of one neighbour, in the order in which it was asked."""
 
-    __slots__ = ("asked_at", "payload_at")
+    __slots__ = ("asked_at", "charged", "charged_since", "payload_at")
 
     def __init__(self) -> None:
         self.asked_at: dict[MessageId, Time] = {}
         self.payload_at: Time = -NEVER
         """When it last sent a payload, whichever."""
+        self.charged = 0
+        """Broken promises that cost it something, within SILENCE from `charged_since` on."""
+        self.charged_since: Time = -NEVER
 
 
 class Promises:
@@ -56,7 +59,8 @@ class Promises:
         return now - next(iter(promises.asked_at.values())) > patience
 
     def broken(self, now: Time) -> list[PeerId]:
-        """Take out what counts as broken: the peers, each as often as it broke one."""
+        """Take out what counts as broken: the peers, each as often as that is to cost it
+        something, BROKEN_AT_ONCE times within SILENCE at most."""
         found = []
         for peer, promises in self._by_peer.items():
             asked_at = promises.asked_at
@@ -66,7 +70,11 @@ class Promises:
                 if now - silent_since <= SILENCE and now - since <= LONGEST_BACKLOG:
                     break
                 del asked_at[id]
-                found.append(peer)
+                if now - promises.charged_since >= SILENCE:
+                    promises.charged_since, promises.charged = now, 0
+                if promises.charged < BROKEN_AT_ONCE:
+                    promises.charged += 1
+                    found.append(peer)
         return found
 
     def forget(self, peer: PeerId) -> None:

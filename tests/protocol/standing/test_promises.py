@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episub_router.protocol.messages import Gossip, Graft, IHave
-from episub_router.protocol.standing import Promises, rules
+from episub_router.protocol.standing import Promises, Standings, rules
 from episub_router.protocol.standing.promises import MAX_PROMISES
 from tests.protocol.helpers import Branch, ihave, sent
 
@@ -61,7 +61,31 @@ def test_promises_of_one_peer_are_bounded() -> None:
     promises = Promises()
     for id in range(2 * MAX_PROMISES):
         promises.ask("a", id, 0.0)
-    assert len(promises.broken(1000.0)) == MAX_PROMISES
+    promises.broken(1000.0)
+    kept = [id for id in range(2 * MAX_PROMISES) if promises.keep("a", id, 1000.0)]
+    assert kept == []
+    for id in range(2 * MAX_PROMISES):
+        promises.ask("a", id, 1000.0)
+    kept = [id for id in range(2 * MAX_PROMISES) if promises.keep("a", id, 1000.0)]
+    assert kept == list(range(MAX_PROMISES))
+
+
+def test_what_breaks_together_is_one_piece_of_evidence() -> None:
+    """A neighbour that is behind by ten seconds is bad, and no liar; one that is by twenty is
+    condemned."""
+    promises, standings = Promises(), Standings()
+    condemned_at = []
+    for second in range(60):
+        now = float(second)
+        for id in range(20):
+            promises.ask("a", (second, id), now)
+        for peer in promises.broken(now):
+            standings.add(peer, rules.BROKEN_PROMISE, now)
+        if second <= 20:
+            assert standings.is_bad("a", now) == (now > rules.SILENCE)
+        if standings.of("a", now) < rules.BAN_BELOW:
+            condemned_at.append(second)
+    assert condemned_at[0] == 21
 
 
 def test_a_liar_is_asked_last_then_beside_another_and_gets_no_tree() -> None:
