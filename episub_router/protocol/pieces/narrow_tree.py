@@ -26,9 +26,9 @@ class NarrowTree:
     """One node's part in the narrow tree of one source."""
 
     __slots__ = (
-        "announcers", "asking", "asking_until", "carried", "children", "failed", "former", "offers",
-        "own", "parent", "pushed_at", "rank", "refused", "retries", "retry_at", "used_at",
-        "waiting",
+        "announcers", "asking", "asking_until", "asks_at", "carried", "children", "failed",
+        "former", "offers", "own", "parent", "pushed_at", "rank", "refused", "retries", "retry_at",
+        "used_at", "waiting",
     )  # fmt: skip
 
     def __init__(self, own: bool, now: Time) -> None:
@@ -57,6 +57,8 @@ class NarrowTree:
         self.asking: PeerId | None = None
         """The neighbour that was asked for a place, and hasn't answered."""
         self.asking_until: Time = NEVER
+        self.asks_at: Time = NEVER
+        """When to ask, where we leave those with places of their own the first choice."""
         self.retry_at: Time = NEVER
         """When to ask again from the first one, where all have refused."""
         self.retries = 0

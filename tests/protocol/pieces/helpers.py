@@ -27,8 +27,9 @@ DATA = Random(2).randbytes(50_000)
 PREAMBLE, PIECES = cut("id", "source", DATA)
 
 
-def machine(*peers: str, rtt: float = 0.1) -> Pieces:
-    made = Pieces(BroadcastParams(piece_threshold=1), lambda peer: rtt)
+def machine(*peers: str, rtt: float = 0.1, places: int = 2) -> Pieces:
+    params = BroadcastParams(piece_threshold=1, piece_children=places)
+    made = Pieces(params, lambda peer: rtt)
     for peer in peers:
         made.on_neighbor_up(peer, 0.0)
         made.receive(peer, PieceOffer(), 0.0)
@@ -59,8 +60,12 @@ def child_of(peer: str, *others: str, rtt: float = 0.1) -> Pieces:
 class Neighbours:
     """Nodes that are linked for good, with a delay for each link; what they send is counted."""
 
-    def __init__(self, links: Mapping[tuple[str, str], float]) -> None:
+    def __init__(
+        self, links: Mapping[tuple[str, str], float], places: Mapping[str, int] | None = None
+    ) -> None:
         self.now = 0.0
+        self.places = places or {}
+        """Children that nodes may have, where it isn't two."""
         self.delays = {frozenset[PeerId](pair): delay for pair, delay in links.items()}
         self.nodes = {node: self._machine(node) for pair in links for node in pair}
         self.carried: Callable[[str, PieceMessage], PieceMessage | None] = lambda _, message: (
@@ -82,7 +87,8 @@ class Neighbours:
         def rtt_of(peer: PeerId) -> float:
             return 2 * self.delays[frozenset[PeerId]((node, peer))]
 
-        return Pieces(BroadcastParams(piece_threshold=1), rtt_of)
+        places = self.places.get(node, 2)
+        return Pieces(BroadcastParams(piece_threshold=1, piece_children=places), rtt_of)
 
     def publish(self, node: str, preamble: Preamble, pieces: tuple[Piece, ...]) -> None:
         self._act(node, self.nodes[node].publish(preamble, pieces, self.now))
