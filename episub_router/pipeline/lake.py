@@ -26,7 +26,13 @@ from pyspark.sql.types import StructType
 
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.schemas import RECORD
-from episub_router.pipeline.storage import HadoopStorage, LocalStorage, Storage
+from episub_router.pipeline.storage import (
+    HadoopStorage,
+    LocalStorage,
+    Storage,
+    put_back,
+    replace,
+)
 from episub_router.pipeline.uris import is_local, local_path
 
 BRONZE, SILVER, GOLD = "bronze", "silver", "gold"
@@ -36,6 +42,9 @@ STATUSES = ("event", "quarantined", "file")
 
 SUMMARY = "summary"
 """The format of a simulation that left no trace, only its summary."""
+
+_ASIDE = "staging/aside"
+"""Where a run of a table is while another one takes its place."""
 
 _SCHEMA = "_schema.json"
 _ENTRIES = "entries.json"
@@ -233,9 +242,9 @@ class Lake:
         if not is_empty:
             table.write.mode("overwrite").partitionBy("run").parquet(staged)
         for run in runs:
-            partition = self._partition("run", run)
-            self._storage.remove(f"{path}/{partition}")
-            self._storage.rename(f"{staged}/{partition}", f"{path}/{partition}")
+            part = self._partition("run", run)
+            aside = f"{self.root}/{_ASIDE}/{layer}/{name}/{part}"
+            replace(self._storage, f"{staged}/{part}", f"{path}/{part}", aside)
         self._storage.remove(staged)
         # Empty tables have no file that would tell.
         self._storage.put(f"{path}/{_SCHEMA}", table.schema.json())
@@ -278,7 +287,8 @@ class Lake:
         part = self._partition("run", run)
         for layer in (SILVER, GOLD, _LIVE):
             for name in self.tables(layer):
-                self._storage.remove(f"{self.root}/{layer}/{name}/{part}")
+                for root in (f"{self.root}/{_ASIDE}", self.root):
+                    self._storage.remove(f"{root}/{layer}/{name}/{part}")
         self._storage.remove(self.checkpoint(run))
         for batch in sorted(batches):
             others = [entry for entry in entries if entry.batch == batch and entry.run != run]
@@ -292,8 +302,10 @@ class Lake:
                 self._storage.remove(f"{where}/{in_manifest}")
 
     def vacuum(self) -> list[str]:
-        """Remove what isn't part of the lake: what interrupted writers left. Not to be called while
-        something is being written. The directories that were removed."""
+        """Remove what isn't part of the lake: what interrupted writers left, but for what they had
+        put aside and nothing has replaced. Not to be called while something is being written. The
+        directories that were removed."""
+        put_back(self._storage, f"{self.root}/{_ASIDE}", self.root)
         replaced = self.forget_replaced()
         named: dict[str, set[str]] = {}
         for entry in self.manifest():

@@ -32,6 +32,29 @@ class Storage(Protocol):
         """Move a directory, if it is there, to where nothing is; whether it was there."""
 
 
+def replace(storage: Storage, new: str, to: str, aside: str) -> None:
+    """Put the directory `new`, or nothing if there is none, in the place of what is at `to`: that
+    is at `aside` in between, and then beside `new`. Interrupted, the old or the new is at `to`, or
+    the old is at `aside`; each is whole."""
+    if storage.names(to):
+        # What an interrupted one has left is older.
+        storage.rename(aside, f"{new}.older")
+        storage.rename(to, aside)
+    storage.rename(new, to)
+    storage.rename(aside, f"{new}.old")
+
+
+def put_back(storage: Storage, aside: str, root: str) -> None:
+    """Move LAYER/TABLE/PART below `aside` to `root`, where that isn't there."""
+    for layer in storage.names(aside):
+        for table in storage.names(f"{aside}/{layer}"):
+            there = storage.names(f"{root}/{layer}/{table}")
+            for part in storage.names(f"{aside}/{layer}/{table}"):
+                if part not in there:
+                    place = f"{layer}/{table}/{part}"
+                    storage.rename(f"{aside}/{place}", f"{root}/{place}")
+
+
 class LocalStorage:
     """On this machine."""
 

@@ -7,7 +7,7 @@ import random
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,8 @@ from episub_router.sim.scenario import loading
 from tests.pipeline.files import START, delimited, node_events, peer, write_star
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from episub_router.pipeline.lake import Entry, Lake
@@ -255,6 +257,75 @@ def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None
     assert lake.tables("gold") == ["t"]
     with pytest.raises(LakeError, match="no table u"):
         lake.read("gold", "u")
+
+
+@pytest.mark.parametrize("scheme", ["", "file:"])
+@pytest.mark.parametrize("values", [(3, 4, 5), ()])
+def test_a_table_whose_writer_is_killed_is_whole(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+    values: tuple[int, ...],
+) -> None:
+    """Whenever that is, a run has its old rows or its new ones, or, between two moves, none until
+    vacuum puts the old ones back; and it can be repeated."""
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.storage import HadoopStorage, LocalStorage
+
+    kind: Any = HadoopStorage if scheme else LocalStorage
+    lake = Lake(spark, f"{scheme}{tmp_path}/lake")
+    schema = "run string, value int"
+    # Two files each.
+    old = spark.createDataFrame([("r", 1), ("r", 2)], schema).repartition(2)
+    new = spark.createDataFrame([("r", value) for value in values], schema).repartition(2)
+
+    class Killed(Exception):
+        pass
+
+    def found() -> list[int]:
+        return sorted(row.value for row in lake.read("gold", "t", ["r"]).collect())
+
+    seen, step, is_done = set(), 0, False
+    while not is_done:
+        lake.write("gold", "t", old, ["r"])
+        assert found() == [1, 2]
+        left = step
+
+        def rename(
+            self: object, path: str, to: str, actual: Callable[..., bool] = kind.rename
+        ) -> bool:
+            nonlocal left
+            if left == 0:
+                raise Killed
+            left -= 1
+            return actual(self, path, to)
+
+        def remove(self: object, path: str, actual: Callable[..., None] = kind.remove) -> None:
+            nonlocal left
+            if left == 0:
+                for file in [*Path(path.removeprefix("file:")).rglob("*.parquet")][:1]:
+                    file.unlink()
+                raise Killed
+            left -= 1
+            actual(self, path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(kind, "rename", rename)
+            patched.setattr(kind, "remove", remove)
+            try:
+                lake.put("gold", "t", new, ["r"], is_empty=False)
+                is_done = True
+            except Killed:
+                pass
+        seen.add(tuple(found()))
+        if step % 2:
+            lake.vacuum()
+            assert tuple(found()) in ((1, 2), values)
+            assert not Path(tmp_path, "lake", "staging").exists()
+        step += 1
+    assert tuple(found()) == values
+    assert seen == {(1, 2), (), values}
 
 
 def test_a_run_can_be_removed(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
