@@ -138,9 +138,11 @@ def test_ctrl_c_comes_where_the_command_waits() -> None:
 
 def test_a_second_ctrl_c_interrupts_at_once() -> None:
     async def command() -> None:
+        heeding = signal.getsignal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         with trio.CancelScope(shield=True):
-            await trio.testing.wait_all_tasks_blocked()
+            while signal.getsignal(signal.SIGINT) is heeding:
+                await trio.lowlevel.checkpoint()
             signal.raise_signal(signal.SIGINT)
             await trio.sleep_forever()
 

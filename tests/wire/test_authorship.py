@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from Crypto.PublicKey import RSA
+from Crypto.Util.asn1 import DerSequence
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
 from libp2p.crypto.rsa import RSAPublicKey
@@ -27,6 +29,7 @@ from episub_router.wire import (
     source_id,
     verify_preamble,
 )
+from episub_router.wire.keys import may_be_public
 from tests.wire.keys import rsa_keys
 
 SEQNO = b"\x00" * 7 + b"\x01"
@@ -150,3 +153,24 @@ def test_a_key_that_the_peer_id_does_not_hold_is() -> None:
     assert isinstance(preamble.envelope, Authorship)
     assert passed_on(preamble, preamble.envelope.key) == preamble
     assert verify_preamble("t", passed_on(preamble, preamble.envelope.key))
+
+
+def test_a_private_key_is_refused_unseen() -> None:
+    """Reading it takes 25 ms: the library looks whether its factors are prime."""
+    private = RSA.generate(1024)
+    long_version = bytearray(private.export_key("DER"))
+    assert long_version[4:7] == b"\x02\x01\x00"
+    long_version[4:7] = b"\x02\x81\x02\x00\x00"
+    forms = [
+        private.export_key("DER"),
+        private.export_key("DER", pkcs=8),
+        private.export_key("PEM"),
+        bytes(long_version),
+    ]
+    for data in forms:
+        key = crypto_pb2.PublicKey(Type=crypto_pb2.KeyType.RSA, Data=data)
+        assert not may_be_public(key.SerializeToString())
+    public = private.public_key()
+    for data in (public.export_key("DER"), DerSequence([public.n, public.e]).encode()):
+        key = crypto_pb2.PublicKey(Type=crypto_pb2.KeyType.RSA, Data=data)
+        assert may_be_public(key.SerializeToString())

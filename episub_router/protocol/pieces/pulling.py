@@ -111,12 +111,14 @@ class Pulling:
         known = [peer for peer in transfer.announced if peer in givers]
         # The others know of it from us, and announce nothing when they get it elsewhere.
         known += [peer for peer in givers if peer not in transfer.announced]
-        # Those that said to have what is missing, then in turn; those that were asked in vain last.
+        # Those that said to have what is missing, then in turn; then those that said nothing, which
+        # may never answer; those that were asked in vain last.
         shift = turn % len(known) if known else 0
         known = known[shift:] + known[:shift]
         missing = transfer.missing
         has_some = {peer: bool(transfer.announced.get(peer, 0) & missing) for peer in known}
-        known.sort(key=lambda peer: (peer in transfer.vain, not has_some[peer]))
+        announced, vain = transfer.announced, transfer.vain
+        known.sort(key=lambda peer: (peer in vain, peer not in announced, not has_some[peer]))
         left = missing
         for peer in known[:_AT_ONCE]:
             has = transfer.announced.get(peer, 0) & left

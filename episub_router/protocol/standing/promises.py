@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from episub_router.protocol.standing.rules import BROKEN_AT_ONCE, LONGEST_BACKLOG, SILENCE
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
@@ -12,15 +14,14 @@ MAX_PROMISES = 256
 class _Peer:
     """The promises of one neighbour, in the order in which it was asked."""
 
-    __slots__ = ("asked_at", "charged", "charged_since", "payload_at")
+    __slots__ = ("asked_at", "charged_at", "payload_at")
 
     def __init__(self) -> None:
         self.asked_at: dict[MessageId, Time] = {}
         self.payload_at: Time = -NEVER
         """When it last sent a payload, whichever."""
-        self.charged = 0
-        """Broken promises that cost it something, within SILENCE from `charged_since` on."""
-        self.charged_since: Time = -NEVER
+        self.charged_at: deque[Time] = deque(maxlen=BROKEN_AT_ONCE)
+        """When broken promises cost it something last."""
 
 
 class Promises:
@@ -70,10 +71,9 @@ class Promises:
                 if now - silent_since <= SILENCE and now - since <= LONGEST_BACKLOG:
                     break
                 del asked_at[id]
-                if now - promises.charged_since >= SILENCE:
-                    promises.charged_since, promises.charged = now, 0
-                if promises.charged < BROKEN_AT_ONCE:
-                    promises.charged += 1
+                charged_at = promises.charged_at
+                if len(charged_at) < BROKEN_AT_ONCE or now - charged_at[0] >= SILENCE:
+                    charged_at.append(now)
                     found.append(peer)
         return found
 

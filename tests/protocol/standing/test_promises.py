@@ -88,6 +88,15 @@ def test_what_breaks_together_is_one_piece_of_evidence() -> None:
     assert condemned_at[0] == 21
 
 
+def test_what_broke_shortly_before_counts_among_it() -> None:
+    promises = Promises()
+    promises.ask("a", "stray", 0.0)
+    for id in range(100):
+        promises.ask("a", id, 9.5)
+    charged = sum(len(promises.broken(tenth / 10)) for tenth in range(100, 201))
+    assert charged == rules.BROKEN_AT_ONCE
+
+
 def test_a_liar_is_asked_last_then_beside_another_and_gets_no_tree() -> None:
     branch = Branch(lazy=["liar", "honest"])
     asked = []

@@ -97,8 +97,8 @@ func (m *Machine) isSilent(id peer.ID, source string) bool {
 }
 
 // askSeveral asks some neighbours for different pieces each, others at each turn: those first that said
-// to have what is missing, and last those that were asked in vain. Those that announced nothing know of it
-// from us, and say nothing when they get it elsewhere.
+// to have what is missing, then others that announced it, and last those that were asked in vain. Those that
+// announced nothing know of it from us, and say nothing when they get it elsewhere, or never answer.
 func (m *Machine) askSeveral(t *transfer, turn int) {
 	missing := t.missing()
 	known := m.givers()
@@ -107,15 +107,16 @@ func (m *Machine) askSeveral(t *transfer, turn int) {
 		known = slices.Concat(known[shift:], known[:shift])
 	}
 	order := func(id peer.ID) int {
-		switch {
-		case t.vain[id] && t.announced[id].and(missing).empty():
-			return 3
-		case t.vain[id]:
-			return 2
-		case t.announced[id].and(missing).empty():
-			return 1
+		place := 0
+		if t.vain[id] {
+			place += 3
 		}
-		return 0
+		if has, announced := t.announced[id]; !announced {
+			place += 2
+		} else if has.and(missing).empty() {
+			place++
+		}
+		return place
 	}
 	slices.SortStableFunc(known, func(a, b peer.ID) int { return order(a) - order(b) })
 	for _, id := range known[:min(atOnce, len(known))] {
