@@ -11,7 +11,7 @@ from libp2p.peer.id import ID
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol.piece_messages import Preamble
-from episub_router.wire.keys import is_affordable, is_for_preambles, may_be_public
+from episub_router.wire.keys import is_affordable, is_for_preambles
 
 _DOMAIN = b"episub-preamble:"
 
@@ -73,7 +73,7 @@ def _key_of(envelope: Authorship) -> PublicKey | None:
     with suppress(Exception):
         key = ID(envelope.author).extract_public_key()
         if key is None:
-            if not (may_be_public(envelope.key) and is_affordable(envelope.key)):
+            if not is_affordable(envelope.key):
                 return None
             key = deserialize_public_key(envelope.key)
             if key.serialize() != envelope.key:

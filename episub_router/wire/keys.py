@@ -49,6 +49,8 @@ def is_affordable(key: bytes) -> bool:
         parsed = crypto_pb2.PublicKey.FromString(key)
         if parsed.Type != crypto_pb2.KeyType.RSA:
             return True
+        if _is_private(parsed.Data):
+            return False
         impl = RSAPublicKey.from_bytes(parsed.Data).impl
     except Exception:
         # The key libraries raise nearly anything for bad keys.
@@ -60,38 +62,26 @@ def is_affordable(key: bytes) -> bool:
     )
 
 
-def may_be_public(key: bytes) -> bool:
-    """Whether `key`, a serialized libp2p PublicKey, isn't clearly a private one. The key libraries
-    take RSA's, and look whether the factors are prime: 25 ms of CPU for 600 bytes. Never raises."""
-    try:
-        parsed = crypto_pb2.PublicKey.FromString(key)
-        return parsed.Type != crypto_pb2.KeyType.RSA or _is_public(parsed.Data)
-    except (DecodeError, IndexError):
-        return False
-
-
-def _is_public(data: bytes) -> bool:
+def _is_private(data: bytes) -> bool:
+    """Whether `data` is an RSA private key in DER, or text, which may be one. The key libraries
+    take those, too, and look whether their factors are prime: 3 ms of CPU, and 25 for 600 bytes."""
     if data[:1] != b"\x30":
+        return data.startswith(b"-----BEGIN ") and b"-----END " in data
+    begin, _ = _content(data, 1)
+    if data[begin : begin + 1] != b"\x02":
         return False
-    inner = _after_length(data, 1)
-    if data[inner : inner + 1] == b"\x30":
-        return True
-    number = _after_length(data, inner + 1)
-    # A private key begins with its version, 0, however many bytes that has.
-    modulus = data[number : number + min(_length(data, inner + 1), MAX_KEY_BYTES)]
-    return data[inner : inner + 1] == b"\x02" and any(modulus)
+    # The first number is a version, 0, however many bytes that has; in a public key, the modulus.
+    begin, end = _content(data, begin + 1)
+    return not any(data[begin:end])
 
 
-def _length(data: bytes, place: int) -> int:
-    """The length at `place`."""
-    after = _after_length(data, place)
-    return data[place] if after == place + 1 else int.from_bytes(data[place + 1 : after], "big")
-
-
-def _after_length(data: bytes, place: int) -> int:
-    """Where what is after the length at `place`, in DER or what resembles it, begins."""
-    first = data[place]
-    return place + 1 + (first & 0x7F if first & 0x80 else 0)
+def _content(data: bytes, place: int) -> tuple[int, int]:
+    """Where what has its length at `place`, in DER or what resembles it, begins and ends."""
+    first, begin = data[place], place + 1
+    if first & 0x80:
+        begin += first & 0x7F
+        first = int.from_bytes(data[place + 1 : begin], "big")
+    return begin, begin + first
 
 
 def has_affordable_key(envelope: bytes) -> bool:

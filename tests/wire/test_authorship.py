@@ -29,7 +29,7 @@ from episub_router.wire import (
     source_id,
     verify_preamble,
 )
-from episub_router.wire.keys import may_be_public
+from episub_router.wire.keys import is_affordable
 from tests.wire.keys import rsa_keys
 
 SEQNO = b"\x00" * 7 + b"\x01"
@@ -155,22 +155,33 @@ def test_a_key_that_the_peer_id_does_not_hold_is() -> None:
     assert verify_preamble("t", passed_on(preamble, preamble.envelope.key))
 
 
-def test_a_private_key_is_refused_unseen() -> None:
+def test_a_private_key_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading it takes 25 ms: the library looks whether its factors are prime."""
     private = RSA.generate(1024)
+    public = private.public_key()
     long_version = bytearray(private.export_key("DER"))
     assert long_version[4:7] == b"\x02\x01\x00"
     long_version[4:7] = b"\x02\x81\x02\x00\x00"
-    forms = [
+    refused = [
         private.export_key("DER"),
         private.export_key("DER", pkcs=8),
         private.export_key("PEM"),
         bytes(long_version),
     ]
-    for data in forms:
+    read: list[bytes] = []
+    reader = RSAPublicKey.from_bytes
+
+    def from_bytes(data: bytes) -> RSAPublicKey:
+        read.append(data)
+        return reader(data)
+
+    monkeypatch.setattr(RSAPublicKey, "from_bytes", from_bytes)
+    for data in refused:
         key = crypto_pb2.PublicKey(Type=crypto_pb2.KeyType.RSA, Data=data)
-        assert not may_be_public(key.SerializeToString())
-    public = private.public_key()
-    for data in (public.export_key("DER"), DerSequence([public.n, public.e]).encode()):
+        assert not is_affordable(key.SerializeToString())
+    assert read == []
+    taken = [public.export_key("DER"), DerSequence([public.n, public.e]).encode()]
+    for data in taken:
         key = crypto_pb2.PublicKey(Type=crypto_pb2.KeyType.RSA, Data=data)
-        assert may_be_public(key.SerializeToString())
+        assert is_affordable(key.SerializeToString())
+    assert read == taken
