@@ -45,3 +45,20 @@ def test_nodes_that_all_wait_ask_each_other_at_a_bounded_pace() -> None:
     assert all(net.dropped[node] == [DropReason.MESSAGE_LOST] for node in ("a", "b", "c"))
     # Twenty times a second, for the ten that a message without any piece is waited for.
     assert all(net.sent[node, "PieceGraft"] <= 2 * 20 * 10 for node in ("a", "b", "c"))
+
+
+def test_those_that_never_answer_hold_up_none_that_does() -> None:
+    """They take pieces, and announced nothing."""
+    silent = [f"silent {number}" for number in range(4)]
+    links = {("source", "a"): NEAR, ("a", "b"): NEAR}
+    net = Neighbours(links | {("b", name): NEAR for name in silent}, {"a": 0})
+    begun = net.now
+
+    def carried(sender: str, message: PieceMessage) -> PieceMessage | None:
+        is_early = isinstance(message, Piece) and net.now < begun + 1.2
+        return None if sender in silent or (sender == "source" and is_early) else message
+
+    net.carried = carried
+    net.publish("source", PREAMBLE, PIECES)
+    net.run(4.0)  # With them before the others, 8.3.
+    assert net.whole["a"] == net.whole["b"] == [DATA]

@@ -173,3 +173,21 @@ func TestThoseThatWaitAreAskedAtABoundedPace(t *testing.T) {
 		t.Errorf("asked %d times, of %d", asks, most)
 	}
 }
+
+func TestThoseThatAnnouncedNothingHoldUpNoneThatDid(t *testing.T) {
+	n := ids(t, 5)
+	b, c := newTable(t, n...), newWriter(t, "author").cut(100_000)
+	b.receive(n[0], announced(c, Mask{}))
+	for range 2000 {
+		b.forgetSent()
+		b.run(time.Millisecond)
+		for _, silent := range n[1:] {
+			if !b.asked(silent).empty() {
+				t.Fatal("one that may never answer is asked")
+			}
+		}
+		if !b.asked(n[0]).empty() {
+			b.receive(n[0], announced(c, Mask{})) // it waits itself
+		}
+	}
+}
