@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ settings.load_profile("busy")
 # Simulated networks are made of millions of small objects: with Python's 700 in place of this, a
 # twelfth of their time goes into collections that find next to nothing.
 gc.set_threshold(100_000, 20, 20)
+
+# A shell has what it starts in the background ignore Ctrl-C, and its children, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 APART = ("test_cli.py", "test_cluster.py", "test_reading.py", "test_session.py")
 """Files of tests/pipeline that don't need the Spark session that the others share."""
