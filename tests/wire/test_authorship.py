@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from Crypto.PublicKey import RSA
 from Crypto.Util.asn1 import DerSequence
-from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.ed25519 import Ed25519PrivateKey, Ed25519PublicKey, create_new_key_pair
 from libp2p.crypto.keys import KeyPair
 from libp2p.crypto.rsa import RSAPublicKey
 from libp2p.crypto.rsa import create_new_key_pair as create_rsa
@@ -153,6 +154,48 @@ def test_a_key_that_the_peer_id_does_not_hold_is() -> None:
     assert isinstance(preamble.envelope, Authorship)
     assert passed_on(preamble, preamble.envelope.key) == preamble
     assert verify_preamble("t", passed_on(preamble, preamble.envelope.key))
+
+
+NEUTRAL = b"\x01" + bytes(31)
+"""The point of Ed25519 that changes none when it is added: of order 1."""
+
+GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
+
+
+def secret_scalar(seed: bytes) -> int:
+    """What the key of `seed` multiplies Ed25519's base point by."""
+    low = bytearray(hashlib.sha512(seed).digest()[:32])
+    low[0] &= 248
+    low[31] = low[31] & 127 | 64
+    return int.from_bytes(low, "little") % GROUP_ORDER
+
+
+class SmallR(Ed25519PrivateKey):
+    """Signs with an R of small order, which Go's library takes."""
+
+    def sign(self, data: bytes) -> bytes:
+        public = bytes(self.impl.verify_key)
+        k = int.from_bytes(hashlib.sha512(NEUTRAL + public + data).digest(), "little")
+        s = k * secret_scalar(bytes(self.impl)) % GROUP_ORDER
+        return NEUTRAL + s.to_bytes(32, "little")
+
+
+class SmallKey(Ed25519PrivateKey):
+    """Has a public key of small order, for which one signature signs all, to Go's library."""
+
+    def get_public_key(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_bytes(NEUTRAL)
+
+    def sign(self, data: bytes) -> bytes:
+        s = secret_scalar(bytes(self.impl))
+        return bytes(self.impl.verify_key) + s.to_bytes(32, "little")
+
+
+@pytest.mark.parametrize("kind", [SmallR, SmallKey])
+def test_points_of_small_order_sign_nothing(kind: type[Ed25519PrivateKey]) -> None:
+    """docs/wire.md: all implementations refuse the same (Go: signature_test.go)."""
+    key = kind.new(b"1" * 32)
+    assert not verify_preamble("t", signed(KeyPair(key, key.get_public_key())))
 
 
 def test_a_private_key_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:

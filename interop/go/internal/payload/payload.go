@@ -87,7 +87,7 @@ func checkSignature(message *pb.Message) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := public.Verify(signed, message.Signature); err != nil || !ok {
+	if !holds(public, signed, message.Signature) {
 		return errors.New("the signature is wrong")
 	}
 	return nil

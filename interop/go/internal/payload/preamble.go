@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/asn1"
 	"errors"
-	"math/big"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
 	keys "github.com/libp2p/go-libp2p/core/crypto/pb"
@@ -59,7 +57,7 @@ func (p Policy) CheckPreamble(topic string, preamble *pb.Preamble) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := public.Verify(signed, preamble.Signature); err != nil || !ok || hasHighS(public, preamble.Signature) {
+	if !holds(public, signed, preamble.Signature) {
 		return errors.New("the signature is wrong")
 	}
 	return nil
@@ -108,20 +106,6 @@ func isForPreambles(public crypto.PubKey) bool {
 	}
 	return false
 }
-
-// hasHighS: anybody can turn such a signature of secp256k1 into the other one of the same message, and
-// there are libraries that accept only one.
-func hasHighS(public crypto.PubKey, signature []byte) bool {
-	if public.Type() != keys.KeyType_Secp256k1 {
-		return false
-	}
-	var parts struct{ R, S *big.Int }
-	_, err := asn1.Unmarshal(signature, &parts)
-	return err != nil || parts.S.Cmp(halfOrder) > 0
-}
-
-// halfOrder is half of the order of secp256k1's group.
-var halfOrder, _ = new(big.Int).SetString("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0", 16)
 
 // preambleToSign is what an author signs.
 func preambleToSign(topic string, preamble *pb.Preamble) ([]byte, error) {

@@ -1,0 +1,71 @@
+package payload
+
+import (
+	"crypto/ed25519"
+	"crypto/sha512"
+	"math/big"
+	"slices"
+	"testing"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+)
+
+// groupOrder is that of Ed25519's base point.
+var groupOrder, _ = new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
+
+func scalar(lowestFirst []byte) *big.Int {
+	highestFirst := slices.Clone(lowestFirst)
+	slices.Reverse(highestFirst)
+	number := new(big.Int).SetBytes(highestFirst)
+	return number.Mod(number, groupOrder)
+}
+
+func lowestFirst(number *big.Int) []byte {
+	raw := number.FillBytes(make([]byte, pointSize))
+	slices.Reverse(raw)
+	return raw
+}
+
+// secretScalar is what an Ed25519 key multiplies the base point by.
+func secretScalar(key ed25519.PrivateKey) *big.Int {
+	digest := sha512.Sum512(key.Seed())
+	digest[0] &= 248
+	digest[31] = digest[31]&127 | 64
+	return scalar(digest[:pointSize])
+}
+
+func TestSignaturesThatNotEachLibraryTakesDoNotHold(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	public := []byte(key.Public().(ed25519.PublicKey))
+	secret, message := secretScalar(key), []byte("message")
+	neutral := smallOrder[1]
+
+	digest := sha512.Sum512(slices.Concat(neutral, public, message))
+	s := new(big.Int).Mul(scalar(digest[:]), secret)
+	smallR := slices.Concat(neutral, lowestFirst(s.Mod(s, groupOrder)))
+	anyMessage := slices.Concat(public, lowestFirst(secret))
+	for name, each := range map[string]struct{ key, signature []byte }{
+		"R of small order":          {public, smallR},
+		"a key of small order":      {neutral, anyMessage},
+		"… with the sign of x":      {slices.Concat(neutral[:31], []byte{0x80}), anyMessage},
+		"y of a key above 2^255-19": {slices.Concat([]byte{0xee}, slices.Repeat([]byte{0xff}, 30), []byte{0x7f}), anyMessage},
+	} {
+		odd, err := crypto.UnmarshalEd25519PublicKey(each.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := odd.Verify(message, each.signature); err != nil || !ok {
+			t.Errorf("%s: Go's library takes none such any more", name)
+		}
+		if holds(odd, message, each.signature) {
+			t.Errorf("%s: it holds", name)
+		}
+	}
+	usual, err := crypto.UnmarshalEd25519PublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !holds(usual, message, ed25519.Sign(key, message)) {
+		t.Error("a usual signature doesn't hold")
+	}
+}
