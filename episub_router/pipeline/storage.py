@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -29,7 +30,8 @@ class Storage(Protocol):
         """Remove a directory with all that is in it, if it is there."""
 
     def rename(self, path: str, to: str) -> bool:
-        """Move a directory, if it is there, to where nothing is; whether it was there."""
+        """Move a directory, if it is there, to where nothing is; whether it was there. Raises what
+        the file system raises where something is, or it can't be moved."""
 
 
 def replace(storage: Storage, new: str, to: str, aside: str) -> None:
@@ -91,8 +93,17 @@ class HadoopStorage:
     """At any URI that Hadoop can write to."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm
+        self._jvm = cast(Any, spark._jvm)
         self._conf: Any = spark._jsc.hadoopConfiguration()
+        gateway: Any = spark.sparkContext._gateway
+        options = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+        self._no_option: Any = gateway.new_array(options, 0)
+        self._overwrite: Any = gateway.new_array(options, 1)
+        self._overwrite[0] = options.OVERWRITE
+
+    def _context(self, found: Any) -> Any:
+        """What renames `found` as a whole, or raises what prevents it."""
+        return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(found.toUri(), self._conf)
 
     def _file(self, path: str) -> tuple[Any, Any]:
         found = self._jvm.org.apache.hadoop.fs.Path(path)
@@ -115,13 +126,12 @@ class HadoopStorage:
         return text
 
     def put(self, path: str, text: str) -> None:
-        system, begun = self._file(f"{path}.tmp")
+        system, begun = self._file(f"{path}.{uuid4().hex}.tmp")
         stream = system.create(begun, True)
         stream.write(bytearray(text.encode()))
         stream.close()
         _, found = self._file(path)
-        system.delete(found, False)
-        system.rename(begun, found)
+        self._context(found).rename(begun, found, self._overwrite)
 
     def make(self, path: str) -> None:
         system, found = self._file(path)
@@ -137,4 +147,6 @@ class HadoopStorage:
             return False
         _, wanted = self._file(to)
         system.mkdirs(wanted.getParent())
-        return bool(system.rename(found, wanted))
+        # Without options, some file systems move it into a directory that is there.
+        self._context(found).rename(found, wanted, self._no_option)
+        return True
