@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Protocol, cast
-from uuid import uuid4
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -30,8 +29,7 @@ class Storage(Protocol):
         """Remove a directory with all that is in it, if it is there."""
 
     def rename(self, path: str, to: str) -> bool:
-        """Move a directory, if it is there, to where nothing is; whether it was there. Raises what
-        the file system raises where something is, or it can't be moved."""
+        """Move a directory, if it is there, to where nothing is; whether it was there."""
 
 
 def replace(storage: Storage, new: str, to: str, aside: str) -> None:
@@ -93,17 +91,8 @@ class HadoopStorage:
     """At any URI that Hadoop can write to."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm = cast(Any, spark._jvm)
+        self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
-        gateway: Any = spark.sparkContext._gateway
-        options = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
-        self._no_option: Any = gateway.new_array(options, 0)
-        self._overwrite: Any = gateway.new_array(options, 1)
-        self._overwrite[0] = options.OVERWRITE
-
-    def _context(self, found: Any) -> Any:
-        """What renames `found` as a whole, or raises what prevents it."""
-        return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(found.toUri(), self._conf)
 
     def _file(self, path: str) -> tuple[Any, Any]:
         found = self._jvm.org.apache.hadoop.fs.Path(path)
@@ -126,12 +115,13 @@ class HadoopStorage:
         return text
 
     def put(self, path: str, text: str) -> None:
-        system, begun = self._file(f"{path}.{uuid4().hex}.tmp")
+        system, begun = self._file(f"{path}.tmp")
         stream = system.create(begun, True)
         stream.write(bytearray(text.encode()))
         stream.close()
         _, found = self._file(path)
-        self._context(found).rename(begun, found, self._overwrite)
+        system.delete(found, False)
+        system.rename(begun, found)
 
     def make(self, path: str) -> None:
         system, found = self._file(path)
@@ -147,6 +137,4 @@ class HadoopStorage:
             return False
         _, wanted = self._file(to)
         system.mkdirs(wanted.getParent())
-        # Without options, some file systems move it into a directory that is there.
-        self._context(found).rename(found, wanted, self._no_option)
-        return True
+        return bool(system.rename(found, wanted))

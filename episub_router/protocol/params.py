@@ -62,7 +62,7 @@ class MembershipParams:
         10.0, "s", "ours: a silent half-open link ends after three or four of these"
     )
     """Period of the link check; a neighbour silent for half of it is queried, and in a view that
-    has long been the same one silent for one and a half, or for 48 where the system probes the
+    has long been the same one silent for one and a half, or for twelve where the system probes the
     connection."""
     optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
     """Period in which RTTs are measured and the nearest peer may replace a far neighbour."""

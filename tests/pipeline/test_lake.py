@@ -260,26 +260,6 @@ def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None
 
 
 @pytest.mark.parametrize("scheme", ["", "file:"])
-def test_files_are_replaced_and_directories_are_not(
-    spark: SparkSession, tmp_path: Path, scheme: str
-) -> None:
-    from episub_router.pipeline.storage import HadoopStorage, LocalStorage
-
-    storage = HadoopStorage(spark) if scheme else LocalStorage()
-    root = f"{scheme}{tmp_path}"
-    for text in ("one", "two"):
-        storage.put(f"{root}/new/file", text)
-        assert storage.get(f"{root}/new/file") == text
-    storage.put(f"{root}/there/other", "three")
-    with pytest.raises(Exception, match=r"exist|not empty"):
-        storage.rename(f"{root}/new", f"{root}/there")
-    assert storage.names(f"{root}/there") == ["other"]
-    assert not storage.rename(f"{root}/missing", f"{root}/below/it")
-    assert storage.rename(f"{root}/new", f"{root}/below/it")
-    assert [name for name in storage.names(f"{root}/below/it") if name[0] != "."] == ["file"]
-
-
-@pytest.mark.parametrize("scheme", ["", "file:"])
 @pytest.mark.parametrize("values", [(3, 4, 5), ()])
 def test_a_table_whose_writer_is_killed_is_whole(
     spark: SparkSession,

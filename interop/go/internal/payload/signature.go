@@ -11,8 +11,8 @@ import (
 	keys "github.com/libp2p/go-libp2p/core/crypto/pb"
 )
 
-// holds reports whether each library takes the signature. An author can make signatures that Go's
-// libraries take and libsodium or libsecp256k1 doesn't: who passed them on would be taken for a forger.
+// holds reports whether the signature holds by the rules of docs/wire.md, which are narrower than Go's for
+// Ed25519 and secp256k1: an author can make signatures that Go's libraries take and libsodium or libsecp256k1 doesn't: who passed them on would be taken for a forger.
 func holds(public crypto.PubKey, signed, signature []byte) bool {
 	if ok, err := public.Verify(signed, signature); err != nil || !ok {
 		return false
