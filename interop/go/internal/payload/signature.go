@@ -1,7 +1,6 @@
 package payload
 
 import (
-	"bytes"
 	"encoding/asn1"
 	"encoding/hex"
 	"math/big"
@@ -12,7 +11,8 @@ import (
 )
 
 // holds reports whether the signature holds by the rules of docs/wire.md, which are narrower than Go's for
-// Ed25519 and secp256k1: an author can make signatures that Go's libraries take and libsodium or libsecp256k1 doesn't: who passed them on would be taken for a forger.
+// Ed25519 and secp256k1. An author can make signatures that Go's libraries take and libsodium or
+// libsecp256k1 doesn't, and a node that passed them on would count as a forger.
 func holds(public crypto.PubKey, signed, signature []byte) bool {
 	if ok, err := public.Verify(signed, signature); err != nil || !ok {
 		return false
@@ -43,21 +43,13 @@ const pointSize = 32
 // fieldPrime is 2^255 - 19.
 var fieldPrime = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
 
-// smallOrder are y of the points whose order divides the cofactor, 8 (RFC 8032, section 5.1).
-var smallOrder = [][]byte{
-	unhex("0000000000000000000000000000000000000000000000000000000000000000"),
-	unhex("0100000000000000000000000000000000000000000000000000000000000000"),
-	unhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"),
-	unhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
-	unhex("ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f"),
-}
-
-func unhex(digits string) []byte {
-	raw, err := hex.DecodeString(digits)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+// smallOrder are y, in hexadecimal as in bytes, of the points whose order divides the cofactor, 8 (RFC 8032, section 5.1).
+var smallOrder = []string{
+	"0000000000000000000000000000000000000000000000000000000000000000",
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 }
 
 // yOf is y of the point that `raw` begins with.
@@ -67,13 +59,17 @@ func yOf(raw []byte) []byte {
 	return y
 }
 
+// number is that of bytes of which the lowest is the first.
+func number(raw []byte) *big.Int {
+	highestFirst := slices.Clone(raw)
+	slices.Reverse(highestFirst)
+	return new(big.Int).SetBytes(highestFirst)
+}
+
 func isCanonical(key []byte) bool {
-	y := yOf(key)
-	slices.Reverse(y)
-	return new(big.Int).SetBytes(y).Cmp(fieldPrime) < 0
+	return number(yOf(key)).Cmp(fieldPrime) < 0
 }
 
 func hasSmallOrder(raw []byte) bool {
-	y := yOf(raw)
-	return slices.ContainsFunc(smallOrder, func(small []byte) bool { return bytes.Equal(y, small) })
+	return slices.Contains(smallOrder, hex.EncodeToString(yOf(raw)))
 }

@@ -14,14 +14,12 @@ import (
 var groupOrder, _ = new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
 
 func scalar(lowestFirst []byte) *big.Int {
-	highestFirst := slices.Clone(lowestFirst)
-	slices.Reverse(highestFirst)
-	number := new(big.Int).SetBytes(highestFirst)
-	return number.Mod(number, groupOrder)
+	whole := number(lowestFirst)
+	return whole.Mod(whole, groupOrder)
 }
 
-func lowestFirst(number *big.Int) []byte {
-	raw := number.FillBytes(make([]byte, pointSize))
+func lowestFirst(scalar *big.Int) []byte {
+	raw := scalar.FillBytes(make([]byte, pointSize))
 	slices.Reverse(raw)
 	return raw
 }
@@ -38,7 +36,7 @@ func TestSignaturesThatNotEachLibraryTakesDoNotHold(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := []byte(key.Public().(ed25519.PublicKey))
 	secret, message := secretScalar(key), []byte("message")
-	neutral := smallOrder[1]
+	neutral := lowestFirst(big.NewInt(1))
 
 	digest := sha512.Sum512(slices.Concat(neutral, public, message))
 	s := new(big.Int).Mul(scalar(digest[:]), secret)
