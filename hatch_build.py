@@ -42,6 +42,31 @@ INTERPRETED = (
 )
 """What isn't, of that: settings, which are read once, and what is seldom run."""
 
+ACYCLIC = (
+    "effects.py",
+    "events.py",
+    "messages.py",
+    "piece_messages.py",
+    "records.py",
+    "rtt.py",
+    "hyparview/rate_limiter.py",
+    "joining/open_joins.py",
+    "joining/open_requests.py",
+    "plumtree/graft_wait.py",
+    "plumtree/leading_source.py",
+    "plumtree/message_store.py",
+    "plumtree/missing_messages.py",
+    "plumtree/pending_validation.py",
+    "plumtree/push_peers.py",
+    "plumtree/source_tree.py",
+    "standing/failures.py",
+    "standing/promises.py",
+    "standing/standings.py",
+    "views/active.py",
+)
+"""Modules whose objects lead back to none that holds them: the garbage collector need not look for
+cycles there, which takes 16 bytes an object."""
+
 WITHOUT_ATTRIBUTE = ("NamedTuple", "Enum", "IntEnum", "ValueError")
 """Bases of classes that mypyc leaves to the interpreter, or that no warm-up makes."""
 
@@ -81,7 +106,9 @@ def compile_into(folder: Path, optimize: str = "3") -> list[Path]:
         shutil.copytree(folder / PACKAGE, Path(scratch, PACKAGE))
         modules = _modules(Path(scratch))
         for module in modules:
-            module.write_text(_prepared(module.read_text(encoding="utf-8")), encoding="utf-8")
+            source = module.read_text(encoding="utf-8")
+            acyclic = module.as_posix().endswith(tuple(f"/{name}" for name in ACYCLIC))
+            module.write_text(_prepared(source, acyclic=acyclic), encoding="utf-8")
         names = [str(module.relative_to(scratch)) for module in modules]
         # Another process, since mypyc and setuptools exit where something fails.
         program = [sys.executable, "-c", _PROGRAM, optimize, *names]
@@ -118,25 +145,53 @@ def _modules(folder: Path) -> list[Path]:
 
 _FUTURE = "from __future__ import annotations"
 # mypyc looks for the types of a dataclass's fields among the module's names.
-_IMPORTS = "from builtins import object; from mypy_extensions import mypyc_attr as _mypyc_attr"
+_IMPORTS = (
+    "from builtins import object; from typing import Final as _Final; "
+    "from mypy_extensions import mypyc_attr as _mypyc_attr"
+)
 
 
-def _prepared(source: str) -> str:
+def _prepared(source: str, *, acyclic: bool) -> str:
     """`source` with what only mypyc needs, in places that move no line by much.
 
     A dataclass gets an `__init__`, since mypyc would call the interpreted one that `dataclass`
     makes. Classes allow subclasses that aren't compiled: the `__new__` of others calls `__init__`,
-    and a kept warm-up makes objects without it.
+    and a kept warm-up makes objects without it. Numbers that are constants are said to be, or each
+    use would look them up by name.
     """
     lines = source.splitlines()
     for found in reversed(ast.parse(source).body):
+        if isinstance(found, ast.Assign | ast.AnnAssign) and _is_constant(found):
+            line = lines[found.lineno - 1]
+            name, value = line.split("=", 1)
+            name, _, kind = name.partition(":")
+            final = f"_Final[{kind.strip()}]" if kind else "_Final"
+            lines[found.lineno - 1] = f"{name.strip()}: {final} ={value}"
         if not isinstance(found, ast.ClassDef):
             continue
         if any("dataclass" in ast.unparse(decorator) for decorator in found.decorator_list):
             lines[found.end_lineno : found.end_lineno] = _initializer(found)
         if not any(ast.unparse(base).startswith(WITHOUT_ATTRIBUTE) for base in found.bases):
-            lines.insert(found.lineno - 1, "@_mypyc_attr(allow_interpreted_subclasses=True)")
+            attributes = f"allow_interpreted_subclasses=True, acyclic={acyclic}"
+            lines.insert(found.lineno - 1, f"@_mypyc_attr({attributes})")
     return "\n".join(lines).replace(_FUTURE, f"{_FUTURE}; {_IMPORTS}", 1) + "\n"
+
+
+def _is_constant(found: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether this is a constant, on one line, that is a number or computed from such ones."""
+    target = found.targets[0] if isinstance(found, ast.Assign) else found.target
+    if found.value is None or found.lineno != found.end_lineno:
+        return False
+    named = isinstance(target, ast.Name) and target.id.isupper()
+    return named and (_is_number(found.value) or ast.unparse(found.value) == "float('inf')")
+
+
+def _is_number(value: ast.expr) -> bool:
+    if isinstance(value, ast.BinOp):
+        return _is_number(value.left) and _is_number(value.right)
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(value.operand)
+    return isinstance(value, ast.Constant) and isinstance(value.value, int | float)
 
 
 def _initializer(found: ast.ClassDef) -> list[str]:

@@ -8,6 +8,7 @@ from functools import partial
 from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import LinkKind
+from episub_router.protocol.tables import take
 from episub_router.protocol.types import NEVER, PeerId, Time
 
 NEIGHBOR_TIMEOUT = 5.0
@@ -109,7 +110,7 @@ class NeighborRequests(Procedure):
         if peer not in self._requests:
             return
         if not up or peer in state.active:
-            del self._requests[peer]
+            take(self._requests, peer)
             return
         state.ask_for_link(peer, self._kind_missing(), now)
         self._requests[peer] = now + state.with_dial_time(NEIGHBOR_TIMEOUT)
@@ -128,7 +129,7 @@ class NeighborRequests(Procedure):
         A node that has its C_rand links waits for the next period, as each request may cost both
         sides a connection.
         """
-        if self._requests.pop(peer, None) is None:
+        if take(self._requests, peer) is None:
             return
         self.back_off(peer, now)
         self._state.release(peer)
@@ -148,8 +149,8 @@ class NeighborRequests(Procedure):
 
     def on_link(self, peer: PeerId) -> None:
         """`peer` is a neighbour now, whichever side asked."""
-        self._requests.pop(peer, None)
-        self._refused.pop(peer, None)
+        take(self._requests, peer)
+        take(self._refused, peer)
 
     def on_link_lost(self, now: Time) -> None:
         """Ask for a replacement at once, and again after short periods (E17)."""

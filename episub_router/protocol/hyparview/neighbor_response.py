@@ -6,6 +6,7 @@ from episub_router.protocol.effects import DownReason, DropReason, MeasureRtt
 from episub_router.protocol.hyparview.proximity import farther_neighbor
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
+from episub_router.protocol.tables import take
 from episub_router.protocol.types import PeerId, Time
 
 MAX_MEASURING = 64
@@ -55,7 +56,7 @@ class NeighborResponses:
 
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
         """The round trip to a peer that asked: is it nearer than a near neighbour? (E10)"""
-        request = self._measuring.pop(peer, None)
+        request = take(self._measuring, peer)
         if request is None or peer in self._state.active:
             return
         if rtt is not None and len(self._state.active) < self._state.params.active_size:
@@ -79,7 +80,7 @@ class NeighborResponses:
         self._state.release(peer)
 
     def on_peer_down(self, peer: PeerId) -> None:
-        self._measuring.pop(peer, None)
+        take(self._measuring, peer)
 
     def stop(self) -> None:
         self._measuring.clear()

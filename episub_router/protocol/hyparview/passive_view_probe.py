@@ -14,6 +14,7 @@ from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import pick_some
 from episub_router.protocol.messages import GetTopics, LinkKind, NeighborRole, Topics
+from episub_router.protocol.tables import take
 from episub_router.protocol.types import NEVER, PeerId, Time
 
 REST_INTERVAL = 120.0
@@ -60,7 +61,7 @@ class PassiveViewProbe(Procedure):
             return
         self._probed_at = now
         for peer in [peer for peer, answered in self._probed.items() if not answered]:
-            del self._probed[peer]
+            take(self._probed, peer)
             state.passive.remove(peer)
         self._fruitless = 0 if state.found_nearer else self._fruitless + 1
         state.found_nearer = False
@@ -111,7 +112,7 @@ class PassiveViewProbe(Procedure):
 
     def on_rtt(self, peer: PeerId) -> None:
         """The measurement of `peer` has ended, with or without an RTT."""
-        if self._probed.pop(peer, False):
+        if take(self._probed, peer):
             self._state.release(peer)
 
     def stop(self) -> None:

@@ -53,8 +53,8 @@ _ROUNDING = 1e-6
 class RateLimiter:
     """For each kind, when the buckets of the peers that sent last are full again.
 
-    That one time is the whole bucket (the GCRA of ATM Forum TM 4.0), and a bucket that is full need
-    not be kept: a peer that was removed starts with full buckets again, like a new one.
+    That one time is the whole bucket (the GCRA of ATM Forum TM 4.0), and a bucket that is full is
+    not kept: a peer that was removed starts with full buckets again, like a new one.
     """
 
     __slots__ = ("_full_at",)
@@ -72,17 +72,27 @@ class RateLimiter:
         if limit is None:
             return True
         kind: type | NeighborRole = NeighborRole.REQUEST if is_request else type(message)
+        self._forget_full(now)
         peers = self._full_at.get(kind)
         if peers is None:
             peers = self._full_at[kind] = {}
         full_at = max(peers.pop(peer, now), now)
-        while peers:
-            longest_silent = next(iter(peers))
-            if len(peers) < MAX_PEERS and peers[longest_silent] > now:
-                break
-            del peers[longest_silent]
+        if len(peers) >= MAX_PEERS:
+            del peers[next(iter(peers))]
         is_allowed = (full_at - now) * limit.per_second <= limit.burst - 1 + _ROUNDING
         if is_allowed:
             full_at += 1 / limit.per_second
         peers[peer] = full_at
         return is_allowed
+
+    def _forget_full(self, now: Time) -> None:
+        """Forget, of each kind, the peers that sent longest ago whose buckets are full."""
+        for kind in [*self._full_at]:
+            peers = self._full_at[kind]
+            while peers:
+                longest_silent = next(iter(peers))
+                if peers[longest_silent] > now:
+                    break
+                del peers[longest_silent]
+            if not peers:
+                del self._full_at[kind]

@@ -35,6 +35,7 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.rtt import Rtt, updated
+from episub_router.protocol.tables import take
 from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time, ungrouped
 
 Action: TypeAlias = Callable[[bool, Time], None]
@@ -348,7 +349,7 @@ class OverlayState:
     def on_connected(self, peer: PeerId, now: Time, probed: bool | None = None) -> None:
         """`peer` is connected, in a way that is `probed` or not: do what waited for its dial."""
         self._connected[peer] = self.is_probed(peer) if probed is None else probed
-        dial = self._dials.pop(peer, None)
+        dial = take(self._dials, peer)
         if dial is not None:
             self._dial_time = updated(self._dial_time, now - dial.began)
             for action in dial.actions:
@@ -357,7 +358,7 @@ class OverlayState:
     def on_disconnected(self, peer: PeerId, now: Time) -> None:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
-        dial = self._dials.pop(peer, None)
+        dial = take(self._dials, peer)
         if dial is not None:
             for action in dial.actions:
                 action(False, now)

@@ -57,13 +57,10 @@ class LazyPushQueue:
 
     def add_for(self, peer: PeerId, summaries: Iterable[MessageSummary], now: Time) -> None:
         """Announce to `peer` alone."""
-        waiting = self._to_peer.setdefault(peer, [])
-        waiting.extend(summaries)
-        del waiting[:-MAX_QUEUED]
+        waiting = [*self._to_peer.get(peer, ()), *summaries][-MAX_QUEUED:]
         if waiting:
+            self._to_peer[peer] = waiting
             self._start_timer(now)
-        else:
-            del self._to_peer[peer]
 
     def remove_peer(self, peer: PeerId) -> None:
         self._to_peer.pop(peer, None)

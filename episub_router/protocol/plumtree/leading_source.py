@@ -8,8 +8,6 @@ the same at all nodes that received the same messages, and only its duplicates p
 
 from __future__ import annotations
 
-from collections import deque
-
 from episub_router.protocol.types import SourceId
 
 
@@ -25,7 +23,7 @@ class LeadingSource:
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._recent: deque[SourceId] = deque(maxlen=window)
+        self._recent: list[SourceId] = []
         self._without_leader = 0
         """Messages since the last one of the leader."""
 
@@ -37,6 +35,8 @@ class LeadingSource:
             self._recent.clear()
         self._without_leader = 0 if self.may_prune(source) else self._without_leader + 1
         self._recent.append(source)
+        if len(self._recent) > self._window:
+            del self._recent[0]
 
     def may_prune(self, source: SourceId | None) -> bool:
         """Whether a duplicate of a message of `source` may prune the link that it came over."""

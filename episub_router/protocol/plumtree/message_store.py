@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
 from episub_router.protocol.plumtree.missing_messages import MissingMessage
@@ -65,16 +65,23 @@ class CachedMessage:
         """How often a GRAFT was answered with it, by peer."""
 
 
+_FORGOTTEN = 64
+"""Places of expired messages that are worth giving back together."""
+
+
 class MessageStore:
     """Payloads are bounded by age, count and bytes, ids by age and count."""
 
-    __slots__ = ("_by_id", "_bytes", "_cached", "_params", "_seen")
+    __slots__ = ("_by_id", "_bytes", "_first_cached", "_first_seen", "_params", "_seen")
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
         self._by_id: dict[MessageId, CachedMessage] = {}
-        self._seen: deque[CachedMessage] = deque()
-        self._cached: deque[CachedMessage] = deque()
+        self._seen: list[CachedMessage] = []
+        """The messages in the order in which they were accepted: first those that have expired,
+        then those whose id is known, and the newest with their payloads."""
+        self._first_seen = 0
+        self._first_cached = 0
         self._bytes = 0
 
     def __contains__(self, id: MessageId) -> bool:
@@ -85,7 +92,7 @@ class MessageStore:
 
     @property
     def cached_messages(self) -> int:
-        return len(self._cached)
+        return len(self._seen) - self._first_cached
 
     @property
     def cached_bytes(self) -> int:
@@ -122,13 +129,12 @@ class MessageStore:
         )
         self._by_id[id] = stored
         self._seen.append(stored)
-        self._cached.append(stored)
         self._bytes += size
         self.expire(now)
 
     def replace_parent(self, parent: PeerId, by: PeerId, since: Time) -> None:
         """Messages that `parent` pushed after `since` have the parent `by` now."""
-        for stored in reversed(self._seen):
+        for stored in self._newest_first(self._first_seen):
             if stored.accepted_at < since:
                 return
             if stored.parent == parent:
@@ -137,17 +143,20 @@ class MessageStore:
     def recent(self, since: Time) -> Iterator[CachedMessage]:
         """Cached messages accepted after `since`, newest first, except old ones: joining nodes
         would announce those to each other forever."""
-        for stored in reversed(self._cached):
+        for stored in self._newest_first(self._first_cached):
             if stored.accepted_at < since:
                 return
             if not stored.old:
                 yield stored
 
+    def _newest_first(self, first: int) -> Iterator[CachedMessage]:
+        return islice(reversed(self._seen), len(self._seen) - first)
+
     def drop_payloads(self) -> None:
         """Remove all payloads; the ids stay known."""
-        for stored in self._cached:
+        for stored in self._newest_first(self._first_cached):
             self._uncache(stored)
-        self._cached.clear()
+        self._first_cached = len(self._seen)
 
     def _uncache(self, stored: CachedMessage) -> None:
         self._bytes -= stored.size
@@ -157,15 +166,25 @@ class MessageStore:
     def expire(self, now: Time) -> None:
         """Remove what is too old or beyond a bound."""
         params = self._params
-        cached = self._cached
+        seen = self._seen
+        count = len(seen)
+        first = self._first_cached
         oldest = now - params.cache_ttl
-        while cached and (
-            cached[0].accepted_at < oldest
-            or len(cached) > params.cache_messages
+        while first < count and (
+            seen[first].accepted_at < oldest
+            or count - first > params.cache_messages
             or self._bytes > params.cache_bytes
         ):
-            self._uncache(cached.popleft())
-        seen = self._seen
+            self._uncache(seen[first])
+            first += 1
+        self._first_cached = first
+        first = self._first_seen
         oldest = now - params.seen_ttl
-        while seen and (seen[0].accepted_at < oldest or len(seen) > SEEN_MESSAGES):
-            del self._by_id[seen.popleft().id]
+        while first < count and (seen[first].accepted_at < oldest or count - first > SEEN_MESSAGES):
+            del self._by_id[seen[first].id]
+            first += 1
+        self._first_seen = first
+        if first >= _FORGOTTEN:
+            del seen[:first]
+            self._first_cached -= first
+            self._first_seen = 0

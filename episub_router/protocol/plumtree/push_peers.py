@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from episub_router.protocol.types import PeerId
+from episub_router.protocol.types import NEVER, PeerId, Time
 
 
 class PushPeers:
     """Every neighbour is in exactly one of the two sets; all keep the order of insertion."""
 
-    __slots__ = ("_default_only", "_eager", "_in_source_trees", "_lazy", "_neighbors", "_parents")
+    __slots__ = ("_default_only", "_eager", "_lazy", "_neighbors", "_parents")
 
     def __init__(self) -> None:
-        self._neighbors: dict[PeerId, None] = {}
-        self._in_source_trees: dict[PeerId, None] = {}
+        self._neighbors: dict[PeerId, Time] = {}
+        """Each, and since when trees of single sources may go over its link."""
         self._default_only: dict[PeerId, None] = {}
         self._eager: dict[PeerId, None] = {}
         self._lazy: dict[PeerId, None] = {}
@@ -31,7 +31,9 @@ class PushPeers:
     @property
     def in_source_trees(self) -> Collection[PeerId]:
         """Neighbours that take part in trees of single sources."""
-        return self._in_source_trees
+        if not self._default_only:
+            return self._neighbors
+        return [peer for peer in self._neighbors if peer not in self._default_only]
 
     @property
     def default_only(self) -> Collection[PeerId]:
@@ -59,12 +61,21 @@ class PushPeers:
     def is_lazy(self, peer: PeerId) -> bool:
         return peer in self._lazy
 
+    def up_since(self, peer: PeerId) -> Time:
+        """Since when the link to `peer` stands; before all times where there is none."""
+        return self._neighbors.get(peer, -NEVER)
+
+    def note_up(self, peer: PeerId, now: Time) -> None:
+        """The link to the neighbour `peer` is new to trees of single sources."""
+        self._neighbors[peer] = now
+
     def add(self, peer: PeerId, *, source_trees: bool) -> None:
         """A new neighbour starts eager (E39)."""
         if peer not in self._lazy:
             self._eager[peer] = None
-        self._neighbors[peer] = None
-        (self._in_source_trees if source_trees else self._default_only)[peer] = None
+        self._neighbors[peer] = -NEVER
+        if not source_trees:
+            self._default_only[peer] = None
 
     def join_source_trees(self, peer: PeerId) -> bool:
         """The neighbour `peer` takes part in trees of single sources after all; False if that was
@@ -72,7 +83,6 @@ class PushPeers:
         if peer not in self._default_only:
             return False
         del self._default_only[peer]
-        self._in_source_trees[peer] = None
         return True
 
     def note_parent(self, peer: PeerId) -> None:
@@ -83,19 +93,18 @@ class PushPeers:
     def remove(self, peer: PeerId) -> bool:
         """Forget `peer`; True if it was eager."""
         was_eager = peer in self._eager
-        for peers in self._all():
+        self._neighbors.pop(peer, None)
+        for peers in self._kinds():
             peers.pop(peer, None)
         return was_eager
 
     def clear(self) -> None:
-        for peers in self._all():
+        self._neighbors.clear()
+        for peers in self._kinds():
             peers.clear()
 
-    def _all(self) -> tuple[dict[PeerId, None], ...]:
-        return (
-            self._neighbors, self._in_source_trees, self._default_only,
-            self._eager, self._lazy, self._parents,
-        )  # fmt: skip
+    def _kinds(self) -> tuple[dict[PeerId, None], ...]:
+        return self._default_only, self._eager, self._lazy, self._parents
 
     def make_eager(self, peer: PeerId) -> bool:
         """Move `peer` from lazy to eager; False if it wasn't lazy."""

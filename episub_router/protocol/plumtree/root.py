@@ -46,7 +46,7 @@ _MUCH_CHEAPER = 0.8
 class RootProcedure:
     """Sends and floods ROOT, and chooses parents and standbys."""
 
-    __slots__ = ("_choosing", "_renewals", "_settling", "_state", "_up_since")
+    __slots__ = ("_choosing", "_renewals", "_settling", "_state")
 
     def __init__(self, state: PlumtreeState) -> None:
         self._state = state
@@ -57,7 +57,6 @@ class RootProcedure:
         """Trees whose standbys are to be chosen and former parents left, and when."""
         self._renewals: dict[SourceId, Time] = {}
         """Own sources that were asked for ROOT, and when to send it."""
-        self._up_since: dict[PeerId, Time] = {}
 
     @property
     def deadline(self) -> Time:
@@ -85,7 +84,6 @@ class RootProcedure:
         self._choosing.clear()
         self._settling.clear()
         self._renewals.clear()
-        self._up_since.clear()
 
     # The source's side
 
@@ -188,7 +186,8 @@ class RootProcedure:
         self, source: SourceId, tree: SourceTree, peer: PeerId, offer: RootOffer, now: Time
     ) -> None:
         """A link that is newer than the last ROOT may be part of a much faster way."""
-        if self._up_since.get(peer, -NEVER) <= tree.root_at or peer in tree.children:
+        up_since = self._state.push_peers.up_since(peer)
+        if up_since <= tree.root_at or peer in tree.children:
             return
         if offer.cost + self._state.link_delay(peer) <= _MUCH_CHEAPER * tree.cost:
             self._take_offer(tree, peer, offer)
@@ -287,7 +286,7 @@ class RootProcedure:
     def on_neighbor_up(self, peer: PeerId, now: Time) -> None:
         """Offer a new neighbour the trees that stand here."""
         state = self._state
-        self._up_since[peer] = now
+        state.push_peers.note_up(peer, now)
         roots = [
             TreeRoot(source, tree.round, state.next_hops(tree.hops), tree.cost)
             for source, tree in state.trees.items()
@@ -301,7 +300,6 @@ class RootProcedure:
     def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
         """A neighbour is gone: GRAFT the next one in the trees in which it was our parent."""
         state = self._state
-        self._up_since.pop(peer, None)
         state.trees.misses.pop(peer, None)
         lost: dict[PeerId, list[SourceId]] = {}
         for source, tree in state.trees.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import islice
 from random import Random
 
@@ -100,7 +99,7 @@ class PlumtreeState:
         """Neighbours whose links have failed, and when."""
         self._came_back: dict[PeerId, tuple[Time, Time]] = {}
         """Neighbours whose links had failed: when they did, and when they stood again."""
-        self._silent: deque[tuple[Time, Time]] = deque(maxlen=_MAX_FAILED)
+        self._silent: list[tuple[Time, Time]] = []
         """When links failed, and since when they were silent: those that were for longer than what
         any new neighbour is announced."""
         self.effects: list[Effect] = []
@@ -165,6 +164,7 @@ class PlumtreeState:
                 del self.failed_at[next(iter(self.failed_at))]
         if failed and now - event.silent_since > ANNOUNCE_WINDOW:
             self._silent.append((now, max(event.silent_since, now - _TOGETHER)))
+            del self._silent[:-_MAX_FAILED]
 
     def announce_recent(self, peer: PeerId, now: Time) -> None:
         """Announce the newest messages to `peer`, which may have missed them; all that are cached
@@ -183,7 +183,7 @@ class PlumtreeState:
         """Since when messages may not have reached us, or not left us, as several links that failed
         just now were silent. NEVER where one did at most: others brought what it didn't."""
         while self._silent and self._silent[0][0] < now - _TOGETHER:
-            self._silent.popleft()
+            del self._silent[0]
         return min(since for _, since in self._silent) if len(self._silent) > 1 else NEVER
 
     def clear(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from episub_router.protocol.standing.rules import BROKEN_AT_ONCE, LONGEST_BACKLOG, SILENCE
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
@@ -20,8 +18,8 @@ class _Peer:
         self.asked_at: dict[MessageId, Time] = {}
         self.payload_at: Time = -NEVER
         """When it last sent a payload, whichever."""
-        self.charged_at: deque[Time] = deque(maxlen=BROKEN_AT_ONCE)
-        """When broken promises cost it something last."""
+        self.charged_at: list[Time] = []
+        """When broken promises cost it something last, `BROKEN_AT_ONCE` times at most."""
 
 
 class Promises:
@@ -34,7 +32,10 @@ class Promises:
 
     def ask(self, peer: PeerId, id: MessageId, now: Time) -> None:
         """`peer` has announced `id`, and gets a GRAFT for it."""
-        asked_at = self._by_peer.setdefault(peer, _Peer()).asked_at
+        promises = self._by_peer.get(peer)
+        if promises is None:
+            promises = self._by_peer[peer] = _Peer()
+        asked_at = promises.asked_at
         if len(asked_at) < MAX_PROMISES:
             asked_at.setdefault(id, now)
 
@@ -74,6 +75,7 @@ class Promises:
                 charged_at = promises.charged_at
                 if len(charged_at) < BROKEN_AT_ONCE or now - charged_at[0] >= SILENCE:
                     charged_at.append(now)
+                    del charged_at[:-BROKEN_AT_ONCE]
                     found.append(peer)
         return found
 

@@ -23,7 +23,7 @@ class IHaveLiar(Member):
 
     def on_learned(self, message: int) -> None:
         if self.striking:
-            self.transmit(IHave((MessageSummary(message, 1),)), self._links_up)
+            self.transmit(IHave((MessageSummary(message, 1),)), self.neighbors())
 
     def disguised(self, message: Message) -> Message | None:
         return None if isinstance(message, Gossip | IHave) else message
@@ -35,7 +35,7 @@ class Hijack(IHaveLiar):
     __slots__ = ()
 
     def strike(self) -> None:
-        self.transmit(Prune(), self._links_up)
+        self.transmit(Prune(), self.neighbors())
 
     def takes(self, peer: int, message: Message) -> bool:
         if not isinstance(message, Graft):
@@ -59,7 +59,7 @@ class RootLiar(Member):
     def on_root_learned(self, root: TreeRoot) -> None:
         if self.striking:
             forged = root._replace(round=root.round + self.rounds_ahead, hops=1, cost=0.0)
-            self.transmit(Root((forged,)), self._links_up)
+            self.transmit(Root((forged,)), self.neighbors())
 
     def disguised(self, message: Message) -> Message | None:
         if isinstance(message, Root) and message.roots:

@@ -31,7 +31,7 @@ class Poison(Member):
         return super().disguised(message)
 
     def _shuffle(self) -> None:
-        for peer in self._links_up:
+        for peer in self.neighbors():
             self.transmit(Shuffle(self.id, self._names(_NAMED), 6), (peer,))
 
     def _names(self, count: int) -> tuple[int, ...]:

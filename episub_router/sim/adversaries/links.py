@@ -86,7 +86,7 @@ class _Taker(Member):
         elif isinstance(message, GetNodes):
             self.transmit(Nodes(self._names(), 0), (peer,))
         elif isinstance(message, Shuffle) and message.peer in self.links:
-            self.transmit(ShuffleReply(self._names()), (message.peer,))
+            self.transmit(ShuffleReply(self._names()), (message.peer,))  # type: ignore[arg-type]
         else:
             return isinstance(message, Join | ForwardJoin | Shuffle)
         return True
@@ -148,7 +148,7 @@ class Greedy(_Taker):
         """When each node was last asked. Bound: the nodes of the run."""
 
     def strike(self) -> None:
-        self.taken.update(self._links_up)
+        self.taken.update(dict.fromkeys(self.neighbors()))
         self.every(_ASK_PERIOD, self._ask_all)
 
     def takes(self, peer: int, message: Message) -> bool:

@@ -17,7 +17,7 @@ class _Pusher(Member):
         """Push what `parcel` brings to all neighbours but its sender, if it is new here."""
         message = parcel.message
         if isinstance(message, Gossip) and message.id not in self.topic.broadcast.store:
-            others = [peer for peer in self._links_up if peer != parcel.peer]
+            others = [peer for peer in self.neighbors() if peer != parcel.peer]
             for _ in range(copies):
                 self.transmit(replace(message, hops=message.hops + 1), others)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from episub_router.sim.network.queue import Action
+
+NodeId: TypeAlias = Any
+"""A host's id, an int. Compiled code unpacks what is annotated as one, and makes another object of
+it for each table that it goes into: so an id stays the one object that it is."""
 
 
 @dataclass(slots=True)
@@ -26,25 +30,25 @@ class Host(Protocol):
 
     __slots__ = ()
 
-    id: int
+    id: NodeId
     live: bool
-    links: dict[int, DirectedLink]
+    links: dict[NodeId, DirectedLink]
     """The link to each connected peer."""
-    outbound: dict[int, None]
+    outbound: dict[NodeId, None]
     """The connections that this host dialled."""
     sink: Action
     """Called with each parcel that arrives here."""
 
-    def connected(self, peer: int) -> None:
+    def connected(self, peer: NodeId) -> None:
         """A connection to `peer` is open, whichever side dialled."""
 
-    def disconnected(self, peer: int) -> None:
+    def disconnected(self, peer: NodeId) -> None:
         """The connection to `peer` is closed."""
 
-    def dial_failed(self, peer: int) -> None:
+    def dial_failed(self, peer: NodeId) -> None:
         """A dial to `peer` failed."""
 
-    def measured(self, peer: int, rtt: float | None) -> None:
+    def measured(self, peer: NodeId, rtt: float | None) -> None:
         """A measurement asked of the network is done; None when it failed."""
 
     def ping_time(self, rtt: float) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from episub_router.sim.hashing import generator, unit
-from episub_router.sim.network.host import DirectedLink, Host
+from episub_router.sim.network.host import DirectedLink, Host, NodeId
 from episub_router.sim.network.latency import LatencyModel
 from episub_router.sim.network.queue import Action, EventLoop
 from episub_router.sim.network.settings import NetworkConfig
@@ -43,7 +43,7 @@ class Network(Generic[H]):
         self.loop = loop
         self.records = records
         self.latency = latency
-        self.nodes: dict[int, H] = {}
+        self.nodes: dict[NodeId, H] = {}
         """The hosts that are up, by id, in the order in which they came up."""
         self.prefixes: dict[Any, Any] = {}
         """The address prefix of each host that shares one with others."""
@@ -86,7 +86,7 @@ class Network(Generic[H]):
 
     # Connections.
 
-    def dial(self, node: H, peer: int) -> None:
+    def dial(self, node: H, peer: NodeId) -> None:
         """Open a connection; ends with `node.connected` or `node.dial_failed`."""
         if peer in node.links:
             self.loop.at(self.loop.now, self._dialled, (node, peer, self.loop.now))
@@ -94,7 +94,7 @@ class Network(Generic[H]):
         trips = 2 * self._config.dial_round_trips * self.latency.delay(node.id, peer)
         self.loop.at(self.loop.now + trips, self._dialled, (node, peer, self.loop.now))
 
-    def _dialled(self, dial: tuple[H, int, float]) -> None:
+    def _dialled(self, dial: tuple[H, NodeId, float]) -> None:
         node, peer, started = dial
         if not node.live:
             return
@@ -121,12 +121,12 @@ class Network(Generic[H]):
         other.connected(node.id)
         node.connected(peer)
 
-    def _dial_failed(self, dial: tuple[H, int]) -> None:
+    def _dial_failed(self, dial: tuple[H, NodeId]) -> None:
         node, peer = dial
         if node.live:
             node.dial_failed(peer)
 
-    def close(self, node: H, peer: int) -> None:
+    def close(self, node: H, peer: NodeId) -> None:
         """Close a connection and notify both ends. What was sent over it before still arrives."""
         link = node.links.pop(peer, None)
         if link is None:
@@ -139,12 +139,12 @@ class Network(Generic[H]):
         arrival = max(self.loop.now + link.delay, link.free_at)
         self.loop.at(arrival, self._closed, (other, node.id, other.links[node.id]))
 
-    def _closed_here(self, end: tuple[H, int]) -> None:
+    def _closed_here(self, end: tuple[H, NodeId]) -> None:
         node, peer = end
         if node.live and peer not in node.links:
             node.disconnected(peer)
 
-    def _closed(self, end: tuple[H, int, DirectedLink]) -> None:
+    def _closed(self, end: tuple[H, NodeId, DirectedLink]) -> None:
         node, peer, link = end
         if node.links.get(peer) is link:
             del node.links[peer]
@@ -154,7 +154,7 @@ class Network(Generic[H]):
     # Traffic.
 
     def send_in_bulk(
-        self, node: H, peer: int, parcel: Any, size: int, stream: tuple[Hashable, Hashable],
+        self, node: H, peer: NodeId, parcel: Any, size: int, stream: tuple[Hashable, Hashable],
         sent: Callable[[], None],
     ) -> None:  # fmt: skip
         """Put `parcel`, a part of `stream`, on the link to `peer` when nothing but bulk waits for
@@ -175,7 +175,7 @@ class Network(Generic[H]):
         name, part = stream
         uplink.send_in_bulk((peer, name), part, size, departed)
 
-    def forget_bulk(self, node: H, peer: int, names: Collection[Hashable] | None = None) -> None:
+    def forget_bulk(self, node: H, peer: NodeId, names: Collection[Hashable] | None = None) -> None:
         """Nothing of what waits for `peer` is sent, of the streams in `names` or of all."""
         uplink = self._uplinks.get(node.id)
         if uplink is not None:
@@ -208,7 +208,7 @@ class Network(Generic[H]):
         uplink = self._uplink(node)
         return self.loop.now if uplink is None else uplink.free_at
 
-    def send(self, node: H, peers: Iterable[int], parcel: Any, size: int) -> None:
+    def send(self, node: H, peers: Iterable[NodeId], parcel: Any, size: int) -> None:
         """Put `parcel`, `size` bytes long, on the links from `node` to each of `peers`."""
         links = node.links
         at = self.loop.at
@@ -222,13 +222,13 @@ class Network(Generic[H]):
             else:
                 self._send_over(link, node, peer, parcel, size)
 
-    def _send_over(self, link: DirectedLink, node: H, peer: int, parcel: Any, size: int) -> None:
+    def _send_over(self, link: DirectedLink, node: H, peer: NodeId, parcel: Any, size: int) -> None:
         uplink = self._uplink(node.id)
         departure = self.loop.now if uplink is None else uplink.send(size)
         self._depart(link, node, peer, parcel, size, departure)
 
     def _depart(
-        self, link: DirectedLink, node: H, peer: int, parcel: Any, size: int, departure: float
+        self, link: DirectedLink, node: H, peer: NodeId, parcel: Any, size: int, departure: float
     ) -> None:
         config = self._config
         if self._separated(node.id, peer):
@@ -247,7 +247,7 @@ class Network(Generic[H]):
         else:
             self.loop.at(arrival, link.sink, parcel)
 
-    def _arrive(self, arrival: tuple[Action, int, Any, int]) -> None:
+    def _arrive(self, arrival: tuple[Action, NodeId, Any, int]) -> None:
         """The first bit is there, and the downlink takes the rest as it can."""
         sink, peer, parcel, size = arrival
         # The last bit has come over the sender's uplink: only what is slower here adds to that.
@@ -255,13 +255,13 @@ class Network(Generic[H]):
         self._downlink_free[peer] = done = max(self.loop.now, ready)
         self.loop.at(done, sink, parcel)
 
-    def _lose(self, reason: str, node: H, peer: int, parcel: Any) -> None:
+    def _lose(self, reason: str, node: H, peer: NodeId, parcel: Any) -> None:
         self.records.dropped(reason)
         for message in node.messages_in(parcel):
             self.records.lost_on_the_way[message, peer] = None
             node.trace_event("discard", remote=peer, message=message, reason=reason)
 
-    def measure(self, node: H, peer: int) -> None:
+    def measure(self, node: H, peer: NodeId) -> None:
         """Measure the round trip to a connected `peer`; ends with `node.measured`."""
         link = node.links.get(peer)
         if link is None or peer not in self.nodes or self._separated(node.id, peer):
@@ -275,7 +275,7 @@ class Network(Generic[H]):
             rtt += link.delay * self._config.jitter * (draws.random() + draws.random())
         self.loop.at(self.loop.now + rtt, self._measured, (node, peer, rtt))
 
-    def _measured(self, answer: tuple[H, int, float | None]) -> None:
+    def _measured(self, answer: tuple[H, NodeId, float | None]) -> None:
         node, peer, rtt = answer
         if node.live:
             node.measured(peer, rtt)
@@ -308,7 +308,7 @@ class Network(Generic[H]):
                 if self._separated(node.id, peer):
                     self.loop.at(notice, self._cut_noticed, (node, peer, link))
 
-    def _cut_noticed(self, end: tuple[H, int, DirectedLink]) -> None:
+    def _cut_noticed(self, end: tuple[H, NodeId, DirectedLink]) -> None:
         node, peer, _ = end
         if self._separated(node.id, peer):
             self._closed(end)

@@ -45,6 +45,7 @@ from episub_router.protocol.messages import (
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceMessage, PiecePrune
 from episub_router.protocol.topic import Topic
+from episub_router.sim.network.host import NodeId
 from episub_router.sim.network.network import Network
 from episub_router.sim.routers.large import belongs, children_by_uplink, simulated_pieces
 from episub_router.sim.routers.node import Node
@@ -65,14 +66,15 @@ class EpisubNode(Node):
     __slots__ = ("_links_up", "_piece_threshold", "topic")
 
     def __init__(
-        self, node: int, network: Network[Node], rng: random.Random, params: EpisubParams
+        self, node: NodeId, network: Network[Node], rng: random.Random, params: EpisubParams
     ) -> None:
         super().__init__(node, network, rng)
         self._piece_threshold = params.broadcast.piece_threshold
         if self._piece_threshold:
             params = children_by_uplink(params, network.uplink_of(node), network.uplinks_differ)
         self.topic = Topic(node, TOPIC_NAME, params, rng, network.prefixes.get, belongs=belongs)
-        self._links_up: dict[int, None] = {}
+        self._links_up = 0
+        """Links whose NeighborUp has been carried out, and NeighborDown has not."""
 
     # From the network and the script.
 
@@ -90,7 +92,7 @@ class EpisubNode(Node):
             if deadline < self._wake:
                 self.wake_at(deadline)
 
-    def start(self, contacts: tuple[int, ...]) -> None:
+    def start(self, contacts: tuple[NodeId, ...]) -> None:
         self._handle(JoinOverlay(contacts))
 
     def inject(self, message: int, size: int) -> None:
@@ -104,16 +106,16 @@ class EpisubNode(Node):
     def goodbye(self) -> None:
         self._handle(LeaveOverlay())
 
-    def connected(self, peer: int) -> None:
+    def connected(self, peer: NodeId) -> None:
         self._handle(Connected(peer))
 
-    def disconnected(self, peer: int) -> None:
+    def disconnected(self, peer: NodeId) -> None:
         self._handle(PeerDown(peer))
 
-    def dial_failed(self, peer: int) -> None:
+    def dial_failed(self, peer: NodeId) -> None:
         self._handle(DialFailed(peer))
 
-    def measured(self, peer: int, rtt: float | None) -> None:
+    def measured(self, peer: NodeId, rtt: float | None) -> None:
         self._handle(RttMeasured(peer, rtt))
 
     def timer(self) -> None:
@@ -123,7 +125,7 @@ class EpisubNode(Node):
         self.wake_at(self.topic.next_deadline())
 
     def neighbors(self) -> Iterable[int]:
-        return self._links_up
+        return [*self.topic.membership.active]
 
     def near_neighbors(self) -> Iterable[int]:
         links = self.topic.membership.active.items()
@@ -175,7 +177,7 @@ class EpisubNode(Node):
         if peers:
             self._send(message, peers)
 
-    def _send(self, message: Any, peers: list[int]) -> None:
+    def _send(self, message: Any, peers: list[NodeId]) -> None:
         records = self.records
         kind = type(message)
         if kind is Piece:
@@ -191,7 +193,7 @@ class EpisubNode(Node):
             self.trace_send(peers, size, **columns(message))
         self.network.send(self, peers, Received(self.id, message), size)
 
-    def _send_piece(self, piece: Piece, peers: list[int]) -> None:
+    def _send_piece(self, piece: Piece, peers: list[NodeId]) -> None:
         size = episub_control(piece) + piece.size
         parcel = Received(self.id, piece)
         for peer in peers:
@@ -200,7 +202,7 @@ class EpisubNode(Node):
                 partial(self._note_piece_sent, piece, peer),
             )  # fmt: skip
 
-    def _note_piece_sent(self, piece: Piece, peer: int) -> None:
+    def _note_piece_sent(self, piece: Piece, peer: NodeId) -> None:
         records = self.records
         record: Any = records.messages[piece.id]  # type: ignore[call-overload]
         control = episub_control(piece)
@@ -210,7 +212,7 @@ class EpisubNode(Node):
         if records.trace is not None:
             self.trace_send([peer], control + piece.size, **columns(piece))
 
-    def _forget_pieces(self, peer: int, source: Any) -> None:
+    def _forget_pieces(self, peer: NodeId, source: Any) -> None:
         """`peer` is no child any more, and gets nothing of what waits for it."""
         pieces = self.topic.pieces
         if pieces is not None:
@@ -238,7 +240,7 @@ class EpisubNode(Node):
         self.network.measure(self, effect.peer)
 
     def _on_neighbor_up(self, effect: Any) -> None:
-        self._links_up[effect.peer] = None
+        self._links_up += 1
         link = self.topic.membership.active.get(effect.peer)
         self.trace_event(
             "neighbor",
@@ -250,7 +252,7 @@ class EpisubNode(Node):
         self.gained_neighbor()
 
     def _on_neighbor_down(self, effect: Any) -> None:
-        self._links_up.pop(effect.peer, None)
+        self._links_up -= 1
         if self._piece_threshold:
             self.network.forget_bulk(self, effect.peer)
         self.trace_event("neighbor", remote=effect.peer, state="down", reason=effect.reason.value)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from episub_router.protocol.types import NEVER
-from episub_router.sim.network.host import DirectedLink, Host
+from episub_router.sim.network.host import DirectedLink, Host, NodeId
 from episub_router.sim.network.network import Network
 from episub_router.sim.network.queue import Action
 from episub_router.sim.records import Ending, Session
@@ -35,15 +35,15 @@ class Node(Host, ABC):
         "sink",
     )
 
-    def __init__(self, node: int, network: Network[Node], rng: random.Random) -> None:
+    def __init__(self, node: NodeId, network: Network[Node], rng: random.Random) -> None:
         self.id = node
         self.network = network
         self.loop = network.loop
         self.records = network.records
         self.rng = rng
         self.live = True
-        self.links: dict[int, DirectedLink] = {}
-        self.outbound: dict[int, None] = {}
+        self.links: dict[NodeId, DirectedLink] = {}
+        self.outbound: dict[NodeId, None] = {}
         """The connections that this host dialled."""
         self.session = Session(node, started=self.loop.now)
         self.records.sessions.append(self.session)
@@ -55,7 +55,7 @@ class Node(Host, ABC):
     # What a router implements.
 
     @abstractmethod
-    def start(self, contacts: tuple[int, ...]) -> None:
+    def start(self, contacts: tuple[NodeId, ...]) -> None:
         """Join the overlay, knowing these `contacts`."""
 
     @abstractmethod
@@ -75,11 +75,11 @@ class Node(Host, ABC):
         """The time given to `wake_at` has come."""
 
     @abstractmethod
-    def connected(self, peer: int) -> None:
+    def connected(self, peer: NodeId) -> None:
         """A connection to `peer` is open, whichever side dialled."""
 
     @abstractmethod
-    def disconnected(self, peer: int) -> None:
+    def disconnected(self, peer: NodeId) -> None:
         """The connection to `peer` is gone."""
 
     @abstractmethod
@@ -94,11 +94,11 @@ class Node(Host, ABC):
         """Those neighbours that payloads are pushed to."""
         return self.neighbors()
 
-    def dial_failed(self, peer: int) -> None:
+    def dial_failed(self, peer: NodeId) -> None:
         """A dial came to nothing."""
         del peer
 
-    def measured(self, peer: int, rtt: float | None) -> None:
+    def measured(self, peer: NodeId, rtt: float | None) -> None:
         """A measurement asked of the network is done; None when it failed."""
         del peer, rtt
 
@@ -131,7 +131,7 @@ class Node(Host, ABC):
         if trace is not None:
             trace.add(self.loop.now, event, self.id, **columns)
 
-    def trace_send(self, peers: Iterable[int], size: int, **columns: Any) -> None:
+    def trace_send(self, peers: Iterable[NodeId], size: int, **columns: Any) -> None:
         """Record a sendRPC to each of `peers` in the trace, if there is one."""
         trace = self.records.trace
         if trace is not None:

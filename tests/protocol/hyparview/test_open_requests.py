@@ -40,6 +40,15 @@ def test_an_acceptance_of_a_peer_that_was_not_asked_is_undone() -> None:
     assert member.active == set("abcdefp")
 
 
+def test_requests_whose_time_is_over_take_no_room() -> None:
+    requests = OpenRequests()
+    for n in range(10):
+        requests.open(f"p{n}", n)
+    nonce = requests.open("x", REQUEST_LIFETIME + 4.5)
+    assert len(requests) == 6
+    assert requests.take("x", nonce, REQUEST_LIFETIME + 5)
+
+
 def test_a_peer_that_ended_its_link_has_not_been_asked() -> None:
     """E09: it is on the list of those that aren't to be asked for a while, as if it had refused."""
     member = Member("a", "b", "c")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from episub_router.protocol.tables import take
 from episub_router.protocol.types import Time
 
 JOIN_LIFETIME = 30.0
@@ -39,7 +40,7 @@ class OpenJoins:
         self._sent = {n: at for n, at in self._sent.items() if now - at < JOIN_LIFETIME}
         if not nonce and self._sent:
             nonce = next(iter(self._sent))
-        return self._sent.pop(nonce, None) is not None
+        return take(self._sent, nonce) is not None
 
     def clear(self) -> None:
         self._sent.clear()

@@ -31,6 +31,11 @@ class OpenRequests:
         """The nonce of a request to `peer` that is being sent; it takes an older one's place."""
         self._count = self._count % 0xFFFF_FFFF + 1
         self._sent.pop(peer, None)
+        while self._sent:
+            oldest = next(iter(self._sent))
+            if now - self._sent[oldest][1] < REQUEST_LIFETIME:
+                break
+            del self._sent[oldest]
         self._sent[peer] = self._count, now
         if len(self._sent) > MAX_OPEN_REQUESTS:
             del self._sent[next(iter(self._sent))]

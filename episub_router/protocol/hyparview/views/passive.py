@@ -15,77 +15,79 @@ from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 
 
-class _Entry:
-    __slots__ = ("failed_pings", "group", "rtt", "source")
-
-    def __init__(self, rtt: Rtt | None, source: Group | None, group: Group | None) -> None:
-        self.rtt = rtt
-        self.source = source
-        self.group = group
-        self.failed_pings = 0
-
-
 class PassiveView:
     """At most `size` peers, with their last RTT; `share` of them for each source and group.
 
-    It is insertion-ordered, so that a run depends on its seed alone.
+    It is insertion-ordered, so that a run depends on its seed alone. What most peers lack, such as
+    an RTT, has a table of its own: an entry for each peer would be the largest part of a node.
     """
 
-    __slots__ = ("_entries", "_from_source", "_group_of", "_in_group", "_share", "size")
+    __slots__ = (
+        "_failed_pings",
+        "_from_source",
+        "_group_of",
+        "_groups",
+        "_in_group",
+        "_rtts",
+        "_share",
+        "_sources",
+        "size",
+    )
 
     def __init__(self, size: int, share: float = 1.0, group_of: GroupOf = ungrouped) -> None:
         self.size = size
         self._share = share
         self._group_of = group_of
-        self._entries: dict[PeerId, _Entry] = {}
+        self._sources: dict[PeerId, Group | None] = {}
+        """Every peer of the view, and the group of the peer that named it."""
+        self._groups: dict[PeerId, Group] = {}
+        """The peers' own groups, as they were when they came."""
+        self._rtts: dict[PeerId, Rtt] = {}
+        self._failed_pings: dict[PeerId, int] = {}
+        """Pings failed in a row."""
         self._from_source: dict[Group, int] = {}
         self._in_group: dict[Group, int] = {}
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._sources)
 
     def __contains__(self, peer: PeerId) -> bool:
-        return peer in self._entries
+        return peer in self._sources
 
     def __iter__(self) -> Iterator[PeerId]:
-        return iter(self._entries)
+        return iter(self._sources)
 
     def rtt(self, peer: PeerId) -> Rtt | None:
-        entry = self._entries.get(peer)
-        return None if entry is None else entry.rtt
+        return self._rtts.get(peer)
 
     def measured(self) -> Iterator[tuple[PeerId, Rtt]]:
         """The peers whose RTT is known."""
-        return ((peer, entry.rtt) for peer, entry in self._entries.items() if entry.rtt is not None)
+        return ((peer, self._rtts[peer]) for peer in self._sources if peer in self._rtts)
 
     def update_rtt(self, peer: PeerId, sample: float) -> None:
         """A round trip to `peer` took `sample` seconds."""
-        entry = self._entries.get(peer)
-        if entry is None:
-            return
-        entry.failed_pings = 0
-        entry.rtt = updated(entry.rtt, sample)
+        if peer in self._sources:
+            self._failed_pings.pop(peer, None)
+            self._rtts[peer] = updated(self._rtts.get(peer), sample)
 
     def count_failed_ping(self, peer: PeerId) -> int:
         """A ping of `peer` failed; returns how many have failed in a row."""
-        entry = self._entries.get(peer)
-        if entry is None:
+        if peer not in self._sources:
             return 0
-        entry.failed_pings += 1
-        return entry.failed_pings
+        failed = self._failed_pings[peer] = self._failed_pings.get(peer, 0) + 1
+        return failed
 
     def forget_rtt(self, peer: PeerId) -> None:
-        entry = self._entries.get(peer)
-        if entry is not None:
-            entry.rtt = None
+        self._rtts.pop(peer, None)
 
     def remove(self, peer: PeerId) -> bool:
         """Forget `peer`; True if it was there."""
-        entry = self._entries.pop(peer, None)
-        if entry is None:
+        if peer not in self._sources:
             return False
-        _count(self._from_source, entry.source, -1)
-        _count(self._in_group, entry.group, -1)
+        _count(self._from_source, self._sources.pop(peer), -1)
+        _count(self._in_group, self._groups.pop(peer, None), -1)
+        self._rtts.pop(peer, None)
+        self._failed_pings.pop(peer, None)
         return True
 
     def add(
@@ -93,7 +95,7 @@ class PassiveView:
     ) -> bool:
         """Remember `peer`, which `source` named (None: we know it ourselves). A full view removes
         another peer for it; False if the shares leave none to remove."""
-        return peer in self._entries or self._take(peer, rng, rtt, self._label(source), [], ())
+        return peer in self._sources or self._take(peer, rng, rtt, self._label(source), [], ())
 
     def exchange(
         self,
@@ -104,18 +106,19 @@ class PassiveView:
     ) -> bool:
         """Take in what `source` sent; a full view removes the `given` first, then others (E19).
         False if the shares kept some out."""
-        new = [peer for peer in dict.fromkeys(incoming) if peer not in self._entries][: self.size]
-        spares = [peer for peer in dict.fromkeys(given) if peer in self._entries]
+        new = [peer for peer in dict.fromkeys(incoming) if peer not in self._sources][: self.size]
+        spares = [peer for peer in dict.fromkeys(given) if peer in self._sources]
         label = self._label(source)
         taken = [self._take(peer, rng, None, label, spares, new) for peer in new]
         return all(taken)
 
     def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
         """At most `size` random peers that aren't among `but`."""
-        return pick_some(rng, [peer for peer in self._entries if peer not in but], size)
+        return pick_some(rng, [peer for peer in self._sources if peer not in but], size)
 
     def clear(self) -> None:
-        self._entries.clear()
+        for table in (self._sources, self._groups, self._rtts, self._failed_pings):
+            table.clear()
         self._from_source.clear()
         self._in_group.clear()
 
@@ -139,12 +142,16 @@ class PassiveView:
         kept: Collection[PeerId],
     ) -> bool:
         group = self._group_of(peer)
-        if len(self._entries) >= self.size:
+        if len(self._sources) >= self.size:
             victim = self._victim(rng, source, group, spares, kept)
             if victim is None:
                 return False
             self.remove(victim)
-        self._entries[peer] = _Entry(rtt, source, group)
+        self._sources[peer] = source
+        if group is not None:
+            self._groups[peer] = group
+        if rtt is not None:
+            self._rtts[peer] = rtt
         _count(self._from_source, source, 1)
         _count(self._in_group, group, 1)
         return True
@@ -166,15 +173,15 @@ class PassiveView:
         if source_full or group_full:
             choice = [
                 peer
-                for peer, entry in self._entries.items()
-                if (not source_full or entry.source == source)
-                and (not group_full or entry.group == group)
+                for peer, own_source in self._sources.items()
+                if (not source_full or own_source == source)
+                and (not group_full or self._groups.get(peer) == group)
                 and peer not in kept
             ]
         elif spares:
             return spares.pop(0)
         else:
-            choice = self._beyond_share(limit, kept) or [p for p in self._entries if p not in kept]
+            choice = self._beyond_share(limit, kept) or [p for p in self._sources if p not in kept]
         return rng.choice(choice) if choice else None
 
     def _beyond_share(self, limit: int, kept: Collection[PeerId]) -> list[PeerId]:
@@ -184,8 +191,8 @@ class PassiveView:
             return []
         return [
             peer
-            for peer, entry in self._entries.items()
-            if (entry.source in sources or entry.group in groups) and peer not in kept
+            for peer, source in self._sources.items()
+            if (source in sources or self._groups.get(peer) in groups) and peer not in kept
         ]
 
 
