@@ -36,6 +36,9 @@ class MembershipParams:
     """Links to random peers, which keep the overlay connected."""
     near_links: int = param(3, "peers", "spec: C_near = 3 at N = 10,000")
     """Links that follow proximity. 0: no proximity at all, as in HyParView."""
+    rings: int = param(0, "rings", "ours: off; where members may be hostile, half of random_links")
+    """Pseudo-random rings on which a node has links to the peer before it and the one after it,
+    two of its random links each, which nobody can take (docs/security.md). 0: none."""
     passive_size: int = param(42, "peers", "spec: P = 42 at N = 10,000")
     """Spare peers that a node knows at most."""
     active_slack: int = param(5, "peers", "ours: joins oversubscribe views for a while (E13)")
@@ -101,6 +104,10 @@ class MembershipParams:
             raise ValueError(
                 f"active_size must hold random_links + near_links: "
                 f"{self.active_size} < {self.random_links} + {self.near_links}"
+            )
+        if 2 * self.rings > self.random_links:
+            raise ValueError(
+                f"{self.rings} rings need {2 * self.rings} random_links: {self.random_links}"
             )
         if not 0 <= self.timer_jitter < 1:
             raise ValueError(f"timer_jitter must be in [0, 1): {self.timer_jitter}")
@@ -266,5 +273,5 @@ _MAY_BE_ZERO = frozenset(
     {"random_links", "near_links", "active_slack", "rtt_min_gain", "timer_jitter", "join_ttl",
      "shuffle_active", "shuffle_passive", "shuffle_ttl", "upkeep_peers", "near_parent_window",
      "optimization_threshold", "leading_window", "source_trees", "standbys", "piece_threshold",
-     "piece_children"}
+     "piece_children", "rings"}
 )  # fmt: skip

@@ -23,6 +23,10 @@ JOIN_TIMEOUT = 5.0
 """Seconds that JOINs have to bring links. Measured: six hops and a dial take 1 s between idle hosts
 and over 2 s between 20 that share a busy core; trying again too soon brings links in excess."""
 
+RINGS_FIRST = 3.0
+"""Seconds in which the peers next to us on rings are asked before JOINs are sent. Ours: a dial and
+a round trip, with room."""
+
 CONTACTS_ASKED = 3
 """Contacts asked for nodes at once. Ours: three, so that one can't eclipse us."""
 
@@ -108,22 +112,30 @@ class JoinProcedure(Procedure):
             self._asked.pop(contact, None)
             self._walk_when_all_answered(now)
 
-    def on_nodes(self, sender: PeerId, nodes: Nodes, now: Time) -> None:
-        """NODES from a contact: the passive view is fresh, JOINs can start (E03, E04)."""
+    def on_nodes(self, sender: PeerId, nodes: Nodes, now: Time) -> bool:
+        """NODES from a contact: the passive view is fresh, JOINs can start (E03, E04). False if
+        `sender` wasn't asked."""
         state = self._state
         if sender not in self._asked or self._asked[sender]:
             state.drop(sender, DropReason.UNSOLICITED)
-            return
+            return False
         self._asked[sender] = True
         self._ttl = max(0, min(self._ttl, nodes.ttl))
         state.remember(sender)
         for peer in nodes.peers[:MAX_NODES]:
             state.remember(peer, sender)
         self._walk_when_all_answered(now)
+        return True
 
     def _walk_when_all_answered(self, now: Time) -> None:
-        if self.in_progress and not self._walking and all(self._asked.values()):
+        if not self.in_progress or self._walking or not all(self._asked.values()):
+            return
+        if self._state.places is None:
             self._walk(now)
+        else:
+            # The peers next to us, of which the answers tell, come first.
+            state = self._state
+            self.deadline = now + state.jittered(state.with_dial_time(RINGS_FIRST))
 
     def _walk(self, now: Time) -> None:
         """Send the JOINs that are still needed to random nodes of the view (E04), and to others

@@ -18,6 +18,12 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.types import PeerId, Time
 
+_NAMED_EACH = 2
+"""Peers named on either side of each ring. Ours: the next one, and one more should that fail."""
+
+_MOST_NAMED = 12
+"""Of the 16 in NODES; the others are a random sample, where walks start."""
+
 
 class JoinHandler:
     """Answers GETNODES, and accepts or passes on JOIN and FORWARDJOIN."""
@@ -30,9 +36,21 @@ class JoinHandler:
     def on_get_nodes(self, sender: PeerId) -> None:
         """GETNODES: answer with a sample of passive and active peers (E03)."""
         state = self._state
-        peers = state.active.sample(state.rng, MAX_NODES // 2, sender)
-        peers += state.passive.sample(state.rng, MAX_NODES - len(peers), sender)
+        peers = self._next_on_rings(sender)
+        peers += state.active.sample(state.rng, (MAX_NODES - len(peers)) // 2, sender, *peers)
+        peers += state.passive.sample(state.rng, MAX_NODES - len(peers), sender, *peers)
         state.send(sender, Nodes(tuple(peers), state.params.join_ttl))
+
+    def _next_on_rings(self, sender: PeerId) -> list[PeerId]:
+        """With rings: the peers next to `sender` that we know, which is known to others from now
+        on."""
+        state = self._state
+        if state.places is None:
+            return []
+        known = [*state.active, *state.passive, *state.askers]
+        found = state.places.nearest(sender, known, _NAMED_EACH)[:_MOST_NAMED]
+        state.askers.add(sender, state.rng)
+        return found
 
     def on_join(self, sender: PeerId, join: Join, now: Time) -> None:
         """JOIN: accept where there is room or the walk ends here, else pass it on (E05, E06).
@@ -51,10 +69,14 @@ class JoinHandler:
         elif (link := state.active.get(joiner)) is not None:
             if not self._forward(sender, join, ttl):
                 state.send_neighbor(joiner, NeighborRole.ACCEPT, link.kind, nonce=join.nonce)
-        elif len(state.active) < state.params.active_size or ttl == 0:
+        elif self._has_room(joiner) or ttl == 0:
             self._dial(sender, join, ttl, now)
         elif not self._forward(sender, join, ttl):
             self._dial(sender, join, 0, now)
+
+    def _has_room(self, joiner: PeerId) -> bool:
+        state = self._state
+        return len(state.active) < state.params.active_size or state.is_next_on_a_ring(joiner)
 
     def _dial(self, sender: PeerId, join: Join, ttl: int, now: Time) -> None:
         admit = partial(self._admit, sender, join, ttl)
@@ -68,15 +90,23 @@ class JoinHandler:
             self._forward(sender, join, ttl)
         elif joiner in state.active:
             pass
+        elif state.is_next_on_a_ring(joiner):
+            state.make_room_on_ring()
+            self._accept(join, now)
         elif not state.has_room_for_wish(joiner):
             state.send(joiner, Disconnect())
             state.release(joiner)
         else:
-            state.add_on_wish(joiner, LinkKind.RANDOM, now, join)
-            state.send_neighbor(joiner, NeighborRole.ACCEPT, LinkKind.RANDOM, nonce=join.nonce)
-            walker = state.active.pick(state.rng, joiner)
-            if walker is not None:
-                state.send(walker, ForwardJoin(joiner, state.params.join_ttl))
+            self._accept(join, now)
+
+    def _accept(self, join: Join, now: Time) -> None:
+        state = self._state
+        joiner = join.peer
+        state.add_on_wish(joiner, LinkKind.RANDOM, now, join)
+        state.send_neighbor(joiner, NeighborRole.ACCEPT, LinkKind.RANDOM, nonce=join.nonce)
+        walker = state.active.pick(state.rng, joiner)
+        if walker is not None:
+            state.send(walker, ForwardJoin(joiner, state.params.join_ttl))
 
     def _forward(self, sender: PeerId, join: Join, ttl: int) -> bool:
         """Pass the JOIN on to one random neighbour; False where the walk ends here."""

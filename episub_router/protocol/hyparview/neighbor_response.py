@@ -32,6 +32,9 @@ class NeighborResponses:
         if link is not None:
             link.update(request, now)
             state.send_neighbor(sender, NeighborRole.ACCEPT, link.kind, nonce=request.nonce)
+        elif state.is_next_on_a_ring(sender):
+            state.make_room_on_ring()
+            self._admit(sender, LinkKind.RANDOM, request, now)
         elif size < params.active_size:
             # Room that our random links need is not given to a near one.
             short = state.active.count(LinkKind.RANDOM) < params.random_links

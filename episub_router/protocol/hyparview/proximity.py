@@ -125,7 +125,7 @@ def farther_neighbor(state: OverlayState, rtt: float, now: Time) -> PeerId | Non
     must be neither proved nor one of our last C_rand random links.
     """
     params = state.params
-    proved = state.active.proved(params.random_links)
+    proved = state.kept_links()
     spare_random = _has_spare_random_link(state)
     distance = state.distance
 

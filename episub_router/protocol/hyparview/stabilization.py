@@ -17,6 +17,10 @@ from episub_router.protocol.types import PeerId, Time
 LIST_TIMEOUT = 1.0
 """Seconds that neighbours have to send their lists. Ours: a round trip of 300 ms, with room."""
 
+RING_OVERLAP = 10.0
+"""Seconds for which a link stays at least that isn't on a ring any more. Ours: both ends find those
+that come in its place."""
+
 
 class Stabilization(Procedure):
     """Asks for lists when there are too many links, and drops some once they have arrived."""
@@ -57,6 +61,11 @@ class Stabilization(Procedure):
         # Peers with the most links first: both sides gain. Among those, the farthest.
         state.rng.shuffle(answered)
         answered.sort(key=lambda entry: (-entry[1].links, -state.distance(entry[1])))
+        if state.places is not None:
+            # Links that others took the place of on a ring: the other end has found its own.
+            for peer, link in list(state.active.items()):
+                if link.kind is LinkKind.RANDOM and now - link.since >= RING_OVERLAP:
+                    self._drop(peer, link)
         for peer, link in answered:
             if link.random_links > state.params.random_links or state.has_had_time(link, now):
                 self._drop(peer, link)
@@ -70,7 +79,7 @@ class Stabilization(Procedure):
         params = state.params
         if peer not in state.active or len(state.active) <= params.active_size:
             return
-        if peer in state.active.proved(params.random_links):
+        if peer in state.kept_links():
             return
         needed = params.random_links if link.kind is LinkKind.RANDOM else params.near_links
         if state.active.count(link.kind) > needed:

@@ -1,0 +1,1 @@
+"""Random links that nobody chooses: neighbours on pseudo-random rings."""

@@ -1,0 +1,330 @@
+"""Rings: random links that nobody chooses and nobody can take (docs/security.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import DropReason, Effect
+from episub_router.protocol.hyparview.join import RINGS_FIRST
+from episub_router.protocol.hyparview.rings.places import Places, place
+from episub_router.protocol.hyparview.rings.search import (
+    FIRST_INTERVAL,
+    LONGEST_INTERVAL,
+    REQUEST_TIMEOUT,
+)
+from episub_router.protocol.hyparview.stabilization import LIST_TIMEOUT, RING_OVERLAP
+from episub_router.protocol.hyparview.state import MAX_ASKERS
+from episub_router.protocol.messages import (
+    Disconnect,
+    GetNodes,
+    Join,
+    LinkKind,
+    Neighbor,
+    NeighborRole,
+    Nodes,
+)
+from episub_router.protocol.params import EpisubParams, MembershipParams
+from tests.protocol.helpers import ME, Member, accept, dials, drops, params, request, sent
+from tests.protocol.network import Network
+
+PEERS = [f"p{n}" for n in range(40)]
+PLACES = Places("t", 2)
+NEXT = list(PLACES.holders(ME, PEERS))
+"""The peers next to the node under test, should it know all."""
+OTHERS = [peer for peer in PEERS if peer not in NEXT]
+
+
+def ringed(**changed: Any) -> MembershipParams:
+    return params(rings=2, **changed)
+
+
+def full(*peers: str, **changed: Any) -> Member:
+    """A member with A neighbours, `peers` first, that say they can spare it."""
+    member = Member(membership=ringed(**changed))
+    for n, peer in enumerate([*peers, *OTHERS][: member.params.active_size]):
+        kind = LinkKind.RANDOM if n < member.params.random_links else LinkKind.NEAR
+        member.link(peer, kind, links=9, random_links=6)
+        member.handle(ev.RttMeasured(peer, 0.1))
+    return member
+
+
+def requests(effects: list[Effect]) -> list[Any]:
+    """Whom `effects` ask for a link."""
+    return [to for to, said in sent(effects, Neighbor) if said.role is NeighborRole.REQUEST]
+
+
+def reach(member: Member, effects: list[Effect]) -> list[Effect]:
+    """Let all dials succeed."""
+    return effects + [e for peer in dials(effects) for e in member.handle(ev.Connected(peer))]
+
+
+def joining(*named: str, **changed: Any) -> tuple[Member, list[Effect]]:
+    """A member whose contact has named these."""
+    member = Member(membership=ringed(**changed))
+    member.handle(ev.Connected("contact"))
+    member.handle(ev.JoinOverlay(("contact",)))
+    return member, reach(member, member.receive("contact", Nodes(named, 6)))
+
+
+# Places
+
+
+def test_a_place_is_a_hash_of_topic_ring_and_id() -> None:
+    """docs/wire.md has the same numbers."""
+    assert place("news", 0, b"\x00\x24abc") == 0x6E14_B906_6BCB_1A86
+    assert len({place(name, ring, b"a") for name in ("t", "u") for ring in (0, 1)}) == 4
+
+
+def test_both_ends_agree_about_who_is_next() -> None:
+    for peer in PEERS:
+        for other in PLACES.holders(peer, PEERS):
+            assert peer in PLACES.holders(other, PEERS)
+
+
+def test_each_node_has_two_links_a_ring_at_most() -> None:
+    most = {
+        rings: max(len(Places("t", rings).holders(p, PEERS)) for p in PEERS) for rings in (1, 3)
+    }
+    assert most == {1: 2, 3: 6}
+
+
+def test_no_two_peers_of_one_group_are_next_where_others_are() -> None:
+    """Ids are cheap to make up: who finds four that are next to a node needs four prefixes, too."""
+    groups = dict.fromkeys(NEXT, "one prefix")
+    found = Places("t", 2, groups.get).holders(ME, PEERS)
+    assert len(found) == 4
+    assert len([peer for peer in found if peer in groups]) == 1
+
+
+def test_the_nearest_come_in_turn_for_each_side_and_ring() -> None:
+    assert set(PLACES.nearest(ME, PEERS, 1)) == set(NEXT)
+    nearest = PLACES.nearest(ME, PEERS, 2)
+    assert set(nearest[:4]) == set(NEXT)
+    assert len(nearest) > 4
+    assert PLACES.nearest(ME, [], 2) == []
+
+
+# Links
+
+
+def test_a_peer_that_is_next_gets_a_link_whatever_the_view_holds() -> None:
+    member = full()
+    for peer in NEXT:
+        effects = member.receive(peer, request(links=9, random_links=6))
+        assert [said.role for _, said in sent(effects, Neighbor)] == [NeighborRole.ACCEPT]
+    assert set(NEXT) <= member.active
+    assert len(member.active) <= member.params.active_bound
+
+
+def test_at_the_bound_another_link_gives_way_to_it_and_never_one_of_a_ring() -> None:
+    member = full(*NEXT[1:], active_slack=0)
+    oldest = next(peer for peer in OTHERS if peer in member.active)
+    member.receive(NEXT[0], request(links=9, random_links=6))
+    assert set(NEXT) <= member.active
+    assert len(member.active) == member.params.active_size
+    assert oldest in member.active, "the newest is given up"
+
+
+def test_a_join_is_accepted_by_the_first_that_it_is_next_to() -> None:
+    member = full()
+    sender = OTHERS[0]
+    known = list(member.active)
+    far = next(p for p in OTHERS if p not in known and p not in PLACES.holders(ME, [*known, p]))
+    walk = member.receive(sender, Join(far, 6, nonce=1))
+    assert len(sent(walk, Join)) == 1
+    assert not dials(walk)
+    effects = reach(member, member.receive(sender, Join(NEXT[0], 6, nonce=7)))
+    assert not sent(effects, Join)
+    ((to, said),) = sent(effects, Neighbor)
+    assert (to, said.role, said.nonce) == (NEXT[0], NeighborRole.ACCEPT, 7)
+    assert NEXT[0] in member.active
+
+
+def test_no_claim_or_nearness_takes_a_link_of_a_ring() -> None:
+    """Every other peer asks, by a JOIN that must be accepted and by requests, in need and near; and
+    all neighbours say that they can spare the links that they have."""
+    member = full(*NEXT)
+    for _ in range(4):
+        for peer in OTHERS:
+            member.receive(peer, Join(peer, 0))
+            member.receive(peer, request(links=1, random_links=0))
+            member.receive(peer, request(9, LinkKind.NEAR, 6))
+            member.handle(ev.RttMeasured(peer, 0.001))
+        member.wait(member.params.stabilize_interval)
+        for peer in list(member.active):
+            said = Neighbor(NeighborRole.LIST, 9, peers=tuple(NEXT), random_links=6)
+            member.receive(peer, said)
+        member.wait(LIST_TIMEOUT)
+        assert set(NEXT) <= member.active
+
+
+def test_a_link_whose_place_is_taken_ends_once_the_view_is_too_large() -> None:
+    """Both ends have found others by then; it ends without the peer's consent."""
+    member = full()
+    for peer in NEXT:
+        member.receive(peer, request(links=9, random_links=6))
+    assert set(OTHERS[:4]) <= member.active, "an overlap, in which nothing is missed"
+    for _ in range(3):
+        member.wait(RING_OVERLAP)
+        for peer in list(member.active):
+            member.receive(peer, Neighbor(NeighborRole.LIST, 7, random_links=4))
+        member.wait(LIST_TIMEOUT)
+    assert set(NEXT) <= member.active
+    assert len(member.active) == member.params.active_size
+    assert not set(OTHERS[:4]) & member.active
+
+
+# Finding them
+
+
+def test_peers_next_to_it_are_asked_first_and_joins_wait_for_them() -> None:
+    member, effects = joining(*NEXT, *OTHERS[:8])
+    assert set(requests(effects)) == set(NEXT)
+    assert not sent(effects, Join)
+    for peer in NEXT:
+        member.receive(peer, accept())
+    assert not sent(reach(member, member.wait(2 * RINGS_FIRST)), Join)
+
+
+def test_joins_are_sent_where_those_bring_too_few_links() -> None:
+    member, effects = joining(*PEERS[:12])
+    for peer in requests(effects):
+        member.receive(peer, Disconnect())
+    assert sent(reach(member, member.wait(RINGS_FIRST)), Join)
+
+
+def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
+    member, effects = joining(*OTHERS[:12])
+    first = next(peer for peer in requests(effects) if peer != "contact")
+    refused = member.receive(first, Disconnect())
+    assert (first, GetNodes()) in sent(refused)
+    named = reach(member, member.receive(first, Nodes((*NEXT, *OTHERS[:4]), 6)))
+    assert set(NEXT) <= set(requests(named))
+    assert first not in requests(named)
+
+
+def test_a_candidate_that_is_not_there_or_silent_gives_way_to_the_next() -> None:
+    """Ids that are invented can be nearer than all that exist."""
+    member = Member(membership=ringed())
+    member.handle(ev.Connected("contact"))
+    member.handle(ev.JoinOverlay(("contact",)))
+    effects = member.receive("contact", Nodes((*NEXT, *OTHERS[:12]), 6))
+    gone, silent, *others = NEXT
+    assert set(NEXT) <= set(dials(effects))
+    for peer in others:
+        member.handle(ev.Connected(peer))
+        member.receive(peer, accept())
+    left = ["contact", *OTHERS[:12]]
+    (after_gone,) = set(PLACES.holders(ME, [silent, *others, *left])) - {silent, *others}
+    effects = reach(member, member.handle(ev.DialFailed(gone)))
+    assert after_gone in requests(effects)
+    member.receive(after_gone, accept())
+    member.handle(ev.Connected(silent))
+    after_both = set(PLACES.holders(ME, [after_gone, *others, *left])) - {after_gone, *others}
+    effects = member.wait(REQUEST_TIMEOUT + 1)
+    assert after_both <= {*dials(effects), *requests(effects), *member.active}
+
+
+def test_nodes_that_nobody_asked_for_lead_to_nothing() -> None:
+    member = full()
+    effects = member.receive("stranger", Nodes(tuple(NEXT), 6))
+    assert drops(effects) == [DropReason.UNSOLICITED]
+    assert not dials(effects)
+
+
+def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
+    member = full(*NEXT)
+    (asked, _), *_ = sent(member.wait(FIRST_INTERVAL), GetNodes)
+    assert asked in NEXT
+    member.receive(asked, Nodes(tuple(OTHERS[-16:]), 6))
+    effects = reach(member, member.handle(ev.PeerDown(NEXT[0])))
+    known = [*member.active, *OTHERS[-16:]]
+    expected = set(PLACES.holders(ME, known)) - member.active
+    assert expected <= set(requests(effects))
+    # And all that are left are asked for nearer ones.
+    queried = {to for to, _ in sent(member.wait(FIRST_INTERVAL), GetNodes)}
+    assert set(NEXT[1:]) <= queried
+
+
+def test_periods_grow_while_nothing_changes() -> None:
+    member = full(*NEXT)
+
+    def queries(seconds: float) -> int:
+        count = 0
+        for _ in range(round(seconds / 5)):
+            count += len(sent(member.wait(5), GetNodes))
+            for peer in list(member.active):
+                member.receive(peer, Neighbor(NeighborRole.LIST, 7, random_links=4))
+        return count
+
+    early = queries(60)
+    queries(1200)
+    assert early == 3
+    assert queries(2 * LONGEST_INTERVAL) == 2
+
+
+def test_get_nodes_is_answered_with_the_peers_next_to_the_asker_first() -> None:
+    """Also with such as asked before: through a contact all that join find each other."""
+    member = full()
+    for peer in PEERS:
+        member.receive(peer, GetNodes())
+    ((_, answer),) = sent(member.receive("asker", GetNodes()), Nodes)
+    expected = PLACES.holders("asker", PEERS)
+    assert set(answer.peers[: len(expected)]) == set(expected)
+    assert "asker" not in answer.peers
+    assert len(set(answer.peers)) == len(answer.peers) <= 16
+
+
+def test_a_flood_of_askers_is_bounded() -> None:
+    member = full()
+    for n in range(MAX_ASKERS + 100):
+        member.receive(f"x{n}", GetNodes())
+    assert len(member.machine.membership._state.askers) == MAX_ASKERS
+
+
+def test_without_rings_nobody_is_remembered_for_asking() -> None:
+    member = Member(membership=params())
+    for peer in PEERS:
+        member.receive(peer, GetNodes())
+    assert not len(member.machine.membership._state.askers)
+
+
+def test_rings_need_as_many_random_links() -> None:
+    with pytest.raises(ValueError, match="2 rings need 4 random_links"):
+        MembershipParams(rings=2, random_links=3)
+
+
+# Together
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_find_their_places_and_keep_them(seed: int) -> None:
+    """Sixty nodes that join through three contacts; then a tenth of them crashes."""
+    network = Network(60, EpisubParams(membership=MembershipParams(rings=2)), seed)
+    for node in range(60):
+        network.join(node, *range(min(3, node)))
+        network.run(0.1)
+    network.run(40)
+    assert _missing(network) == 0
+    before = {node: set(network.topics[node].membership.active) for node in network.live}
+    network.run(60)
+    places = Places("t", 2)
+    for node in network.live:
+        kept = set(places.holders(node, network.live)) & before[node]
+        assert kept <= set(network.topics[node].membership.active)
+    network.kill(range(3, 9))
+    network.run(90)
+    assert _missing(network) == 0
+
+
+def _missing(network: Network) -> int:
+    """Links that two neighbours on a ring should have and don't."""
+    places = Places("t", 2)
+    return sum(
+        peer not in network.topics[node].membership.active
+        for node in network.live
+        for peer in places.holders(node, network.live)
+    )
