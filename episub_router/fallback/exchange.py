@@ -13,6 +13,7 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.net.address_book import AddressBook
 from episub_router.net.connections.dial_budget import DialBudget
+from episub_router.net.connections.dialer import DIALS_AT_ONCE
 from episub_router.net.params import RouterParams
 
 _MAX_WAITING = 64
@@ -45,7 +46,7 @@ class PeerExchange:
     async def run(self) -> None:
         """Dial, until cancelled."""
         async with trio.open_nursery() as nursery:
-            for _ in range(self._params.dial_concurrency):
+            for _ in range(DIALS_AT_ONCE):
                 nursery.start_soon(self._dial_some)
 
     async def _dial_some(self) -> None:

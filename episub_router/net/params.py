@@ -28,10 +28,6 @@ class RouterParams:
     )
     """Time for a dial, over all addresses; while the event loop is slow up to six times as long,
     as for streams and pings."""
-    dial_concurrency: int = param(
-        4, "dials", "spec: C_rand = 4; more at once only slow each other down"
-    )
-    """Dials at a time; two to begin with, and while the event loop is slow."""
     dial_backoff: float = param(2.0, "s", "ours: a peer that restarts is back by then")
     """Pause after a failed dial; doubles with each failure in a row, up to 60 s."""
     release_grace: float = param(

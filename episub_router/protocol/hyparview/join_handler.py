@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
+from episub_router.protocol.hyparview.rings.links import is_next_on_a_ring, make_room_on_ring
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import (
     MAX_NODES,
@@ -76,7 +77,7 @@ class JoinHandler:
 
     def _has_room(self, joiner: PeerId) -> bool:
         state = self._state
-        return len(state.active) < state.params.active_size or state.is_next_on_a_ring(joiner)
+        return len(state.active) < state.params.active_size or is_next_on_a_ring(state, joiner)
 
     def _dial(self, sender: PeerId, join: Join, ttl: int, now: Time) -> None:
         admit = partial(self._admit, sender, join, ttl)
@@ -90,8 +91,8 @@ class JoinHandler:
             self._forward(sender, join, ttl)
         elif joiner in state.active:
             pass
-        elif state.is_next_on_a_ring(joiner):
-            state.make_room_on_ring()
+        elif is_next_on_a_ring(state, joiner):
+            make_room_on_ring(state)
             self._accept(join, now)
         elif not state.has_room_for_wish(joiner):
             state.send(joiner, Disconnect())

@@ -23,6 +23,7 @@ from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.proximity import Proximity
 from episub_router.protocol.hyparview.rate_limiter import RateLimiter
 from episub_router.protocol.hyparview.reconnection import Reconnection
+from episub_router.protocol.hyparview.rings.links import is_next_on_a_ring, make_room_on_ring
 from episub_router.protocol.hyparview.rings.search import RingSearch
 from episub_router.protocol.hyparview.shuffle import ShuffleProcedure
 from episub_router.protocol.hyparview.stabilization import Stabilization
@@ -81,6 +82,7 @@ class HyParView:
         self._proximity = Proximity(state)
         self._passive_view_probe = PassiveViewProbe(state, name)
         self._reconnection = Reconnection(state, self._join.contacts)
+        self._rings = RingSearch(state, self._join.contacts)
         self._periodic: tuple[Procedure, ...] = (
             self._requests,
             self._shuffle,
@@ -90,9 +92,7 @@ class HyParView:
             self._passive_view_probe,
             self._reconnection,
         )
-        places = state.places
-        self._rings = None if places is None else RingSearch(state, places, self._join.contacts)
-        if self._rings is not None:
+        if params.rings:
             self._periodic = (*self._periodic, self._rings)
         """What runs as long as this node is in the overlay, in the order of starting and firing."""
         self._deadline: Time = NEVER
@@ -202,8 +202,7 @@ class HyParView:
 
     def _replace_links(self, now: Time) -> None:
         self._requests.on_link_lost(now)
-        if self._rings is not None:
-            self._rings.on_link_lost(now)
+        self._rings.on_link_lost(now)
         self._passive_view_probe.on_link_lost(now)
         self._rejoin_if_alone(now)
 
@@ -255,8 +254,7 @@ class HyParView:
         state.on_disconnected(peer, now)
         self._responses.on_peer_down(peer)
         self._proximity.on_refusal(peer)
-        if self._rings is not None:
-            self._rings.on_refusal(peer, now)
+        self._rings.on_refusal(peer, now)
         self._requests.on_refusal(peer, now)
         if peer in state.active:
             state.drop_link(peer, DownReason.FAILED, notify=False, remember=False)
@@ -312,19 +310,16 @@ class HyParView:
             self._on_nodes(sender, message, now)
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
-        rings = self._rings
-        answer = rings is not None and rings.on_nodes(sender, nodes)
-        answer = self._reconnection.on_nodes(sender, nodes) or answer
-        answer = answer or self._join.on_nodes(sender, nodes, now)
-        if answer and rings is not None:
-            rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
+        for_rings = self._rings.on_nodes(sender, nodes)
+        expected = self._reconnection.on_nodes(sender, nodes) or for_rings
+        if expected or self._join.on_nodes(sender, nodes, now):
+            self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
 
     def _on_join(self, sender: PeerId, join: msg.Join, now: Time) -> None:
         self._join_handler.on_join(sender, join, now)
         if join.peer in self._state.active:
             self._requests.on_link(join.peer)
-            if self._rings is not None:
-                self._rings.on_link(join.peer, now)
+            self._rings.on_link(join.peer, now)
             self._reconnection.on_link(join.peer)
 
     def _on_neighbor(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
@@ -341,8 +336,7 @@ class HyParView:
         if sender in active:
             self._requests.on_link(sender)
             self._proximity.on_link(sender)
-            if self._rings is not None:
-                self._rings.on_link(sender, now)
+            self._rings.on_link(sender, now)
             self._reconnection.on_link(sender)
         if len(active) > size:
             self._join.on_link()
@@ -359,13 +353,13 @@ class HyParView:
                 self._requests.has_asked(sender)
                 or self._proximity.has_asked(sender)
                 or self._reconnection.has_rejoined(sender)
-                or (self._rings is not None and self._rings.has_asked(sender))
+                or self._rings.has_asked(sender)
             )
             bound = params.active_bound if waiting else params.active_size
         elif self._join.is_answered(message.nonce, now):
             bound = params.active_bound if self._join.walking else params.active_size
-        if link is None and bound == params.active_bound and state.is_next_on_a_ring(sender):
-            state.make_room_on_ring()
+        if link is None and bound == params.active_bound and is_next_on_a_ring(state, sender):
+            make_room_on_ring(state)
         if link is not None:
             link.update(message, now)
         elif len(state.active) < bound:
@@ -386,8 +380,7 @@ class HyParView:
             self._replace_links(now)
         else:
             self._proximity.on_refusal(sender)
-            if self._rings is not None:
-                self._rings.on_refusal(sender, now)
+            self._rings.on_refusal(sender, now)
             self._requests.on_refusal(sender, now)
 
     def _on_leave(self, sender: PeerId, message: msg.Leave, now: Time) -> None:

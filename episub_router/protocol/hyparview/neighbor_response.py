@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from episub_router.protocol.effects import DownReason, DropReason, MeasureRtt
 from episub_router.protocol.hyparview.proximity import farther_neighbor
+from episub_router.protocol.hyparview.rings.links import is_next_on_a_ring, make_room_on_ring
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.tables import take
@@ -32,8 +33,8 @@ class NeighborResponses:
         if link is not None:
             link.update(request, now)
             state.send_neighbor(sender, NeighborRole.ACCEPT, link.kind, nonce=request.nonce)
-        elif state.is_next_on_a_ring(sender):
-            state.make_room_on_ring()
+        elif is_next_on_a_ring(state, sender):
+            make_room_on_ring(state)
             self._admit(sender, LinkKind.RANDOM, request, now)
         elif size < params.active_size:
             # Room that our random links need is not given to a near one.

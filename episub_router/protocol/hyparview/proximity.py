@@ -10,6 +10,7 @@ from functools import partial
 
 from episub_router.protocol.effects import DownReason, MeasureRtt
 from episub_router.protocol.hyparview.procedure import Procedure
+from episub_router.protocol.hyparview.rings.links import kept_links
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import Link, pick_some
 from episub_router.protocol.messages import LinkKind
@@ -125,7 +126,7 @@ def farther_neighbor(state: OverlayState, rtt: float, now: Time) -> PeerId | Non
     must be neither proved nor one of our last C_rand random links.
     """
     params = state.params
-    proved = state.kept_links()
+    proved = kept_links(state)
     spare_random = _has_spare_random_link(state)
     distance = state.distance
 

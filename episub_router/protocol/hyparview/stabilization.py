@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from episub_router.protocol.effects import DownReason
 from episub_router.protocol.hyparview.procedure import Procedure
+from episub_router.protocol.hyparview.rings.links import kept_links
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import Link
 from episub_router.protocol.messages import LinkKind, NeighborRole
@@ -79,7 +80,7 @@ class Stabilization(Procedure):
         params = state.params
         if peer not in state.active or len(state.active) <= params.active_size:
             return
-        if peer in state.kept_links():
+        if peer in kept_links(state):
             return
         needed = params.random_links if link.kind is LinkKind.RANDOM else params.near_links
         if state.active.count(link.kind) > needed:

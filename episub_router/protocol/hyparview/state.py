@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
@@ -18,7 +18,6 @@ from episub_router.protocol.effects import (
     Send,
 )
 from episub_router.protocol.hyparview.joining.open_requests import OpenRequests
-from episub_router.protocol.hyparview.rings.places import Places
 from episub_router.protocol.hyparview.views.active import (
     MAX_ON_WISH,
     NEED_BELIEVED,
@@ -26,6 +25,7 @@ from episub_router.protocol.hyparview.views.active import (
     Link,
 )
 from episub_router.protocol.hyparview.views.passive import PassiveView
+from episub_router.protocol.hyparview.views.ring_places import Places
 from episub_router.protocol.messages import (
     Disconnect,
     Join,
@@ -126,10 +126,10 @@ class OverlayState:
         self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
         self.group_of = group_of
         self.places = Places(name, params.rings, group_of) if params.rings else None
-        """Who is next to whom on the rings; None where there are none."""
+        """Which peers are next to each other on rings; None where there are none."""
         self.askers = PassiveView(MAX_ASKERS, PASSIVE_SHARE, group_of)
-        """With rings: peers that asked us for nodes themselves, so that they exist. Who joined
-        through us finds the others that did."""
+        """With rings: peers that asked us for nodes themselves, so that they exist. Those that join
+        through us find each other."""
         self.banned_until: dict[PeerId, Time] = {}
         self.open_requests = OpenRequests()
         self._connected: dict[PeerId, bool] = {}
@@ -207,32 +207,6 @@ class OverlayState:
             self.drop(peer, DropReason.NEED_REPEATED)
             return False
         return True
-
-    def ring_holders(self, *others: PeerId) -> dict[PeerId, None]:
-        """Those of the neighbours, and of `others`, that are next to this node on a ring."""
-        if self.places is None:
-            return {}
-        return self.places.holders(self.me, [*self.active, *others])
-
-    def is_next_on_a_ring(self, peer: PeerId) -> bool:
-        """Whether `peer`, no neighbour yet, is nearer on a ring than those that are."""
-        return self.places is not None and peer in self.ring_holders(peer)
-
-    def kept_links(self) -> Collection[PeerId]:
-        """Links that no claim, request or nearness of another peer ends: those of rings, which
-        give way to the peer that is next, or the proved ones."""
-        if self.places is not None:
-            return self.ring_holders()
-        return self.active.proved(self.params.random_links)
-
-    def make_room_on_ring(self) -> None:
-        """A full view gives up the newest link that is on no ring."""
-        if len(self.active) < self.params.active_bound:
-            return
-        holders = self.ring_holders()
-        others = [peer for peer in self.active if peer not in holders]
-        if others:
-            self.drop_link(others[-1], DownReason.EVICTED, notify=True, remember=True)
 
     def add_on_wish(
         self, peer: PeerId, kind: LinkKind, now: Time, described: Neighbor | Join

@@ -9,7 +9,6 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect
 from episub_router.protocol.hyparview.join import RINGS_FIRST
-from episub_router.protocol.hyparview.rings.places import Places, place
 from episub_router.protocol.hyparview.rings.search import (
     FIRST_INTERVAL,
     LONGEST_INTERVAL,
@@ -17,6 +16,7 @@ from episub_router.protocol.hyparview.rings.search import (
 )
 from episub_router.protocol.hyparview.stabilization import LIST_TIMEOUT, RING_OVERLAP
 from episub_router.protocol.hyparview.state import MAX_ASKERS
+from episub_router.protocol.hyparview.views.ring_places import Places, place
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,

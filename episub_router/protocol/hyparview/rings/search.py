@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from episub_router.protocol.hyparview.procedure import Procedure
-from episub_router.protocol.hyparview.rings.places import Places
+from episub_router.protocol.hyparview.rings.links import ring_holders
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import pick_some
 from episub_router.protocol.messages import MAX_NODES, GetNodes, LinkKind, Nodes
@@ -38,7 +38,7 @@ _MAX_QUERIED = 16
 
 
 class RingSearch(Procedure):
-    """Keeps the links to the nearest peers on each ring."""
+    """Keeps the links to the nearest peers on each ring; started only where there are rings."""
 
     __slots__ = (
         "_asked",
@@ -47,17 +47,14 @@ class RingSearch(Procedure):
         "_interval",
         "_lost",
         "_next_search",
-        "_places",
         "_queried",
         "_refused",
         "_rounds",
     )
 
-    def __init__(
-        self, state: OverlayState, places: Places, get_contacts: Callable[[], list[PeerId]]
-    ) -> None:
+    def __init__(self, state: OverlayState, get_contacts: Callable[[], list[PeerId]]) -> None:
+        """`get_contacts` gives the contacts known now."""
         super().__init__(state)
-        self._places = places
         self._get_contacts = get_contacts
         self._candidates: dict[PeerId, None] = {}
         self._asked: dict[PeerId, Time] = {}
@@ -94,7 +91,7 @@ class RingSearch(Procedure):
         state = self._state
         self._rounds += 1
         self._queried.clear()
-        holders = list(state.ring_holders())
+        holders = list(ring_holders(state))
         several, self._lost = self._lost, False
         for peer in holders if several else pick_some(state.rng, holders, 1):
             self._query(peer, True, now)
@@ -123,11 +120,13 @@ class RingSearch(Procedure):
     def learn(self, peers: Iterable[PeerId], now: Time) -> None:
         """These were named by a peer that was asked."""
         state = self._state
+        if state.places is None:
+            return
         known = dict.fromkeys(self._candidates)
         for peer in peers:
             if peer != state.me and not state.is_banned(peer, now):
                 known[peer] = None
-        self._candidates = dict.fromkeys(self._places.nearest(state.me, known, _KEPT))
+        self._candidates = dict.fromkeys(state.places.nearest(state.me, known, _KEPT))
         self.ask_nearest(now)
 
     def ask_nearest(self, now: Time) -> None:
@@ -140,7 +139,7 @@ class RingSearch(Procedure):
             peer for peer in self._candidates
             if peer not in self._refused and not state.is_banned(peer, now)
         ]  # fmt: skip
-        for peer in self._places.holders(state.me, [*state.active, *free]):
+        for peer in ring_holders(state, *free):
             if peer not in state.active and peer not in self._asked:
                 self._asked[peer] = NEVER
                 state.when_connected(peer, partial(self._request, peer), now)

@@ -1,1 +1,1 @@
-"""The active view and the passive view."""
+"""The active view and the passive view, and places on rings."""

@@ -1,8 +1,8 @@
-"""Places of peers on pseudo-random rings: who is next to whom, as hashes of their ids say.
+"""Places of peers on pseudo-random rings: which are next to each other, as hashes of their ids say.
 
 As in Fireflies (Johansen, Allavena and van Renesse, EuroSys 2006): on each ring a node has links
-to the peers just before and just after it. All nodes agree about who these are, asking sooner or
-more often changes nothing, and every peer is on the way to a nearer one, so that they are found in
+to the peers just before and just after it. All nodes agree about which these are, asking sooner
+or more often changes nothing, and every peer is on the way to a nearer one, so they are found in
 a few steps. A few such rings make a random expander (Law and Siu, INFOCOM 2003).
 """
 
