@@ -34,15 +34,15 @@ class JoinHandler:
     def __init__(self, state: OverlayState) -> None:
         self._state = state
 
-    def on_get_nodes(self, sender: PeerId) -> None:
+    def on_get_nodes(self, sender: PeerId, now: Time) -> None:
         """GETNODES: answer with a sample of passive and active peers (E03)."""
         state = self._state
-        peers = self._next_on_rings(sender)
+        peers = self._next_on_rings(sender, now)
         peers += state.active.sample(state.rng, (MAX_NODES - len(peers)) // 2, sender, *peers)
         peers += state.passive.sample(state.rng, MAX_NODES - len(peers), sender, *peers)
         state.send(sender, Nodes(tuple(peers), state.params.join_ttl))
 
-    def _next_on_rings(self, sender: PeerId) -> list[PeerId]:
+    def _next_on_rings(self, sender: PeerId, now: Time) -> list[PeerId]:
         """With rings: the peers next to `sender` that we know, which is known to others from now
         on."""
         state = self._state
@@ -50,7 +50,7 @@ class JoinHandler:
             return []
         known = [*state.active, *state.passive, *state.askers]
         found = state.places.nearest(sender, known, _NAMED_EACH)[:_MOST_NAMED]
-        state.askers.add(sender, state.rng)
+        state.askers.add(sender, now)
         return found
 
     def on_join(self, sender: PeerId, join: Join, now: Time) -> None:

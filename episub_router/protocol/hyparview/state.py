@@ -24,6 +24,7 @@ from episub_router.protocol.hyparview.views.active import (
     ActiveView,
     Link,
 )
+from episub_router.protocol.hyparview.views.askers import Askers
 from episub_router.protocol.hyparview.views.passive import PassiveView
 from episub_router.protocol.hyparview.views.ring_places import Places
 from episub_router.protocol.messages import (
@@ -58,9 +59,6 @@ MAX_DIALS_FOR_OTHERS = 32
 
 MAX_BANNED = 512
 """Peers that are banned at once; the oldest ban ends early. Ours: many active views."""
-
-MAX_ASKERS = 1024
-"""Peers remembered that asked for nodes. Ours: some 100 KB, of contacts alone."""
 
 _ACTIONS_PER_DIAL = 8
 
@@ -127,9 +125,8 @@ class OverlayState:
         self.group_of = group_of
         self.places = Places(name, params.rings, group_of) if params.rings else None
         """Which peers are next to each other on rings; None where there are none."""
-        self.askers = PassiveView(MAX_ASKERS, PASSIVE_SHARE, group_of)
-        """With rings: peers that asked us for nodes themselves, so that they exist. Those that join
-        through us find each other."""
+        self.askers = Askers(group_of)
+        """Filled where there are rings."""
         self.banned_until: dict[PeerId, Time] = {}
         self.open_requests = OpenRequests()
         self._connected: dict[PeerId, bool] = {}
@@ -258,6 +255,7 @@ class OverlayState:
         if len(self.banned_until) > MAX_BANNED:
             del self.banned_until[next(iter(self.banned_until))]
         self.passive.remove(peer)
+        self.askers.remove(peer)
         self.drop_link(peer, DownReason.BANNED, notify=True, remember=False)
 
     def is_banned(self, peer: PeerId, now: Time) -> bool:

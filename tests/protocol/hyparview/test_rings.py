@@ -15,7 +15,7 @@ from episub_router.protocol.hyparview.rings.search import (
     REQUEST_TIMEOUT,
 )
 from episub_router.protocol.hyparview.stabilization import LIST_TIMEOUT, RING_OVERLAP
-from episub_router.protocol.hyparview.state import MAX_ASKERS
+from episub_router.protocol.hyparview.views.askers import LIFETIME, MAX_ASKERS, Askers
 from episub_router.protocol.hyparview.views.ring_places import Places, place
 from episub_router.protocol.messages import (
     Disconnect,
@@ -278,11 +278,40 @@ def test_get_nodes_is_answered_with_the_peers_next_to_the_asker_first() -> None:
     assert len(set(answer.peers)) == len(answer.peers) <= 16
 
 
-def test_a_flood_of_askers_is_bounded() -> None:
+def test_a_flood_of_askers_is_bounded_and_one_prefix_has_a_share() -> None:
+    askers = Askers(lambda peer: None if str(peer).startswith("p") else "one prefix")
+    for peer in PEERS:
+        askers.add(peer, 0.0)
+    for n in range(MAX_ASKERS):
+        askers.add(f"x{n}", 1.0)
+        assert len(askers) <= MAX_ASKERS
+    assert set(PEERS) <= set(askers)
+    for n in range(MAX_ASKERS):
+        askers.add(f"p{n}", 2.0)
+    assert len(askers) == MAX_ASKERS
+    assert (
+        list(askers)[-MAX_ASKERS // 2 :] == [f"p{n}" for n in range(MAX_ASKERS)][-MAX_ASKERS // 2 :]
+    )
+
+
+def test_an_asker_that_never_comes_back_is_forgotten() -> None:
     member = full()
-    for n in range(MAX_ASKERS + 100):
-        member.receive(f"x{n}", GetNodes())
-    assert len(member.machine.membership._state.askers) == MAX_ASKERS
+    member.receive(NEXT[0], GetNodes())
+    member.now += LIFETIME / 2
+    member.receive("other", GetNodes())
+    askers = member.machine.membership._state.askers
+    assert list(askers) == [NEXT[0], "other"]
+    member.now += LIFETIME / 2
+    member.receive("third", GetNodes())
+    assert list(askers) == ["other", "third"]
+
+
+def test_a_banned_asker_is_not_named() -> None:
+    member = full()
+    member.receive(NEXT[0], GetNodes())
+    member.machine.membership.ban(NEXT[0], 600.0, member.now)
+    ((_, answer),) = sent(member.receive("asker", GetNodes()), Nodes)
+    assert NEXT[0] not in answer.peers
 
 
 def test_without_rings_nobody_is_remembered_for_asking() -> None:

@@ -167,8 +167,9 @@ class RingSearch(Procedure):
         if self._asked.pop(peer, None) is None:
             return
         self._back_off(peer, now)
-        if self._state.is_connected(peer):
-            self._query(peer, True, now)
+        self._query(peer, self._state.is_connected(peer), now)
+        if peer not in self._queried:
+            self._state.release(peer)
         self.ask_nearest(now)
 
     def _back_off(self, peer: PeerId, now: Time) -> None:

@@ -1,1 +1,1 @@
-"""The active view and the passive view, and places on rings."""
+"""The active view and the passive view, and what rings need to know."""
