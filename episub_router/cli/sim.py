@@ -28,6 +28,7 @@ from rich.progress import (
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from episub_router.sim.profile import Profile
     from episub_router.sim.runner import Job, Result
     from episub_router.sim.scenario.settings import Scenario
 
@@ -56,6 +57,8 @@ def add_parser(subparsers: Any) -> None:
                       "pb, pb.gz, json or json.gz (docs/trace.md)")  # fmt: skip
     runs.add_argument("--phases", action="store_true",
                       help="a table for each variant, with a column for each phase")  # fmt: skip
+    runs.add_argument("--profile", action="store_true",
+                      help="where the time went, by kind of event, on standard error")  # fmt: skip
     runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
     runs.set_defaults(run=main)
     warming = commands.add_parser("warm", help="keep a warm-up that runs can start from")
@@ -169,6 +172,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ValueError("--seeds and --processes must be at least 1")
     if arguments.trace and arguments.out is None:
         raise ValueError("--trace needs --out")
+    if arguments.profile and arguments.processes > 1:
+        raise ValueError("--profile is of one process")
     name, settings, scenarios = _scenarios(arguments)
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
@@ -195,8 +200,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
     """Yield (job, result), with a progress display on standard error."""
+    from episub_router.sim.profile import Profile
     from episub_router.sim.runner import SharedWarmUps, run, sweep
 
+    profile = Profile() if arguments.profile else None
     with _progress_bars() as bars:
         if arguments.processes > 1 and not arguments.trace:
             task = bars.add_task("runs", total=len(jobs), rate="")
@@ -204,7 +211,8 @@ def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
                 bars.advance(task)
                 yield job, result
             return
-        with SharedWarmUps([] if arguments.trace else jobs, arguments.warm) as shared:
+        apart = arguments.trace or arguments.profile
+        with SharedWarmUps([] if apart else jobs, arguments.warm) as shared:
             for job in jobs:
                 label = f"{job.label or job.scenario.name} seed {job.seed}"
                 advance, remove = _bar(bars, label, job.scenario.end)
@@ -213,8 +221,16 @@ def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
                     part = f"{_file_part(job.label)}-{job.seed}.{arguments.trace}"
                     trace = arguments.out / f"trace{part}"
                 warm = shared.take(job, advance)
-                yield job, run(job.scenario, job.seed, trace=trace, progress=advance, warm=warm)
+                yield (
+                    job,
+                    run(
+                        job.scenario, job.seed, trace=trace, progress=advance, warm=warm,
+                        profile=profile,
+                    ),
+                )  # fmt: skip
                 remove()
+    if profile is not None:
+        _show_profile(profile)
 
 
 def _progress_bars() -> Progress:
@@ -254,6 +270,21 @@ def _note_speed(job: Job, result: Result) -> None:
         f"{result.seconds:.1f} s, {events / result.seconds:,.0f}/s",
         file=sys.stderr,
     )
+
+
+def _show_profile(profile: Profile) -> None:
+    rows = profile.rows()
+    events = sum(count for _, count, _ in rows)
+    total = sum(seconds for _, _, seconds in rows)
+    table = Table("kind of event", "events", "share", "seconds", "share", "us each", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for kind, count, seconds in [*rows, ("all", events, total)]:
+        table.add_row(
+            kind, f"{count:,}", f"{count / events:.1%}", f"{seconds:.2f}",
+            f"{seconds / total:.1%}", f"{seconds / count * 1e6:.1f}",
+        )  # fmt: skip
+    Console(stderr=True).print(table)
 
 
 def _file_part(label: str) -> str:

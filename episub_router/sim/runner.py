@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from episub_router.sim import warm_up
+from episub_router.sim.profile import Profile, ProfiledLoop
 from episub_router.sim.records import Records
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.scenario.settings import Scenario
@@ -48,16 +49,19 @@ def run(
     trace: Path | None = None,
     progress: Progress | None = None,
     warm: Path | None = None,
+    profile: Profile | None = None,
 ) -> Result:
     """Run `scenario` with `seed`; `trace` is a file to write every event to, as Parquet or as
     its name says (`sim.trace.open_trace`). `warm` is a kept warm-up to start from; with a trace
-    it isn't used. Raises WarmUpError where that is another run's."""
+    it isn't used. Raises WarmUpError where that is another run's. `profile` takes down what the
+    events cost, but not those that a kept warm-up had queued."""
     started = perf_counter()
     records = Records(scenario.capacity)
     with ExitStack() as stack:
         if trace is not None:
             records.trace = stack.enter_context(open_trace(trace, _header(scenario, seed, trace)))
-        simulation = Simulation(scenario, seed, records)
+        loop = None if profile is None else ProfiledLoop(profile)
+        simulation = Simulation(scenario, seed, records, loop)
         if warm is not None and trace is None:
             with collection_held_off():
                 warm_up.restore(simulation, warm)

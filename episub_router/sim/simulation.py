@@ -63,11 +63,13 @@ class Snapshot:
 class Simulation:
     """The state of a run. `run` performs it; then `records` and `snapshots` hold the outcome."""
 
-    def __init__(self, scenario: Scenario, seed: int, records: Records) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, records: Records, loop: EventLoop | None = None
+    ) -> None:
         self.scenario = scenario
         self.seed = seed
         self.records = records
-        self.loop = EventLoop()
+        self.loop = EventLoop() if loop is None else loop
         self.network: Network[Node] = Network(
             self.loop, latency_model(scenario, seed), scenario.network, seed, records
         )
