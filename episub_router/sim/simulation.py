@@ -15,6 +15,7 @@ from episub_router.sim.adversaries.cast import Cast
 from episub_router.sim.adversaries.watch import Watch
 from episub_router.sim.faults import Script
 from episub_router.sim.hashing import generator
+from episub_router.sim.huge_pages import HugePages
 from episub_router.sim.metrics.accounting import Islands
 from episub_router.sim.metrics.overlay import adjacency, components
 from episub_router.sim.network import latency
@@ -115,10 +116,12 @@ class Simulation:
 
     def _advance(self, until: float, progress: Progress | None) -> None:
         """Go on to the time `until`, with a call of `progress` each two-hundredth of the run."""
+        pages = HugePages()
         slice = self.scenario.end / _SLICES
         while self.loop.now < until:
             done = math.floor(self.loop.now / slice + 1e-6)
             self.loop.run(min(until, (done + 1) * slice))
+            pages.follow()
             if progress is not None:
                 progress(self.loop.now, self.loop.performed)
 

@@ -16,7 +16,6 @@ from dataclasses import asdict
 from enum import Enum
 from functools import cache
 from importlib import resources
-from io import BytesIO
 from pathlib import Path
 from types import BuiltinMethodType, MethodType
 from typing import Any
@@ -78,15 +77,13 @@ def save(simulation: Simulation, path: Path) -> None:
     """Keep the overlay of `simulation`, whose warm-up has ended, in the file `path`."""
     header = {"until": simulation.loop.now, "key": key(simulation.scenario, simulation.seed)}
     nodes = [*simulation.network.nodes.values()]
-    buffer = BytesIO()
-    writer = _Writer(buffer, simulation, nodes)
-    writer.dump([type(node) for node in nodes])
-    writer.dump([_attributes(node) for node in nodes])
-    writer.dump(simulation.warm_state())
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
         file.write(json.dumps(header).encode() + b"\n")
-        file.write(buffer.getbuffer())
+        writer = _Writer(file, simulation, nodes)
+        writer.dump([type(node) for node in nodes])
+        writer.dump([_attributes(node) for node in nodes])
+        writer.dump(simulation.warm_state())
     partial.replace(path)
 
 
@@ -153,6 +150,8 @@ def _fill(made: object, attributes: dict[str, Any]) -> None:
     for name, value in attributes.items():
         # Past what a frozen dataclass refuses.
         object.__setattr__(made, name, value)
+    # What unpickles keeps all of these, which are larger than the objects themselves.
+    attributes.clear()
 
 
 @cache
@@ -186,7 +185,7 @@ def _shared_at(name: str) -> object:
 
 
 class _Writer(pickle.Pickler):
-    def __init__(self, file: BytesIO, simulation: Simulation, nodes: list[Node]) -> None:
+    def __init__(self, file: Any, simulation: Simulation, nodes: list[Node]) -> None:
         super().__init__(file, protocol=5)
         self._prefixes = simulation.network.prefixes
         self._places: dict[int, tuple[Any, tuple[Any]]] = {
