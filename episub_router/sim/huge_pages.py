@@ -15,7 +15,7 @@ from pathlib import Path
 _PAGE = 2 << 20
 """Bytes of a large page."""
 
-_WORTHWHILE = 64 << 20
+WORTHWHILE = 64 << 20
 """Bytes by which memory grows before it is looked at. Ours: a hundred pages or so."""
 
 _HUGEPAGE = 14
@@ -34,7 +34,7 @@ class HugePages:
 
     def follow(self) -> None:
         """Ask for those of the memory that has been taken since the last time."""
-        if self._advise is not None and resident() >= self._covered + _WORTHWHILE:
+        if self._advise is not None and resident() >= self._covered + WORTHWHILE:
             self.ask()
             self._covered = resident()
 

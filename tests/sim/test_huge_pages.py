@@ -23,7 +23,7 @@ def large_pages() -> int:
 def test_memory_comes_to_lie_in_large_pages_once_there_is_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(huge_pages, "_WORTHWHILE", 8 << 20)
+    monkeypatch.setattr(huge_pages, "WORTHWHILE", 8 << 20)
     pages = HugePages()
     before = large_pages()
     small = bytes(range(256)) * (4 << 10)
