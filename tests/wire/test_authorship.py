@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from Crypto.PublicKey import RSA
@@ -31,6 +33,7 @@ from episub_router.wire import (
     verify_preamble,
 )
 from episub_router.wire.keys import is_affordable
+from tests.wire import small_order
 from tests.wire.keys import rsa_keys
 
 SEQNO = b"\x00" * 7 + b"\x01"
@@ -156,46 +159,69 @@ def test_a_key_that_the_peer_id_does_not_hold_is() -> None:
     assert verify_preamble("t", passed_on(preamble, preamble.envelope.key))
 
 
-NEUTRAL = b"\x01" + bytes(31)
-"""The point of Ed25519 that changes none when it is added: of order 1."""
-
-GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
+class Unlucky(Exception):
+    """There is no such signature of this message."""
 
 
-def secret_scalar(seed: bytes) -> int:
-    """What the key of `seed` multiplies Ed25519's base point by."""
-    low = bytearray(hashlib.sha512(seed).digest()[:32])
-    low[0] &= 248
-    low[31] = low[31] & 127 | 64
-    return int.from_bytes(low, "little") % GROUP_ORDER
+class SmallRKey(Ed25519PrivateKey):
+    """Signs with an R of small order."""
 
+    @classmethod
+    def made(cls, point: small_order.Point, number: int) -> KeyPair:
+        key = cls.new(b"1" * 32)
+        key.inner = small_order.SmallR(point, number)
+        return KeyPair(key, Ed25519PublicKey.from_bytes(key.inner.public))
 
-class SmallR(Ed25519PrivateKey):
-    """Signs with an R of small order, which Go's library takes."""
+    inner: small_order.SmallR
+
+    def get_public_key(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_bytes(self.inner.public)
 
     def sign(self, data: bytes) -> bytes:
-        public = bytes(self.impl.verify_key)
-        k = int.from_bytes(hashlib.sha512(NEUTRAL + public + data).digest(), "little")
-        s = k * secret_scalar(bytes(self.impl)) % GROUP_ORDER
-        return NEUTRAL + s.to_bytes(32, "little")
+        signature = self.inner.sign(data)
+        if signature is None:
+            raise Unlucky
+        assert small_order.holds_by_the_equation(self.inner.public, data, signature)
+        return signature
 
 
 class SmallKey(Ed25519PrivateKey):
-    """Has a public key of small order, for which one signature signs all, to Go's library."""
+    """Has a public key of small order."""
+
+    @classmethod
+    def made(cls, point: small_order.Point, number: int) -> KeyPair:
+        key = cls.new(b"1" * 32)
+        key.point = point
+        return KeyPair(key, key.get_public_key())
+
+    point: small_order.Point
 
     def get_public_key(self) -> Ed25519PublicKey:
-        return Ed25519PublicKey.from_bytes(NEUTRAL)
+        return Ed25519PublicKey.from_bytes(self.point.encoded())
 
     def sign(self, data: bytes) -> bytes:
-        s = secret_scalar(bytes(self.impl))
-        return bytes(self.impl.verify_key) + s.to_bytes(32, "little")
+        signature = small_order.signed_with_small_key(self.point, data)
+        assert small_order.holds_by_the_equation(self.point.encoded(), data, signature)
+        return signature
 
 
-@pytest.mark.parametrize("kind", [SmallR, SmallKey])
-def test_points_of_small_order_sign_nothing(kind: type[Ed25519PrivateKey]) -> None:
-    """docs/wire.md: all implementations refuse the same (Go: signature_test.go)."""
-    key = kind.new(b"1" * 32)
-    assert not verify_preamble("t", signed(KeyPair(key, key.get_public_key())))
+@pytest.mark.parametrize("point", small_order.SMALL, ids=lambda point: point.encoded().hex()[:6])
+@pytest.mark.parametrize("kind", [SmallRKey, SmallKey])
+def test_points_of_small_order_sign_nothing(
+    kind: type[SmallRKey | SmallKey], point: small_order.Point
+) -> None:
+    """docs/wire.md: all implementations refuse the same (Go: signature_test.go), although each of
+    these signatures fulfils the equation."""
+    for number in range(1000):
+        with suppress(Unlucky):
+            preamble = signed(kind.made(point, number))
+            break
+    assert not verify_preamble("t", preamble)
+
+
+def test_the_signatures_that_go_s_tests_read_are_these() -> None:
+    path = Path(__file__).parents[2] / "interop/go/internal/payload/testdata/small_order.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == small_order.vectors()
 
 
 def test_a_private_key_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:

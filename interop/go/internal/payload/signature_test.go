@@ -3,7 +3,10 @@ package payload
 import (
 	"crypto/ed25519"
 	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
 	"math/big"
+	"os"
 	"slices"
 	"testing"
 
@@ -66,4 +69,42 @@ func TestSignaturesThatNotEachLibraryTakesDoNotHold(t *testing.T) {
 	if !holds(usual, message, ed25519.Sign(key, message)) {
 		t.Error("a usual signature doesn't hold")
 	}
+}
+
+// TestNoPointOfSmallOrderSigns has a signature for each of the eight points, as key and as R; tests/wire/small_order.py
+// makes them.
+func TestNoPointOfSmallOrderSigns(t *testing.T) {
+	raw, err := os.ReadFile("testdata/small_order.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []struct{ Small, Key, Message, Signature string }
+	if err := json.Unmarshal(raw, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	if len(vectors) != 16 {
+		t.Fatalf("%d signatures", len(vectors))
+	}
+	for _, each := range vectors {
+		key, err := crypto.UnmarshalEd25519PublicKey(unhex(t, each.Key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		message, signature := unhex(t, each.Message), unhex(t, each.Signature)
+		if ok, err := key.Verify(message, signature); err != nil || !ok {
+			t.Errorf("%s %s: Go's library takes none such any more", each.Small, each.Signature)
+		}
+		if holds(key, message, signature) {
+			t.Errorf("%s of small order: %s of key %s holds", each.Small, each.Signature, each.Key)
+		}
+	}
+}
+
+func unhex(t *testing.T, text string) []byte {
+	t.Helper()
+	raw, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
