@@ -113,7 +113,8 @@ class LinkCheck(Procedure):
         return failed
 
     def _check_all(self, now: Time) -> None:
-        """Query neighbours that have been silent, and suspect those that were for too long."""
+        """Query neighbours that have been silent, and suspect those that were for too long and have
+        left a query unanswered."""
         state = self._state
         interval = state.params.link_check_interval
         calm = state.calm(now)
@@ -121,10 +122,13 @@ class LinkCheck(Procedure):
             most = _MOST_CALM_PROBED if state.is_probed(peer) else _MOST_CALM
             quiet = min(calm, most) * interval / 2
             silence = now - link.last_activity
-            if silence >= max(_SILENT_CHECKS * interval, quiet + _CHECKS_TO_ANSWER * interval):
+            enough = max(_SILENT_CHECKS * interval, quiet + _CHECKS_TO_ANSWER * interval)
+            # After a long rest all have been silent for as long, as nothing was asked of them.
+            if silence >= enough and link.queried_at > link.last_activity:
                 # Not failed yet: one query, or its answer, may be lost.
                 self.suspect(peer, now)
             elif silence >= quiet:
+                link.queried_at = now
                 state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
 
     def _set_deadline(self) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from typing import Any
+
+import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, MeasureRtt, NeighborDown
 from episub_router.protocol.messages import (
+    Disconnect,
     GetNodes,
     GetTopics,
     Neighbor,
@@ -30,10 +34,13 @@ def at_rest() -> Member:
     return member
 
 
-def let_pass(member: Member, seconds: int, silent: str = "") -> Counter[str]:
-    """What upkeep does in that time, while all peers but `silent` answer at once."""
+def let_pass(member: Member, seconds: int, silent: str = "", delay: int = 0) -> Counter[str]:
+    """What upkeep does in that time, while all peers but `silent` answer after `delay` seconds; what
+    they would answer later doesn't come."""
     done: Counter[str] = Counter()
+    answers: deque[list[tuple[str, object]]] = deque([[] for _ in range(delay)])
     for _ in range(seconds):
+        answers.append([])
         for effect in member.wait(1):
             if isinstance(effect, MeasureRtt):
                 done["ping"] += 1
@@ -42,7 +49,9 @@ def let_pass(member: Member, seconds: int, silent: str = "") -> Counter[str]:
                 done["failed"] += 1
             for peer, message in sent([effect]):
                 if peer != silent:
-                    _answer(member, peer, message, done)
+                    answers[-1].append((peer, message))
+        for peer, message in answers.popleft():
+            _answer(member, peer, message, done)
         for peer in PASSIVE:
             member.handle(ev.Connected(peer))
     return done
@@ -121,6 +130,26 @@ def test_a_lost_query_ends_no_link_in_a_calm_view() -> None:
         let_pass(member, 3 * round(member.params.link_check_interval) - 1, silent="n3")
         assert let_pass(member, 20)["failed"] == 0
     assert member.active == set(NEIGHBORS)
+
+
+@pytest.mark.parametrize("rest", [300, 560, 900])
+@pytest.mark.parametrize(
+    ("seconds", "trouble"), [(10, {"silent": "n1"}), (18, {"delay": 7})], ids=["loss", "delay"]
+)
+def test_a_change_after_a_long_rest_has_nobody_suspected_unasked(
+    rest: int, seconds: int, trouble: dict[str, Any]
+) -> None:
+    """E15: once usual periods are back, all have been silent for long, as nothing was asked of
+    them: a query that is lost, or a delay of them all, ends no link."""
+    for moment in range(0, 60, 7):
+        member = at_rest()
+        for peer in NEIGHBORS:
+            member.handle(ev.Connected(peer, probed=True))
+        let_pass(member, rest + moment)
+        member.receive("n0", Disconnect(alive=False))
+        assert let_pass(member, seconds, **trouble)["failed"] == 0
+        assert let_pass(member, 60)["failed"] == 0
+        assert set(NEIGHBORS[1:]) <= member.active
 
 
 def test_neighbours_that_were_measured_in_a_storm_are_near_all_the_same() -> None:

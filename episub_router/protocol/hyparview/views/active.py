@@ -33,6 +33,7 @@ class Link:
         "listed_at",
         "on_wish",
         "peers",
+        "queried_at",
         "random_links",
         "rtt",
         "since",
@@ -47,6 +48,8 @@ class Link:
         """How many of them it said are random (E16)."""
         self.last_activity = now
         """When the peer last sent something that only a neighbour sends (E12)."""
+        self.queried_at = now
+        """When the link check last asked the peer for a sign of life (E15)."""
         self.rtt: Rtt | None = None
         """Smoothed RTT; None before the first ping, and once too many in a row have failed."""
         self.failed_pings = 0

@@ -8,15 +8,17 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// checkLinks queries neighbours that have been silent, and suspects those that were for too long: one
-// query, or its answer, may be lost.
+// checkLinks queries neighbours that have been silent, and suspects those that were for too long and
+// have left a query unanswered: one query, or its answer, may be lost. After a pause of this process
+// all have been silent for as long, as nothing was asked of them.
 func (t *Topic) checkLinks() {
 	now := t.port.Now()
 	for _, l := range t.links {
 		switch silence := now.Sub(l.heardAt); {
-		case silence >= silentChecks*checkInterval:
+		case silence >= silentChecks*checkInterval && l.queriedAt.After(l.heardAt):
 			t.suspect(l.id)
 		case silence >= checkInterval/2:
+			l.queriedAt = now
 			t.say(l.id, pb.Neighbor_QUERY, l.kind)
 		}
 	}

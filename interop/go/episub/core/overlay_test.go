@@ -70,6 +70,23 @@ func TestAFrozenNeighbourIsLeft(t *testing.T) {
 	n.checkViews(n.alive(), randomLinks)
 }
 
+func TestNobodyIsSuspectedUnasked(t *testing.T) {
+	n := newNetwork(t, 10)
+	n.run(60 * time.Second)
+	topic := n.nodes[4].topic
+	n.now = n.now.Add(2 * silentChecks * checkInterval) // this process stood still
+	before := n.sent["neighbor"]
+	topic.checkLinks()
+	for _, l := range topic.links {
+		if !l.suspectAt.IsZero() {
+			t.Errorf("%s is suspected", l.id)
+		}
+	}
+	if n.sent["neighbor"]-before != len(topic.links) {
+		t.Error("not every neighbour was queried")
+	}
+}
+
 func TestLostMessagesAreFetched(t *testing.T) {
 	n := newNetwork(t, 10)
 	n.run(30 * time.Second)

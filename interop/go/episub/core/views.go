@@ -18,6 +18,7 @@ type link struct {
 	onWish    bool      // beyond A, because it asked for that
 	wishOf    string    // its group, if so
 	heardAt   time.Time // when something came last
+	queriedAt time.Time // when the link check queried it last; zero if it never did
 	suspectAt time.Time // when it was queried out of turn; zero if it wasn't
 	rtt       time.Duration
 	badPings  int
