@@ -52,6 +52,8 @@ class Reason(Enum):
     """Frames held for a peer that never became writable, went away, or takes nothing."""
     PEER_STALLED = "peer-stalled"
     """A peer took nothing from its queue for `stall_timeout`."""
+    PEER_SILENT = "peer-silent"
+    """Nothing came from a peer for so long that it was asked for a sign of life."""
     DIALS = "dials"
     DIAL_FAILED = "dial-failed"
     DIAL_NO_ADDRESS = "dial-no-address"

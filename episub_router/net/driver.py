@@ -198,6 +198,11 @@ class Driver(PeerListener):
         """`peer` isn't writable any more, or a frame to it was lost with its connection."""
         self._feed_all(ev.PeerDown(peer.key))
 
+    def peer_silent(self, peer: RemotePeer) -> None:
+        """Nothing has come from `peer` for too long."""
+        self._counters.add(Reason.PEER_SILENT)
+        self._feed_all(ev.Silent(peer.key))
+
     def dial_failed(self, peer: RemotePeer) -> None:
         """The dial to `peer` failed."""
         waiting = list(peer.topics_dialling)

@@ -14,6 +14,10 @@ class Mesh:
         self._changed = trio.Event()
         self._waiting: dict[tuple[str, ID], trio.Event] = {}
 
+    def everyone(self) -> set[ID]:
+        """The neighbours of all topics."""
+        return set[ID]().union(*self.neighbors.values())
+
     def join(self, topic: str) -> None:
         self.neighbors.setdefault(topic, set())
 

@@ -91,6 +91,8 @@ class RemotePeer:
     """Seconds on trio's clock: till then its connections are closed, whichever side opened them."""
     probed: bool | None = None
     """Whether the system ends each of its connections soon after it is gone; None while unknown."""
+    was_reported: bool = False
+    """Whether nothing came from it for so long that it was asked for a sign of life."""
     watched: bool = False
     """Whether something was sent to it since its queue was last seen empty."""
     taken: int = 0
@@ -130,5 +132,6 @@ class RemotePeer:
         self.window = ReplayWindow()
         self.close_at = None
         self.probed = None
+        self.was_reported = False
         self.stalled = False
         self.idle_looks = 0

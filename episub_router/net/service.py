@@ -20,6 +20,7 @@ from multiaddr import Multiaddr
 from episub_router.net.address_book import AddressBook
 from episub_router.net.connections.dialer import Dialer
 from episub_router.net.connections.idle import IdleConnections
+from episub_router.net.connections.silence import SilenceWatch
 from episub_router.net.counters import ORDINARY, Counters, Reason
 from episub_router.net.discovery.bootstrap import Bootstrap
 from episub_router.net.discovery.rendezvous import Rendezvous
@@ -103,7 +104,8 @@ class EpisubService(PeerListener):
         peers.listen(self)
         self.driver = Driver(self.me, params, peers, rng, counters, self, protected_topics)
         peers.listen(self.bootstrap_watch)
-        self.outbox = Outbox(peers, router_params, counters)
+        silence = SilenceWatch(pubsub.host, peers, self.mesh.everyone, self.driver.peer_silent)
+        self.outbox = Outbox(peers, router_params, counters, silence)
         self.room = PublishRoom(router_params, params.broadcast.piece_threshold)
         self.large = LargeMessages(
             pubsub, counters, params.broadcast.piece_threshold, router_params.max_message_size

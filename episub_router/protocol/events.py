@@ -118,7 +118,16 @@ class Connected:
 
     peer: PeerId
     probed: bool = False
-    """Whether the connection ends by itself soon after the peer's host is gone or cut off."""
+    """Whether the driver notices by itself when the peer's host is gone or cut off (`PeerDown`),
+    and when its process has stopped (`Silent`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Nothing at all has come over the connection to `peer` for longer than a process lets pass
+    that runs (E15)."""
+
+    peer: PeerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,7 @@ MembershipEvent: TypeAlias = (
     | Connected
     | DialFailed
     | PeerDown
+    | Silent
     | RttMeasured
 )
 

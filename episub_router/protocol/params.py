@@ -48,7 +48,8 @@ class MembershipParams:
     shuffle_interval: float = param(
         30.0, "s", "ours: between Partisan (10 s) and iroh-gossip (60 s)"
     )
-    """Period of the shuffle; grows up to 24 times while the view stays as it is."""
+    """Period of the shuffle; grows up to 24 times while the view stays as it is, and eight times as
+    long while it brings nobody new."""
     shuffle_active: int = param(3, "peers", "HyParView: ka 3")
     """Neighbours offered in one shuffle."""
     shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
@@ -65,8 +66,8 @@ class MembershipParams:
         10.0, "s", "ours: a silent half-open link ends after three or four of these"
     )
     """Period of the link check; a neighbour silent for half of it is queried, and in a view that
-    has long been the same one silent for one and a half, or for twelve where the system probes the
-    connection."""
+    has long been the same one silent for one and a half, or for 48 where the driver notices by
+    itself that a peer is gone or has stopped."""
     optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
     """Period in which RTTs are measured and the nearest peer may replace a far neighbour."""
     upkeep_interval: float = param(

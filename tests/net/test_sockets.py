@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from episub_router import RouterParams
-from episub_router.net.connections.sockets import notice_silence, socket_below
+from episub_router.net.connections.sockets import bytes_received, notice_silence, socket_below
 from tests.hosts import connect_all
 from tests.router.overlays import overlay_of, record
 
@@ -46,3 +46,19 @@ async def test_each_connection_of_a_router_is_watched() -> None:
             assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             quiet = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
             assert quiet + RouterParams().silence_timeout < 10
+
+
+@LINUX
+async def test_only_what_the_other_process_writes_counts_as_received() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, socket.create_connection(listener.getsockname()) as one:
+        other, _ = listener.accept()
+        layer = SimpleNamespace(conn=trio.SocketStream(trio.socket.from_stdlib_socket(one)))
+        with other:
+            assert bytes_received(layer) == 0
+            one.send(b"acknowledged by the other kernel")
+            assert bytes_received(layer) == 0
+            other.send(b"five!")
+            assert one.recv(5, socket.MSG_PEEK | socket.MSG_WAITALL) == b"five!"
+            assert bytes_received(layer) == 5
+    assert bytes_received(layer) is None

@@ -6,7 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.router.overlays import TOPIC, joined, overlay_of, reading, router, service
+from episub_router.net.counters import Reason
+from tests.router.overlays import TOPIC, count, joined, overlay_of, reading, router, service
 
 pytestmark = pytest.mark.hosts
 
@@ -54,3 +55,30 @@ async def test_a_peer_that_falls_silent_is_dropped(clock: MockClock) -> None:
         with trio.fail_after(180):
             while any(dead.id in router(node).mesh[TOPIC] for node in nodes[:2]):  # noqa: ASYNC110
                 await trio.sleep(1)
+
+
+async def test_a_host_that_only_publishes_notices_a_neighbour_that_stops(clock: MockClock) -> None:
+    """E15: nobody announces anything to it, and the neighbour's kernel acknowledges all that it is
+    sent. With a message a second, it is noticed within ten."""
+    async with overlay_of(3) as (nodes, _):
+        publisher, dead = nodes[0], nodes[2]
+        await trio.sleep(200)  # Upkeep has come to rest: queries would notice it only later.
+        await publisher.pubsub.publish(TOPIC, b"a tree of its own")
+        await dead.kill()
+        with trio.fail_after(10):
+            while dead.id in router(publisher).mesh[TOPIC]:
+                await publisher.pubsub.publish(TOPIC, b"%f" % trio.current_time())
+                await trio.sleep(1)
+
+
+async def test_a_neighbour_that_stops_at_rest_is_noticed_without_queries(clock: MockClock) -> None:
+    """E15: nothing is sent, and no query is due for minutes; nor does its Yamux answer."""
+    async with overlay_of(3) as (nodes, _):
+        dead = nodes[2]
+        await trio.sleep(200)
+        assert not count(nodes, Reason.PEER_SILENT)
+        await dead.kill()
+        with trio.fail_after(75):
+            while any(dead.id in router(node).mesh[TOPIC] for node in nodes[:2]):  # noqa: ASYNC110
+                await trio.sleep(1)
+        assert count(nodes[:2], Reason.PEER_SILENT) >= 2

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import trio
 
 from episub_router.net.backlog import Sendable
+from episub_router.net.connections.silence import REST_INTERVAL, SilenceWatch
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.outbound.framer import OutgoingFrame
 from episub_router.net.params import RouterParams
@@ -24,9 +25,6 @@ pieces of 16 KiB that is up to 130 Mbit/s for one peer."""
 LOOK_INTERVAL = 1.0
 """Seconds between two looks at which peers take nothing. Looks are counted, and not seconds, since
 an event loop that is behind has few of them."""
-
-REST_INTERVAL = 10.0
-"""Seconds between two looks while nothing was sent since the last one; ours."""
 
 _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
 
@@ -64,8 +62,17 @@ class Outbox(PeerListener):
     it goes on with what Pubsub's queue (32 RPCs) holds for it.
     """
 
-    def __init__(self, peers: PeerTable, params: RouterParams, counters: Counters) -> None:
+    def __init__(
+        self,
+        peers: PeerTable,
+        params: RouterParams,
+        counters: Counters,
+        silence: SilenceWatch | None = None,
+    ) -> None:
+        """`silence` is notified of payloads that go out, and looks when the queues are looked
+        at."""
         self._peers = peers
+        self._silence = silence
         self._params = params
         self._counters = counters
         self._with_backlog = _Waiting(FLUSH_INTERVAL, self._flush)
@@ -86,6 +93,8 @@ class Outbox(PeerListener):
             return False
         takes = peer.side is PeerSide.EPISUB and not peer.stalled
         if takes and self._peers.queue(peer) is not None:
+            if self._silence is not None and not frame.is_control:
+                self._silence.note_push(peer)
             return self._put(peer, frame)
         self._peers.interrupt(peer)
         kept = self._put(peer, frame, hold=True)
@@ -179,17 +188,24 @@ class Outbox(PeerListener):
             self._with_pieces.add(peer)
 
     async def _watch_queues(self) -> None:
+        is_resting = False
         while True:
-            due = trio.current_time() + LOOK_INTERVAL
-            await trio.sleep_until(due)
-            if trio.current_time() - due <= _LATE:
-                watched = [p for p in self._peers if p.watched or p.state is PeerState.CONNECTED]
-                for peer in watched:
-                    self._look_at(peer)
-                if not watched:
-                    self._sent = trio.Event()
-                    with trio.move_on_after(REST_INTERVAL):
-                        await self._sent.wait()
+            due = trio.current_time() + REST_INTERVAL
+            if is_resting:
+                self._sent = trio.Event()
+                with trio.move_on_at(due):
+                    await self._sent.wait()
+                    is_resting = False
+            if not is_resting:
+                due = trio.current_time() + LOOK_INTERVAL
+                await trio.sleep_until(due)
+            if trio.current_time() - due > _LATE:
+                continue
+            watched = [p for p in self._peers if p.watched or p.state is PeerState.CONNECTED]
+            for peer in watched:
+                self._look_at(peer)
+            is_awaiting = self._silence is not None and self._silence.look()
+            is_resting = not watched and not is_awaiting
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self._peers.queue(peer)

@@ -23,9 +23,10 @@ _MOST_CALM = 3.0
 """How many times longer a neighbour may be silent before it is queried where nothing changes. Ours:
 the check after that query is the one at which it is suspected, and queried again."""
 
-_MOST_CALM_PROBED = 24.0
-"""As above, where the driver is notified when the neighbour's host is gone. Ours: what is left, a
-process that has stopped, shows as soon as messages are sent, by suspicion."""
+_MOST_CALM_PROBED = 96.0
+"""As above, where the driver notices by itself what has gone or stopped; there queries get rarer
+with the square of the calm. Ours: what is left, a link that one side has forgotten, shows as soon
+as messages are sent; each query costs an idle host milliseconds."""
 
 _CHECKS_TO_ANSWER = 1.5
 """Check intervals that a query gets at least before the neighbour is suspected. Ours: after
@@ -118,9 +119,9 @@ class LinkCheck(Procedure):
         state = self._state
         interval = state.params.link_check_interval
         calm = state.calm(now)
+        times, times_probed = min(calm, _MOST_CALM), min(calm * calm, _MOST_CALM_PROBED)
         for peer, link in state.active.items():
-            most = _MOST_CALM_PROBED if state.is_probed(peer) else _MOST_CALM
-            quiet = min(calm, most) * interval / 2
+            quiet = (times_probed if state.is_probed(peer) else times) * interval / 2
             silence = now - link.last_activity
             enough = max(_SILENT_CHECKS * interval, quiet + _CHECKS_TO_ANSWER * interval)
             # After a long rest all have been silent for as long, as nothing was asked of them.

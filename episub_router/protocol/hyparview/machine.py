@@ -163,6 +163,9 @@ class HyParView:
             self._on_dial_failed(event, now)
         elif isinstance(event, ev.PeerDown):
             self._on_peer_down(event, now)
+        elif isinstance(event, ev.Silent):
+            if self.joined:
+                self._link_check.suspect(event.peer, now)
         elif isinstance(event, ev.ContactsFound):
             self._on_contacts(event, now)
         elif isinstance(event, ev.JoinOverlay):

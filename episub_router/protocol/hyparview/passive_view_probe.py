@@ -45,7 +45,7 @@ class PassiveViewProbe(Procedure):
         self._fruitless = _PATIENCE
         """Periods since a nearer peer was found. Longer ones first: a join needs its dials."""
         self._probed_at = -NEVER
-        """When peers were last asked."""
+        """When peers were last asked, or would first have been."""
 
     def start(self, now: Time) -> None:
         state = self._state
@@ -56,7 +56,11 @@ class PassiveViewProbe(Procedure):
 
     def fire(self, now: Time) -> None:
         state = self._state
-        if state.all_near and state.may_rest(self._probed_at, REST_INTERVAL, now):
+        if self._probed_at == -NEVER:
+            self._probed_at = now
+        # The first period is set before it is known that there is nothing nearer to look for.
+        is_early = now < self._probed_at + REST_INTERVAL / 2
+        if state.all_near and (is_early or state.may_rest(self._probed_at, REST_INTERVAL, now)):
             self.start(now)
             return
         self._probed_at = now

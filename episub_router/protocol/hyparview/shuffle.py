@@ -13,11 +13,18 @@ from episub_router.protocol.types import NEVER, PeerId, Time
 SHUFFLE_TIMEOUT = 5.0
 """Seconds until a shuffle counts as unanswered. Ours: a walk of six hops, a dial, the reply."""
 
+_PATIENCE = 2
+"""Shuffles in a row that may bring nobody new by chance. Ours."""
+
+_MOST_DOUBLINGS = 3
+"""How often the rest between shuffles doubles, once for each that brings nobody new after those.
+Ours: an hour and a half at most; the members of a small overlay know one another."""
+
 
 class ShuffleProcedure(Procedure):
     """Starts a shuffle in each period, passes on others', and answers those that end here."""
 
-    __slots__ = ("_began", "_offered", "_period_ends", "_ttl")
+    __slots__ = ("_began", "_fruitless", "_offered", "_period_ends", "_ttl")
 
     def __init__(self, state: OverlayState) -> None:
         super().__init__(state)
@@ -26,6 +33,8 @@ class ShuffleProcedure(Procedure):
         self._ttl = 0
         self._began = -NEVER
         """When we last began a shuffle."""
+        self._fruitless = 0
+        """Shuffles in a row that have brought nobody new."""
         self._period_ends = NEVER
 
     def start(self, now: Time) -> None:
@@ -40,7 +49,8 @@ class ShuffleProcedure(Procedure):
         params = state.params
         if now >= self._period_ends:
             self._period_ends = now + state.jittered(params.shuffle_interval)
-            if state.may_rest(self._began, params.shuffle_interval, now):
+            doublings = min(max(0, self._fruitless - _PATIENCE), _MOST_DOUBLINGS)
+            if state.may_rest(self._began, params.shuffle_interval * 2**doublings, now):
                 self.deadline = self._period_ends
                 return
             self._began = now
@@ -100,7 +110,13 @@ class ShuffleProcedure(Procedure):
             return
         offered, self._offered = self._offered, None
         self.deadline = self._period_ends
-        self._exchange(sender, message.peers[: len(offered) + 1], offered)
+        given = message.peers[: len(offered) + 1]
+        self._fruitless = 0 if any(map(self._is_new, given)) else self._fruitless + 1
+        self._exchange(sender, given, offered)
+
+    def _is_new(self, peer: PeerId) -> bool:
+        state = self._state
+        return peer != state.me and peer not in state.active and peer not in state.passive
 
     def _exchange(
         self, source: PeerId, incoming: tuple[PeerId, ...], given: tuple[PeerId, ...]

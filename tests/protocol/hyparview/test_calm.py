@@ -35,8 +35,8 @@ def at_rest() -> Member:
 
 
 def let_pass(member: Member, seconds: int, silent: str = "", delay: int = 0) -> Counter[str]:
-    """What upkeep does in that time, while all peers but `silent` answer after `delay` seconds; what
-    they would answer later doesn't come."""
+    """What upkeep does in that time, while all peers but `silent` answer after `delay` seconds;
+    what they would answer later doesn't come."""
     done: Counter[str] = Counter()
     answers: deque[list[tuple[str, object]]] = deque([[] for _ in range(delay)])
     for _ in range(seconds):
@@ -132,6 +132,16 @@ def test_a_lost_query_ends_no_link_in_a_calm_view() -> None:
     assert member.active == set(NEIGHBORS)
 
 
+def test_shuffles_that_bring_nobody_new_get_rarer_still() -> None:
+    """The members of a small overlay know one another: a walk and a dial for nothing."""
+    member = at_rest()
+    let_pass(member, 720)
+    assert let_pass(member, 3600)["shuffle"] <= 1
+    # Each change of the view brings them back.
+    member.receive("n0", Disconnect(alive=False))
+    assert let_pass(member, 60)["shuffle"] >= 1
+
+
 @pytest.mark.parametrize("rest", [300, 560, 900])
 @pytest.mark.parametrize(
     ("seconds", "trouble"), [(10, {"silent": "n1"}), (18, {"delay": 7})], ids=["loss", "delay"]
@@ -150,6 +160,15 @@ def test_a_change_after_a_long_rest_has_nobody_suspected_unasked(
         assert let_pass(member, seconds, **trouble)["failed"] == 0
         assert let_pass(member, 60)["failed"] == 0
         assert set(NEIGHBORS[1:]) <= member.active
+
+
+def test_where_all_are_near_from_the_start_nobody_is_probed() -> None:
+    """A join on a LAN finds its neighbours near, and leaves the dials for nearer ones out."""
+    for rtt, least, most in ((0.002, 0, 0), (0.05, 8, 1000)):
+        member = Member(*NEIGHBORS, passive=PASSIVE, membership=params(upkeep_peers=4))
+        for peer in NEIGHBORS:
+            member.handle(ev.RttMeasured(peer, rtt))
+        assert least <= let_pass(member, 100)["probe"] <= most
 
 
 def test_neighbours_that_were_measured_in_a_storm_are_near_all_the_same() -> None:
