@@ -14,9 +14,10 @@ from trio.testing import MockClock
 
 from episub_router import RouterParams
 from episub_router.fallback.queues import OutgoingRpc
+from episub_router.net.connections.silence import LOOK_INTERVAL
 from episub_router.net.counters import Reason
 from episub_router.net.outbound.framer import OutgoingFrame
-from episub_router.net.outbound.outbox import LOOK_INTERVAL, Outbox
+from episub_router.net.outbound.outbox import Outbox
 from episub_router.net.peer import PeerState, RemotePeer
 from episub_router.protocol import messages as m
 from tests.net.fakes import MESHSUB, Lab, pop

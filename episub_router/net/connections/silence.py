@@ -18,8 +18,12 @@ from episub_router.net.connections.sockets import bytes_received
 from episub_router.net.peer import RemotePeer
 from episub_router.net.peer_table import PeerTable
 
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks while something was pushed or waits. Looks are counted, and not
+seconds, since an event loop that is behind has few of them."""
+
 LOOKS_PUSHED = 3
-"""Looks, a second apart, at which nothing has come since a payload went out. Ours: with
+"""Looks, `LOOK_INTERVAL` apart, at which nothing has come since a payload went out. Ours: with
 the core's 4 s a process that has stopped is noticed within 10 s."""
 
 _LOOKS_AGAIN = 6
@@ -73,9 +77,9 @@ class SilenceWatch:
             if received is not None:
                 self._pushed[peer] = _Seen(received)
 
-    def look(self) -> bool:
-        """Report what is silent; whether to call again in a second, not just after
-        `REST_INTERVAL`."""
+    def look(self) -> float:
+        """Report what is silent; how many seconds later at most to call again, or one where that is
+        less than one."""
         for peer in self._silent(self._pushed):
             again = peer.was_reported
             if self._pushed[peer].looks >= (_LOOKS_AGAIN if again else LOOKS_PUSHED):
@@ -85,7 +89,7 @@ class SilenceWatch:
         if now >= self._due:
             self._due = now + REST_INTERVAL
             self._look_at_neighbors()
-        return bool(self._pushed)
+        return LOOK_INTERVAL if self._pushed else self._due - now
 
     def _look_at_neighbors(self) -> None:
         seen = self._at_rest

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from episub_router.net.backlog import Sendable
-from episub_router.net.connections.silence import REST_INTERVAL, SilenceWatch
+from episub_router.net.connections.silence import LOOK_INTERVAL, REST_INTERVAL, SilenceWatch
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.outbound.framer import OutgoingFrame
 from episub_router.net.params import RouterParams
@@ -21,10 +21,6 @@ FLUSH_INTERVAL = 0.01
 PIECE_INTERVAL = 0.002
 """Seconds between two looks for room for pieces, two of which wait in Pubsub's queue. Ours: with
 pieces of 16 KiB that is up to 130 Mbit/s for one peer."""
-
-LOOK_INTERVAL = 1.0
-"""Seconds between two looks at which peers take nothing. Looks are counted, and not seconds, since
-an event loop that is behind has few of them."""
 
 _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
 
@@ -188,15 +184,15 @@ class Outbox(PeerListener):
             self._with_pieces.add(peer)
 
     async def _watch_queues(self) -> None:
-        is_resting = False
+        rest = 0.0
         while True:
-            due = trio.current_time() + REST_INTERVAL
-            if is_resting:
+            due = trio.current_time() + rest
+            if rest > LOOK_INTERVAL:
                 self._sent = trio.Event()
                 with trio.move_on_at(due):
                     await self._sent.wait()
-                    is_resting = False
-            if not is_resting:
+                    rest = 0.0
+            if rest <= LOOK_INTERVAL:
                 due = trio.current_time() + LOOK_INTERVAL
                 await trio.sleep_until(due)
             if trio.current_time() - due > _LATE:
@@ -204,8 +200,9 @@ class Outbox(PeerListener):
             watched = [p for p in self._peers if p.watched or p.state is PeerState.CONNECTED]
             for peer in watched:
                 self._look_at(peer)
-            is_awaiting = self._silence is not None and self._silence.look()
-            is_resting = not watched and not is_awaiting
+            rest = REST_INTERVAL if self._silence is None else self._silence.look()
+            if watched:
+                rest = 0.0
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self._peers.queue(peer)
