@@ -13,6 +13,7 @@ from episub_router.net.backlog import Backlog
 from episub_router.net.pieces.lane import PieceLane
 from episub_router.net.sequence import ReplayWindow
 from episub_router.wire.root_gate import RootGate
+from episub_router.wire.sent_records import SentRecords
 
 PROTOCOL_ID = TProtocol("/episub/1.0.0")
 
@@ -71,6 +72,8 @@ class RemotePeer:
     """Sequence ids received over the connection."""
     roots: RootGate = field(default_factory=RootGate)
     """How much of ROOT it may still send."""
+    records_sent: SentRecords = field(default_factory=SentRecords)
+    """Address records that it has from us."""
     pieces: PieceLane = field(default_factory=PieceLane)
     """What waits for it behind `backlog`."""
     request: trio.Event | None = None
@@ -130,6 +133,7 @@ class RemotePeer:
         self.showed_episub = False
         self.protocol = None
         self.window = ReplayWindow()
+        self.records_sent.clear()
         self.close_at = None
         self.probed = None
         self.was_reported = False

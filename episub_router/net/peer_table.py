@@ -313,6 +313,8 @@ class PeerTable:
     # Transitions
 
     def _move(self, peer: RemotePeer, state: PeerState) -> None:
+        if peer.state is PeerState.WRITABLE:
+            peer.records_sent.clear()
         peer.state = state
         if state is not PeerState.IDLE:
             self._idle.pop(peer.key, None)

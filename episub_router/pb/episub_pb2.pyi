@@ -565,7 +565,10 @@ class Shuffle(_message.Message):
     PEER_FIELD_NUMBER: _builtins.int
     PEERS_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
+    RECORDS_FOLLOW_FIELD_NUMBER: _builtins.int
     ttl: _builtins.int
+    records_follow: _builtins.bool
+    """The origin sends Nodes with the records of peers to the node that replies."""
     @_builtins.property
     def peer(self) -> Global___PeerInfo:
         """The origin of the exchange, which gets the reply."""
@@ -578,10 +581,11 @@ class Shuffle(_message.Message):
         peer: Global___PeerInfo | None = ...,
         peers: _abc.Iterable[Global___PeerInfo] | None = ...,
         ttl: _builtins.int | None = ...,
+        records_follow: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "records_follow", b"records_follow", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "peers", b"peers", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "peers", b"peers", "records_follow", b"records_follow", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

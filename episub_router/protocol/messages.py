@@ -53,7 +53,8 @@ class GetNodes:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """NODES: answers GETNODES with a sample of both views (E03).
+    """NODES: answers GETNODES with a sample of both views (E03), and SHUFFLEREPLY with what the
+    shuffle offered, for the address records that come along.
 
     `ttl` is the walk length that the answering node suggests for the JOINs that follow; the
     specification never says what it is for.
@@ -141,11 +142,16 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """SHUFFLE: `peer` offers `peers` in exchange for others, along a random walk (E19)."""
+    """SHUFFLE: `peer` offers `peers` in exchange for others, along a random walk (E19).
+
+    `records_follow`: `peer` sends NODES with `peers` to the node that replies, so that their
+    address records needn't go along the walk.
+    """
 
     peer: PeerId
     peers: tuple[PeerId, ...]
     ttl: int
+    records_follow: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,11 @@ SOURCE = 2 + 8
 """A source in what belongs to trees of single sources: eight bytes of a digest of its peer id."""
 MESSAGE_ID = 2 + 46
 """A message id field: libp2p's default, the author's peer id and an 8-byte sequence number."""
-PEER_INFO = 3 + PEER_ID + 3 + 192
-"""A peer exchange entry: peer id and a signed record with one address."""
+PEER_NAME = 3 + PEER_ID
+"""A peer exchange entry that is a peer id alone."""
+PEER_RECORD = 3 + 192
+"""What a signed record with one address adds to it."""
+PEER_INFO = PEER_NAME + PEER_RECORD
 RPC = 3
 """Length prefix and an (empty) control field: what every RPC costs."""
 PROOF = 6 * 34
@@ -76,7 +79,12 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
     ),
     msg.Disconnect: lambda m: _NESTED + _SMALL,
     msg.Leave: lambda m: _NESTED + _SMALL + PEER_ID + 160,
-    msg.Shuffle: lambda m: _NESTED + _SMALL + (1 + len(m.peers)) * PEER_INFO,
+    msg.Shuffle: lambda m: (
+        _NESTED
+        + _SMALL
+        + PEER_INFO
+        + (len(m.peers) * PEER_NAME + _SMALL if m.records_follow else len(m.peers) * PEER_INFO)
+    ),
     msg.ShuffleReply: lambda m: _NESTED + len(m.peers) * PEER_INFO,
 }
 

@@ -231,7 +231,7 @@ class _Reader:
 
     def shuffle(self, body: pb.Shuffle) -> Shuffle:
         ttl = self.ttl(body.ttl)
-        return Shuffle(self.peer(body.peer), self.peers(body.peers), ttl)
+        return Shuffle(self.peer(body.peer), self.peers(body.peers), ttl, body.records_follow)
 
     def ihave(self, body: pb.IHave) -> IHave:
         lines = self.each(body.summary, self.summary, self.limits.max_ids, WireFault.TOO_MANY_IDS)

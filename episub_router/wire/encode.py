@@ -162,10 +162,12 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
             out.leave.source = id_bytes(source)
             out.leave.ttl = ttl
             out.leave.proof = proof
-        case Shuffle(peer, peers, ttl):
+        case Shuffle(peer, peers, ttl, records_follow):
             out.shuffle.peer.CopyFrom(_info(peer, records))
-            out.shuffle.peers.extend(_infos(peers, records))
+            out.shuffle.peers.extend(_infos(peers, _no_records if records_follow else records))
             out.shuffle.ttl = ttl
+            if records_follow:
+                out.shuffle.records_follow = True
         case ShuffleReply(peers):
             out.shuffle_reply.SetInParent()
             out.shuffle_reply.peers.extend(_infos(peers, records))
@@ -186,6 +188,10 @@ def _at_most(bound: int, records: Records) -> Records:
         return record
 
     return bounded
+
+
+def _no_records(_: bytes) -> None:
+    return None
 
 
 def _infos(peers: Iterable[object], records: Records) -> Iterable[pb.PeerInfo]:

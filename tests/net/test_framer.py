@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from libp2p import new_host
 from libp2p.peer.id import ID
 from libp2p.peer.peerstore import PeerStoreError, create_signed_peer_record
+from libp2p.pubsub.rpc_queue import RpcQueue
 from multiaddr import Multiaddr
 
 from episub_router.net.address_book import AddressBook
@@ -14,9 +16,10 @@ from episub_router.net.counters import Counters
 from episub_router.net.outbound.framer import Framer
 from episub_router.net.peer import RemotePeer
 from episub_router.protocol.messages import Nodes
+from episub_router.wire.sent_records import AGAIN_AFTER, MAX_REMEMBERED, SentRecords
 
 
-def test_a_record_outlives_the_addresses_in_the_peerstore() -> None:
+async def test_a_record_outlives_the_addresses_in_the_peerstore() -> None:
     """py-libp2p's peerstore raises when it is asked for the record of a peer whose addresses have
     expired, two minutes after the peer was dialled; messages that name the peer go out anyway."""
     host, other = new_host(), new_host()
@@ -35,3 +38,57 @@ def test_a_record_outlives_the_addresses_in_the_peerstore() -> None:
     somebody = RemotePeer(ID(b"somebody"), Backlog(1, 1), 0)
     rpc = framer.encode(somebody, "topic", (Nodes((peer.to_bytes(),), 6),))
     assert record in rpc.SerializeToString()
+
+
+async def test_a_record_goes_over_a_connection_once_in_a_while(autojump_clock: object) -> None:
+    host, other = new_host(), new_host()
+    peer: ID = other.get_id()
+    envelope = create_signed_peer_record(
+        peer, [Multiaddr("/ip4/127.0.0.1/tcp/4001")], other.get_private_key()
+    )
+    record = envelope.marshal_envelope()
+    book = AddressBook()
+    assert book.learn(peer.to_bytes(), record)
+    framer = Framer(host, book, Counters())
+    somebody = RemotePeer(ID(b"somebody"), Backlog(1, 1), 0)
+    queue = RpcQueue()
+
+    async def carries_record() -> bool:
+        frame = framer.frame(somebody, "topic", (Nodes((peer.to_bytes(),), 6),))
+        assert frame.push_to(queue)
+        sent = await queue.pop()
+        assert sent is not None
+        assert peer.to_bytes() in sent.SerializeToString()
+        return record in sent.SerializeToString()
+
+    assert await carries_record()
+    assert not await carries_record()
+    await trio.sleep(AGAIN_AFTER)
+    assert await carries_record()
+    somebody.forget_connection()
+    assert await carries_record()
+
+
+def test_a_record_counts_as_sent_once_its_frame_is_on_its_way() -> None:
+    sent = SentRecords()
+    for _ in range(2):
+        sent.begin_frame()
+        assert sent.attach(b"a", b"record", 0.0) == b"record"
+        assert sent.attach(b"a", b"record", 0.0) is None, "twice in one frame"
+    sent.note_frame_sent(0.0)
+    sent.begin_frame()
+    assert sent.attach(b"a", b"record", 1.0) is None
+    assert sent.attach(b"a", b"newer", 1.0) == b"newer"
+    assert sent.attach(b"b", None, 1.0) is None
+
+
+def test_so_many_records_are_remembered() -> None:
+    sent = SentRecords()
+    names = [bytes([1, number]) for number in range(MAX_REMEMBERED + 1)]
+    for name in names:
+        sent.begin_frame()
+        sent.attach(name, b"record", 0.0)
+        sent.note_frame_sent(0.0)
+    sent.begin_frame()
+    assert sent.attach(names[0], b"record", 0.0) == b"record"
+    assert sent.attach(names[-1], b"record", 0.0) is None

@@ -94,7 +94,7 @@ async def running(harness: Harness) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
-def test_frames_go_straight_into_the_queue_control_first() -> None:
+async def test_frames_go_straight_into_the_queue_control_first() -> None:
     harness = Harness()
     queue = harness.open()
     assert harness.send(gossip(1), control(1), gossip(2)) == [True] * 3
@@ -104,7 +104,7 @@ def test_frames_go_straight_into_the_queue_control_first() -> None:
     assert harness.counters[Reason.PAYLOADS_SENT] == 2
 
 
-def test_frames_wait_for_a_peer_that_is_not_writable_yet() -> None:
+async def test_frames_wait_for_a_peer_that_is_not_writable_yet() -> None:
     harness = Harness()
     assert harness.send(gossip(1), control(1)) == [True, True]
     assert harness.log.take() == ["dial"]
@@ -128,7 +128,7 @@ async def test_order_is_kept_when_the_queue_is_full(autojump_clock: MockClock) -
     assert texts.index("t c2") < texts.index("t g2")
 
 
-def test_new_frames_do_not_overtake_those_that_wait() -> None:
+async def test_new_frames_do_not_overtake_those_that_wait() -> None:
     harness = Harness()
     queue = harness.open(room=1)
     harness.send(gossip(1), gossip(2))
@@ -138,7 +138,7 @@ def test_new_frames_do_not_overtake_those_that_wait() -> None:
     assert sent(queue) == ["t g2"]
 
 
-def test_waiting_for_room_takes_no_sequence_ids() -> None:
+async def test_waiting_for_room_takes_no_sequence_ids() -> None:
     """A frame is encoded once, when it enters the queue: looking at a full queue would use ids
     up, and what then goes would look like replays to a receiver with a window of 128."""
     harness = Harness(RouterParams())
@@ -154,7 +154,7 @@ def test_waiting_for_room_takes_no_sequence_ids() -> None:
     assert not harness.peer.backlog
 
 
-def test_a_full_backlog_takes_no_more() -> None:
+async def test_a_full_backlog_takes_no_more() -> None:
     harness = Harness()
     harness.open(room=1)
     assert harness.send(*map(gossip, range(68))) == [True] * 65 + [False] * 3
@@ -203,7 +203,7 @@ def test_frames_to_a_blacklisted_peer_are_held_until_the_dialer_gives_up() -> No
     assert harness.counters[Reason.UNDELIVERABLE] == 1
 
 
-def test_leaving_a_topic_keeps_its_goodbyes_and_other_topics() -> None:
+async def test_leaving_a_topic_keeps_its_goodbyes_and_other_topics() -> None:
     harness = Harness()
     harness.send(gossip(1), control(1), m.Disconnect())
     harness.send(gossip(2, 400), topic="u")

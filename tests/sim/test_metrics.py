@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from episub_router.sim.metrics import dissemination, overlay, shares, trees
+from episub_router.sim.results import report
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
 
@@ -159,3 +160,43 @@ settle = 20.0
     assert ("sent_of_share" in phase) == says
     if says:
         assert phase["sent_of_share"]["max"] >= 1.0
+
+
+def test_messages_of_each_kind_are_counted_in_each_phase() -> None:
+    text = """
+name = "kinds"
+[network]
+nodes = 10
+[router]
+kind = "episub"
+[traffic]
+messages = 4
+start = 20.0
+interval = 10.0
+[[phases]]
+name = "first"
+start = 20.0
+[[phases]]
+name = "second"
+start = 40.0
+"""
+    (scenario,) = loading.parse(text).scenarios({}).values()
+    summary = run(scenario, 1).summary
+    first, second = summary["phases"]
+    total = summary["traffic"]
+    assert first["traffic"]["payload"]["sends"] > second["traffic"]["payload"]["sends"] >= 18
+    for phase in (first, second):
+        sent = phase["traffic"]
+        control = sum(entry["bytes"] for kind, entry in sent.items() if kind != "payload")
+        assert control / phase["deliveries"] == pytest.approx(phase["control_bytes_per_delivery"])
+        assert all(entry["sends"] <= total[kind]["sends"] for kind, entry in sent.items())
+    shown = report.phases(summary, "kinds")
+    (row,) = (n for n, cell in enumerate(shown.columns[0].cells) if "ROOT" in str(cell))
+    root = first["traffic"]["ROOT"]
+    cell = [*shown.columns[1].cells][row]
+    assert cell == f"{root['sends']:,}, {root['bytes'] / first['deliveries']:,.0f}"
+
+
+def test_a_kind_that_one_run_does_not_have_counts_as_none_in_a_mean() -> None:
+    runs = [{"traffic": {"ROOT": {"sends": 4}}}, {"traffic": {}}]
+    assert report.mean_of(runs) == {"traffic": {"ROOT": {"sends": 2}}}

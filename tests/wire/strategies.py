@@ -125,7 +125,7 @@ control_messages = st.one_of(
     ),
     st.builds(m.Disconnect, st.booleans()),
     st.builds(m.Leave, peer_ids, ttls, st.binary(min_size=1, max_size=200)),
-    st.builds(m.Shuffle, peer_ids, peer_tuples, ttls),
+    st.builds(m.Shuffle, peer_ids, peer_tuples, ttls, st.booleans()),
     st.builds(m.ShuffleReply, peer_tuples),
     st.builds(m.IHave, st.lists(st.builds(m.MessageSummary, message_ids, hops)).map(tuple)),
     st.builds(m.Prune, source_tuples, source_tuples),

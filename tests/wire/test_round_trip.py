@@ -52,6 +52,7 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     m.Disconnect(alive=False),
     m.Leave(PEERS[0], 3, b"proof"),
     m.Shuffle(PEERS[0], PEERS, 6),
+    m.Shuffle(PEERS[0], PEERS, 6, records_follow=False),
     m.ShuffleReply(()),
     m.Gossip(b"id", 3, payload("blocks")),
     m.IHave((m.MessageSummary(b"i", 1), m.MessageSummary(b"j" * 47, 64))),
@@ -148,14 +149,17 @@ def test_costs_are_microseconds_that_fit_the_field() -> None:
 
 
 def test_records_ride_beside_their_peers() -> None:
-    shuffle = m.Shuffle(peer_id(1), (peer_id(2), peer_id(3)), 6)
+    shuffle = m.Shuffle(peer_id(1), (peer_id(2), peer_id(3)), 6, records_follow=False)
     held = {peer_id(1): b"one", peer_id(2): b"two"}
 
-    rpc = over_the_wire(encode_frame(Frame("t", 1, (shuffle,)), held.get))
+    def records(sent: m.Message) -> tuple[tuple[bytes, bytes], ...]:
+        result = decode_frame(over_the_wire(encode_frame(Frame("t", 1, (sent,)), held.get)))
+        assert result is not None
+        return result.records
 
-    result = decode_frame(rpc)
-    assert result is not None
-    assert result.records == ((peer_id(1), b"one"), (peer_id(2), b"two"))
+    assert records(shuffle) == ((peer_id(1), b"one"), (peer_id(2), b"two"))
+    # Those of what is offered follow; the origin may have to be dialled first.
+    assert records(replace(shuffle, records_follow=True)) == ((peer_id(1), b"one"),)
 
 
 def test_no_more_records_are_sent_than_a_receiver_takes() -> None:

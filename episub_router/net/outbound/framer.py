@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import trio
 from libp2p.abc import IHost
 from libp2p.peer.id import ID
 from libp2p.peer.peerstore import PeerStoreError, env_to_send_in_RPC
@@ -36,7 +37,12 @@ class Framer:
     def encode(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> rpc_pb2.RPC:
         """The RPC for `peer`, with its next sequence id; raises ValueError or TypeError as
         `encode_frame` does."""
-        rpc = encode_frame(Frame(topic, peer.next_sequence_id(), messages), self.record)
+        now, sent = trio.current_time(), peer.records_sent
+        sent.begin_frame()
+        rpc = encode_frame(
+            Frame(topic, peer.next_sequence_id(), messages),
+            lambda named: sent.attach(named, self.record(named), now),
+        )
         if isinstance(messages[0], Gossip) and messages[0].hops == 1:
             # As GossipSub does: those next to an author have its newest addresses.
             rpc.senderRecord = env_to_send_in_RPC(self._host)[0]
@@ -118,6 +124,7 @@ class OutgoingFrame:
             return True
         if not queue.push(rpc, priority=self.is_control):
             return False
+        self.peer.records_sent.note_frame_sent(trio.current_time())
         self.counters.add(Reason.FRAMES_SENT)
         if not self.is_control:
             is_piece = self.piece is not None

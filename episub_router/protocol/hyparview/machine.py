@@ -315,6 +315,8 @@ class HyParView:
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         for_rings = self._rings.on_nodes(sender, nodes)
         expected = self._reconnection.on_nodes(sender, nodes) or for_rings
+        if not expected and self._shuffle.on_nodes(sender):
+            return
         if expected or self._join.on_nodes(sender, nodes, now):
             self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
 

@@ -1,13 +1,18 @@
-"""Shuffle: passive views are mixed along random walks (E19, E20)."""
+"""Shuffle: passive views are mixed along random walks (E19, E20).
+
+Only the node where a walk ends needs the addresses of the peers offered. So the walk carries their
+names, and the origin sends their records once it has the reply.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
-from episub_router.protocol.messages import Shuffle, ShuffleReply
+from episub_router.protocol.messages import Nodes, Shuffle, ShuffleReply
 from episub_router.protocol.types import NEVER, PeerId, Time
 
 SHUFFLE_TIMEOUT = 5.0
@@ -20,16 +25,22 @@ _MOST_DOUBLINGS = 3
 """How often the rest between shuffles doubles, once for each that brings nobody new after those.
 Ours: an hour and a half at most; the members of a small overlay know one another."""
 
+MAX_ANSWERED = 8
+"""Origins answered that records are awaited from; the oldest is let go first. Ours: that takes a
+round trip, and as many walks end here as begin."""
+
 
 class ShuffleProcedure(Procedure):
     """Starts a shuffle in each period, passes on others', and answers those that end here."""
 
-    __slots__ = ("_began", "_fruitless", "_offered", "_period_ends", "_ttl")
+    __slots__ = ("_answered", "_began", "_fruitless", "_offered", "_period_ends", "_ttl")
 
     def __init__(self, state: OverlayState) -> None:
         super().__init__(state)
         self._offered: tuple[PeerId, ...] | None = None
         """What our shuffle in flight offered; None when no reply is awaited."""
+        self._answered: dict[PeerId, None] = {}
+        """Origins that got our reply, and have yet to send the records of what they offered."""
         self._ttl = 0
         self._began = -NEVER
         """When we last began a shuffle."""
@@ -88,12 +99,14 @@ class ShuffleProcedure(Procedure):
         if ttl > 0 and len(state.active) > 1:
             walker = state.active.pick(state.rng, sender, message.peer)
             if walker is not None:
-                state.send(walker, Shuffle(message.peer, peers, ttl - 1))
+                state.send(walker, replace(message, peers=peers, ttl=ttl - 1))
                 return
-        answer = partial(self._answer, message.peer, peers)
+        answer = partial(self._answer, message.peer, peers, message.records_follow)
         state.when_connected(message.peer, answer, now, for_others=True)
 
-    def _answer(self, origin: PeerId, offered: tuple[PeerId, ...], up: bool, now: Time) -> None:
+    def _answer(
+        self, origin: PeerId, offered: tuple[PeerId, ...], follow: bool, up: bool, now: Time
+    ) -> None:
         state = self._state
         if not up:
             state.drop(origin, DropReason.UNREACHABLE)
@@ -101,7 +114,24 @@ class ShuffleProcedure(Procedure):
         given = tuple(state.passive.sample(state.rng, len(offered) + 1, origin))
         state.send(origin, ShuffleReply(given))
         self._exchange(origin, (origin, *offered), given)
-        state.release(origin)
+        if not (follow and offered):
+            state.release(origin)
+            return
+        self._answered[origin] = None
+        if len(self._answered) > MAX_ANSWERED:
+            self._let_go(next(iter(self._answered)))
+
+    def on_nodes(self, sender: PeerId) -> bool:
+        """NODES: the driver has the records that came with it. False if none were awaited from
+        `sender`."""
+        return self._let_go(sender)
+
+    def _let_go(self, origin: PeerId) -> bool:
+        if origin not in self._answered:
+            return False
+        del self._answered[origin]
+        self._state.release(origin)
+        return True
 
     def on_reply(self, sender: PeerId, message: ShuffleReply) -> None:
         """SHUFFLEREPLY: take in no more entries than we offered, in their place."""
@@ -113,6 +143,8 @@ class ShuffleProcedure(Procedure):
         given = message.peers[: len(offered) + 1]
         self._fruitless = 0 if any(map(self._is_new, given)) else self._fruitless + 1
         self._exchange(sender, given, offered)
+        if offered:
+            self._state.send(sender, Nodes(offered, self._state.params.join_ttl))
 
     def _is_new(self, peer: PeerId) -> bool:
         state = self._state
@@ -129,4 +161,5 @@ class ShuffleProcedure(Procedure):
     def stop(self) -> None:
         super().stop()
         self._offered = None
+        self._answered.clear()
         self._period_ends = NEVER

@@ -115,7 +115,18 @@ def phases(summary: Mapping[str, Any], title: str) -> Table:
         cells = [shown(phase) for phase in columns]
         if any(cell != "-" for cell in cells):
             table.add_row(row, *cells)
+    table.add_section()
+    for kind in dict.fromkeys(kind for phase in columns for kind in phase.get("traffic", ())):
+        table.add_row(f"{kind}: sent, bytes/delivery", *(_sent(phase, kind) for phase in columns))
     return table
+
+
+def _sent(phase: Phase, kind: str) -> str:
+    """How many messages of `kind` were sent, and their bytes for each delivery."""
+    sent = phase.get("traffic", {}).get(kind, {"sends": 0, "bytes": 0})
+    deliveries = phase.get("deliveries")
+    bytes_each = f", {sent['bytes'] / deliveries:,.0f}" if deliveries else ""
+    return f"{sent['sends']:,.0f}{bytes_each}"
 
 
 def variants(summaries: Mapping[str, Mapping[str, Any]], title: str) -> Table:
@@ -184,6 +195,8 @@ def _mean(values: Sequence[Any]) -> Any:
 def _padded(entries: list[Any], size: int) -> list[Any]:
     if isinstance(entries[0], int | float):
         entries += [0] * (size - len(entries))
+    elif isinstance(entries[0], Mapping):
+        entries += [{}] * (size - len(entries))
     return entries
 
 

@@ -171,8 +171,10 @@ def _spread(
 def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Control traffic of the phase, upkeep of the overlay included."""
     sends = size = changes = 0
-    for kind, (sent, sent_bytes) in after.traffic.items():
+    kinds = {}
+    for kind, (sent, sent_bytes) in sorted(after.traffic.items()):
         earlier = before.traffic.get(kind, (0, 0))
+        kinds[kind] = {"sends": sent - earlier[0], "bytes": sent_bytes - earlier[1]}
         if kind not in (*_PAYLOAD, HOSTILE):
             size += sent_bytes - earlier[1]
         if kind not in (*_PAYLOAD, "GOSSIP", "publish", HOSTILE):
@@ -184,6 +186,7 @@ def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> d
         "control_messages_per_delivery": sends / deliveries if deliveries else 0.0,
         "control_bytes_per_delivery": size / deliveries if deliveries else 0.0,
         "flutter": changes / len(rows) if rows else 0.0,
+        "traffic": kinds,
     }
 
 

@@ -49,7 +49,7 @@ from episub_router.sim.network.host import NodeId
 from episub_router.sim.network.network import Network
 from episub_router.sim.routers.large import belongs, children_by_uplink, simulated_pieces
 from episub_router.sim.routers.node import Node
-from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
+from episub_router.sim.sizes import PEER_RECORD, SIGNED_PAYLOAD, episub_control
 
 TOPIC_NAME = "simulated"
 
@@ -63,7 +63,7 @@ class EpisubNode(Node):
     """Drives one `Topic`. A parcel is the `Received` event that the receiver is to handle:
     the sender makes one per message, however many peers it goes to."""
 
-    __slots__ = ("_links_up", "_piece_threshold", "topic")
+    __slots__ = ("_links_up", "_listed", "_piece_threshold", "topic")
 
     def __init__(
         self, node: NodeId, network: Network[Node], rng: random.Random, params: EpisubParams
@@ -75,6 +75,8 @@ class EpisubNode(Node):
         self.topic = Topic(node, TOPIC_NAME, params, rng, network.prefixes.get, belongs=belongs)
         self._links_up = 0
         """Links whose NeighborUp has been carried out, and NeighborDown has not."""
+        self._listed: dict[NodeId, tuple[Any, ...]] = {}
+        """The peers in the last list that each connected peer was sent."""
 
     # From the network and the script.
 
@@ -110,6 +112,7 @@ class EpisubNode(Node):
         self._handle(Connected(peer))
 
     def disconnected(self, peer: NodeId) -> None:
+        self._listed.pop(peer, None)
         self._handle(PeerDown(peer))
 
     def dial_failed(self, peer: NodeId) -> None:
@@ -184,6 +187,8 @@ class EpisubNode(Node):
             self._send_piece(message, peers)
             return
         size = episub_control(message)
+        if kind is Neighbor and message.peers:
+            size -= self._note_listed(message, peers[0])
         records.sent(_NAMES[kind], len(peers), size)
         if kind is Gossip:
             records.messages[message.id].payloads += len(peers)
@@ -192,6 +197,13 @@ class EpisubNode(Node):
         if records.trace is not None:
             self.trace_send(peers, size, **columns(message))
         self.network.send(self, peers, Received(self.id, message), size)
+
+    def _note_listed(self, listing: Neighbor, peer: NodeId) -> int:
+        """`peer` is sent a list: bytes of those records that it has from the one before. The router
+        leaves out all records that it has sent over a connection; lists repeat most of them."""
+        before = self._listed.get(peer, ())
+        self._listed[peer] = listing.peers
+        return PEER_RECORD * sum(other in before for other in listing.peers)
 
     def _send_piece(self, piece: Piece, peers: list[NodeId]) -> None:
         size = episub_control(piece) + piece.size

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Release
-from episub_router.protocol.messages import Shuffle, ShuffleReply
+from episub_router.protocol.hyparview.shuffle import MAX_ANSWERED
+from episub_router.protocol.messages import Nodes, Shuffle, ShuffleReply
 from tests.protocol.helpers import ME, Member, dials, drops, params, sent
 
 PEERS = tuple(f"p{n}" for n in range(40))
@@ -84,7 +89,35 @@ def test_the_end_of_the_walk_answers_the_origin_and_exchanges() -> None:
     assert len(set(reply.peers)) == 3
     assert set(reply.peers) <= set(PEERS)
     assert member.passive == {*PEERS, "x", "y", "origin"} - set(reply.peers)
-    assert Release("origin") in effects
+    assert Release("origin") not in effects, "the records of what it offered are on their way"
+    assert Release("origin") in member.receive("origin", Nodes(("x", "y"), 6))
+    assert drops(member.receive("origin", Nodes(("z",), 6))) == [DropReason.UNSOLICITED]
+
+
+@pytest.mark.parametrize(
+    "shuffle", [Shuffle("origin", (), 0), Shuffle("origin", ("x",), 0, records_follow=False)]
+)
+def test_an_origin_that_sends_no_records_is_let_go_at_once(shuffle: Shuffle) -> None:
+    member = full("a", "b")
+    member.receive("a", shuffle)
+    assert Release("origin") in member.handle(ev.Connected("origin"))
+
+
+def test_origins_whose_records_do_not_come_are_let_go() -> None:
+    member = full("a", "b")
+    origins = [f"origin {number}" for number in range(MAX_ANSWERED + 1)]
+    released = []
+    for origin in origins:
+        member.receive("a", Shuffle(origin, ("x",), 0))
+        effects = member.handle(ev.Connected(origin))
+        released += [effect.peer for effect in effects if isinstance(effect, Release)]
+    assert released == [origins[0]]
+
+
+def test_a_walk_says_on_the_way_whether_records_follow() -> None:
+    member = full("a", "b")
+    shuffle = Shuffle("origin", ("x",), 3, records_follow=False)
+    assert sent(member.receive("a", shuffle)) == [("b", replace(shuffle, ttl=2))]
 
 
 def test_a_walk_ends_where_there_is_nobody_else() -> None:
@@ -107,7 +140,8 @@ def test_the_reply_takes_the_place_of_what_was_offered() -> None:
     member = full("a", "b", passive_size=40)
     _, shuffle = first_shuffle(member)
     offered = set(shuffle.peers) & set(PEERS)
-    member.receive("end", ShuffleReply(("x", "y", "z")))
+    effects = member.receive("end", ShuffleReply(("x", "y", "z")))
+    assert sent(effects, Nodes) == [("end", Nodes(shuffle.peers, member.params.join_ttl))]
     assert {"x", "y", "z"} < member.passive
     assert len(member.passive) == 40
     assert set(PEERS) - offered < member.passive

@@ -34,7 +34,8 @@ func (t *Topic) offer(ttl uint32) {
 	round := s.round
 	s.offered = append(t.sample(t.neighbors(walker), shuffleActive), t.sample(t.passive.ids(), shufflePassive)...)
 	t.port.Send(walker, controlShuffle(&pb.Shuffle{
-		Peer: t.port.Info(t.me), Peers: t.infos(s.offered), Ttl: proto.Uint32(ttl),
+		Peer: t.port.Info(t.me), Peers: names(s.offered), Ttl: proto.Uint32(ttl),
+		RecordsFollow: proto.Bool(true),
 	}))
 	if ttl > 0 {
 		t.after(shuffleTimeout, func() {
@@ -54,8 +55,13 @@ func (t *Topic) onShuffle(from peer.ID, message *pb.Shuffle) {
 	offered = offered[:min(len(offered), shuffleActive+shufflePassive)]
 	if ttl := min(message.GetTtl(), shuffleTTL); ttl > 0 && len(t.links) > 1 {
 		if next := t.pick(from, origin); next != "" {
+			infos := names(offered)
+			if !message.GetRecordsFollow() {
+				infos = t.infos(offered)
+			}
 			t.port.Send(next, controlShuffle(&pb.Shuffle{
-				Peer: message.Peer, Peers: t.infos(offered), Ttl: proto.Uint32(ttl - 1),
+				Peer: message.Peer, Peers: infos, Ttl: proto.Uint32(ttl - 1),
+				RecordsFollow: message.RecordsFollow,
 			}))
 			return
 		}
@@ -78,6 +84,19 @@ func (t *Topic) onShuffleReply(from peer.ID, message *pb.ShuffleReply) {
 	t.shuffle.offered = nil
 	found := t.learn(message.Peers)
 	t.exchange(from, found[:min(len(found), len(offered)+1)], offered)
+	if len(offered) > 0 {
+		// The walk carried their names alone.
+		t.port.Send(from, controlNodes(&pb.Nodes{Peers: t.infos(offered), Ttl: proto.Uint32(joinTTL)}))
+	}
+}
+
+// names are peers without their records.
+func names(ids []peer.ID) []*pb.PeerInfo {
+	found := []*pb.PeerInfo{}
+	for _, id := range ids {
+		found = append(found, &pb.PeerInfo{PeerID: []byte(id)})
+	}
+	return found
 }
 
 // exchange takes peers in, in place of those given away where room is needed.

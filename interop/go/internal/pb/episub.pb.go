@@ -1365,9 +1365,11 @@ func (x *LeaveRecord) GetSeq() uint64 {
 type Shuffle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The origin of the exchange, which gets the reply.
-	Peer          *PeerInfo   `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
-	Peers         []*PeerInfo `protobuf:"bytes,2,rep,name=peers" json:"peers,omitempty"`
-	Ttl           *uint32     `protobuf:"varint,3,opt,name=ttl" json:"ttl,omitempty"`
+	Peer  *PeerInfo   `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
+	Peers []*PeerInfo `protobuf:"bytes,2,rep,name=peers" json:"peers,omitempty"`
+	Ttl   *uint32     `protobuf:"varint,3,opt,name=ttl" json:"ttl,omitempty"`
+	// The origin sends Nodes with the records of peers to the node that replies.
+	RecordsFollow *bool `protobuf:"varint,4,opt,name=records_follow,json=recordsFollow" json:"records_follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1421,6 +1423,13 @@ func (x *Shuffle) GetTtl() uint32 {
 		return *x.Ttl
 	}
 	return 0
+}
+
+func (x *Shuffle) GetRecordsFollow() bool {
+	if x != nil && x.RecordsFollow != nil {
+		return *x.RecordsFollow
+	}
+	return false
 }
 
 // Clause E19.
@@ -2561,11 +2570,12 @@ const file_episub_proto_rawDesc = "" +
 	"\x05proof\x18\x03 \x01(\fR\x05proof\"5\n" +
 	"\vLeaveRecord\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"o\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x96\x01\n" +
 	"\aShuffle\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12)\n" +
 	"\x05peers\x18\x02 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\x12\x10\n" +
-	"\x03ttl\x18\x03 \x01(\rR\x03ttl\"9\n" +
+	"\x03ttl\x18\x03 \x01(\rR\x03ttl\x12%\n" +
+	"\x0erecords_follow\x18\x04 \x01(\bR\rrecordsFollow\"9\n" +
 	"\fShuffleReply\x12)\n" +
 	"\x05peers\x18\x01 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\"<\n" +
 	"\x05IHave\x123\n" +
