@@ -2,12 +2,16 @@
 
     python -m tests.benchmarks.tree_limits [--latency uniform|plane] [--nodes N] [--seed S] [--json]
                                            [--size BYTES ... --uplink MBITS ...]
+                                           [--loss SHARE] [--crash SHARE]
 
 Joins `headline`'s overlay (300 simulated seconds) and gossipsub v1.1's in the same network, and
 prints p50 and p99 of the latency from 50 sources, as multiples of gossipsub's flood over its mesh:
 along the shortest-path tree of each source, along the best tree that all share, and along the trees
 of k roots, each source using the nearest. Hops cost nothing but the latency of their links. With
-sizes and uplinks (0: mixed ones) it prints when large messages would be everywhere instead.
+sizes and uplinks (0: mixed ones) it prints when large messages would be everywhere instead; with
+a share of frames that are lost, or of nodes that have crashed without a word, what repair within
+one round trip would leave, beside the flood under the same faults, and what a join and a crash
+cost.
 """
 
 from __future__ import annotations
@@ -23,13 +27,17 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
+from episub_router.protocol.params import MembershipParams
 from episub_router.sim.records import Records
 from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
-from tests.benchmarks import piece_limits
+from tests.benchmarks import piece_limits, repair_limits
+from tests.benchmarks.repair_limits import Fault
 
 SOURCES = 50
 JOINED_AT = 299.0
+DRAWS = 10
+"""Messages of each source where frames are lost or nodes have crashed."""
 
 
 class OfflineOverlay:
@@ -59,6 +67,14 @@ class OfflineOverlay:
             if parent >= 0:
                 tree[node, parent] = tree[parent, node] = self.delays[node, parent]
         return dijkstra(csr_matrix(tree), directed=False, indices=sources)
+
+    def links(self) -> list[list[tuple[int, float]]]:
+        """The neighbours of each node, and the seconds to each."""
+        rows = (np.nonzero(row)[0].tolist() for row in self.delays)
+        return [
+            [(other, float(self.delays[node, other])) for other in others]
+            for node, others in enumerate(rows)
+        ]
 
     def far_roots(self, count: int) -> list[int]:
         """`count` roots far from each other, the centre first."""
@@ -98,6 +114,46 @@ def limits(overlay: OfflineOverlay, sources: list[int]) -> dict[str, tuple[float
     return found
 
 
+def print_repair(overlay: OfflineOverlay, mesh: OfflineOverlay, args: argparse.Namespace) -> None:
+    """p50 and p99 where frames are lost or nodes have crashed, from five sources."""
+    rng = random.Random(args.seed)
+    sources = rng.sample(range(args.nodes), 5)
+    rows: dict[str, list[list[float]]] = {}
+    links, mesh_links = overlay.links(), mesh.links()
+    crashing = [node for node in range(args.nodes) if node not in sources]
+    for source in [*sources] * DRAWS:
+        fault = Fault(args.loss, {*rng.sample(crashing, round(args.crash * args.nodes))})
+        made = {"gossipsub's flood": repair_limits.flooded(mesh_links, source, fault, rng)}
+        for name, lossy in (("repair in one round trip", False), ("... itself lossy", True)):
+            made[name] = repair_limits.arrivals(
+                links, overlay.parents[source].tolist(), overlay.distances[source].tolist(),
+                source, fault, rng, repair_lossy=lossy,
+            )  # fmt: skip
+        for name, times in made.items():
+            live = (t for node, t in enumerate(times) if node not in {source, *fault.crashed})
+            rows.setdefault(name, []).append([*live])
+    print(f"{args.nodes} nodes, {args.latency}, seed {args.seed}, 5 sources, {DRAWS} messages each")
+    print(f"{100 * args.loss:g} % of frames lost, {100 * args.crash:g} % of nodes crashed")
+    p50s, p99s = {}, {}
+    for name, arrived in rows.items():
+        values = np.sort(np.concatenate([np.array(row) for row in arrived]))
+        p50s[name], p99s[name] = (
+            float(values[math.ceil(share * len(values)) - 1]) for share in (0.5, 0.99)
+        )
+        p50, p99 = p50s[name], p99s[name]
+        flood50, flood99 = p50s["gossipsub's flood"], p99s["gossipsub's flood"]
+        print(
+            f"{name:<46} p50 {p50 * 1e3:6.1f} ms ({p50 / flood50:.2f}x)"
+            f"   p99 {p99 * 1e3:6.1f} ms ({p99 / flood99:.2f}x)"
+            f"   not reached {100 * float(np.isinf(values).mean()):.3f} %"
+        )
+    params = MembershipParams()
+    for trees in (1, 5):
+        join = repair_limits.join_bytes(params, trees)
+        crash = repair_limits.leave_bytes(params, trees)
+        print(f"{trees} sources: a join takes {join:,} control bytes at least, a crash {crash:,}")
+
+
 def print_large(overlay: OfflineOverlay, args: argparse.Namespace) -> None:
     """When messages of `args.size` bytes are everywhere, from five sources."""
     sources = random.Random(args.seed).sample(range(args.nodes), 5)
@@ -126,6 +182,8 @@ def main() -> int:
     parser.add_argument("--latency", choices=["uniform", "plane"], default="uniform")
     parser.add_argument("--nodes", type=int, default=1000, help="size of the overlay (1000)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the run (1)")
+    parser.add_argument("--loss", type=float, default=0.0, help="share of frames lost (0)")
+    parser.add_argument("--crash", type=float, default=0.0, help="share of nodes crashed (0)")
     parser.add_argument("--json", action="store_true", help="print JSON, in seconds")
     parser.add_argument("--size", type=int, nargs="*", default=[], help="bytes of a message")
     parser.add_argument(
@@ -142,6 +200,9 @@ def main() -> int:
         OfflineOverlay(f"{router}, {args.latency}, one source", args.nodes, args.seed)
         for router in ("episub", "gossipsub")
     )
+    if args.loss or args.crash:
+        print_repair(overlay, mesh, args)
+        return 0
     sources = random.Random(args.seed).sample(range(args.nodes), min(SOURCES, args.nodes))
     flood = percentiles(mesh.distances[sources], sources)
     found = {"gossipsub's flood": flood, **limits(overlay, sources)}
