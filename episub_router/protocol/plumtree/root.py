@@ -173,6 +173,7 @@ class RootProcedure:
             return None
         tree = trees.use(source)
         trees.note_root(tree, now)
+        tree.renewed = fresh and tree.proven
         tree.round = root.round
         tree.offers = {peer: offer}
         self._take_offer(tree, peer, offer)
@@ -291,8 +292,9 @@ class RootProcedure:
             TreeRoot(source, tree.round, state.next_hops(tree.hops), tree.cost)
             for source, tree in state.trees.items()
             if state.trees.is_fresh(tree, now)
-            # One that carries nothing may be a dead source's: newcomers would keep it going.
-            and (tree.own or (tree.parent is not None and tree.carried))
+            # One that carries nothing may be a dead source's: newcomers would keep it going. A new
+            # round comes from a live one, and may be newer than its last message.
+            and (tree.own or (tree.parent is not None and (tree.carried or tree.renewed)))
         ]
         if roots and peer in state.push_peers.in_source_trees:
             state.effects.append(Send(peer, Root(tuple(roots[-MAX_IDS:]))))

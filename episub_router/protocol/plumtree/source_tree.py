@@ -61,6 +61,7 @@ class SourceTree:
         "proven",
         "pushed",
         "pushed_at",
+        "renewed",
         "requested",
         "root_at",
         "round",
@@ -110,6 +111,8 @@ class SourceTree:
         """Whether a message of the source has arrived."""
         self.carried = 0
         """Messages along this tree since the last ROOT."""
+        self.renewed = False
+        """Whether the last ROOT came after a message along the tree: its source is there."""
         self.misses = 0
         """Messages in a row that the parent did not push."""
         self.failures = Failures()

@@ -255,6 +255,21 @@ def test_a_new_link_is_offered_the_trees() -> None:
     assert sent(branch.handle(NeighborUp("old", LinkKind.RANDOM, source_trees=False))) == []
 
 
+def test_a_new_round_of_a_live_source_is_offered_before_its_next_message() -> None:
+    """Of several sources each publishes rarely, and newcomers had to ask for its messages."""
+    branch = built("a", hops=2)
+    branch.receive("a", Gossip("m", 2, "payload", 0, "s", "s"))
+    bring(branch, "a", round=2, hops=2)
+    ((peer, offer),) = sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root)
+    assert peer == "new"
+    assert offer.roots == (TreeRoot("s", 2, 3, UNKNOWN),)
+
+
+def test_a_newcomer_offers_no_tree_until_it_carries_something() -> None:
+    branch = built("a", hops=2)
+    assert sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root) == []
+
+
 def test_trees_without_a_way_to_the_source_and_old_ones_are_not_offered() -> None:
     branch = built("a")
     lose(branch, "a")

@@ -83,7 +83,7 @@ func (t *Topic) flood(lines []*pb.TreeRoot, but peer.ID) {
 func (t *Topic) offerTrees(l *link) {
 	lines := []*pb.TreeRoot{}
 	for _, tr := range t.trees.known {
-		if t.fresh(tr) && (tr.own || (tr.parent != "" && tr.carried > 0)) && len(lines) < maxIDs {
+		if t.fresh(tr) && (tr.own || (tr.parent != "" && (tr.carried > 0 || tr.renewed))) && len(lines) < maxIDs {
 			lines = append(lines, line(tr))
 		}
 	}
@@ -130,8 +130,10 @@ func (t *Topic) onTreeRoot(l *link, entry *pb.TreeRoot) bool {
 		}
 		return false
 	}
+	renewed := tr != nil && t.fresh(tr) && tr.proven
 	tr = t.useTree(string(entry.Source))
 	t.noteRoot(tr)
+	tr.renewed = renewed
 	tr.round, tr.offers = round, []offer{o}
 	t.takeOffer(tr, o)
 	if !tr.choosing {

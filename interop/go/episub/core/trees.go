@@ -38,8 +38,9 @@ type tree struct {
 	hops, cost       uint32
 	rootAt, usableAt time.Time
 	used             time.Time
-	carried          int // messages since the last ROOT
-	misses           int // messages in a row that the parent didn't push
+	carried          int  // messages since the last ROOT
+	renewed          bool // the last ROOT came after a message: the source is there
+	misses           int  // messages in a row that the parent didn't push
 	renewing         bool
 	choosing         bool
 	parent           peer.ID
