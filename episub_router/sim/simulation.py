@@ -57,8 +57,8 @@ class Snapshot:
     """Open connections, each counted once."""
     traffic: dict[str, tuple[int, int]]
     """(transmissions, modelled bytes) by kind of message, since the start."""
-    sent: dict[int, int]
-    """Bytes by host, where hosts' uplinks differ."""
+    sent: dict[int, tuple[float, int]]
+    """When each host came up, and its bytes since then, where hosts' uplinks differ."""
 
 
 class Simulation:
@@ -306,9 +306,18 @@ class Simulation:
                 traffic={
                     kind: (entry.sends, entry.size) for kind, entry in self.records.traffic.items()
                 },
-                sent=self.network.sent() if self.network.uplinks_differ else {},
+                sent=self._sent(),
             )
         )
+
+    def _sent(self) -> dict[int, tuple[float, int]]:
+        network = self.network
+        if not network.uplinks_differ:
+            return {}
+        return {
+            host: (network.nodes[host].session.started, count)
+            for host, count in network.sent().items()
+        }
 
     def _note_islands(self, overlay: Any, ids: list[int]) -> None:
         labels = components(overlay)

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from episub_router.sim.metrics import dissemination, overlay, shares, trees
+from episub_router.sim.records import Records
 from episub_router.sim.results import report
+from episub_router.sim.results.summary import summarize
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
+from episub_router.sim.simulation import Simulation
 
 Graph = dict[int, list[int]]
 
@@ -200,3 +203,41 @@ start = 40.0
 def test_a_kind_that_one_run_does_not_have_counts_as_none_in_a_mean() -> None:
     runs = [{"traffic": {"ROOT": {"sends": 4}}}, {"traffic": {}}]
     assert report.mean_of(runs) == {"traffic": {"ROOT": {"sends": 2}}}
+
+
+def test_a_host_that_restarted_has_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it sent before and after doesn't add up, though the count after may be the larger."""
+    counted: set[int] = set()
+
+    def figures(sent: dict[int, int], *_: object) -> dict[str, float]:
+        counted.update(sent)
+        return {}
+
+    monkeypatch.setattr(shares, "figures", figures)
+    text = """
+name = "flapping"
+[network]
+nodes = 10
+uplinks = [20.0, 50.0]
+[router]
+kind = "episub"
+[traffic]
+messages = 2
+start = 20.0
+interval = 20.0
+size = 100000
+settle = 20.0
+[[faults]]
+kind = "flap"
+at = 25.0
+share = 0.3
+down = 1.0
+"""
+    (scenario,) = loading.parse(text).scenarios({}).values()
+    simulation = Simulation(scenario, 1, Records(scenario.capacity))
+    simulation.run()
+    summarize(simulation)
+    sessions = simulation.records.sessions
+    restarted = {session.node for session in sessions if session.started > 25.0}
+    assert len(restarted) == 3
+    assert counted == set(range(10)) - restarted

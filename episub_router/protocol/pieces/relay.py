@@ -65,7 +65,9 @@ class Relay:
         elif not transfer.preamble.is_same(preamble):
             state.drop(peer, DropReason.PREAMBLE_REFUSED)
             return
-        if (tree := state.trees.get(preamble.source)) is not None:
+        tree = state.trees.get(preamble.source)
+        if tree is not None and peer not in transfer.pulled:
+            # The answer to a pull may be all that a peer says that knows of it from us.
             tree.announcers[peer] = None
         if message.hops <= transfer.hops:
             # It had it before us, as all that it may wait for: nobody waits in a circle.
@@ -162,7 +164,7 @@ class Relay:
                 transfer.due = now
 
     def _finish(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
-        transfer.pulled.clear()
+        transfer.pulled = dict.fromkeys(transfer.pulled, 0)  # Answers may still come.
         transfer.gaps_asked.clear()
         transfer.vain.clear()
         self._state.transfers.finish(transfer, now)

@@ -194,14 +194,14 @@ def _shares(
     simulation: Simulation, before: Snapshot, after: Snapshot, chosen: list[int]
 ) -> dict[str, Any]:
     """How many times its share each host sent, upkeep of the overlay included, where hosts' uplinks
-    differ and there were messages. Hosts that came or went meanwhile don't count."""
+    differ and there were messages. Hosts that came, went or restarted meanwhile don't count."""
     network = simulation.network
     if not network.uplinks_differ or not chosen:
         return {}
     sent = {
-        host: count - before.sent[host]
-        for host, count in after.sent.items()
-        if count >= before.sent.get(host, count + 1)
+        host: count - before.sent[host][1]
+        for host, (came_up, count) in after.sent.items()
+        if host in before.sent and before.sent[host][0] == came_up
     }
     messages = [simulation.records.messages[index] for index in chosen]
     rates = {host: network.uplink_of(host) for host in sent}

@@ -241,6 +241,21 @@ def test_no_shorter_way_is_taken_to_a_neighbour_that_announced_nothing() -> None
     assert not to(node.receive("b", PieceOffer((TreeOffer("source", 100),)), 0.3), "b")
 
 
+def test_one_that_only_answers_a_pull_is_no_announcer() -> None:
+    node = child_of("a", "b")
+    asked_by_timers(node, "b", 1)
+    node.receive("b", PieceAnnounce(PREAMBLE, 0, 2), 2.0)
+    assert list(tree(node).announcers) == ["a"]
+
+
+def test_nor_where_its_answer_comes_after_the_last_piece() -> None:
+    node = child_of("a", "b")
+    asked_by_timers(node, "b", 1)
+    bring(node, "a", PREAMBLE, 2.0)
+    node.receive("b", PieceAnnounce(PREAMBLE, 0, 2), 2.1)
+    assert list(tree(node).announcers) == ["a"]
+
+
 def test_where_all_but_the_children_have_failed_they_are_asked_again() -> None:
     node = child_of("a", "b", "c")
     node.receive("b", PieceOffer((TreeOffer("source", 5),)), 0.0)
