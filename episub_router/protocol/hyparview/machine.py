@@ -91,9 +91,8 @@ class HyParView:
             self._proximity,
             self._passive_view_probe,
             self._reconnection,
+            *((self._rings,) if params.rings else ()),
         )
-        if params.rings:
-            self._periodic = (*self._periodic, self._rings)
         """What runs as long as this node is in the overlay, in the order of starting and firing."""
         self._deadline: Time = NEVER
         self.joined = False
@@ -313,8 +312,7 @@ class HyParView:
             self._on_nodes(sender, message, now)
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
-        for_rings = self._rings.on_nodes(sender, nodes)
-        expected = self._reconnection.on_nodes(sender, nodes) or for_rings
+        expected = self._rings.on_nodes(sender, nodes) | self._reconnection.on_nodes(sender, nodes)
         if not expected and self._shuffle.on_nodes(sender):
             return
         if expected or self._join.on_nodes(sender, nodes, now):
