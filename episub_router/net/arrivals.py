@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 
 import trio
 from libp2p.abc import INetConn, INetStream, INetwork, INotifee
+from libp2p.network.connection.swarm_connection import SwarmConn
+from libp2p.rcmgr import Direction
 from multiaddr import Multiaddr
 
 from episub_router.net.connections.sockets import notice_silence
@@ -31,7 +33,8 @@ class ConnectionNotifee(INotifee):
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("connected"):
             probed = notice_silence(conn.muxed_conn, self._silence_timeout)
-            self._peers.connection_opened(conn.muxed_conn.peer_id, probed)
+            outbound = isinstance(conn, SwarmConn) and conn.direction is Direction.OUTBOUND
+            self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
         await trio.lowlevel.checkpoint()
 
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:

@@ -32,6 +32,13 @@ logger = logging.getLogger(__name__)
 
 _MESSAGES_PER_FRAME = 32
 
+_AT_REST = 30.0
+"""Seconds after the last event from outside at which timers need not be exact any more; ours."""
+
+_SPACING = 5.0
+"""Seconds between two looks at timers then, at least. Ours: half of most periods of upkeep, several
+of which one wake-up serves."""
+
 MAX_LEFT_TOPICS = 8
 """Topics that were left and may be joined again, whose seen ids are kept; ours."""
 
@@ -114,6 +121,8 @@ class Driver(PeerListener):
         self._standings: dict[bytes, float] = {}
         """Those that the application has set."""
         self._busy = False
+        self._fed_at = -NEVER
+        """When something other than a timer last happened."""
         self._stopped = False
         self._asleep_until = NEVER
         self._wake = trio.Event()
@@ -234,6 +243,9 @@ class Driver(PeerListener):
         """Fire the machines' timers, until cancelled."""
         while True:
             self._asleep_until = self._next_deadline()
+            now = trio.current_time()
+            if now - self._fed_at >= _AT_REST:
+                self._asleep_until = max(self._asleep_until, now + _SPACING)
             self._wake = trio.Event()
             with trio.move_on_at(self._asleep_until):
                 await self._wake.wait()
@@ -264,6 +276,8 @@ class Driver(PeerListener):
             while self._events:
                 name, event = self._events.popleft()
                 topic = self._topics.get(name)
+                if event is not None:
+                    self._fed_at = trio.current_time()
                 if topic is not None:
                     self._step(topic, event)
                     if topic.next_deadline() < self._asleep_until:

@@ -88,6 +88,8 @@ class RemotePeer:
     """Why the last request to make it writable failed."""
     dial_not_before: float = 0.0
     """Seconds on trio's clock: the end of the back-off."""
+    dialled_until: float = 0.0
+    """Seconds on trio's clock: a connection to it that comes up before is the router's doing."""
     close_at: float | None = None
     """When to close its connection unless it is needed; None if the router didn't make it."""
     banned_until: float = 0.0

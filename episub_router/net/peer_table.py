@@ -134,9 +134,11 @@ class PeerTable:
 
     # Arrivals and departures, as the host and Pubsub report them
 
-    def connection_opened(self, peer_id: ID, probed: bool | None = None) -> None:
+    def connection_opened(
+        self, peer_id: ID, probed: bool | None = None, outbound: bool = False
+    ) -> None:
         """The host has a connection to `peer_id`; `probed`: a new one, which the system ends by
-        itself if it is silent, or doesn't."""
+        itself if it is silent, or doesn't; `outbound`: a new one that this side opened."""
         peer = self[peer_id.to_bytes()]
         if probed is not None:
             peer.probed = probed and peer.probed is not False
@@ -144,6 +146,9 @@ class PeerTable:
             self._move(peer, PeerState.CONNECTED)
         if self.is_banned(peer):
             self._close_in(peer, 0.0)
+        elif outbound and trio.current_time() < peer.dialled_until and peer.close_at is None:
+            # The dial may have been given up a moment ago, or have crossed the peer's.
+            self.note_dialled(peer)
 
     def connection_closed(self, peer_id: ID) -> None:
         """A connection to `peer_id` closed, perhaps not the only one."""

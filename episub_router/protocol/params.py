@@ -66,7 +66,7 @@ class MembershipParams:
         10.0, "s", "ours: a silent half-open link ends after three or four of these"
     )
     """Period of the link check; a neighbour silent for half of it is queried, and in a view that
-    has long been the same one silent for one and a half, or for 48 where the driver notices by
+    has long been the same one silent for one and a half, or for 120 where the driver notices by
     itself that a peer is gone or has stopped."""
     optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
     """Period in which RTTs are measured and the nearest peer may replace a far neighbour."""

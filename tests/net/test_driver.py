@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -289,3 +290,33 @@ async def test_drops_of_the_core_are_counted_under_its_reasons() -> None:
     harness.driver.feed("t", ev.Received(PEER, m.Graft()))
     assert harness.counters[DropReason.NOT_NEIGHBOR] == 1
     assert harness.counters.view() == {"not-neighbor": 1}
+
+
+async def test_at_rest_one_wake_up_serves_several_timers(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And timers are exact again with the next event."""
+    harness = Harness()
+    steps: list[float] = []
+    handle_timer = Topic.handle_timer
+
+    def counted(topic: Topic, now: float) -> list[ef.Effect]:
+        steps.append(now)
+        return handle_timer(topic, now)
+
+    monkeypatch.setattr(Topic, "handle_timer", counted)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(harness.driver.run)
+        harness.driver.join("t", ())
+        await trio.sleep(35)
+        steps.clear()
+        await trio.sleep(60)
+        assert min(b - a for a, b in pairwise(steps)) >= 5 - 1e-6
+        harness.neighbor()
+        harness.neighbor(OTHER)
+        harness.driver.feed("t", ev.Received(OTHER, m.Prune()))
+        harness.driver.feed("t", ev.Publish(b"id", None, 1))
+        harness.actions.take()
+        await trio.sleep(BroadcastParams().lazy_interval)
+        assert ("send", OTHER, "t", "IHave") in harness.actions.take()
+        nursery.cancel_scope.cancel()

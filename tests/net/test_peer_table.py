@@ -15,7 +15,7 @@ from episub_router import PROTOCOL_ID, RouterParams
 from episub_router.net import peer_table
 from episub_router.net.counters import Reason
 from episub_router.net.peer import PeerSide, PeerState, RemotePeer
-from tests.net.fakes import MESHSUB, Lab
+from tests.net.fakes import MESHSUB, FakeConnection, Lab
 
 KEY = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
 IDLE, DIALLING, CONNECTED = PeerState.IDLE, PeerState.DIALLING, PeerState.CONNECTED
@@ -380,3 +380,17 @@ def test_sequence_ids_only_rise_though_receivers_are_forgotten(receivers: list[i
             seq = lab.peers[b"%d" % receiver].next_sequence_id()
             assert seq > last.get(receiver, 1_700_000_000_000_000_000)
             last[receiver] = seq
+
+
+async def test_a_connection_that_a_dial_brought_late_is_the_routers_to_close(
+    autojump_clock: MockClock,
+) -> None:
+    """Dials that were given up, or crossed the peer's, left connections that nobody closed."""
+    lab = Lab()
+    for late, outbound, ours in ((5, True, True), (5, False, False), (60, True, False)):
+        peer = lab.peers[bytes([late, outbound]) + KEY]
+        peer.dialled_until = trio.current_time() + 15
+        await trio.sleep(late)
+        lab.pubsub.connections[peer.id] = [FakeConnection()]
+        lab.peers.connection_opened(peer.id, probed=True, outbound=outbound)
+        assert (peer.close_at is not None) == ours

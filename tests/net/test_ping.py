@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,3 +72,21 @@ async def test_what_fails_is_reported_as_failed(
     await run(measuring, 10, b"peer")
     assert measuring.reports == [(b"peer", None)]
     assert measuring.counters[Reason.PINGS_FAILED] == 1
+
+
+async def test_what_was_measured_while_the_event_loop_was_behind_is_measured_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ping of a busy host says how busy it is; near neighbours would look far."""
+    paces = iter([True, True, False])
+
+    @asynccontextmanager
+    async def watched(seconds: float) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(is_slow=next(paces))
+
+    monkeypatch.setattr(ping, "patient", watched)
+    measuring = Measuring(monkeypatch, 0.01)
+    await run(measuring, 60, b"peer")
+    assert len(measuring.started) == 3
+    assert measuring.started[1] - measuring.started[0] >= 10
+    assert measuring.reports == [(b"peer", 0.01)]

@@ -180,6 +180,7 @@ class Dialer(PeerListener):
         if teller and not self._budget.take(teller, addresses, trio.current_time()):
             return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
+        peer.dialled_until = trio.current_time() + STREAM_TIMEOUT + self._params.dial_timeout
         share = self._params.dial_timeout / len(addresses)
         with addresses_kept(self._host.get_peerstore(), target, addresses):
             await self._try_each(peer, addresses, share)

@@ -8,6 +8,7 @@ another topic has protected it. What else the application or the remote side ope
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 from libp2p.abc import IHost
@@ -59,12 +60,12 @@ class IdleConnections:
                     if self._peers.is_banned(peer):
                         peer.close_at = None
                         if not self._host.get_network().is_protected(peer.id):
-                            nursery.start_soon(self._close, peer.id)
+                            nursery.start_soon(self._close, peer)
                     elif self._is_needed(peer) or self._is_used_by_others(peer.id):
                         self._peers.note_use(peer)
                     else:
                         peer.close_at = None
-                        nursery.start_soon(self._close, peer.id)
+                        nursery.start_soon(self._close, peer)
 
     def _is_used_by_others(self, target: ID) -> bool:
         network = self._host.get_network()
@@ -77,11 +78,11 @@ class IdleConnections:
             for stream in connection.get_streams()
         )
 
-    async def _close(self, peer: ID) -> None:
-        try:
-            with trio.move_on_after(_CLOSE_TIMEOUT):
-                await self._host.disconnect(peer)
-        except Exception:
-            # The connection went down by itself meanwhile, which is what was wanted.
-            return
-        self._counters.add(Reason.CONNECTIONS_CLOSED)
+    async def _close(self, peer: RemotePeer) -> None:
+        # It may go down by itself meanwhile, which is what is wanted.
+        with suppress(Exception), trio.move_on_after(_CLOSE_TIMEOUT):
+            await self._host.disconnect(peer.id)
+            self._counters.add(Reason.CONNECTIONS_CLOSED)
+        if self._peers.is_connected(peer.id) and not self._peers.is_banned(peer):
+            # On a busy host the time may be too short: once more after a while.
+            self._peers.note_dialled(peer)

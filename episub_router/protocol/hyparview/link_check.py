@@ -23,7 +23,7 @@ _MOST_CALM = 3.0
 """How many times longer a neighbour may be silent before it is queried where nothing changes. Ours:
 the check after that query is the one at which it is suspected, and queried again."""
 
-_MOST_CALM_PROBED = 96.0
+_MOST_CALM_PROBED = 240.0
 """As above, where the driver notices by itself what has gone or stopped; there queries get rarer
 with the square of the calm. Ours: what is left, a link that one side has forgotten, shows as soon
 as messages are sent; each query costs an idle host milliseconds."""

@@ -95,9 +95,25 @@ def test_links_that_the_system_probes_need_hardly_a_query() -> None:
     let_pass(member, 720)
     hour = let_pass(member, 3600)
     assert member.active == set(NEIGHBORS)
-    assert 0 < hour["query"] <= len(NEIGHBORS) * 3600 / 120
-    assert let_pass(member, 180, silent="n3")["failed"] == 1
+    assert 0 < hour["query"] <= len(NEIGHBORS) * 3600 / 1200
+    assert let_pass(member, 1260, silent="n3")["failed"] == 1
     assert "n3" not in member.active
+
+
+def test_a_neighbour_of_which_nothing_comes_is_asked_at_once() -> None:
+    """E15: however calm the view is, what the driver notices has it queried, and dropped unless it
+    answers."""
+    for silent, left in (("", 7), ("n3", 6)):
+        member = at_rest()
+        for peer in NEIGHBORS:
+            member.handle(ev.Connected(peer, probed=True))
+        let_pass(member, 720)
+        asked = member.handle(ev.Silent("n3"))
+        assert [peer for peer, _ in sent(asked, Neighbor)] == ["n3"]
+        if not silent:
+            member.receive("n3", Neighbor(NeighborRole.LIST, 7, random_links=4))
+        let_pass(member, 5, silent=silent)
+        assert len(member.active) == left
 
 
 def test_a_change_of_the_view_brings_usual_upkeep_back() -> None:
