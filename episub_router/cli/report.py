@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.report.model import Report
     from episub_router.pipeline.session import SparkSession
+
+
+_ROWS = ".jsonl"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -33,7 +37,8 @@ def add_parser(subparsers: Any) -> None:
                         help="what a figure must be, as in p99<1s or lost=0 (again for more); "
                         "printed as Markdown, and exit status 1 if one is broken")  # fmt: skip
     parser.add_argument("--out", type=Path, action="append", default=[], metavar="FILE",
-                        help="what to write, by its name: .html, .md or .json "
+                        help="what to write, by its name: .html, .md or .json, "
+                        "or .jsonl for all rows behind the figures "
                         "(again for more)")  # fmt: skip
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
                         help="after which a delivery is too late (default 3)")  # fmt: skip
@@ -44,11 +49,13 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     from episub_router.pipeline.report.budgets import as_markdown, check, parse_budget
     from episub_router.pipeline.report.gathering import gather
     from episub_router.pipeline.report.params import ReportParams
+    from episub_router.pipeline.report.raw import raw_rows
 
     if not (arguments.out or arguments.require):
         raise CommandError("nothing to do: name a file with --out, or a budget with --require")
     budgets = [parse_budget(text) for text in arguments.require]
-    writers = [_writer(path) for path in arguments.out]
+    rows = [path for path in arguments.out if path.suffix == _ROWS]
+    writers = [_writer(path, rows) for path in arguments.out]
     given = {} if arguments.deadline is None else {"deadline": arguments.deadline}
     runs, baselines = arguments.runs, arguments.baseline
     if arguments.lake is None:
@@ -59,7 +66,11 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
         pipeline.make_answers(lake, arguments, [*runs, *baselines])
     made = gather(lake, runs, baselines, ReportParams(**given))
     for path, writer in zip(arguments.out, writers, strict=True):
-        path.write_text(writer(made), encoding="utf-8")
+        if path.suffix == _ROWS:
+            with path.open("w", encoding="utf-8") as file:
+                file.writelines(raw_rows(lake, list(dict.fromkeys((*runs, *baselines)))))
+        else:
+            path.write_text(writer(made), encoding="utf-8")
         print(path)
     checked = check(made, budgets)
     if checked:
@@ -74,7 +85,8 @@ def _taken(spark: SparkSession, lake: Lake, traces: Sequence[str]) -> list[str]:
     return ingest(spark, lake, traces).runs if traces else []
 
 
-def _writer(path: Path) -> Callable[[Report], str]:
+def _writer(path: Path, rows: Sequence[Path]) -> Callable[[Report], str]:
+    """What makes the text of `path`; a page points to the files `rows`."""
     if path.suffix == ".json":
         return lambda made: json.dumps(made.to_dict(), indent=1) + "\n"
     if path.suffix == ".md":
@@ -86,5 +98,8 @@ def _writer(path: Path) -> Callable[[Report], str]:
             from episub_router.pipeline.report.page import as_html
         except ModuleNotFoundError as error:
             raise lacks_extra("report", error) from error
-        return as_html
-    raise CommandError(f"--out {path}: its name must end in .html, .md or .json")
+        beside = [Path(os.path.relpath(one, path.parent)).as_posix() for one in rows]
+        return lambda made: as_html(made, beside)
+    if path.suffix == _ROWS:
+        return lambda made: ""
+    raise CommandError(f"--out {path}: its name must end in .html, .md, .json or .jsonl")

@@ -69,4 +69,9 @@ def _run(name: str, slower: float) -> Run:
         cuts=[{"kind": "cut", "begin": 0, "end": 1, "after": 1.0, "until": 3.0, "count": 1,
                "others": 2, "peers": [name], "silent_links": [f"{name} - b"], "late": 2,
                "lost": 1}],
+        worst=[{"peer": "c", "expected": 2, "missing": 1, "late": 1, "apart": 1, "latency": 5e6,
+                "hops": 2.0, "usual_latency": 4e6, "usual_hops": 1.5,
+                "why": "apart | from <b>"}],
+        agents=[{"agent": agent, "peers": 2, "expected": 4, "missing": 0, "late": 1,
+                 "latency": 5e6} for agent in ("episub 1, <b>", "go")],
     )  # fmt: skip

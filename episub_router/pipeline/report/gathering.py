@@ -14,6 +14,7 @@ from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
 from episub_router.pipeline.report.model import Report, Row, Run
 from episub_router.pipeline.report.notes import notes
 from episub_router.pipeline.report.params import ReportParams
+from episub_router.pipeline.report.peers import by_agent, fared, worst
 from episub_router.pipeline.report.queries import (
     abouts,
     averaged,
@@ -108,10 +109,13 @@ class _Tables:
         self._keep("on_time", on_time(self._of_topics("latency_cdf"), params.deadline))
         self._keep("messages", averaged(self._of_topics("messages"), params.points))
         self._keep("load", ranked(self._gold("load"), params.points))
+        of_peers = fared(lake.read(SILVER, "arrivals", runs), params.deadline)
+        self._keep("worst", worst(of_peers, self._gold("explained"), params.worst))
         clocks = lake.read(SILVER, "clocks", runs).where("offset IS NOT NULL")
         self._keep("clocks", first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
         self._keep("headers", abouts(headers, params.reasons))
+        self._keep("agents", by_agent(of_peers, headers, params.reasons))
         best = first(
             self._of_topics("messages"),
             [F.struct("reliability", "published", "message").desc()],

@@ -19,6 +19,8 @@ def as_markdown(report: Report) -> str:
         **tables.verdicts(report),
         "Cuts": tables.cuts(report),
         "Without the cuts": tables.rests(report),
+        "Worst peers": tables.worst(report),
+        "By software": tables.agents(report),
         "What is missing": tables.missing(report),
         "Duplicates": tables.duplicates(report),
         "Rejected, dropped, discarded": tables.losses(report),

@@ -89,6 +89,10 @@ class Run:
     topics_left_out: int
     cuts: list[Row] = field(default_factory=list)
     """Times at which some peers were apart: the columns of `cuts`, after and until (s)."""
+    worst: list[Row] = field(default_factory=list)
+    """The peers that fared worst: the columns of `peers.worst`, and why."""
+    agents: list[Row] = field(default_factory=list)
+    """The same together for all peers with one software: the columns of `peers.by_agent`."""
     replicas: list[str] = field(default_factory=list)
     """Other runs of the same side, of which figures alone are in the report."""
 

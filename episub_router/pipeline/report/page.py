@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
+from urllib.parse import quote
 
 import vl_convert
 
@@ -73,8 +74,8 @@ _CHARTS = {
 }  # fmt: skip
 
 
-def as_html(report: Report) -> str:
-    """The page."""
+def as_html(report: Report, rows: Sequence[str] = ()) -> str:
+    """The page. `rows` are files beside it that have the rows behind the figures."""
     specs = charts(report)
     parts = [
         "<h1>Broadcast report</h1>",
@@ -96,6 +97,15 @@ def as_html(report: Report) -> str:
             "<p>What is left without what they explain:</p>",
             _table(tables.rests(report), "words"),
         ]
+    if tables.worst(report).rows:
+        parts += [
+            "<h2>Worst peers</h2>",
+            "<p>Those that lack the most, then those that got the most after the deadline, then "
+            "the slowest.</p>",
+            _table(tables.worst(report), "words"),
+        ]
+    if tables.agents(report).rows:
+        parts += ["<h2>By software</h2>", _table(tables.agents(report), "words")]
     below: dict[str, list[Table]] = {
         "latency": [tables.missing(report)],
         "duplicates": [tables.duplicates(report), tables.losses(report), tables.control(report)],
@@ -111,6 +121,11 @@ def as_html(report: Report) -> str:
             parts.append(f'<div class="chart" id="{name}"></div>')
         parts += [_folded(table) for table in shown]
     parts += _drawings(report, specs)
+    for name in rows:
+        parts.append(
+            f'<p>All rows behind these figures: <a href="{escape(quote(name))}">{escape(name)}</a>.'
+            "</p>"
+        )
     channels = tables.channels(report)
     if channels.rows:
         parts += ["<h2>SDS</h2>", _table(channels, "words")]

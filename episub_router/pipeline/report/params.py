@@ -21,6 +21,8 @@ class ReportParams:
     topics: int = param(6, unit="topics", source="ours: as many as colours can be distinguished")
     """Of each run at most: those with the most messages; of the baseline also what they are held
     against."""
+    worst: int = param(10, unit="peers", source="ours: as many as are looked at one by one")
+    """That fared worst, by name."""
     reasons: int = param(20, unit="rows", source="ours")
     """In the table of losses at most: the most frequent."""
 

@@ -10,6 +10,7 @@ from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.model import Drawing, Row, Run, TopicReport
 from episub_router.pipeline.report.params import ReportParams
+from episub_router.pipeline.report.peers import reason
 from episub_router.pipeline.report.queries import ABOUT, MESSAGE
 
 OVERLAYS = ("active", "eager", "stream")
@@ -68,6 +69,14 @@ class ReportRows:
                     "until": (cut["end"] - quality["begin"]) / SECOND,
                 }
                 for cut in _sorted(self.rows("cuts", name), "begin", "peers")
+            ],
+            agents=_sorted(self.rows("agents", name), "agent"),
+            worst=[
+                {**peer, "why": reason(peer)}
+                for peer in sorted(
+                    self.rows("worst", name),
+                    key=lambda row: (-row["missing"], -row["late"], -(row["latency"] or 0)),
+                )
             ],
         )
 

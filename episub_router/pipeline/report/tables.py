@@ -117,6 +117,36 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
+def worst(report: Report) -> Table:
+    """The peers that fared worst, and why."""
+    return Table(
+        ("run", "peer", "missing", "late", "mean latency", "mean hops", "why"),
+        [
+            [
+                Cell(run.name), Cell(row["peer"]),
+                *(Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late")),
+                Cell(_ms(row["latency"])), Cell(_number(row["hops"], ".2f")), Cell(row["why"]),
+            ]
+            for run in report.all_runs for row in run.worst
+        ],
+    )  # fmt: skip
+
+
+def agents(report: Report) -> Table:
+    """How peers fared by their software, where that isn't the same for all of a run."""
+    return Table(
+        ("run", "software", "peers", "missing", "late", "mean latency"),
+        [
+            [
+                Cell(run.name), Cell(row["agent"]), Cell(f"{row['peers']:,}"),
+                *(Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late")),
+                Cell(_ms(row["latency"])),
+            ]
+            for run in report.all_runs if len(run.agents) > 1 for row in run.agents
+        ],
+    )  # fmt: skip
+
+
 def rests(report: Report) -> Table:
     """What is left without that."""
     return Table(

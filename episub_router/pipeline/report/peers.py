@@ -1,0 +1,83 @@
+"""Which peers fared worst, and what is known of why."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from episub_router.pipeline.answers.beside import beside
+from episub_router.pipeline.params import SECOND
+from episub_router.pipeline.report.model import Row
+from episub_router.pipeline.report.queries import first
+
+_DEEP = 1.25
+_SLOW = 1.5
+"""Times the mean over a run's peers, from which on a depth or a latency says something. Ours."""
+
+
+def fared(arrivals: DataFrame, deadline: float) -> DataFrame:
+    """How each peer fared with the messages of others: run, peer, expected, missing, late (after
+    `deadline`, in s), latency (ns) and hops (means)."""
+    served = F.col("delivered") & F.col("latency").isNotNull()
+    return (
+        arrivals.where(F.col("live") & ~F.col("origin"))
+        .groupBy("run", "peer")
+        .agg(
+            F.count("*").alias("expected"),
+            F.count_if(~F.col("delivered")).alias("missing"),
+            F.count_if(served & (F.col("latency") > round(deadline * SECOND))).alias("late"),
+            F.avg(F.when(served, F.col("latency"))).alias("latency"),
+            F.avg("hops").alias("hops"),
+        )
+    )
+
+
+def by_agent(of_peers: DataFrame, headers: DataFrame, most: int) -> DataFrame:
+    """What peers `fared`, together for those whose traces' headers name the same software and
+    router, of each run at most so many: run, agent, peers, expected, missing, late, latency."""
+    it = F.from_json("detail", "software string, router string")
+    named = headers.select("run", "peer", F.concat_ws(", ", it["software"], it["router"]))
+    named = named.toDF("run", "peer", "agent").where("agent <> ''").distinct()
+    table = (
+        of_peers.join(named, ["run", "peer"])
+        .groupBy("run", "agent")
+        .agg(
+            F.count("*").alias("peers"),
+            *(F.sum(name).alias(name) for name in ("expected", "missing", "late")),
+            F.avg("latency").alias("latency"),
+        )
+    )
+    return first(table, [F.col("peers").desc(), F.col("agent")], most)
+
+
+def worst(of_peers: DataFrame, explained: DataFrame, most: int) -> DataFrame:
+    """The `most` peers of each run that lack the most, then those that got the most late, then the
+    slowest: the columns of `fared`, apart (of what was missing or late, what cuts explain), and
+    the means over all peers."""
+    apart = explained.groupBy("run", "peer").agg(F.count("*").alias("apart"))
+    table = beside(("run", "peer"), of_peers, apart).fillna(0, ["apart"])
+    of_run = Window.partitionBy("run")
+    for name in ("latency", "hops"):
+        table = table.withColumn(f"usual_{name}", F.avg(name).over(of_run))
+    order = [F.col(name).desc_nulls_last() for name in ("missing", "late", "latency")]
+    return first(table.where("expected IS NOT NULL"), [*order, F.col("peer")], most)
+
+
+def reason(row: Row) -> str:
+    """Why a peer of `worst` fared as it did, as far as its figures say."""
+    said = []
+    if row["apart"]:
+        said.append(f"apart from the publishers, which explains {row['apart']:,} of these")
+    if _is_beyond(row, "hops", _DEEP):
+        said.append(f"deep in the trees, {row['hops']:.1f} hops where the mean is "
+                    f"{row['usual_hops']:.1f}")  # fmt: skip
+    elif _is_beyond(row, "latency", _SLOW):
+        said.append("no deeper than others: it or a link on the way to it is slow")
+    if not said and (row["missing"] or row["late"]):
+        said.append("nobody knows: the peer was there all the time")
+    return "; ".join(said) or "nothing lacks"
+
+
+def _is_beyond(row: Row, name: str, times: float) -> bool:
+    value, usual = row[name], row[f"usual_{name}"]
+    return value is not None and usual is not None and value > times * max(usual, 0)

@@ -1,0 +1,95 @@
+"""Which peers fared worst and why, by software, and the rows behind all figures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.pipeline.conftest import Swept
+
+
+@pytest.mark.spark
+def test_the_worst_peers_are_named_with_why(swept: Swept) -> None:
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+
+    names = ["parted", "stopped", "episub-churn-1"]
+    report = gather(swept.lake, names, [], ReportParams(worst=3, deadline=0.1))
+    for run in report.runs:
+        lacking: dict[str, list[int]] = {}
+        for row in swept.table("arrivals", run.name, layer="silver"):
+            if row.live and not row.origin:
+                counts = lacking.setdefault(row.peer, [0, 0, 0])
+                counts[0] += not row.delivered
+                counts[1] += bool(row.delivered and (row.latency or 0) > 100_000_000)
+                counts[2] += 1
+        wanted = sorted((counts[:2] for counts in lacking.values()), reverse=True)[:3]
+        assert [[row["missing"], row["late"]] for row in run.worst] == wanted
+        for row in run.worst:
+            assert [row["missing"], row["late"], row["expected"]] == lacking[row["peer"]]
+    parted, stopped, _ = report.runs
+    assert all("apart from the publishers" in row["why"] for row in parted.worst)
+    assert stopped.worst[0]["peer"] == "p7"
+
+
+def test_why_a_peer_fared_as_it_did() -> None:
+    from episub_router.pipeline.report.peers import reason
+
+    usual = {"missing": 0, "late": 0, "apart": 0, "latency": 10, "usual_latency": 10, "hops": 2.0,
+             "usual_hops": 2.0}  # fmt: skip
+    assert reason(usual) == "nothing lacks"
+    assert "nobody knows" in reason({**usual, "missing": 1})
+    assert "nobody knows" in reason({**usual, "late": 1, "latency": None, "hops": None})
+    assert "deep in the trees, 4.0 hops where the mean is 2.0" in reason({**usual, "hops": 4.0})
+    assert "is slow" in reason({**usual, "late": 1, "latency": 20})
+    both = reason({**usual, "late": 2, "apart": 1, "hops": 4.0})
+    assert both.startswith("apart from the publishers, which explains 1 of these; deep")
+
+
+@pytest.mark.spark
+def test_peers_are_compared_by_their_software(spark: SparkSession) -> None:
+    from episub_router.pipeline.report.peers import by_agent, fared
+
+    arrivals = spark.createDataFrame(
+        [("r", peer, True, False, came, late, 1) for peer, came, late in (
+            ("a", True, 5), ("b", False, None), ("c", True, 2_000_000_000), ("d", True, 7))],
+        "run string, peer string, live boolean, origin boolean, delivered boolean, latency long, "
+        "hops int",
+    )  # fmt: skip
+    headers = spark.createDataFrame(
+        [("r", peer, text) for peer, text in (
+            ("a", '{"software": "x", "router": "episub"}'), ("b", '{"software": "x"}'),
+            ("c", '{"software": "x"}'), ("d", "{}"), ("c", "?"))],
+        "run string, peer string, detail string",
+    )  # fmt: skip
+    found = by_agent(fared(arrivals, 1.0), headers, 5).orderBy("agent").collect()
+    assert [tuple(row)[1:6] for row in found] == [("x", 2, 2, 1, 1), ("x, episub", 1, 1, 0, 0)]
+
+
+@pytest.mark.spark
+def test_all_rows_behind_the_figures(
+    swept: Swept, episub: Callable[[list[str]], int], tmp_path: Path
+) -> None:
+    pytest.importorskip("vl_convert")
+    from episub_router.pipeline.report.raw import RAW
+
+    name = "episub-churn-1"
+    (tmp_path / "there").mkdir()
+    page, rows = tmp_path / "page.html", tmp_path / "there" / "rows.jsonl"
+    out = [f"--out={path}" for path in (page, rows)]
+    assert episub(["report", name, "--lake", swept.lake.root, *out]) == 0
+    found = Counter(json.loads(line)["table"] for line in rows.read_text().splitlines())
+    assert found == {
+        table: count
+        for layer, table in RAW
+        if (count := len(swept.table(table, name, layer=layer)))
+    }
+    assert 'href="there/rows.jsonl"' in page.read_text()
