@@ -135,7 +135,12 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         usual = session.FOR_FEW_ROWS if looks_only else {}
         with _root(arguments.lake, looks_only) as root:
-            spark = session.start(arguments.master, usual | _conf(arguments.conf), True)
+            spark = session.start(
+                arguments.master,
+                usual | _conf(arguments.conf),
+                archived=True,
+                with_source=False,
+            )
             with stopped_in_the_end(spark):
                 status: int = arguments.do(arguments, spark, Lake(spark, root))
     except (LakeError, OSError, ValueError) as error:

@@ -237,12 +237,11 @@ def answer(
         making = _Making(lake, Tables(made, params), params.at_once, chosen, begun, held)
         with suited(lake.session, events):
             making.count()
-            yield from making.all_of(SILVER, _OF_EVENTS)
+            yield from making.all_of((SILVER, _OF_EVENTS))
         # What follows is made of less.
         facts = events // EVENTS_PER_FACT
         with suited(lake.session, facts if facts < FEW_EVENTS else events):
-            yield from making.all_of(SILVER, FACTS[len(_OF_EVENTS) :])
-            yield from making.all_of(GOLD, ANSWERS)
+            yield from making.all_of((SILVER, FACTS[len(_OF_EVENTS) :]), (GOLD, ANSWERS))
 
 
 class _Making:
@@ -267,17 +266,19 @@ class _Making:
         with described(self._lake.session, "census"):
             self._tables.census = Census.of(self._tables("events"))
 
-    def all_of(self, layer: str, makers: Sequence[Maker]) -> Iterator[tuple[str, float]]:
-        """Make all tables of `makers`. The driver plans small ones for longer than they take, so it
-        makes some at once: begun in order, and each waits for earlier ones only, so that one always
-        goes on. Yields the names of those that are written, and the seconds that they took."""
+    def all_of(self, *layers: tuple[str, Sequence[Maker]]) -> Iterator[tuple[str, float]]:
+        """Make all tables of some layers. The driver plans small ones for longer than they take,
+        so it makes some at once: begun in order, and each waits for earlier ones only, so that one
+        always goes on. Yields the names of those that are written, and the seconds that they
+        took."""
         with ThreadPoolExecutor(self._at_once) as pool:
             try:
                 under_way = []
-                for maker in makers:
-                    future = pool.submit(self._make, layer, maker)
-                    self._tables.expect(maker.name, future)
-                    under_way.append((maker, future))
+                for layer, makers in layers:
+                    for maker in makers:
+                        future = pool.submit(self._make, layer, maker)
+                        self._tables.expect(maker.name, future)
+                        under_way.append((maker, future))
                 for maker, future in under_way:
                     made = future.result()
                     if not maker.held:

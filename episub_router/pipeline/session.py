@@ -67,7 +67,8 @@ _ON_ONE_MACHINE = {
     " -XX:Tier4CompileThreshold=600000 -XX:Tier4BackEdgeThreshold=1600000",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "3g",
+    # With Python's side and what a JVM needs beside it, 4 GiB in all.
+    "spark.driver.memory": "2560m",
     # Partitions beyond the cores only cost start-up here; on a cluster Spark's default holds.
     _PARTITIONS: "16",
     # A job that lists directories, with a task for each, takes longer than listing them.
@@ -100,12 +101,16 @@ million events on two cores take 5 s of CPU time less to the facts that are made
 
 
 def start(
-    master: str | None = None, conf: Mapping[str, str] | None = None, archived: bool = False
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    archived: bool = False,
+    with_source: bool = True,
 ) -> SparkSession:
     """A session on `master`, by default on all cores of this machine, or where spark-submit says.
 
     `conf` goes before our settings. If it is `archived`, a JVM on this machine takes Spark's
     classes from an archive among the user's caches, or makes that when it ends (some 200 MB).
+    `with_source`, traces can be read as `libp2ptrace`: Spark begins a Python process to know that.
     Raises FileNotFoundError where there is no Java.
     """
     java = None
@@ -144,7 +149,8 @@ def start(
         # As a setting, it would be said in the terminal.
         spark.sparkContext.setLogLevel("ERROR")
     remember(spark._jvm)
-    spark.dataSource.register(TraceDataSource)
+    if with_source:
+        spark.dataSource.register(TraceDataSource)
     return spark
 
 

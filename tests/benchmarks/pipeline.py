@@ -61,7 +61,7 @@ def stages(traces: str, lake: str, conf: dict[str, str]) -> None:
     from episub_router.pipeline.run import answer
 
     started = time.perf_counter()
-    spark = session.start(None, conf, archived=True)
+    spark = session.start(None, conf, archived=True, with_source=False)
     print(json.dumps(["start", time.perf_counter() - started]), flush=True)
     table = Lake(spark, lake)
     started, before = time.perf_counter(), cpu_seconds()
@@ -137,7 +137,10 @@ def measure(events: int, conf: list[str], kept: Path | None) -> None:
         for which in ("first", "second"):
             print(f"{which + ' report':18} {report(f'{place}/lake', place):7.1f} s")
         jvm, python = watch.jvm / 2**30, watch.python / 2**30
-        print(f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB")
+        print(
+            f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB, "
+            f"both together {watch.both / 2**30:.2f} GiB"
+        )
         print(f"per-message query on bronze: Spark {query:.2f} s", end="")
         try:
             import duckdb

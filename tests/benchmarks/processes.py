@@ -42,18 +42,22 @@ def cpu_seconds() -> float:
 
 
 class Watch(threading.Thread):
-    """The most memory that the JVM, and all Python processes together, had."""
+    """The most memory that the JVM, all Python processes together, and both at the same time
+    had."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.jvm = self.python = 0
+        self.jvm = self.python = self.both = 0
         self._over = threading.Event()
 
     def run(self) -> None:
         while not self._over.wait(0.5):
             now = list(resident())
-            self.jvm = max(self.jvm, sum(size for name, size in now if name == "java"))
-            self.python = max(self.python, sum(size for name, size in now if name != "java"))
+            jvm = sum(size for name, size in now if name == "java")
+            python = sum(size for name, size in now if name != "java")
+            self.jvm = max(self.jvm, jvm)
+            self.python = max(self.python, python)
+            self.both = max(self.both, jvm + python)
 
     def stop(self) -> None:
         self._over.set()

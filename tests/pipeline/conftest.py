@@ -42,7 +42,7 @@ def episub(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[li
     """The command line, in the one session of all tests."""
     from episub_router.pipeline import session
 
-    monkeypatch.setattr(session, "start", lambda *given: spark)
+    monkeypatch.setattr(session, "start", lambda *given, **named: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     return main
 

@@ -86,3 +86,21 @@ def test_a_report_straight_from_traces_with_an_empty_one(
     assert run["quality"]["events"] == events
     assert run["quality"]["quarantined"] == 0
     assert "<html" in outs[0].read_text()
+
+
+def test_a_demo_whose_hosts_are_killed_has_its_numbers_in_the_report(
+    episub: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces, out = str(tmp_path / "traces"), tmp_path / "report.json"
+    hosts = ["--hosts", "6", "--messages", "10", "--kill", "0.2", "--json"]
+    assert episub(["demo", *hosts, "--trace", traces]) == 0
+    demo = json.loads(capsys.readouterr().out)
+    assert episub(["report", traces, "--out", str(out)]) == 0
+    (run,) = json.loads(out.read_text())["runs"]
+    (topic,) = run["topics"]
+    figures = topic["figures"]
+    assert figures["deliveries"] == demo["delivered"]
+    assert figures["missing"] == demo["expected"] - demo["delivered"]
+    assert round(figures["mean_hops"], 2) == round(demo["hops"]["mean"], 2)
+    faults = [(fault["nodes"], fault["ending"]) for fault in topic["faults"]]
+    assert faults == [(len(demo["killed"]), "crash")]

@@ -236,4 +236,6 @@ def _written(number: int, files: Sequence[TraceFileInfo], batch: Batch) -> list[
         if rows != counted or len(made) != len(chosen):
             raise OSError(f"{counted} records were written of {len(chosen)} files, and {rows} read")
         entries += made
+    # The process stays for other tasks, which need less.
+    pa.default_memory_pool().release_unused()
     return entries
