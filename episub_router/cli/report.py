@@ -49,7 +49,7 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     from episub_router.pipeline.report.budgets import as_markdown, check, parse_budget
     from episub_router.pipeline.report.gathering import gather
     from episub_router.pipeline.report.params import ReportParams
-    from episub_router.pipeline.report.raw import raw_rows
+    from episub_router.pipeline.report.queries import raw_rows
 
     if not (arguments.out or arguments.require):
         raise CommandError("nothing to do: name a file with --out, or a budget with --require")

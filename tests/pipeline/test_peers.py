@@ -33,8 +33,8 @@ def test_the_worst_peers_are_named_with_why(swept: Swept) -> None:
                 counts[2] += 1
         wanted = sorted((counts[:2] for counts in lacking.values()), reverse=True)[:3]
         assert [[row["missing"], row["late"]] for row in run.worst] == wanted
-        for row in run.worst:
-            assert [row["missing"], row["late"], row["expected"]] == lacking[row["peer"]]
+        for peer in run.worst:
+            assert [peer["missing"], peer["late"], peer["expected"]] == lacking[peer["peer"]]
     parted, stopped, _ = report.runs
     assert all("apart from the publishers" in row["why"] for row in parted.worst)
     assert stopped.worst[0]["peer"] == "p7"
@@ -79,7 +79,7 @@ def test_all_rows_behind_the_figures(
     swept: Swept, episub: Callable[[list[str]], int], tmp_path: Path
 ) -> None:
     pytest.importorskip("vl_convert")
-    from episub_router.pipeline.report.raw import RAW
+    from episub_router.pipeline.report.queries import RAW
 
     name = "episub-churn-1"
     (tmp_path / "there").mkdir()

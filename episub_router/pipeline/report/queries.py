@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers.load import is_traced
+from episub_router.pipeline.lake import GOLD, SILVER, Lake
 
 ABOUT = ("router", "scenario", "seed", "software")
 
@@ -125,3 +126,26 @@ def ranked(load: DataFrame, points: int) -> DataFrame:
     return chosen.select(
         "run", "sent_messages", "sent_bytes", (F.col("rank") / F.col("count")).alias("share")
     )
+
+
+RAW = (
+    (GOLD, "spread"), (GOLD, "messages"), (GOLD, "latency_cdf"), (GOLD, "missing"),
+    (GOLD, "duplicate_causes"), (GOLD, "control_traffic"), (GOLD, "load"), (GOLD, "balance"),
+    (GOLD, "loss_reasons"), (GOLD, "overlay"), (GOLD, "recovery"), (GOLD, "explained"),
+    (GOLD, "cuts"), (GOLD, "rest"), (GOLD, "quality"), (GOLD, "sds_channels"), (SILVER, "clocks"),
+)  # fmt: skip
+"""Tables that a report is made of, but for those with a row for each message and peer."""
+
+
+def raw_rows(lake: Lake, runs: Sequence[str]) -> Iterator[str]:
+    """A line for each row: `table`, and the table's columns."""
+    tables = [
+        lake.read(layer, name, runs).select(
+            F.to_json(
+                F.struct(F.lit(name).alias("table"), "*"), {"ignoreNullFields": "false"}
+            ).alias("line")
+        )
+        for layer, name in RAW
+    ]
+    for row in reduce(DataFrame.unionAll, tables).toLocalIterator():
+        yield f"{row.line}\n"
