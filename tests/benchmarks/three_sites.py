@@ -1,32 +1,89 @@
-"""Thirty real hosts in three sites: `python -m tests.benchmarks.three_sites [hosts a site]`.
+"""Thirty real hosts in three sites, Episub's beside GossipSub's.
 
-Round trips take 5 ms inside a site and 80 ms between sites. Time is virtual, sockets are real
-(`tests/router/sites.py`).
+    python -m tests.benchmarks.three_sites [--hosts HOSTS_A_SITE] [--router episub gossipsub]
+
+Round trips take 5 ms inside a site and 80 ms between sites. One host of each site publishes, in
+turn. Time is virtual, sockets are real (`tests/router/sites.py`): what the hosts' CPU takes is no
+part of the latencies, and is printed apart. GossipSub is py-libp2p's, within its degrees, over a
+random graph of five links a host.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import math
+import time
+from collections.abc import Sequence
 
 import trio
+from libp2p.abc import ISubscriptionAPI
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from trio.testing import MockClock
 
 from episub_router import EpisubParams, MembershipParams
-from episub_router.net.counters import Reason
-from tests.router.overlays import TOPIC, count, reading
-from tests.router.sites import ACROSS, INSIDE, SITES, in_time, sites_of
+from tests.benchmarks.contenders import random_graph
+from tests.hosts import bounded_gossipsub
+from tests.router.overlays import TOPIC
+from tests.router.sites import ACROSS, INSIDE, SITES, Sites, in_time, linked_sites, sites_of
 
 _LOOK_AT = (30, 60, 120, 180, 240, 300)
 """Seconds since the last host joined."""
-_WARM_UP, _MESSAGES = 20, 100
+_WARM_UP, _MESSAGES = 21, 99
+"""Messages before those that count, and those; each host in turn publishes a third of them."""
 
 
-async def main(size: int) -> None:
+class Arrivals:
+    """When each message was published, and arrived at each host."""
+
+    def __init__(self) -> None:
+        self.published: list[float] = []
+        self.latencies: list[float] = []
+        self._missing: dict[int, int] = {}
+
+    def publish(self, number: int, receivers: int) -> None:
+        self.published.append(trio.current_time())
+        self._missing[number] = receivers
+
+    async def read(self, subscription: ISubscriptionAPI) -> None:
+        while True:
+            number = int((await subscription.get()).data)
+            self._missing[number] -= 1
+            if number >= _WARM_UP:
+                self.latencies.append(trio.current_time() - self.published[number])
+
+    def have_all(self) -> bool:
+        return not any(self._missing.values())
+
+    def percentile(self, share: float) -> float:
+        """Milliseconds, by nearest rank; the publishers' own deliveries left out."""
+        others = sorted(self.latencies)[_MESSAGES:]
+        return 1000 * others[math.ceil(share * len(others)) - 1]
+
+
+async def measure(sites: Sites, subscriptions: Sequence[ISubscriptionAPI]) -> None:
+    """Publish from one host of each site in turn, and print what it took."""
+    arrivals, hosts = Arrivals(), len(sites.nodes)
+    async with trio.open_nursery() as nursery:
+        for subscription in subscriptions:
+            nursery.start_soon(arrivals.read, subscription)
+        for number in range(_WARM_UP + _MESSAGES):
+            if number == _WARM_UP:
+                crossings, copies, cpu = sites.crossings, sites.copies, time.process_time()
+            arrivals.publish(number, hosts)
+            # Hosts 0, 1 and 2 are in different sites.
+            await sites.nodes[number % SITES].pubsub.publish(TOPIC, b"%d" % number)
+            await in_time(arrivals.have_all, 60)
+        nursery.cancel_scope.cancel()
+    deliveries = _MESSAGES * (hosts - 1)
+    crossed = (sites.crossings - crossings) / _MESSAGES
+    print(f"payload copies between sites, per message: {crossed:.2f}")
+    print(f"payload copies, per delivery: {(sites.copies - copies) / deliveries:.3f}")
+    print(f"p50 and p99: {arrivals.percentile(0.5):.0f} and {arrivals.percentile(0.99):.0f} ms")
+    print(f"CPU, ms per delivery: {1000 * (time.process_time() - cpu) / deliveries:.1f}")
+
+
+async def run_episub(size: int) -> None:
     params = MembershipParams()
-    print(
-        f"{SITES} sites of {size} hosts, round trips of {INSIDE * 1000:g} ms inside a site and "
-        f"{ACROSS * 1000:g} ms across"
-    )
     async with sites_of(size, EpisubParams(membership=params)) as (sites, subscriptions):
         start = trio.current_time()
         for after in _LOOK_AT:
@@ -37,21 +94,34 @@ async def main(size: int) -> None:
                 "links, are inside",
                 flush=True,
             )
-        async with reading(subscriptions) as readers:
-            for number in range(_WARM_UP + _MESSAGES):
-                if number == _WARM_UP:
-                    crossings, copies = sites.crossings, count(sites.nodes, Reason.PAYLOADS_SENT)
-                await sites.nodes[0].pubsub.publish(TOPIC, b"%d" % number)
-                await in_time(
-                    lambda number=number: all(len(got) > number for got in readers.received), 60
-                )
-        deliveries = _MESSAGES * (len(sites.nodes) - 1)
-        sent = count(sites.nodes, Reason.PAYLOADS_SENT) - copies
-        crossed = (sites.crossings - crossings) / _MESSAGES
-        print(f"payload copies between sites, per message: {crossed:.2f}")
-        print(f"payload copies, per delivery: {sent / deliveries:.3f}")
+        await measure(sites, subscriptions)
+
+
+async def run_gossipsub(size: int) -> None:
+    links = [(max(link), min(link)) for link in random_graph(SITES * size, seed=1)]
+    async with linked_sites(size, lambda: bounded_gossipsub(PROTOCOL_ID_V11), links) as joined:
+        await trio.sleep(60)
+        await measure(*joined)
+
+
+async def main(size: int, routers: Sequence[str]) -> None:
+    print(
+        f"{SITES} sites of {size} hosts, round trips of {INSIDE * 1000:g} ms inside a site and "
+        f"{ACROSS * 1000:g} ms across; three sources, one in each site"
+    )
+    for router in routers:
+        print(router, flush=True)
+        await (run_episub if router == "episub" else run_gossipsub)(size)
 
 
 if __name__ == "__main__":
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    trio.run(main, size, clock=MockClock(autojump_threshold=0.001))
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.three_sites")
+    parser.add_argument("--hosts", type=int, default=10, help="hosts in each site (10)")
+    parser.add_argument("--router", choices=["episub", "gossipsub"], nargs="*")
+    arguments = parser.parse_args()
+    trio.run(
+        main,
+        arguments.hosts,
+        arguments.router or ["episub", "gossipsub"],
+        clock=MockClock(autojump_threshold=0.001),
+    )

@@ -7,22 +7,23 @@ trip takes as long as it should. Sockets, handshakes and protocols are real. Run
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
 
 import trio
-from libp2p.abc import ISubscriptionAPI
+from libp2p.abc import IPubsubRouter, ISubscriptionAPI
 from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
 from libp2p.transport.tcp.tcp import TCP
 from multiaddr import Multiaddr
 
 from episub_router import EpisubParams, EpisubRouter
-from episub_router.net.peer import RemotePeer
-from episub_router.protocol.messages import Gossip, LinkKind, Message
+from episub_router.protocol.messages import LinkKind
 from tests.hosts import Node, connect, running_nodes
-from tests.router.overlays import TOPIC, is_joined, router, service
+from tests.router.overlays import TOPIC, is_joined, router
 
 SITES = 3
 INSIDE, ACROSS = 0.005, 0.080
@@ -85,11 +86,13 @@ class Sites:
         self._nursery = nursery
         self._site = {node.id: index % SITES for index, node in enumerate(nodes)}
         self._site_of_port = {_port(node.info.addrs[0]): self._site[node.id] for node in nodes}
+        self.copies = 0
+        """Payload copies that hosts got from others."""
         self.crossings = 0
-        """Payload copies sent from one site to another."""
+        """Those of them that came from another site."""
         for node in nodes:
             self._hold_back(node)
-            self._count_crossings(node)
+            self._count_copies(node)
 
     def _hold_back(self, node: Node) -> None:
         network = node.host.get_network()
@@ -106,17 +109,16 @@ class Sites:
 
         tcp.dial = dial_afar  # type: ignore[method-assign]
 
-    def _count_crossings(self, node: Node) -> None:
-        actions, here = service(node), self._site[node.id]
-        send = actions.send
-        sites = {peer.to_bytes(): site for peer, site in self._site.items()}
+    def _count_copies(self, node: Node) -> None:
+        here, push = self._site[node.id], node.pubsub.push_msg
 
-        def counted(peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
-            if isinstance(messages[0], Gossip) and sites[peer.key] != here:
-                self.crossings += 1
-            send(peer, topic, messages)
+        async def counted(forwarder: ID, message: rpc_pb2.Message) -> None:
+            if forwarder != node.id:
+                self.copies += 1
+                self.crossings += self._site[forwarder] != here
+            await push(forwarder, message)
 
-        actions.send = counted  # type: ignore[method-assign]
+        node.pubsub.push_msg = counted  # type: ignore[method-assign]
 
     def near_inside(self, near_links: int) -> float:
         """Share of the hosts' `near_links` nearest neighbours, by RTT (E18), inside their sites.
@@ -157,19 +159,33 @@ async def in_time(condition: Callable[[], bool], patience: float) -> None:
 async def sites_of(
     size: int, params: EpisubParams
 ) -> AsyncIterator[tuple[Sites, list[ISubscriptionAPI]]]:
-    """`SITES` sites with `size` hosts each, joined through one host after the other."""
+    """`SITES` sites with `size` hosts each, joined through the first one after the other."""
+    links = [(index, 0) for index in range(1, SITES * size)]
+    async with linked_sites(size, lambda: EpisubRouter(params, seed=1), links) as joined:
+        # Where all others are full, one may be left without near links.
+        least = params.membership.random_links
+        await in_time(lambda: is_joined(joined[0].nodes, least=least), 300)
+        yield joined
+
+
+@asynccontextmanager
+async def linked_sites(
+    size: int, router: Callable[[], IPubsubRouter], links: Iterable[tuple[int, int]]
+) -> AsyncIterator[tuple[Sites, list[ISubscriptionAPI]]]:
+    """`SITES` sites with `size` hosts each, which subscribe one after the other; of each of `links`
+    the first host dials the second."""
+    dialled: dict[int, list[int]] = {}
+    for dialler, listener in links:
+        dialled.setdefault(dialler, []).append(listener)
     async with (
         trio.open_nursery() as nursery,
-        running_nodes(SITES * size, router=lambda: EpisubRouter(params, seed=1)) as nodes,
+        running_nodes(SITES * size, router=router) as nodes,
     ):
         sites = Sites(nodes, nursery)
         subscriptions = []
         for index, node in enumerate(nodes):
-            if index:
-                await connect(node, nodes[0])
+            for listener in dialled.get(index, ()):
+                await connect(node, nodes[listener])
             subscriptions.append(await node.pubsub.subscribe(TOPIC))
-        # Where all others are full, one may be left without near links.
-        least = params.membership.random_links
-        await in_time(lambda: is_joined(nodes, least=least), 300)
         yield sites, subscriptions
         nursery.cancel_scope.cancel()
