@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -104,9 +105,11 @@ class HadoopStorage:
     killed; the next one replaces it.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, clock: Callable[[], int] = time.time_ns) -> None:
+        """`clock` gives ns since the epoch, by which files are stamped and forgotten."""
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._clock = clock
 
     def _file(self, path: str) -> tuple[Any, Any]:
         found = self._jvm.org.apache.hadoop.fs.Path(path)
@@ -154,7 +157,7 @@ class HadoopStorage:
         return [f"{directory}/{other}" for other in there if stamped.fullmatch(other)]
 
     def put(self, path: str, text: str) -> None:
-        stamp = f"{time.time_ns():020d}-{uuid4().hex}"
+        stamp = f"{self._clock():020d}-{uuid4().hex}"
         system, begun = self._file(f"{path}.{stamp}{_BEGUN}")
         stream = system.create(begun, True)
         stream.write(bytearray(text.encode()))
@@ -171,7 +174,7 @@ class HadoopStorage:
         else:
             raise OSError(f"{new} can't be moved to {found}")
         # Another writer may still be about to move a younger one.
-        oldest = f"{path}.{time.time_ns() - _FORGOTTEN:020d}"
+        oldest = f"{path}.{self._clock() - _FORGOTTEN:020d}"
         for left in (*self._left(path, _NEW), *self._left(path, _BEGUN)):
             if left < oldest:
                 system.delete(self._file(left)[1], False)

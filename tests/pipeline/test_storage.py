@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+TWO_HOURS = 7_200 * 10**9
+"""ns"""
 
 
 class Killed(Exception):
@@ -36,7 +40,11 @@ class Watched:
         return self._before("delete") and self._actual.delete(path, recursive)
 
 
-def storage(spark: SparkSession, before: Callable[[str], bool] = lambda name: True) -> Any:
+def storage(
+    spark: SparkSession,
+    before: Callable[[str], bool] = lambda name: True,
+    clock: Callable[[], int] = time.time_ns,
+) -> Any:
     from episub_router.pipeline.storage import HadoopStorage
 
     class WatchedStorage(HadoopStorage):
@@ -44,7 +52,7 @@ def storage(spark: SparkSession, before: Callable[[str], bool] = lambda name: Tr
             system, found = super()._file(path)
             return Watched(system, before), found
 
-    return WatchedStorage(spark)
+    return WatchedStorage(spark, clock)
 
 
 @pytest.mark.parametrize("root", ["file:", "file://"])
@@ -96,10 +104,8 @@ def test_of_two_writers_at_once_one_is_read(spark: SparkSession, tmp_path: Path)
 
 
 def test_what_a_killed_writer_left_is_removed_in_the_end(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    from episub_router.pipeline import storage as module
-
     place = tmp_path / "there"
     path = f"file:{place}/entries.json"
     moves = 1
@@ -117,8 +123,7 @@ def test_what_a_killed_writer_left_is_removed_in_the_end(
     left = [file.name for file in place.iterdir() if file.name.endswith(".new")]
     assert len(left) == 1
     assert storage(spark).get(path) == "new"
-    monkeypatch.setattr(module, "_FORGOTTEN", 0)
-    storage(spark).put(path, "newer")
+    storage(spark, clock=lambda: time.time_ns() + TWO_HOURS).put(path, "newer")
     assert [name for name in storage(spark).names(f"file:{place}") if name[0] != "."] == [
         "entries.json"
     ]
