@@ -17,8 +17,8 @@ from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
 LOST_AFTER = 5.0
-"""Seconds after which a message is given up, once each announcer was asked; beyond that,
-reliability is SDS's task."""
+"""Seconds after which a message is given up, once each announcer was asked, longer where answers
+take long; beyond that, reliability is SDS's task."""
 
 MAX_MISSING = 10_000
 """Messages in the list. iroh-gossip PR 135."""
@@ -210,13 +210,15 @@ class MissingMessages:
         now: Time,
         patience: Callable[[PeerId, Time], float],
         doubt_of: DoubtOf,
+        lost_after: float = LOST_AFTER,
     ) -> tuple[dict[PeerId, list[MessageId]], list[MessageId]]:
         """What is due at `now` (E34).
 
         Messages in `pending` are in validation and are skipped, but not for longer than one
         validation takes, or invalid copies could suppress a message. `patience` is how many
-        seconds a neighbour has to answer, `doubt_of` what speaks against asking it. Returns the ids
-        to GRAFT, by the neighbour to ask, and the ids given up as lost.
+        seconds a neighbour has to answer, `doubt_of` what speaks against asking it, `lost_after`
+        the age in seconds from which a message may be given up. Returns the ids to GRAFT, by the
+        neighbour to ask, and the ids given up as lost.
         """
         grafts: dict[PeerId, list[MessageId]] = {}
         lost = []
@@ -230,7 +232,7 @@ class MissingMessages:
             age = now - missing.announced_at
             if id in pending and age < self._params.validation_timeout:
                 self._schedule(id, missing, now + _PENDING_CHECK)
-            elif age > LOST_AFTER and all(peer in missing.asked for peer in peers):
+            elif age > lost_after and all(peer in missing.asked for peer in peers):
                 lost.append(id)
                 self.remove(id)
             elif not peers:

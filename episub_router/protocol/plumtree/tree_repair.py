@@ -36,7 +36,7 @@ class TreeRepair:
         if len(summary) > MAX_IDS:
             state.drop(peer, DropReason.TOO_MANY_IDS)
             summary = summary[:MAX_IDS]
-        wait = state.graft_wait.after_announcement(peer)
+        wait = state.graft_wait.after_announcement(peer, now)
         for id, announced in summary:
             if id in store:
                 lazy_push.note_holder(id, peer)
@@ -55,7 +55,10 @@ class TreeRepair:
         """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""
         state = self._state
         neighbors, missing = state.push_peers, state.missing
-        grafts, lost = missing.tick(state.pending, neighbors, now, self._patience, self._doubt)
+        lost_after = state.graft_wait.until_lost(now)
+        grafts, lost = missing.tick(
+            state.pending, neighbors, now, self._patience, self._doubt, lost_after
+        )
         for _ in lost:
             state.drop(None, DropReason.MESSAGE_LOST)
         for peer, ids in grafts.items():

@@ -115,7 +115,9 @@ def pull(branch: Branch, peer: str, id: object) -> list[tuple[Any, Any]]:
     """Neither parent pushes, and `peer` has the message; the GRAFTs and PRUNEs of parents that
     follow."""
     branch.receive(peer, ihave(id))
-    assert (peer, Graft((id,))) in sent(branch.wait(0.7))
+    asked = (asks for _ in range(14) if (asks := sent(branch.wait(0.05), Graft)))
+    assert (peer, Graft((id,))) in next(asked)
+    branch.wait(0.4)
     effects = branch.receive(peer, gossip(id))
     effects += branch.wait(SETTLE)
     return of_parents(effects)
