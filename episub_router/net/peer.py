@@ -10,6 +10,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Backlog
+from episub_router.net.outbound.pace import Pace
 from episub_router.net.pieces.lane import PieceLane
 from episub_router.net.sequence import ReplayWindow
 from episub_router.wire.root_gate import RootGate
@@ -76,6 +77,8 @@ class RemotePeer:
     """Address records that it has from us."""
     pieces: PieceLane = field(default_factory=PieceLane)
     """What waits for it behind `backlog`."""
+    pace: Pace = field(default_factory=Pace)
+    """How far it may be behind with what this node publishes."""
     request: trio.Event | None = None
     """While it is to be made writable; set when it is."""
     topics_dialling: dict[str, None] = field(default_factory=dict)
@@ -136,6 +139,7 @@ class RemotePeer:
         self.protocol = None
         self.window = ReplayWindow()
         self.records_sent.clear()
+        self.pace = Pace()
         self.close_at = None
         self.probed = None
         self.was_reported = False

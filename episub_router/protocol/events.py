@@ -131,6 +131,13 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
+class NeighborQueried:
+    """The driver wants to know how far `peer` has read: query it, if it is a neighbour (E11)."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class DialFailed:
     """A `Dial` effect came to nothing."""
 
@@ -174,6 +181,7 @@ MembershipEvent: TypeAlias = (
     | DialFailed
     | PeerDown
     | Silent
+    | NeighborQueried
     | RttMeasured
 )
 

@@ -126,6 +126,21 @@ async def test_waiting_ends_with_an_error_of_its_own_and_nothing_is_delivered() 
         stream.open.set()
 
 
+async def test_a_neighbour_is_no_further_behind_than_its_window() -> None:
+    """Its list says how far it has read; what Yamux holds for it is seen by nobody."""
+    async with (
+        overlay_of(2, pubsub_class=ResilientPubsub) as ((publisher, receiver), _),
+        reading([await receiver.pubsub.subscribe(TOPIC)]) as readers,
+    ):
+        pace = record(publisher, receiver).pace
+        payloads = [b"%d" % number + bytes(1000) for number in range(1500)]
+        for payload in payloads:
+            await publisher.pubsub.publish(TOPIC, payload)
+            assert pace.behind <= pace.window
+        await readers.all_have(payloads)
+        assert pace.behind < sum(map(len, payloads)) / 2
+
+
 async def test_a_neighbour_that_takes_nothing_at_all_is_not_waited_for() -> None:
     params = RouterParams(stall_timeout=2.0)
     async with one_that_takes_nothing(params) as (publisher, receiver, stream):

@@ -32,6 +32,7 @@ from episub_router.protocol.messages import (
     Leave,
     Message,
     Neighbor,
+    NeighborRole,
     Nodes,
     Prune,
     Root,
@@ -137,6 +138,9 @@ class Inbound:
                 self._counters.add(Reason.LEAVE_REFUSED)
                 return
             message = admitted
+        elif isinstance(message, Neighbor):
+            if message.role is NeighborRole.LIST:
+                peer.pace.note_read(trio.current_time())
         elif isinstance(message, PieceAnnounce):
             preamble = message.preamble
             refusal = self._large.refusal(topic, preamble)

@@ -34,8 +34,14 @@ class PublishRoom:
     peer that takes nothing for `RouterParams.stall_timeout` doesn't count any more.
     """
 
-    def __init__(self, params: RouterParams, large: int = 0) -> None:
-        """Messages of `large` bytes and more go in pieces, if it isn't 0."""
+    def __init__(
+        self,
+        params: RouterParams,
+        large: int = 0,
+        query: Callable[[str, RemotePeer], bool] = lambda topic, peer: False,
+    ) -> None:
+        """Messages of `large` bytes and more go in pieces, if it isn't 0. `query` asks a peer for
+        its list behind what it was sent, or returns False where it isn't a neighbour."""
         self._params = params
         self._large = large
         self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
@@ -43,6 +49,7 @@ class PublishRoom:
         self._messages = 0
         self._bytes = 0
         """Admitted, and not in the backlogs yet."""
+        self._query = query
 
     def add_receivers(self, receivers: Callable[[str], Iterable[RemotePeer]]) -> None:
         """`receivers` has those that a message of a topic is pushed to."""
@@ -67,6 +74,7 @@ class PublishRoom:
         self._bytes += size
         try:
             yield
+            self._note_published(topics, size)
         finally:
             self._messages -= 1
             self._bytes -= size
@@ -94,6 +102,8 @@ class PublishRoom:
             )
         if not self._messages and size > _SHARE * self._params.backlog_bytes:
             return not any(peer.backlog for peer in self._receivers(topics))
+        if not self._have_read(topics, size):
+            return False
         most_bytes = _SHARE * self._params.backlog_bytes - self._bytes - size
         most = min(PUBLISH_WINDOW, self._params.backlog_frames) - self._messages
         return all(
@@ -101,9 +111,41 @@ class PublishRoom:
             for peer in self._receivers(topics)
         )
 
+    def _note_published(self, topics: Sequence[str], size: int) -> None:
+        """Query those that have got much since they were queried last."""
+        if 0 < self._large <= size:
+            return  # Pieces wait for their own room.
+        for topic in topics:
+            for peer in self._receivers([topic]):
+                peer.pace.note_sent(size)
+                self._query_if_due(topic, peer)
+
+    def _query_if_due(self, topic: str, peer: RemotePeer) -> None:
+        now = trio.current_time()
+        if peer.pace.is_query_due(now):
+            if self._query(topic, peer):
+                peer.pace.note_query(now)
+            else:
+                peer.pace.forget()
+
+    def _have_read(self, topics: Sequence[str], size: int) -> bool:
+        """Whether none of the receivers is too far behind."""
+        now = trio.current_time()
+        late = [
+            (topic, peer)
+            for topic in topics
+            for peer in self._receivers([topic])
+            if not peer.pace.has_room(size, now)
+        ]
+        for topic, peer in late:
+            self._query_if_due(topic, peer)
+        return not late
+
     def _fullest(self, topics: Sequence[str]) -> str:
         peers = self._receivers(topics)
         if not peers:
             return "others are waiting to publish"
-        peer = max(peers, key=lambda peer: len(peer.backlog))
+        peer = max(peers, key=lambda peer: (len(peer.backlog), peer.pace.behind))
+        if not peer.backlog:
+            return f"{peer.id} may not have read the last {peer.pace.behind:,} bytes"
         return f"{len(peer.backlog)} messages wait for {peer.id}"

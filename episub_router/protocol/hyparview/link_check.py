@@ -84,6 +84,12 @@ class LinkCheck(Procedure):
             self._state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
         self._set_deadline()
 
+    def query(self, peer: PeerId) -> None:
+        """Ask `peer` for its list, if it is a neighbour; nothing follows from its silence."""
+        link = self._state.active.get(peer)
+        if link is not None:
+            self._state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
+
     def fire(self, now: Time) -> None:
         """Query silent neighbours, and drop those that have been silent for too long."""
         for peer in [peer for peer, due in self._doubted.items() if due <= now]:

@@ -165,6 +165,8 @@ class HyParView:
         elif isinstance(event, ev.Silent):
             if self.joined:
                 self._link_check.suspect(event.peer, now)
+        elif isinstance(event, ev.NeighborQueried):
+            self._link_check.query(event.peer)
         elif isinstance(event, ev.ContactsFound):
             self._on_contacts(event, now)
         elif isinstance(event, ev.JoinOverlay):

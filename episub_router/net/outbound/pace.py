@@ -1,0 +1,96 @@
+"""How far a peer may be behind with what this node publishes.
+
+Yamux lets a peer that reads slowly have up to 16 MiB waiting, and TCP more: a publisher that only
+looks at its own queues is minutes ahead of such a peer, and each GRAFT and its answer wait behind
+all of it. So every now and then a neighbour is queried (NEIGHBOR, E11) behind what it was sent: its
+list says that it has read so far.
+"""
+
+from __future__ import annotations
+
+from episub_router.util.params import Rate
+
+FIRST_WINDOW = 256 * 1024
+"""Bytes that a peer may be behind at first. Yamux's first window."""
+
+LEAST_WINDOW = 64 * 1024
+"""Ours: some forty messages of 1 kB, so that writes stay large."""
+
+MOST_WINDOW = 16 * 2**20
+"""Yamux's largest window: beyond, the peer's own stream waits."""
+
+_QUICK = 1.0
+"""Seconds; where the list comes within, the window grows. Ours: several round trips."""
+
+_SLOW = 4.0
+"""Seconds; where it takes longer, the window shrinks. Ours: less than GRAFT's longest wait for
+copies that come by themselves (`plumtree/graft_wait.py`)."""
+
+_PATIENCE = 30.0
+"""Seconds without a list after which the peer counts as having read; one that has stopped is
+noticed before."""
+
+_OVERHEAD = 256
+"""Bytes that a message counts beside its own: signature, keys, headers."""
+
+_QUERIES = Rate(0.5, 8)
+"""Queries a second, and at once. Ours: half of the NEIGHBORs that a peer takes
+(`hyparview/rate_limiter.py`)."""
+
+
+class Pace:
+    """What one peer was sent of our own messages, and what it has read of them. Times in seconds,
+    sizes in bytes."""
+
+    __slots__ = ("_full_at", "_marked", "_marked_at", "_read", "_sent", "window")
+
+    def __init__(self) -> None:
+        self.window = FIRST_WINDOW
+        self._sent = 0
+        self._read = 0
+        self._marked = 0
+        """What had been sent at the query that isn't answered yet; 0 without one."""
+        self._marked_at = 0.0
+        self._full_at = -float("inf")
+        """When as many queries as `_QUERIES` has at once may be sent again."""
+
+    @property
+    def behind(self) -> int:
+        """Bytes that the peer may not have read yet."""
+        return self._sent - self._read
+
+    def has_room(self, size: int, now: float) -> bool:
+        """Whether a message of `size` may be sent: always, to one that has read everything."""
+        if self._marked and now - self._marked_at > _PATIENCE:
+            self.note_read(now)
+            self.forget()
+        return not self.behind or self.behind + size + _OVERHEAD <= self.window
+
+    def note_sent(self, size: int) -> None:
+        """A message of `size` goes to the peer."""
+        self._sent += size + _OVERHEAD
+
+    def is_query_due(self, now: float) -> bool:
+        """Whether to query the peer."""
+        wait = (_QUERIES.burst - 1) / _QUERIES.per_second
+        return not self._marked and self.behind >= self.window / 4 and self._full_at - now <= wait
+
+    def note_query(self, now: float) -> None:
+        """The peer is queried."""
+        self._full_at = max(self._full_at, now) + 1 / _QUERIES.per_second
+        self._marked, self._marked_at = self._sent, now
+
+    def forget(self) -> None:
+        """The peer answers no queries: nobody says how far it has read."""
+        self._read, self._marked = self._sent, 0
+
+    def note_read(self, now: float) -> None:
+        """The peer has answered: it has read what came before the query."""
+        if not self._marked:
+            return
+        took = now - self._marked_at
+        if took > _SLOW:
+            self.window = max(LEAST_WINDOW, self.window // 2)
+        elif took < _QUICK and self.behind >= self.window / 2:
+            self.window = min(MOST_WINDOW, 2 * self.window)
+        self._read, self._marked = self._marked, 0

@@ -1,0 +1,63 @@
+"""A publisher doesn't run ahead of the readers of its own subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import trio
+
+_LOOK_INTERVAL = 0.01
+"""Seconds; ours: a channel can't be awaited for room. As often as the router looks at queues."""
+
+_GIVEN_UP_AFTER = 1.0
+"""Seconds in which a reader takes nothing until nobody waits for it any more. Ours: one that isn't
+there, as where one task publishes first and reads later, shall cost no more."""
+
+
+class OwnReaders:
+    """Waits while a subscription's buffer is more than half full and its reader takes messages.
+
+    What is published is handed to this node's own subscriptions at once. In a burst that fills
+    their buffers in the time in which others read a few messages.
+    """
+
+    def __init__(self, channels: Mapping[str, trio.MemorySendChannel[Any]]) -> None:
+        """`channels` has the buffers of subscriptions, by topic."""
+        self._channels = channels
+        self._given_up: dict[str, int] = {}
+        """Topics whose reader took nothing, and how many messages waited for it then. Bound: the
+        topics with a buffer more than half full when last published to."""
+
+    async def wait(self, topics: Sequence[str]) -> None:
+        """Return once the readers of `topics` have room, or take nothing."""
+        for topic in topics:
+            left, since = self._waiting(topic), trio.current_time()
+            while self._is_behind(topic):
+                if trio.current_time() - since >= _GIVEN_UP_AFTER:
+                    self._given_up[topic] = left
+                    break
+                await trio.sleep(_LOOK_INTERVAL)
+                if self._waiting(topic) < left:
+                    left, since = self._waiting(topic), trio.current_time()
+
+    def forget(self, topic: str) -> None:
+        """Its subscription has ended."""
+        self._given_up.pop(topic, None)
+
+    def _waiting(self, topic: str) -> int:
+        channel = self._channels.get(topic)
+        return 0 if channel is None else channel.statistics().current_buffer_used
+
+    def _is_behind(self, topic: str) -> bool:
+        """Whether to wait for the reader of `topic`."""
+        channel = self._channels.get(topic)
+        if channel is None:
+            return False
+        waiting = self._waiting(topic)
+        if topic in self._given_up:
+            if waiting >= self._given_up[topic]:
+                self._given_up[topic] = waiting
+                return False
+            del self._given_up[topic]  # It takes messages again.
+        return 2 * waiting > channel.statistics().max_buffer_size

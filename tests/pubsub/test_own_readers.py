@@ -1,0 +1,107 @@
+"""A publisher waits for the readers of its own subscriptions, while they read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from episub_router import PubsubDrop, PubsubParams, ResilientPubsub
+from episub_router.pubsub.own_readers import OwnReaders
+from tests.hosts import running_nodes
+from tests.pubsub.frames import TOPIC, flood
+
+
+class Scene:
+    """A subscription with room for eight messages."""
+
+    def __init__(self) -> None:
+        self.send, self.receive = trio.open_memory_channel[int](8)
+        self.readers = OwnReaders({"t": self.send})
+
+    def put(self, count: int) -> None:
+        for number in range(count):
+            self.send.send_nowait(number)
+
+
+async def test_half_a_buffer_is_no_reason_to_wait(autojump_clock: MockClock) -> None:
+    scene = Scene()
+    scene.put(4)
+    await scene.readers.wait(["t", "not subscribed"])
+    assert trio.current_time() == 0
+
+
+async def test_a_reader_that_takes_messages_is_waited_for(autojump_clock: MockClock) -> None:
+    scene = Scene()
+    scene.put(8)
+
+    async def read() -> None:
+        for _ in range(4):
+            await trio.sleep(0.9)
+            await scene.receive.receive()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await scene.readers.wait(["t"])
+        assert 3.6 <= trio.current_time() <= 3.7
+        assert scene.send.statistics().current_buffer_used == 4
+
+
+async def test_a_reader_that_takes_nothing_is_waited_for_once(autojump_clock: MockClock) -> None:
+    scene = Scene()
+    scene.put(6)
+    await scene.readers.wait(["t"])
+    assert trio.current_time() == pytest.approx(1.0, abs=0.05)
+    scene.put(2)
+    given_up = trio.current_time()
+    await scene.readers.wait(["t"])
+    assert trio.current_time() == given_up
+
+
+async def test_one_that_takes_messages_again_is_waited_for_again(
+    autojump_clock: MockClock,
+) -> None:
+    scene = Scene()
+    scene.put(8)
+    await scene.readers.wait(["t"])
+    await scene.receive.receive()
+    before = trio.current_time()
+    with trio.move_on_after(0.5):
+        await scene.readers.wait(["t"])
+    assert trio.current_time() == before + 0.5
+    scene.readers.forget("t")
+
+
+async def test_a_topic_without_bound_is_never_waited_for(autojump_clock: MockClock) -> None:
+    send, _ = trio.open_memory_channel[int](math.inf)
+    for number in range(5_000):
+        send.send_nowait(number)
+    await OwnReaders({"t": send}).wait(["t"])
+    assert trio.current_time() == 0
+
+
+@pytest.mark.hosts
+async def test_a_burst_loses_nothing_to_the_publisher_s_own_reader() -> None:
+    """It gets its turn less often than the publisher."""
+    options = {"params": PubsubParams(subscription_buffer=16)}
+    async with running_nodes(
+        1, router=flood, pubsub_class=ResilientPubsub, pubsub_options=options
+    ) as (node,):
+        assert isinstance(node.pubsub, ResilientPubsub)
+        subscription = await node.pubsub.subscribe(TOPIC)
+        received: list[bytes] = []
+
+        async def read() -> None:
+            while len(received) < 100:
+                received.append((await subscription.get()).data)
+                for _ in range(10):
+                    await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            for number in range(100):
+                await node.pubsub.publish(TOPIC, bytes([number]))
+        assert received == [bytes([number]) for number in range(100)]
+        assert not node.pubsub.drops[PubsubDrop.SUBSCRIBER_SLOW]
