@@ -16,6 +16,8 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service.exceptions import LifecycleError
 
+from episub_router.util.own_readers import OwnReaders
+
 _FRAME_ROOM = 64
 """Bytes that a frame adds to a message and its topic: field tags, lengths, sequence id, hops."""
 
@@ -109,6 +111,7 @@ class BackpressurePubsub(Pubsub):
     def __init__(self, host: IHost, router: IPubsubRouter, **options: Any) -> None:
         check_one_pubsub(host, router.get_protocols())
         super().__init__(host, router, **options)
+        self._own_readers = OwnReaders(self.subscribed_topics_send)
 
     async def publish(
         self,
@@ -117,7 +120,8 @@ class BackpressurePubsub(Pubsub):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 (it raises an error of its own)
     ) -> None:
-        """As in `Pubsub`, but wait until the router has room.
+        """As in `Pubsub`, but wait until the router has room, and while readers of this node's own
+        subscriptions to the topics are behind and go on reading.
 
         `timeout` is in seconds; by default the router's, `RouterParams.publish_timeout`. Raises
         MessageTooLarge, PublishTimeout, RouterNotRunning, TypeError and ValueError, all of them
@@ -164,6 +168,8 @@ class BackpressurePubsub(Pubsub):
         timeout: float | None,  # noqa: ASYNC109
     ) -> AsyncIterator[None]:
         router: Any = self.router
+        if timeout != 0:
+            await self._own_readers.wait(topics)
         if isinstance(router, PublishGate):
             async with router.room_to_publish(topics, size, timeout):
                 yield

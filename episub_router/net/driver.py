@@ -212,6 +212,14 @@ class Driver(PeerListener):
         self._counters.add(Reason.PEER_SILENT)
         self._feed_all(ev.Silent(peer.key))
 
+    def query(self, topic: str, peer: RemotePeer) -> bool:
+        """Ask `peer` for its list; False if it isn't a neighbour in `topic`."""
+        machine = self.joined(topic)
+        if machine is None or peer.key not in machine.membership.active:
+            return False
+        self.feed(topic, ev.NeighborQueried(peer.key))
+        return True
+
     def dial_failed(self, peer: RemotePeer) -> None:
         """The dial to `peer` failed."""
         waiting = list(peer.topics_dialling)

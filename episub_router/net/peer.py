@@ -10,8 +10,8 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Backlog
-from episub_router.net.outbound.pace import Pace
 from episub_router.net.pieces.lane import PieceLane
+from episub_router.net.send_window import SendWindow
 from episub_router.net.sequence import ReplayWindow
 from episub_router.wire.root_gate import RootGate
 from episub_router.wire.sent_records import SentRecords
@@ -77,7 +77,7 @@ class RemotePeer:
     """Address records that it has from us."""
     pieces: PieceLane = field(default_factory=PieceLane)
     """What waits for it behind `backlog`."""
-    pace: Pace = field(default_factory=Pace)
+    send_window: SendWindow = field(default_factory=SendWindow)
     """How far it may be behind with what this node publishes."""
     request: trio.Event | None = None
     """While it is to be made writable; set when it is."""
@@ -139,7 +139,7 @@ class RemotePeer:
         self.protocol = None
         self.window = ReplayWindow()
         self.records_sent.clear()
-        self.pace = Pace()
+        self.send_window = SendWindow()
         self.close_at = None
         self.probed = None
         self.was_reported = False

@@ -106,7 +106,7 @@ class EpisubService(PeerListener):
         peers.listen(self.bootstrap_watch)
         silence = SilenceWatch(pubsub.host, peers, self.mesh.everyone, self.driver.peer_silent)
         self.outbox = Outbox(peers, router_params, counters, silence)
-        self.room = PublishRoom(router_params, params.broadcast.piece_threshold, self._query)
+        self.room = PublishRoom(router_params, params.broadcast.piece_threshold, self.driver.query)
         self.large = LargeMessages(
             pubsub, counters, params.broadcast.piece_threshold, router_params.max_message_size
         )
@@ -346,14 +346,6 @@ class EpisubService(PeerListener):
         if machine.pieces is not None:
             keys |= dict.fromkeys(machine.pieces.publishes_to())
         return [self._peers[key] for key in keys]
-
-    def _query(self, topic: str, peer: RemotePeer) -> bool:
-        """Ask `peer` for its list; False if it isn't a neighbour in `topic`."""
-        machine = self.driver.joined(topic)
-        if machine is None or peer.key not in machine.membership.active:
-            return False
-        self.driver.feed(topic, ev.NeighborQueried(peer.key))
-        return True
 
     def _teller_of(self, peer: bytes) -> bytes | None:
         """The peer on whose word alone we know `peer`."""

@@ -9,8 +9,7 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -29,7 +28,6 @@ from episub_router.pubsub.budgets import Budgets
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue
 from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
-from episub_router.pubsub.own_readers import OwnReaders
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.policy import SignaturePolicy, pubsub_options
 from episub_router.pubsub.turns import CopyTurns
@@ -108,7 +106,6 @@ class ResilientPubsub(BackpressurePubsub):
             signature_policy is not SignaturePolicy.STRICT_NO_SIGN,
         )
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
-        self._own_readers = OwnReaders(self.subscribed_topics_send)
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
         self.counter = time.time_ns()
@@ -195,18 +192,6 @@ class ResilientPubsub(BackpressurePubsub):
             reason = PubsubDrop.VALIDATION_FULL
         self._drop(reason, forwarder, "a message in pieces")
         self._refuse(forwarder, msg)
-
-    @asynccontextmanager
-    async def _room(
-        self,
-        topics: Sequence[str],
-        size: int,
-        timeout: float | None,  # noqa: ASYNC109
-    ) -> AsyncIterator[None]:
-        if timeout != 0:
-            await self._own_readers.wait(topics)
-        async with super()._room(topics, size, timeout):
-            yield
 
     async def send_message(self, topics: list[str], data: bytes) -> None:
         if self.signature_policy is SignaturePolicy.STRICT_NO_SIGN:
@@ -311,7 +296,6 @@ class ResilientPubsub(BackpressurePubsub):
         if self.trace is not None:
             self.trace.look_at_mesh()
         self.lagging.pop(topic_id, None)
-        self._own_readers.forget(topic_id)
 
     def notify_subscriptions(self, publish_message: Message) -> None:
         """Hand a message to the subscriptions of its topics; where a buffer is full, count it."""

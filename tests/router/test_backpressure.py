@@ -132,13 +132,13 @@ async def test_a_neighbour_is_no_further_behind_than_its_window() -> None:
         overlay_of(2, pubsub_class=ResilientPubsub) as ((publisher, receiver), _),
         reading([await receiver.pubsub.subscribe(TOPIC)]) as readers,
     ):
-        pace = record(publisher, receiver).pace
+        window = record(publisher, receiver).send_window
         payloads = [b"%d" % number + bytes(1000) for number in range(1500)]
         for payload in payloads:
             await publisher.pubsub.publish(TOPIC, payload)
-            assert pace.behind <= pace.window
+            assert window.behind <= window.size
         await readers.all_have(payloads)
-        assert pace.behind < sum(map(len, payloads)) / 2
+        assert window.behind < sum(map(len, payloads)) / 2
 
 
 async def test_a_neighbour_that_takes_nothing_at_all_is_not_waited_for() -> None:

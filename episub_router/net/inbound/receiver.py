@@ -140,7 +140,7 @@ class Inbound:
             message = admitted
         elif isinstance(message, Neighbor):
             if message.role is NeighborRole.LIST:
-                peer.pace.note_read(trio.current_time())
+                peer.send_window.note_read(trio.current_time())
         elif isinstance(message, PieceAnnounce):
             preamble = message.preamble
             refusal = self._large.refusal(topic, preamble)

@@ -117,16 +117,16 @@ class PublishRoom:
             return  # Pieces wait for their own room.
         for topic in topics:
             for peer in self._receivers([topic]):
-                peer.pace.note_sent(size)
+                peer.send_window.note_sent(size)
                 self._query_if_due(topic, peer)
 
     def _query_if_due(self, topic: str, peer: RemotePeer) -> None:
         now = trio.current_time()
-        if peer.pace.is_query_due(now):
+        if peer.send_window.is_query_due(now):
             if self._query(topic, peer):
-                peer.pace.note_query(now)
+                peer.send_window.note_query(now)
             else:
-                peer.pace.forget()
+                peer.send_window.forget()
 
     def _have_read(self, topics: Sequence[str], size: int) -> bool:
         """Whether none of the receivers is too far behind."""
@@ -135,7 +135,7 @@ class PublishRoom:
             (topic, peer)
             for topic in topics
             for peer in self._receivers([topic])
-            if not peer.pace.has_room(size, now)
+            if not peer.send_window.has_room(size, now)
         ]
         for topic, peer in late:
             self._query_if_due(topic, peer)
@@ -145,7 +145,7 @@ class PublishRoom:
         peers = self._receivers(topics)
         if not peers:
             return "others are waiting to publish"
-        peer = max(peers, key=lambda peer: (len(peer.backlog), peer.pace.behind))
+        peer = max(peers, key=lambda peer: (len(peer.backlog), peer.send_window.behind))
         if not peer.backlog:
-            return f"{peer.id} may not have read the last {peer.pace.behind:,} bytes"
+            return f"{peer.id} may not have read the last {peer.send_window.behind:,} bytes"
         return f"{len(peer.backlog)} messages wait for {peer.id}"

@@ -162,9 +162,8 @@ class HyParView:
             self._on_dial_failed(event, now)
         elif isinstance(event, ev.PeerDown):
             self._on_peer_down(event, now)
-        elif isinstance(event, ev.Silent):
-            if self.joined:
-                self._link_check.suspect(event.peer, now)
+        elif isinstance(event, ev.Silent) and self.joined:
+            self._link_check.suspect(event.peer, now)
         elif isinstance(event, ev.NeighborQueried):
             self._link_check.query(event.peer)
         elif isinstance(event, ev.ContactsFound):

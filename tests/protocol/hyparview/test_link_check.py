@@ -54,6 +54,15 @@ def test_a_list_from_a_stranger_is_refused() -> None:
     assert member.passive == set()
 
 
+def test_the_driver_may_have_a_neighbour_queried() -> None:
+    """E11: to learn how far it has read; nothing follows if it doesn't answer."""
+    member = Member("a")
+    assert roles(member.handle(ev.NeighborQueried("a"))) == [("a", NeighborRole.QUERY)]
+    assert roles(member.handle(ev.NeighborQueried("stranger"))) == []
+    member.wait(4.5)
+    assert member.active == {"a"}
+
+
 def test_silent_neighbours_are_queried_and_then_given_up() -> None:
     """E12, E15: silence is asked about, an answer keeps the link, none ends it and replaces it."""
     member = Member("answers", "silent")

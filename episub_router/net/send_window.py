@@ -27,8 +27,8 @@ _SLOW = 4.0
 copies that come by themselves (`plumtree/graft_wait.py`)."""
 
 _PATIENCE = 30.0
-"""Seconds without a list after which the peer counts as having read; one that has stopped is
-noticed before."""
+"""Seconds without a list after which the peer isn't waited for until one comes. Ours: half of
+`publish_timeout`; one that has stopped is noticed before."""
 
 _OVERHEAD = 256
 """Bytes that a message counts beside its own: signature, keys, headers."""
@@ -38,19 +38,21 @@ _QUERIES = Rate(0.5, 8)
 (`hyparview/rate_limiter.py`)."""
 
 
-class Pace:
+class SendWindow:
     """What one peer was sent of our own messages, and what it has read of them. Times in seconds,
     sizes in bytes."""
 
-    __slots__ = ("_full_at", "_marked", "_marked_at", "_read", "_sent", "window")
+    __slots__ = ("_full_at", "_marked", "_marked_at", "_read", "_sent", "_silent", "size")
 
     def __init__(self) -> None:
-        self.window = FIRST_WINDOW
+        self.size = FIRST_WINDOW
         self._sent = 0
         self._read = 0
         self._marked = 0
         """What had been sent at the query that isn't answered yet; 0 without one."""
         self._marked_at = 0.0
+        self._silent = False
+        """Whether it left a query unanswered."""
         self._full_at = -float("inf")
         """When as many queries as `_QUERIES` has at once may be sent again."""
 
@@ -62,9 +64,9 @@ class Pace:
     def has_room(self, size: int, now: float) -> bool:
         """Whether a message of `size` may be sent: always, to one that has read everything."""
         if self._marked and now - self._marked_at > _PATIENCE:
-            self.note_read(now)
-            self.forget()
-        return not self.behind or self.behind + size + _OVERHEAD <= self.window
+            self._silent = True
+            self._marked = 0
+        return self._silent or not self.behind or self.behind + size + _OVERHEAD <= self.size
 
     def note_sent(self, size: int) -> None:
         """A message of `size` goes to the peer."""
@@ -73,7 +75,7 @@ class Pace:
     def is_query_due(self, now: float) -> bool:
         """Whether to query the peer."""
         wait = (_QUERIES.burst - 1) / _QUERIES.per_second
-        return not self._marked and self.behind >= self.window / 4 and self._full_at - now <= wait
+        return not self._marked and self.behind >= self.size / 4 and self._full_at - now <= wait
 
     def note_query(self, now: float) -> None:
         """The peer is queried."""
@@ -88,9 +90,10 @@ class Pace:
         """The peer has answered: it has read what came before the query."""
         if not self._marked:
             return
+        self._silent = False
         took = now - self._marked_at
         if took > _SLOW:
-            self.window = max(LEAST_WINDOW, self.window // 2)
-        elif took < _QUICK and self.behind >= self.window / 2:
-            self.window = min(MOST_WINDOW, 2 * self.window)
+            self.size = max(LEAST_WINDOW, self.size // 2)
+        elif took < _QUICK and self.behind >= self.size / 2:
+            self.size = min(MOST_WINDOW, 2 * self.size)
         self._read, self._marked = self._marked, 0

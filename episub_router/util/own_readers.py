@@ -41,10 +41,6 @@ class OwnReaders:
                 if self._waiting(topic) < left:
                     left, since = self._waiting(topic), trio.current_time()
 
-    def forget(self, topic: str) -> None:
-        """Its subscription has ended."""
-        self._given_up.pop(topic, None)
-
     def _waiting(self, topic: str) -> int:
         channel = self._channels.get(topic)
         return 0 if channel is None else channel.statistics().current_buffer_used
@@ -53,6 +49,7 @@ class OwnReaders:
         """Whether to wait for the reader of `topic`."""
         channel = self._channels.get(topic)
         if channel is None:
+            self._given_up.pop(topic, None)
             return False
         waiting = self._waiting(topic)
         if topic in self._given_up:
