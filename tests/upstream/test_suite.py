@@ -98,7 +98,7 @@ def _run(suite: Path, mode: str, part: int, into: Path) -> dict[str, dict[str, A
         "UPSTREAM_REPORT": str(report),
         "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT)]),
     }
-    options = ("-q", "--tb=short", "--timeout=60", "-p", "plugin", "-p", "no:cacheprovider")
+    options = ("-q", "--tb=short", "--timeout=240", "-p", "plugin", "-p", "no:cacheprovider")
     done = _python(
         *("-m", "pytest", *options, "-o", "trio_mode=true", f"@{arguments}"),
         cwd=suite,
