@@ -5,10 +5,12 @@ A message is refused before it is delivered here, so an error means that nobody 
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Protocol, runtime_checkable
 
+import trio
 from libp2p.abc import IHost, IPubsubRouter
 from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
@@ -169,7 +171,8 @@ class BackpressurePubsub(Pubsub):
     ) -> AsyncIterator[None]:
         router: Any = self.router
         if timeout != 0:
-            await self._own_readers.wait(topics)
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                await self._own_readers.wait(topics)
         if isinstance(router, PublishGate):
             async with router.room_to_publish(topics, size, timeout):
                 yield

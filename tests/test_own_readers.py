@@ -60,14 +60,17 @@ async def test_a_reader_that_takes_nothing_is_waited_for_once(autojump_clock: Mo
     assert trio.current_time() == given_up
 
 
-async def test_one_that_takes_messages_again_is_waited_for_again(
-    autojump_clock: MockClock,
-) -> None:
+async def test_one_that_has_caught_up_is_waited_for_again(autojump_clock: MockClock) -> None:
+    """And not before: a task that reads and publishes can't read while it waits."""
     scene = Scene()
     scene.put(8)
     await scene.readers.wait(["t"])
-    await scene.receive.receive()
     before = trio.current_time()
+    for _ in range(4):
+        await scene.receive.receive()
+        await scene.readers.wait(["t"])
+    assert trio.current_time() == before
+    scene.put(4)
     with trio.move_on_after(0.5):
         await scene.readers.wait(["t"])
     assert trio.current_time() == before + 0.5

@@ -11,8 +11,8 @@ from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Backlog
 from episub_router.net.pieces.lane import PieceLane
-from episub_router.net.send_window import SendWindow
 from episub_router.net.sequence import ReplayWindow
+from episub_router.util.send_window import SendWindow
 from episub_router.wire.root_gate import RootGate
 from episub_router.wire.sent_records import SentRecords
 
@@ -121,6 +121,12 @@ class RemotePeer:
         """
         self.last_sent += 1
         return self.last_sent
+
+    def forget_topic(self, topic: str) -> None:
+        """It isn't a neighbour in `topic` any more: nothing in there waits for it, and what it was
+        asked there stays without an answer."""
+        self.pieces.forget(topic)
+        self.send_window.forget()
 
     def note_failed_dial(self, now: float, first: float) -> None:
         """Leave the peer alone for `first` seconds, doubled with each failure in a row."""

@@ -172,6 +172,7 @@ class EpisubService(PeerListener):
 
     def stream_lost(self, peer: RemotePeer) -> None:
         """Publish to others."""
+        peer.send_window.forget()
         self.fanout.remove(peer.id)
 
     # Pubsub's hooks
@@ -323,7 +324,7 @@ class EpisubService(PeerListener):
 
     def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
         self._pubsub.host.get_network().unprotect(peer.id, _protection(topic))
-        peer.pieces.forget(topic)
+        peer.forget_topic(topic)
         self.mesh.down(topic, peer.id)
         left = len(self.mesh.neighbors.get(topic, ()))
         self.events.emit(NeighborDown(topic, peer.id, left))

@@ -25,9 +25,9 @@ class OwnReaders:
     def __init__(self, channels: Mapping[str, trio.MemorySendChannel[Any]]) -> None:
         """`channels` has the buffers of subscriptions, by topic."""
         self._channels = channels
-        self._given_up: dict[str, int] = {}
-        """Topics whose reader took nothing, and how many messages waited for it then. Bound: the
-        topics with a buffer more than half full when last published to."""
+        self._given_up: set[str] = set()
+        """Topics whose reader took nothing; until half of the buffer is free, as one task may read
+        and publish. Bound: the topics that are published to and subscribed."""
 
     async def wait(self, topics: Sequence[str]) -> None:
         """Return once the readers of `topics` have room, or take nothing."""
@@ -35,7 +35,7 @@ class OwnReaders:
             left, since = self._waiting(topic), trio.current_time()
             while self._is_behind(topic):
                 if trio.current_time() - since >= _GIVEN_UP_AFTER:
-                    self._given_up[topic] = left
+                    self._given_up.add(topic)
                     break
                 await trio.sleep(_LOOK_INTERVAL)
                 if self._waiting(topic) < left:
@@ -49,12 +49,9 @@ class OwnReaders:
         """Whether to wait for the reader of `topic`."""
         channel = self._channels.get(topic)
         if channel is None:
-            self._given_up.pop(topic, None)
+            self._given_up.discard(topic)
             return False
-        waiting = self._waiting(topic)
-        if topic in self._given_up:
-            if waiting >= self._given_up[topic]:
-                self._given_up[topic] = waiting
-                return False
-            del self._given_up[topic]  # It takes messages again.
-        return 2 * waiting > channel.statistics().max_buffer_size
+        if 2 * self._waiting(topic) <= channel.statistics().max_buffer_size:
+            self._given_up.discard(topic)
+            return False
+        return topic not in self._given_up

@@ -139,7 +139,7 @@ class Inbound:
                 return
             message = admitted
         elif isinstance(message, Neighbor):
-            if message.role is NeighborRole.LIST:
+            if message.role in (NeighborRole.LIST, NeighborRole.ACCEPT):
                 peer.send_window.note_read(trio.current_time())
         elif isinstance(message, PieceAnnounce):
             preamble = message.preamble

@@ -102,7 +102,7 @@ class PublishRoom:
             )
         if not self._messages and size > _SHARE * self._params.backlog_bytes:
             return not any(peer.backlog for peer in self._receivers(topics))
-        if not self._have_read(topics, size):
+        if not self._have_read(topics, size + self._bytes):
             return False
         most_bytes = _SHARE * self._params.backlog_bytes - self._bytes - size
         most = min(PUBLISH_WINDOW, self._params.backlog_frames) - self._messages
@@ -120,9 +120,9 @@ class PublishRoom:
                 peer.send_window.note_sent(size)
                 self._query_if_due(topic, peer)
 
-    def _query_if_due(self, topic: str, peer: RemotePeer) -> None:
+    def _query_if_due(self, topic: str, peer: RemotePeer, size: int = 0) -> None:
         now = trio.current_time()
-        if peer.send_window.is_query_due(now):
+        if peer.send_window.is_query_due(now, size):
             if self._query(topic, peer):
                 peer.send_window.note_query(now)
             else:
@@ -138,7 +138,7 @@ class PublishRoom:
             if not peer.send_window.has_room(size, now)
         ]
         for topic, peer in late:
-            self._query_if_due(topic, peer)
+            self._query_if_due(topic, peer, size)
         return not late
 
     def _fullest(self, topics: Sequence[str]) -> str:

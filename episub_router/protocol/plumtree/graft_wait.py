@@ -107,7 +107,8 @@ class GraftWait:
         self._wait = max(_LEAST_WAIT, _SHRINK * self._wait)
         if at > self._answers_until:
             self._answers = None
-        self._answers = updated(self._answers, max(0.0, at - asked_at - (rtt or 0.0)))
+        took = max(0.0, at - asked_at - (rtt or 0.0))
+        self._answers = updated(self._answers, min(took, _MOST_ANSWER_TIME))
         self._answers_until = at + _ANSWERS_KNOWN_FOR
 
     def note_pushed_copy(self, missing: MissingMessage, at: Time) -> None:

@@ -33,9 +33,9 @@ _PATIENCE = 30.0
 _OVERHEAD = 256
 """Bytes that a message counts beside its own: signature, keys, headers."""
 
-_QUERIES = Rate(0.5, 8)
-"""Queries a second, and at once. Ours: half of the NEIGHBORs that a peer takes
-(`hyparview/rate_limiter.py`)."""
+_QUERIES = Rate(0.25, 6)
+"""Queries a second, and at once. Ours: a quarter of the NEIGHBORs that a peer takes, since each has
+an answer, and both ends may publish (`hyparview/rate_limiter.py`)."""
 
 
 class SendWindow:
@@ -72,10 +72,14 @@ class SendWindow:
         """A message of `size` goes to the peer."""
         self._sent += size + _OVERHEAD
 
-    def is_query_due(self, now: float) -> bool:
-        """Whether to query the peer."""
+    def is_query_due(self, now: float, size: int = 0) -> bool:
+        """Whether to query the peer: half of the window is in use, or the next message, of `size`,
+        finds no room."""
+        if self._marked or not self.behind:
+            return False
         wait = (_QUERIES.burst - 1) / _QUERIES.per_second
-        return not self._marked and self.behind >= self.size / 4 and self._full_at - now <= wait
+        much = self.behind >= self.size / 2 or self.behind + size + _OVERHEAD > self.size
+        return much and self._full_at - now <= wait
 
     def note_query(self, now: float) -> None:
         """The peer is queried."""
@@ -83,7 +87,7 @@ class SendWindow:
         self._marked, self._marked_at = self._sent, now
 
     def forget(self) -> None:
-        """The peer answers no queries: nobody says how far it has read."""
+        """No answer will come: the peer answers no queries, or what was sent to it is gone."""
         self._read, self._marked = self._sent, 0
 
     def note_read(self, now: float) -> None:
