@@ -13,7 +13,7 @@ from episub_router.sim.results.published import COUNTERS, PUBLISHED, counters
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
 
-SEEDS = {"simsub-1": 8, "simsub-2": 8, "simsub-3": 4, "simsub-4": 2, "simsub-5": 1, "simsub-6": 1}
+SEEDS = {"simsub-1": 4, "simsub-2": 4, "simsub-3": 2, "simsub-4": 1, "simsub-5": 1, "simsub-6": 1}
 LAGGED = ("simsub-3", "simsub-6")
 
 
