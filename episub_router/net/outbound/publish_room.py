@@ -90,9 +90,17 @@ class PublishRoom:
                 f"no room to publish within {patience:g} s: {self._fullest(topics)}"
             )
 
+    def _receivers_by_topic(self, topics: Sequence[str]) -> list[tuple[str, RemotePeer]]:
+        return [
+            (topic, peer)
+            for topic in topics
+            for source in self._sources
+            for peer in source(topic)
+            if not peer.stalled
+        ]
+
     def _receivers(self, topics: Sequence[str]) -> list[RemotePeer]:
-        found = (peer for topic in topics for source in self._sources for peer in source(topic))
-        return [peer for peer in found if not peer.stalled]
+        return [peer for _, peer in self._receivers_by_topic(topics)]
 
     def _has_room(self, topics: Sequence[str], size: int) -> bool:
         if 0 < self._large <= size:
@@ -102,23 +110,22 @@ class PublishRoom:
             )
         if not self._messages and size > _SHARE * self._params.backlog_bytes:
             return not any(peer.backlog for peer in self._receivers(topics))
-        if not self._have_read(topics, size + self._bytes):
+        receivers = self._receivers_by_topic(topics)
+        if not self._have_read(receivers, size + self._bytes):
             return False
         most_bytes = _SHARE * self._params.backlog_bytes - self._bytes - size
         most = min(PUBLISH_WINDOW, self._params.backlog_frames) - self._messages
         return all(
-            len(peer.backlog) < most and peer.backlog.size <= most_bytes
-            for peer in self._receivers(topics)
+            len(peer.backlog) < most and peer.backlog.size <= most_bytes for _, peer in receivers
         )
 
     def _note_published(self, topics: Sequence[str], size: int) -> None:
         """Query those that have got much since they were queried last."""
         if 0 < self._large <= size:
             return  # Pieces wait for their own room.
-        for topic in topics:
-            for peer in self._receivers([topic]):
-                peer.send_window.note_sent(size)
-                self._query_if_due(topic, peer)
+        for topic, peer in self._receivers_by_topic(topics):
+            peer.send_window.note_sent(size)
+            self._query_if_due(topic, peer)
 
     def _query_if_due(self, topic: str, peer: RemotePeer, size: int = 0) -> None:
         now = trio.current_time()
@@ -128,15 +135,10 @@ class PublishRoom:
             else:
                 peer.send_window.forget()
 
-    def _have_read(self, topics: Sequence[str], size: int) -> bool:
-        """Whether none of the receivers is too far behind."""
+    def _have_read(self, receivers: Iterable[tuple[str, RemotePeer]], size: int) -> bool:
+        """Whether none of `receivers` is too far behind; those that are, are queried."""
         now = trio.current_time()
-        late = [
-            (topic, peer)
-            for topic in topics
-            for peer in self._receivers([topic])
-            if not peer.send_window.has_room(size, now)
-        ]
+        late = [(t, peer) for t, peer in receivers if not peer.send_window.has_room(size, now)]
         for topic, peer in late:
             self._query_if_due(topic, peer, size)
         return not late

@@ -27,6 +27,16 @@ def pull(wait: GraftWait, times: int) -> None:
         wait.note_first_copy("a", missing("a", asked=("a",)), 1.0)
 
 
+def congested(answer: float, late: float) -> GraftWait:
+    """Answers take `answer` seconds, and copies come `late` after standby "a" announced them."""
+    wait = GraftWait()
+    wait.add_standby("a")
+    for _ in range(100):
+        wait.note_first_copy("b", missing("b", asked=("b",)), answer)
+        wait.note_pushed_copy(missing("a"), late)
+    return wait
+
+
 def test_at_first_the_wait_is_short() -> None:
     assert GraftWait().after_announcement("a", 0.0) == pytest.approx(0.02)
 
@@ -115,21 +125,13 @@ def test_a_standby_s_lag_is_bounded() -> None:
 def test_where_answers_take_long_a_lag_may_be_as_long() -> None:
     """Queues are long then, and what is asked for waits in them behind what comes by itself. Once
     answers aren't known any more, the usual bound holds again."""
-    wait = GraftWait()
-    wait.add_standby("a")
-    for _ in range(100):
-        wait.note_first_copy("b", missing("b", asked=("b",)), 4.0)
-        wait.note_pushed_copy(missing("a"), 4.9)
+    wait = congested(4.0, 4.9)
     assert wait.after_announcement("a", 4.9) == pytest.approx(1.2 * 4.0 + 0.005)
     assert wait.after_announcement("a", 35.0) == pytest.approx(1.2 * 0.5 + 0.005)
 
 
 def test_answers_that_take_for_ever_keep_nobody_waiting_for_more_than_five_seconds() -> None:
-    wait = GraftWait()
-    wait.add_standby("a")
-    for _ in range(100):
-        wait.note_first_copy("b", missing("b", asked=("b",)), 60.0)
-        wait.note_pushed_copy(missing("a"), 60.0)
+    wait = congested(60.0, 60.0)
     assert wait.after_announcement("a", 60.0) == pytest.approx(1.2 * 5.0 + 0.005)
     assert wait.for_answer(60.0) == 5.0
     assert wait.until_lost(60.0) == 15.0
