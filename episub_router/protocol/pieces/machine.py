@@ -105,6 +105,7 @@ class Pieces:
             if transfer is not None and transfer.pulled.get(peer):
                 self._pulling.on_progress_of(peer, transfer, now)
         elif isinstance(message, PieceOffer):
+            self._answer(peer, message, now)
             self._take_up(peer, now)
             self._building.on_offer(peer, message, now)
         elif isinstance(message, PieceGraft):
@@ -123,14 +124,23 @@ class Pieces:
 
     def on_neighbor_up(self, peer: PeerId, now: Time) -> list[Effect]:
         """A new neighbour, or one to which messages may have been lost: it may take pieces."""
-        self._state.greeted_at.setdefault(peer, now)
+        self._state.greetings.greeted(peer, now, waiting=peer not in self._state.takers)
+        self._state.is_changed = True
         self._building.greet(peer)
         return self._state.take_effects()
+
+    def _answer(self, peer: PeerId, message: PieceOffer, now: Time) -> None:
+        """A neighbour that has greeted us before and does so again has no greeting of ours."""
+        state = self._state
+        again = peer in state.takers and not message.offers and not message.accepted
+        if again and state.greetings.may_answer(peer, now):
+            state.greetings.greeted(peer, now, waiting=False)
+            self._building.greet(peer)
 
     def _take_up(self, peer: PeerId, now: Time) -> None:
         """`peer` takes pieces: it has missed what went out since its link came."""
         state = self._state
-        since = state.greeted_at.pop(peer, now) - RECENT
+        since = state.greetings.answered(peer, now) - RECENT
         if peer in state.takers:
             return
         state.takers[peer] = None
@@ -142,7 +152,7 @@ class Pieces:
         """A neighbour is gone: what was asked of it is asked of others at once."""
         state = self._state
         state.liars.pop(peer, None)
-        state.greeted_at.pop(peer, None)
+        state.greetings.forget(peer)
         if state.takers.pop(peer, 0) is None:
             for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
                 if transfer.pulled.get(peer):
@@ -156,20 +166,25 @@ class Pieces:
         if self._state.is_changed:
             # The topic asks after each small message, too, and there may be many trees.
             self._state.is_changed = False
-            self._deadline = min(self._pulling.deadline, self._building.deadline)
+            self._deadline = min(
+                self._pulling.deadline, self._building.deadline, self._state.greetings.deadline
+            )
         return self._deadline
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
         self._building.fire(now)
         self._pulling.fire(now)
+        for peer in self._state.greetings.due(now):
+            self._state.is_changed = True
+            self._state.send(peer, PieceOffer(()))
         return self._state.take_effects()
 
     def clear(self) -> None:
         """We left the topic: forget all but the ids."""
         state = self._state
         state.takers.clear()
-        state.greeted_at.clear()
+        state.greetings.clear()
         state.liars.clear()
         state.transfers.clear()
         state.trees.clear()

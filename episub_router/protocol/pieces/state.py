@@ -16,6 +16,7 @@ from episub_router.protocol.piece_messages import (
     PieceWant,
     Preamble,
 )
+from episub_router.protocol.pieces.greetings import Greetings
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.transfers import Transfers
@@ -51,7 +52,7 @@ class PiecesState:
         "belongs",
         "charge",
         "effects",
-        "greeted_at",
+        "greetings",
         "is_changed",
         "liars",
         "params",
@@ -69,7 +70,7 @@ class PiecesState:
         self.charge = charge
         self.takers: dict[PeerId, None] = {}
         """Neighbours that take pieces."""
-        self.greeted_at: dict[PeerId, Time] = {}
+        self.greetings = Greetings()
         """When neighbours that haven't answered yet became some. Bound: the active view's."""
         self.liars: dict[PeerId, None] = {}
         """Neighbours that sent a piece that doesn't belong to its message, which no correct one

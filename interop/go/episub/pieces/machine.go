@@ -56,7 +56,7 @@ type Machine struct {
 	topic     string
 	policy    payload.Policy
 	takers    peers                 // neighbours that take pieces
-	greeted   map[peer.ID]time.Time // since when the others are neighbours
+	greetings greetings
 	liars     map[peer.ID]bool      // neighbours that sent a bad piece, or a forged preamble
 	transfers transfers
 	trees     trees
@@ -68,7 +68,7 @@ type Machine struct {
 func New(port Port, topic string, policy payload.Policy) *Machine {
 	return &Machine{
 		port: port, topic: topic, policy: policy, transfers: newTransfers(),
-		greeted: map[peer.ID]time.Time{}, liars: map[peer.ID]bool{},
+		greetings: greetings{}, liars: map[peer.ID]bool{},
 	}
 }
 
@@ -86,6 +86,9 @@ func Is(control *pb.Control) bool {
 func (m *Machine) Receive(from peer.ID, control *pb.Control) {
 	if m == nil {
 		return
+	}
+	if offer := control.GetPieceOffer(); offer != nil {
+		m.answer(from, offer)
 	}
 	m.takeUp(from)
 	switch message := control.Message.(type) {
@@ -111,11 +114,10 @@ func (m *Machine) Receive(from peer.ID, control *pb.Control) {
 
 // takeUp: a neighbour takes pieces, and has missed what went out since its link came.
 func (m *Machine) takeUp(id peer.ID) {
-	since, waits := m.greeted[id]
-	if !waits {
+	since, first := m.greetings.answered(id)
+	if !first {
 		return
 	}
-	delete(m.greeted, id)
 	m.takers.add(id)
 	for _, t := range m.transfers.all() {
 		if !t.isWhole() || !t.wholeAt.Before(since.Add(-recent)) {
@@ -129,8 +131,18 @@ func (m *Machine) Up(id peer.ID) {
 	if m == nil {
 		return
 	}
-	m.greeted[id] = m.port.Now()
+	m.greetings.greeted(id, m.port.Now(), !m.takers.has(id))
 	m.greet(id)
+	m.arm()
+}
+
+// answer: a neighbour that has greeted us before and does so again has no greeting of ours.
+func (m *Machine) answer(id peer.ID, offer *pb.PieceOffer) {
+	again := m.takers.has(id) && len(offer.Offers) == 0 && !offer.GetAccepted()
+	if again && m.greetings.mayAnswer(id, m.port.Now()) {
+		m.greetings.greeted(id, m.port.Now(), false)
+		m.greet(id)
+	}
 }
 
 // Down: a neighbour is gone, and what was asked of it is asked of others at once.
@@ -138,7 +150,7 @@ func (m *Machine) Down(id peer.ID) {
 	if m == nil {
 		return
 	}
-	delete(m.greeted, id)
+	delete(m.greetings, id)
 	delete(m.liars, id)
 	if !m.takers.remove(id) {
 		return
@@ -164,6 +176,7 @@ func (m *Machine) Clear() {
 	}
 	m.transfers.clear()
 	m.trees, m.takers = nil, nil
+	clear(m.greetings)
 	m.disarm()
 }
 
@@ -195,6 +208,9 @@ func (m *Machine) deadline() time.Time {
 		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
 			at = other
 		}
+	}
+	for _, to := range m.greetings {
+		consider(to.again)
 	}
 	for _, t := range m.trees {
 		consider(t.askingUntil)
@@ -230,6 +246,9 @@ func (m *Machine) arm() {
 		now := m.port.Now()
 		m.fireTrees(now)
 		m.fireTransfers(now)
+		for _, id := range m.greetings.due(now) {
+			m.sendOffer(id, false)
+		}
 		m.arm()
 	})
 }
