@@ -24,6 +24,10 @@ _FRAME_ROOM = 64
 """Bytes that a frame adds to a message and its topic: field tags, lengths, sequence id, hops."""
 
 
+_LEAST_WAIT = 0.001
+"""Seconds that a router is waited for once the readers here have taken the whole time-out."""
+
+
 class PublishError(Exception):
     """The message was not published; nobody has it."""
 
@@ -171,8 +175,12 @@ class BackpressurePubsub(Pubsub):
     ) -> AsyncIterator[None]:
         router: Any = self.router
         if timeout != 0:
-            with trio.move_on_after(math.inf if timeout is None else timeout):
+            deadline = math.inf if timeout is None else trio.current_time() + timeout
+            with trio.move_on_at(deadline):
                 await self._own_readers.wait(topics)
+            if timeout is not None:
+                # What is left of it; 0 would raise another error.
+                timeout = max(deadline - trio.current_time(), _LEAST_WAIT)  # noqa: ASYNC109
         if isinstance(router, PublishGate):
             async with router.room_to_publish(topics, size, timeout):
                 yield

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import pytest
 import trio
+from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from trio.testing import MockClock
 
 from episub_router import PubsubDrop, PubsubParams, ResilientPubsub
@@ -76,12 +80,67 @@ async def test_one_that_has_caught_up_is_waited_for_again(autojump_clock: MockCl
     assert trio.current_time() == before + 0.5
 
 
+async def test_a_slow_reader_is_waited_for_ten_seconds_in_all(autojump_clock: MockClock) -> None:
+    send, receive = trio.open_memory_channel[int](64)
+    for number in range(64):
+        send.send_nowait(number)
+    readers = OwnReaders({"t": send})
+
+    async def read() -> None:
+        while True:
+            await trio.sleep(0.9)
+            await receive.receive()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await readers.wait(["t"])
+        assert trio.current_time() == pytest.approx(10, abs=0.05)
+        await readers.wait(["t"])
+        assert trio.current_time() == pytest.approx(10, abs=0.05)
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_topic_without_bound_is_never_waited_for(autojump_clock: MockClock) -> None:
     send, _ = trio.open_memory_channel[int](math.inf)
     for number in range(5_000):
         send.send_nowait(number)
     await OwnReaders({"t": send}).wait(["t"])
     assert trio.current_time() == 0
+
+
+@pytest.mark.hosts
+async def test_readers_and_room_share_the_time_out() -> None:
+    class Gate:
+        timeouts: ClassVar[list[float | None]] = []
+
+        @asynccontextmanager
+        async def room_to_publish(
+            self,
+            topics: Sequence[str],
+            size: int,
+            timeout: float | None,  # noqa: ASYNC109
+        ) -> AsyncIterator[None]:
+            self.timeouts.append(timeout)
+            yield
+
+    class GatedFloodSub(Gate, FloodSub): ...
+
+    options = {"params": PubsubParams(subscription_buffer=2)}
+    async with running_nodes(
+        1,
+        router=lambda: GatedFloodSub([PROTOCOL_ID]),
+        pubsub_class=ResilientPubsub,
+        pubsub_options=options,
+    ) as (node,):
+        assert isinstance(node.pubsub, ResilientPubsub)
+        await node.pubsub.subscribe(TOPIC)
+        for number in range(3):
+            await node.pubsub.publish(TOPIC, bytes([number]), timeout=0.3)
+    first, _, third = Gate.timeouts
+    assert first is not None
+    assert 0.2 < first <= 0.3
+    assert third is not None
+    assert 0 < third < 0.1
 
 
 @pytest.mark.hosts

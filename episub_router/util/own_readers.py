@@ -14,6 +14,10 @@ _GIVEN_UP_AFTER = 1.0
 """Seconds in which a reader takes nothing until nobody waits for it any more. Ours: one that isn't
 there, as where one task publishes first and reads later, shall cost no more."""
 
+_LONGEST = 10.0
+"""Seconds that a slow reader is waited for in all, until half of its buffer is free. Ours: at a
+message in some seconds the others are not kept waiting for minutes."""
+
 
 class OwnReaders:
     """Waits while a subscription's buffer is more than half full and its reader takes messages.
@@ -26,15 +30,16 @@ class OwnReaders:
         """`channels` has the buffers of subscriptions, by topic."""
         self._channels = channels
         self._given_up: set[str] = set()
-        """Topics whose reader took nothing; until half of the buffer is free, as one task may read
+        """Topics whose reader took nothing, or too little; until half of the buffer is free, as one task may read
         and publish. Bound: the topics that are published to and subscribed."""
 
     async def wait(self, topics: Sequence[str]) -> None:
-        """Return once the readers of `topics` have room, or take nothing."""
+        """Return once the readers of `topics` have room, or take nothing, or too little."""
         for topic in topics:
             left, since = self._waiting(topic), trio.current_time()
+            end = since + _LONGEST
             while self._is_behind(topic):
-                if trio.current_time() - since >= _GIVEN_UP_AFTER:
+                if trio.current_time() >= min(since + _GIVEN_UP_AFTER, end):
                     self._given_up.add(topic)
                     break
                 await trio.sleep(_LOOK_INTERVAL)
