@@ -180,7 +180,7 @@ class BackpressurePubsub(Pubsub):
                 await self._own_readers.wait(topics)
             if timeout is not None:
                 # What is left of it; 0 would raise another error.
-                timeout = max(deadline - trio.current_time(), _LEAST_WAIT)  # noqa: ASYNC109
+                timeout = max(deadline - trio.current_time(), _LEAST_WAIT)
         if isinstance(router, PublishGate):
             async with router.room_to_publish(topics, size, timeout):
                 yield

@@ -30,8 +30,8 @@ class OwnReaders:
         """`channels` has the buffers of subscriptions, by topic."""
         self._channels = channels
         self._given_up: set[str] = set()
-        """Topics whose reader took nothing, or too little; until half of the buffer is free, as one task may read
-        and publish. Bound: the topics that are published to and subscribed."""
+        """Topics whose reader took nothing, or too little; until half of the buffer is free, as one
+        task may read and publish. Bound: the topics that are published to and subscribed."""
 
     async def wait(self, topics: Sequence[str]) -> None:
         """Return once the readers of `topics` have room, or take nothing, or too little."""
