@@ -1,12 +1,13 @@
 #!/bin/sh
-# Make the files in this directory again: [SEEDS=8] [PROCESSES=1] docs/results/run.sh [NAME ...]
+# Make the files in this directory again: [SEEDS=8] [PROCESSES=1] [COMPILED=DIR] docs/results/run.sh [NAME ...]
+# With COMPILED the simulator is the one that `python hatch_build.py DIR` made (docs/simulator.md).
 # Each holds a command and what it printed. The whole takes three to four hours on two cores, and by
 # estimate three more for the rows of several sources (`headline-five` to `lossy-trees`);
 # `pipeline` needs the extra `spark`, 20 GB of disk and the machine to itself, `stream` and `scale` the
 # latter.
 set -eu
 cd "$(dirname "$0")/../.."
-export COLUMNS=170 PYTHONPATH="$PWD"
+export COLUMNS=170 PYTHONPATH="${COMPILED:+$COMPILED:}$PWD"
 
 run() {
     name=$1
@@ -18,7 +19,7 @@ run() {
     } >"docs/results/$name.txt"
 }
 
-episub() { python -m episub_router "$@"; }
+episub() { python -P -m episub_router "$@"; }
 
 chosen="$*"
 seeds=${SEEDS:-8}
@@ -47,7 +48,7 @@ run churn-trees episub sim run churn-trees --seeds "$seeds" --processes "$proces
 run crash episub sim run crash --seeds "$seeds" --processes "$processes" --phases
 run lossy-trees episub sim run lossy-trees --seeds "$seeds" --processes "$processes"
 run large episub sim run large --seeds "$seeds" --processes "$processes" --phases
-run hostile python -m tests.benchmarks.hostile --seeds "$seeds"
+run hostile python -P -m tests.benchmarks.hostile --seeds "$seeds"
 run proximity episub sim run proximity --seeds "$seeds" --processes "$processes"
 run sites episub sim run sites --nodes 400 --seeds "$seeds" --processes "$processes"
 run multi-source episub sim run multi-source --seeds 2
@@ -58,12 +59,12 @@ run hyparview-overlay episub sim run hyparview-overlay
 for share in 10 20 30 40 50 60 70 80 90 95; do
     run "hyparview-failures-$share" episub sim run hyparview-failures --variant "$share %"
 done
-run three-sites python -m tests.benchmarks.three_sites
-run idle python -m tests.benchmarks.idle --hosts 20 50
-run overload python -m tests.benchmarks.overload --hosts 20 --quota 0.5 0.25
-run burst python -m tests.benchmarks.burst --hosts 20 --messages 10000 --computing-clock
-run burst-compared python -m tests.benchmarks.burst --hosts 20 --messages 500 --computing-clock \
+run three-sites python -P -m tests.benchmarks.three_sites
+run idle python -P -m tests.benchmarks.idle --hosts 20 50
+run overload python -P -m tests.benchmarks.overload --hosts 20 --quota 0.5 0.25
+run burst python -P -m tests.benchmarks.burst --hosts 20 --messages 10000 --computing-clock
+run burst-compared python -P -m tests.benchmarks.burst --hosts 20 --messages 500 --computing-clock \
     --only gossipsub-defaults gossipsub-bounded episub
 run scale python tests/benchmarks/sim_scale.py
-run pipeline python -m tests.benchmarks.pipeline --events 1000000 10000000 50000000
-run stream python -m tests.benchmarks.stream --rate 10000 --seconds 600
+run pipeline python -P -m tests.benchmarks.pipeline --events 1000000 10000000 50000000
+run stream python -P -m tests.benchmarks.stream --rate 10000 --seconds 600
