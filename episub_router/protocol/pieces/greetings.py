@@ -1,4 +1,4 @@
-"""Which neighbours have been told that we take pieces, and which have said the same."""
+"""Which neighbours have been greeted as one that takes pieces, and which have done the same."""
 
 from __future__ import annotations
 
