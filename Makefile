@@ -6,7 +6,7 @@ ARGS ?=
 SCENARIO ?= interop/testbed/scenarios/short.toml
 INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py large_messages.py go_sources.py collector.py)
 # Tests run in more processes than a small machine has cores, as many of them wait more than they
-# compute; those that share a Spark session run in one of these (tests/conftest.py).
+# compute; those that share a Spark session run in one of two of these (tests/conftest.py).
 SIDE_BY_SIDE := -n 3
 ALL_SIDE_BY_SIDE := -n 4
 FAST := not (compiled or hosts or kafka or peers or quiet or sim or slow or spark or spark_processes)

@@ -24,6 +24,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 APART = ("test_cli.py", "test_cluster.py", "test_reading.py", "test_session.py")
 """Files of tests/pipeline that don't need the Spark session that the others share."""
 
+LAKES = ("test_cookbook.py", "test_lake.py", "test_storage.py", "test_stream.py")
+"""Files of tests/pipeline with a Spark session of their own: all in one, they are what the others
+end up waiting for."""
+
 TOGETHER = (
     "tests/protocol/hyparview/test_proximity.py",  # look at one overlay
     "tests/protocol/test_network.py",  # begin with the same overlays
@@ -64,7 +68,7 @@ def group(nodeid: str) -> str:
     """
     path = nodeid.partition("::")[0]
     if path.startswith("tests/pipeline/") and not path.endswith(APART):
-        return "spark"
+        return "spark, lakes" if path.endswith(LAKES) else "spark"
     return next((together for together in TOGETHER if path.startswith(together)), nodeid)
 
 
