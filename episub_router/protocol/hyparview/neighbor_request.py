@@ -34,11 +34,12 @@ _MAX_STRETCH = 8
 """Grow intervals that the period of a fruitless search for the last link grows to."""
 
 _CALM = 4
-"""How much longer periods of other upkeep get (`OverlayState.calm`) before those of the search for
-the last link grow further. Ours: by then it has asked a dozen peers."""
+"""How much longer periods of other upkeep get (`OverlayState.calm`) before those of a fruitless
+search grow further, however many links are missing beyond the C_rand. Ours: by then it has asked a
+dozen peers. Measured: of 20 hosts at rest one with five links dialled 36 times in five minutes."""
 
 _MAX_STRETCH_IF_SEVERAL = 2
-"""The same while the C_rand links stand and more than one link is missing."""
+"""The same before that, while more than one link is missing."""
 
 
 class NeighborRequests(Procedure):
@@ -181,11 +182,12 @@ class NeighborRequests(Procedure):
         if self._state.is_in_need:
             self._stretch = 1
         else:
-            most = _MAX_STRETCH if links + 1 >= params.active_size else _MAX_STRETCH_IF_SEVERAL
+            calm = self._state.calm(now) / _CALM
+            one = links + 1 >= params.active_size or calm > 1
+            most = _MAX_STRETCH if one else _MAX_STRETCH_IF_SEVERAL
             longest = most * params.grow_interval
             self._stretch = min(2 * self._stretch, max(1, round(longest / period)))
-            if most == _MAX_STRETCH:
-                period *= max(1.0, self._state.calm(now) / _CALM)
+            period *= max(1.0, calm)
         self._growth = now + self._state.jittered(period * self._stretch)
         self._set_deadline()
 
