@@ -54,8 +54,8 @@ def add_parser(subparsers: Any) -> None:
                            "their files after, and some (default 3630)")  # fmt: skip
     streaming.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS",
                            help="between looks at the directory (default 10)")  # fmt: skip
-    streaming.add_argument("--files", type=whole(1, 100_000), default=200, metavar="N",
-                           help="files taken at once at most (default 200)")  # fmt: skip
+    streaming.add_argument("--files", type=whole(1, 100_000), default=1_000, metavar="N",
+                           help="files taken at once at most (default 1000)")  # fmt: skip
     streaming.add_argument("--once", action="store_true", help="end when all files are taken")
     _add_answers(streaming)
     add_common(streaming, _stream)

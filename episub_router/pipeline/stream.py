@@ -65,7 +65,7 @@ def stream(
     *,
     interval: float = 10.0,
     once: bool = False,
-    files_per_batch: int = 200,
+    files_per_batch: int = 1_000,
     answer: bool = True,
     on_batch: Callable[[Progress], None] = lambda progress: None,
 ) -> StreamingQuery:
