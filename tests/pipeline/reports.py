@@ -21,6 +21,13 @@ def small_report(name: str = "after", *, slower: float = 1.0) -> Report:
     return Report(runs[1:], runs[0], 3.0, notes(runs))
 
 
+_TRAITS = {
+    "software": ("episub 1",),
+    "protocol": ("/episub/1.0.0, /meshsub/1.1.0", "/meshsub/1.2.0"),
+    "region": ("south-america", "<b>"),
+}
+
+
 def _run(name: str, slower: float) -> Run:
     figures: dict[str, float | None] = {figure.name: 0.0 for figure in FIGURES}
     figures |= {
@@ -72,6 +79,7 @@ def _run(name: str, slower: float) -> Run:
         worst=[{"peer": "c", "expected": 2, "missing": 1, "late": 1, "apart": 1, "latency": 5e6,
                 "hops": 2.0, "usual_latency": 4e6, "usual_hops": 1.5,
                 "why": "apart | from <b>"}],
-        agents=[{"agent": agent, "peers": 2, "expected": 4, "missing": 0, "late": 1,
-                 "latency": 5e6} for agent in ("episub 1, <b>", "go")],
+        groups=[{"trait": trait, "value": value, "peers": 2, "expected": 4, "missing": 0,
+                 "late": 1, "latency_mean": 5e6, "latency_p50": 4_000_000, "latency_p99": None,
+                 "hops_mean": 1.5} for trait, values in _TRAITS.items() for value in values],
     )  # fmt: skip

@@ -57,6 +57,11 @@ _SHORT = 8
 """Rows of a table that is shown at once."""
 _BUNDLED = "window.vegaEmbed = vegaEmbed;"
 
+_GROUPS = {
+    "By software": "Peers by what the headers of their traces name.",
+    "By protocol": "Peers by the protocols that others opened streams to them with.",
+    "By region": "Peers by where they are.",
+}
 _CHARTS = {
     "latency": ("Latency", "The share of the deliveries that took at most so long. The axis is "
                 "logarithmic; what took less than 1 ms is drawn there."),
@@ -104,8 +109,9 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
             "the slowest.</p>",
             _table(tables.worst(report), "words"),
         ]
-    if tables.agents(report).rows:
-        parts += ["<h2>By software</h2>", _table(tables.agents(report), "words")]
+    for title, table in tables.groups(report).items():
+        if table.rows:
+            parts += [f"<h2>{title}</h2>", f"<p>{_GROUPS[title]}</p>", _table(table, "words")]
     below: dict[str, list[Table]] = {
         "latency": [tables.missing(report)],
         "duplicates": [tables.duplicates(report), tables.losses(report), tables.control(report)],

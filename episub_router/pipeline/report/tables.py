@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from episub_router.pipeline.report.comparison import compare, mean_of
 from episub_router.pipeline.report.figures import GROUPS, Figure, figure
-from episub_router.pipeline.report.model import Report, TopicReport
+from episub_router.pipeline.report.model import Report, Row, Run, TopicReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +132,30 @@ def worst(report: Report) -> Table:
     )  # fmt: skip
 
 
-def agents(report: Report) -> Table:
-    """How peers fared by their software, where that isn't the same for all of a run."""
-    return Table(
-        ("run", "software", "peers", "missing", "late", "mean latency"),
-        [
-            [
-                Cell(run.name), Cell(row["agent"]), Cell(f"{row['peers']:,}"),
-                *(Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late")),
-                Cell(_ms(row["latency"])),
-            ]
-            for run in report.all_runs if len(run.agents) > 1 for row in run.agents
-        ],
-    )  # fmt: skip
+def groups(report: Report) -> dict[str, Table]:
+    """How peers fared by their software, protocol and region, where these aren't the same for all
+    of a run; by the title of the table."""
+    return {
+        f"By {trait}": Table(
+            ("run", trait, "peers", "missing", "late", "mean latency", "p50", "p99", "mean hops"),
+            [_group(run, row) for run in report.all_runs for row in _different(run, trait)],
+        )
+        for trait in ("software", "protocol", "region")
+    }
+
+
+def _different(run: Run, trait: str) -> list[Row]:
+    rows = [row for row in run.groups if row["trait"] == trait]
+    return rows if len(rows) > 1 else []
+
+
+def _group(run: Run, row: Row) -> list[Cell]:
+    shares = (Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late"))
+    return [
+        Cell(run.name), Cell(row["value"]), Cell(f"{row['peers']:,}"), *shares,
+        *(Cell(_ms(row[f"latency_{name}"])) for name in ("mean", "p50", "p99")),
+        Cell(_number(row["hops_mean"], ".2f")),
+    ]  # fmt: skip
 
 
 def rests(report: Report) -> Table:
