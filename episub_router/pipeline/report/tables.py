@@ -9,6 +9,9 @@ from episub_router.pipeline.report.comparison import compare, mean_of
 from episub_router.pipeline.report.figures import GROUPS, Figure, figure
 from episub_router.pipeline.report.model import Report, Row, Run, TopicReport
 
+CHANGE = "change"
+"""The heading of how far a side is from the baseline."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -63,7 +66,7 @@ def verdicts(report: Report) -> dict[str, Table]:
         of_baseline = report.baseline is not None and topic.run == report.baseline.name
         heads.append(topic.label + (" (baseline)" if of_baseline else ""))
         if report.baseline_of(topic):
-            heads.append("change")
+            heads.append(CHANGE)
     tables = {}
     for group, names in GROUPS.items():
         rows = [_verdict(report, figure(name)) for name in names]
@@ -93,7 +96,7 @@ def cuts(report: Report) -> Table:
         ("run", "what", "from", "until", "peers", "silent links", "late", "lost"),
         [
             [
-                Cell(run.name), Cell(_KINDS[cut["kind"]].format(cut["count"], cut["others"])),
+                Cell(run.name), Cell(_apart(cut)),
                 Cell(f"{cut['after']:,.0f} s"), Cell(f"{cut['until']:,.0f} s"),
                 Cell(_few(cut["peers"])), Cell(_few(cut["silent_links"])),
                 Cell(f"{cut['late']:,}"), Cell(f"{cut['lost']:,}"),
@@ -103,10 +106,12 @@ def cuts(report: Report) -> Table:
     )  # fmt: skip
 
 
-_KINDS = {
-    "cut": "{:,} peers were apart from {:,} others",
-    "stopped": "a peer was stopped",
-}
+def _apart(cut: Row) -> str:
+    if cut["kind"] == "stopped":
+        return "a peer was stopped"
+    were = "1 peer was" if cut["count"] == 1 else f"{cut['count']:,} peers were"
+    return f"{were} apart from {cut['others']:,} others"
+
 
 _NAMED = 8
 """Of peers and links in a cell at most."""
@@ -274,7 +279,7 @@ def channels(report: Report) -> Table:
     """SDS."""
     return Table(
         ("run", "channel", "participants", "messages", "everywhere", "logs", "violations",
-         "resends per message", "lost", "mean time to acknowledgement"),
+         "resends per message", "lost", "mean time to ack"),
         [
             [
                 Cell(run.name), Cell(row["channel"]), Cell(f"{row['participants']:,}"),
