@@ -639,6 +639,7 @@ class TraceEvent(_message.Message):
         FAILED_FIELD_NUMBER: _builtins.int
         SEED_FIELD_NUMBER: _builtins.int
         SCENARIO_FIELD_NUMBER: _builtins.int
+        REGION_FIELD_NUMBER: _builtins.int
         run: _builtins.str
         """The experiment; the same in all nodes' traces of one run."""
         name: _builtins.str
@@ -657,6 +658,8 @@ class TraceEvent(_message.Message):
         failed: _builtins.int
         seed: _builtins.int
         scenario: _builtins.str
+        region: _builtins.str
+        """Where the node is, in any words: a region, a site, a data centre."""
         def __init__(
             self,
             *,
@@ -671,10 +674,11 @@ class TraceEvent(_message.Message):
             failed: _builtins.int | None = ...,
             seed: _builtins.int | None = ...,
             scenario: _builtins.str | None = ...,
+            region: _builtins.str | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "failed", b"failed", "name", b"name", "part", b"part", "router", b"router", "run", b"run", "scenario", b"scenario", "seed", b"seed", "simulated", b"simulated", "software", b"software", "written", b"written"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "failed", b"failed", "name", b"name", "part", b"part", "region", b"region", "router", b"router", "run", b"run", "scenario", b"scenario", "seed", b"seed", "simulated", b"simulated", "software", b"software", "written", b"written"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "failed", b"failed", "name", b"name", "part", b"part", "router", b"router", "run", b"run", "scenario", b"scenario", "seed", b"seed", "simulated", b"simulated", "software", b"software", "written", b"written"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "failed", b"failed", "name", b"name", "part", b"part", "region", b"region", "router", b"router", "run", b"run", "scenario", b"scenario", "seed", b"seed", "simulated", b"simulated", "software", b"software", "written", b"written"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -727,16 +731,20 @@ class TraceEvent(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         STATE_FIELD_NUMBER: _builtins.int
+        REGION_FIELD_NUMBER: _builtins.int
         state: _builtins.str
         """"start", "leave" (with goodbyes), "crash" (simulated only)."""
+        region: _builtins.str
+        """Where a simulated node is, at its start."""
         def __init__(
             self,
             *,
             state: _builtins.str | None = ...,
+            region: _builtins.str | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["region", b"region", "state", b"state"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["region", b"region", "state", b"state"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

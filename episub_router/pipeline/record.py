@@ -58,7 +58,9 @@ _EVENT = [
         "state",
         pa.string(),
     ),  # tree: eager, lazy, none; node: start, leave, crash; neighbor: up, down
-    ("kind", pa.string()),  # of the neighbour: near, random; of the stream: its protocol
+    # Of a neighbour: near, random; of a stream: its protocol; of a node that starts: its region;
+    # of a header: the router.
+    ("kind", pa.string()),
     ("reason", pa.string()),  # of a reject, discard or a neighbour's end
     ("count", pa.int32()),  # of discards
     ("rtt", pa.int64()),  # ns

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers import (
     cuts,
+    groups,
     load,
     messages,
     overlay,
@@ -23,7 +24,16 @@ from episub_router.pipeline.answers import (
     sds,
     spread,
 )
-from episub_router.pipeline.facts import arrivals, clocks, contacts, lives, logs, spans, traffic
+from episub_router.pipeline.facts import (
+    arrivals,
+    clocks,
+    contacts,
+    lives,
+    logs,
+    spans,
+    traffic,
+    traits,
+)
 from episub_router.pipeline.facts import spread as spreading
 from episub_router.pipeline.facts.census import NOT_COUNTED, Census
 from episub_router.pipeline.jobs import described
@@ -83,6 +93,7 @@ FACTS: tuple[Maker, ...] = (
     Maker("activity", lambda t, p: lives.activity(t("contacts"), t("spans"))),
     Maker("subscriptions", lambda t, p: lives.subscriptions(
         t("changes"), t("links"), t("activity"), t("publishes"), t("spans"), p)),
+    Maker("traits", lambda t, p: traits.traits(t("records"), t("changes"))),
     Maker("arrivals", lambda t, p: arrivals.arrivals(
         t("publishes"), t("deliveries"), t("subscriptions"), p), "publishes"),
 )  # fmt: skip
@@ -113,6 +124,7 @@ ANSWERS: tuple[Maker, ...] = (
     Maker("cuts", lambda t, p: cuts.cuts(
         t("contacts"), t("explained"), t("places"), p), "explained"),
     Maker("rest", lambda t, p: cuts.rest(t("arrivals"), t("explained"), p), "arrivals"),
+    Maker("groups", lambda t, p: groups.groups(t("traits"), t("arrivals")), "traits"),
     Maker("gone", lambda t, p: recovery.gone(
         t("messages"), t("subscriptions"), t("faults")), held=True),
     Maker("recovery", lambda t, p: recovery.recovery(t("gone"), t("messages")), "gone"),

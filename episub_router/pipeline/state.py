@@ -178,7 +178,9 @@ def events_of(state: DataFrame) -> DataFrame:
     """`state` as events, for facts."""
     kept = state.where(F.col("role").isin("event", "seen")).drop("role", "count")
     kept = kept.withColumn("late", F.lit(False))
-    return kept.withColumn("parts", F.lit(None).cast(RECORD["parts"].dataType))
+    # What no answer of a stream asks for.
+    missing = ("kind", "parts")
+    return kept.withColumns({name: F.lit(None).cast(RECORD[name].dataType) for name in missing})
 
 
 def exchanges_of(state: DataFrame) -> DataFrame:

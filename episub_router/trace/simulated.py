@@ -41,7 +41,7 @@ class Row(NamedTuple):
     state: str | None = None
     """Of node: start, leave, crash; neighbor: up, down; graft and prune: eager, lazy, none."""
     kind: str | None = None
-    """Of a neighbour: near, random."""
+    """Of a neighbour: near, random; of a node that starts: its region."""
     reason: str | None = None
     """Of neighbor and discard."""
     rtt: int | None = None
@@ -145,6 +145,8 @@ def _fill_frame(out: TraceEvent.FrameMeta, row: Row) -> None:
 
 def _fill_node(out: TraceEvent.NodeChange, row: Row) -> None:
     out.state = row.state or ""
+    if row.kind is not None:
+        out.region = row.kind
 
 
 def _fill_neighbor(out: TraceEvent.NeighborChange, row: Row) -> None:

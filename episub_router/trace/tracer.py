@@ -52,7 +52,8 @@ class Tracer:
 
     The name gives the format: `.pb` or anything, `.json`, `.jsonl` or `.ndjson`, and `.gz`
     behind any of them. A file that has reached its size or age gets a number (`node.00000.pb`);
-    one that is there already is kept that way. `run` names the experiment, `name` the node.
+    one that is there already is kept that way. `run` names the experiment, `name` the node,
+    `region` where it is.
 
     Raises OSError where the file can't be opened; nothing else ever does.
     """
@@ -63,12 +64,14 @@ class Tracer:
         *,
         run: str = "",
         name: str = "",
+        region: str = "",
         params: TracerParams | None = None,
     ) -> None:
         self._path = Path(path)
         self._params = params or TracerParams()
         self._run_name = run
         self._name = name
+        self._region = region
         self._router = ""
         self._peer = b""
         self._queue: deque[bytes] = deque()
@@ -222,6 +225,8 @@ class Tracer:
             header.run = self._run_name
         if self._name:
             header.name = self._name
+        if self._region:
+            header.region = self._region
         if self._router:
             header.router = self._router
         return self._event(self._opened_at, header=header)

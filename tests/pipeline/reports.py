@@ -21,6 +21,15 @@ def small_report(name: str = "after", *, slower: float = 1.0) -> Report:
     return Report(runs[1:], runs[0], 3.0, notes(runs))
 
 
+PEER = "12D3KooWRReqn4WKmn8k3Niwid8dmJJs1XdcQQtq7WzKFiHJfVfT"
+
+_TRAITS = {
+    "software": ("episub 1",),
+    "protocol": ("/episub/1.0.0, /meshsub/1.1.0", "/meshsub/1.2.0"),
+    "region": ("south-america", "<b>"),
+}
+
+
 def _run(name: str, slower: float) -> Run:
     figures: dict[str, float | None] = {figure.name: 0.0 for figure in FIGURES}
     figures |= {
@@ -60,7 +69,7 @@ def _run(name: str, slower: float) -> Run:
         losses=[{"kind": "discard", "reason": "late *and* `odd`", "count": 3}],
         load=[(0.0, 9, 900), (0.5, 1, None)],
         balance={"sent_messages": {"mean": 5.0, "max": 9.0, "gini": 0.4}},
-        clocks=[{"peer": "a", "offset": 2_500_000, "uncertainty": None, "correction": 0}],
+        clocks=[{"peer": PEER, "offset": 2_500_000, "uncertainty": None, "correction": 0}],
         channels=[{"channel": "c", "participants": 2, "messages": 3, "everywhere": 3,
                    "converged": True, "different_logs": 1, "violations": 0,
                    "resends_per_message": 0.1, "lost": 0, "ack_latency_mean": 1e8}],
@@ -69,9 +78,10 @@ def _run(name: str, slower: float) -> Run:
         cuts=[{"kind": "cut", "begin": 0, "end": 1, "after": 1.0, "until": 3.0, "count": 1,
                "others": 2, "peers": [name], "silent_links": [f"{name} - b"], "late": 2,
                "lost": 1}],
-        worst=[{"peer": "c", "expected": 2, "missing": 1, "late": 1, "apart": 1, "latency": 5e6,
+        worst=[{"peer": PEER, "expected": 2, "missing": 1, "late": 1, "apart": 1, "latency": 5e6,
                 "hops": 2.0, "usual_latency": 4e6, "usual_hops": 1.5,
                 "why": "apart | from <b>"}],
-        agents=[{"agent": agent, "peers": 2, "expected": 4, "missing": 0, "late": 1,
-                 "latency": 5e6} for agent in ("episub 1, <b>", "go")],
+        groups=[{"trait": trait, "value": value, "peers": 2, "expected": 4, "missing": 0,
+                 "late": 1, "latency_mean": 5e6, "latency_p50": 4_000_000, "latency_p99": None,
+                 "hops_mean": 1.5} for trait, values in _TRAITS.items() for value in values],
     )  # fmt: skip

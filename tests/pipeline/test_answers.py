@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline import oracle
+from tests.pipeline import oracle, oracle_groups
 from tests.pipeline.oracle import SECOND, Event
 from tests.pipeline.traces import PATIENCE, WINDOW
 
@@ -105,6 +105,11 @@ def _check_messages(answers: Answers, run: str, events: list[Event]) -> None:
     assert {row.message for row in found} == set(wanted)
     for row in found:
         check(row, wanted[row.message], "run", "message", "source", "size", "inferred")
+    groups = oracle_groups.groups(events, PATIENCE * SECOND)
+    of_groups = answers.of("groups", run)
+    assert {(row.trait, row.value) for row in of_groups} == set(groups)
+    for row in of_groups:
+        check(row, groups[row.trait, row.value], "run", "trait", "value")
     key = ("run", "topic", "window")
     for topic in {row["topic"] for row in wanted.values()}:
         of_topic = [row for row in wanted.values() if row["topic"] == topic]
@@ -233,7 +238,7 @@ def test_the_outcome_is_looked_at_before_the_nodes_are_stopped(spark: SparkSessi
         ("left", "deliver", None, 9), ("left", "recv", None, 12),
     ]  # fmt: skip
     made = [
-        (run, "f", "a", at * SECOND, at, event, state, "t", "b", False)
+        (run, "f", "a", at * SECOND, at, event, state, "t", "b", False, None)
         for run, event, state, at in rows
     ]
     events, params = spark.createDataFrame(made, CHANGE), AnswerParams()
@@ -258,15 +263,15 @@ def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
 
 
 CHANGE = """run string, file string, peer string, time long, offset long, event string,
-    state string, topic string, remote string, late boolean"""
+    state string, topic string, remote string, late boolean, kind string"""
 
 
 def test_what_is_told_at_the_same_time_is_in_the_order_of_files(spark: SparkSession) -> None:
     from episub_router.pipeline.facts import lives
 
     rows = [
-        ("r", "part-0", "a", 5, 0, "graft", "eager", "t", "b", False),
-        ("r", "part-1", "a", 5, 0, "prune", "lazy", "t", "b", False),
+        ("r", "part-0", "a", 5, 0, "graft", "eager", "t", "b", False, None),
+        ("r", "part-1", "a", 5, 0, "prune", "lazy", "t", "b", False, None),
     ]
     for told in (rows, rows[::-1]):
         links = lives.links(spark.createDataFrame(told, CHANGE).coalesce(1)).orderBy("kind")
@@ -284,11 +289,11 @@ def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
 
     start = 1_700_000_000 * SECOND
     rows = [
-        ("r", "f", peer, start + at * SECOND, at, *event, "t", other, False)
+        ("r", "f", peer, start + at * SECOND, at, *event, "t", other, False, None)
         for peer, other in (("a", "b"), ("b", "a"))
         for at, event in ((0, ("join", None)), (1, ("neighbor", "up")), (100, ("recv", None)))
     ]
-    wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b", False)
+    wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b", False, None)
     events = spark.createDataFrame([*rows, wrong], CHANGE)
     params = AnswerParams(window=10.0, looks=4)
     of_peers = contacts(events, params).localCheckpoint()

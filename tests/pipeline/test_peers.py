@@ -1,4 +1,4 @@
-"""Which peers fared worst and why, by software, and the rows behind all figures."""
+"""Which peers fared worst and why, cuts by what they are, and the rows behind all figures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from episub_router.pipeline.report.tables import groups
+from tests.pipeline.reports import small_report
 
+if TYPE_CHECKING:
     from tests.pipeline.conftest import Swept
 
 
@@ -55,23 +56,34 @@ def test_why_a_peer_fared_as_it_did() -> None:
 
 
 @pytest.mark.spark
-def test_peers_are_compared_by_their_software(spark: SparkSession) -> None:
-    from episub_router.pipeline.report.peers import by_agent, fared
+def test_a_report_compares_peers_that_have_something_in_common(swept: Swept) -> None:
+    """The gold table, with what came after the report's own deadline."""
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
 
-    arrivals = spark.createDataFrame(
-        [("r", peer, True, False, came, late, 1) for peer, came, late in (
-            ("a", True, 5), ("b", False, None), ("c", True, 2_000_000_000), ("d", True, 7))],
-        "run string, peer string, live boolean, origin boolean, delivered boolean, latency long, "
-        "hops int",
-    )  # fmt: skip
-    headers = spark.createDataFrame(
-        [("r", peer, text) for peer, text in (
-            ("a", '{"software": "x", "router": "episub"}'), ("b", '{"software": "x"}'),
-            ("c", '{"software": "x"}'), ("d", "{}"), ("c", "?"))],
-        "run string, peer string, detail string",
-    )  # fmt: skip
-    found = by_agent(fared(arrivals, 1.0), headers, 5).orderBy("agent").collect()
-    assert [tuple(row)[1:6] for row in found] == [("x", 2, 2, 1, 1), ("x, episub", 1, 1, 0, 0)]
+    names = [*swept.random]
+    report = gather(swept.lake, names, [], ReportParams(deadline=0.1))
+    for run in report.runs:
+        late: Counter[tuple[str, str]] = Counter()
+        traits = swept.table("traits", run.name, layer="silver")
+        for row in swept.table("arrivals", run.name, layer="silver"):
+            if row.live and not row.origin and row.delivered and (row.latency or 0) > 100_000_000:
+                late.update((of.trait, of.value) for of in traits if of.peer == row.peer)
+        wanted = [
+            row.asDict() | {"late": late[row.trait, row.value]}
+            for row in swept.table("groups", run.name, "trait", "value")
+        ]
+        assert [{"run": run.name, **row} for row in run.groups] == wanted
+    assert {row["trait"] for run in report.runs for row in run.groups} == {
+        "software", "protocol", "region"
+    }  # fmt: skip
+    assert sum(row["late"] for run in report.runs for row in run.groups)
+
+
+def test_what_all_peers_have_in_common_is_no_cut() -> None:
+    named = groups(small_report())
+    shown = {title: len(table.rows) for title, table in named.items()}
+    assert shown == {"By software": 0, "By protocol": 4, "By region": 4}
 
 
 @pytest.mark.spark

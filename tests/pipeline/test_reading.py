@@ -19,6 +19,7 @@ from episub_router.pb.trace_pb2 import TraceEvent  # noqa: E402
 from episub_router.pipeline.reading.files import read_file  # noqa: E402
 from episub_router.pipeline.reading.names import message_name, peer_name  # noqa: E402
 from episub_router.pipeline.record import RECORD  # noqa: E402
+from episub_router.sim.network.latency import REGIONS  # noqa: E402
 from episub_router.sim.runner import run  # noqa: E402
 from episub_router.sim.scenario import loading  # noqa: E402
 from episub_router.trace.reading.json_lines import to_json  # noqa: E402
@@ -144,6 +145,31 @@ def test_a_simulation_is_the_same_in_every_format(name: str, tmp_path: Path) -> 
         header, of_pb = (json.loads(rows.pop(0)["detail"]) for rows in (in_columns, wanted))
         assert header == of_pb
         assert in_columns == wanted, variant
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "places"),
+    [
+        ({"latency.kind": "regions"}, {*REGIONS}),
+        ({"latency.kind": "plane", "latency.sites": 3}, {"site 0", "site 1", "site 2"}),
+        ({"latency.kind": "plane"}, {None}),
+    ],
+)
+def test_simulated_nodes_say_where_they_are(
+    settings: dict[str, Any], places: set[str | None], tmp_path: Path
+) -> None:
+    few = {"network.nodes": 12, "traffic.messages": 1} | settings
+    (scenario, *_) = loading.load("routers").scenarios(few).values()
+    found = []
+    for ending in ("parquet", "pb"):
+        run(scenario, 1, trace=tmp_path / f"trace.{ending}")
+        read, _ = rows(tmp_path / f"trace.{ending}")
+        found.append({row["peer"]: row["kind"] for row in read if row["event"] == "node"})
+    assert found[0] == found[1]
+    assert len(found[0]) == 12
+    assert set(found[0].values()) <= places
+    assert len({*found[0].values()}) > 1 or places == {None}
 
 
 def test_hermes_tables(tmp_path: Path) -> None:

@@ -173,7 +173,8 @@ def test_runs_without_answers_are_named(swept: Swept) -> None:
 def test_all_formats_have_the_same_figures() -> None:
     page = pytest.importorskip("episub_router.pipeline.report.page")
     report = small_report(slower=2.0)
-    markdown, html = as_markdown(report), page.as_html(report)
+    # A number and its unit aren't parted.
+    markdown, html = as_markdown(report), page.as_html(report).replace("\u00a0", " ")
     data = json.loads(json.dumps(report.to_dict()))
     assert data["runs"][0]["topics"][0]["figures"] == report.runs[0].topics[0].figures
     for figure in FIGURES:
@@ -319,6 +320,18 @@ def test_any_parents_can_be_drawn(data: st.DataObject) -> None:
     assert len(drawing.tree) == sum(depth not in (None, 0) for depth in drawing.depths)
 
 
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([0], [0]), ([3, 5], [3, 4, 5]), ([0, 10], [*range(11)]), ([4, 17], [*range(4, 17, 2)]),
+        ([7, 9_975], [*range(1_000, 9_001, 1_000)]),
+    ],
+)  # fmt: skip
+def test_axes_of_whole_numbers(values: list[int], ticks: list[int]) -> None:
+    charts = pytest.importorskip("episub_router.pipeline.report.charts")
+    assert charts._ticks([{"index": value} for value in values], "index") == ticks
+
+
 # In a browser.
 
 
@@ -369,13 +382,19 @@ def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) ->
     for name, chart in charts.items():
         assert chart["marks"] > 0, name
         assert 0.7 * min(width, 512) < chart["width"] <= width, name
-    # Only tables scroll to the side, in their own boxes, and text can be read.
+    # Nothing is cut off at the side, and text can be read.
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(_CUT_OFF) == []
     assert page.evaluate(_LEAST_TEXT) >= 11
-    # But for names, which may be of any length.
+    # But for ids and names, which may be of any length.
     assert [word for word in page.evaluate(_BROKEN_WORDS) if word not in HOSTILE] == []
+    assert page.evaluate(_PARTED) == []
+    # Each kind of line is drawn in the legend.
+    assert page.evaluate(_UNSEEN_SYMBOLS) == []
     axes = page.evaluate(_AXES)
     assert set(axes) == {name for name in charts if not name.startswith("tree")}
+    for name, labels in page.evaluate(_TICKS).items():
+        assert all(len(axis) == len({*axis}) for axis in labels), name
     for name, titles in axes.items():
         assert titles, name
         assert all(titles), name
@@ -389,6 +408,15 @@ _CHARTS = """Object.fromEntries([...document.querySelectorAll(".chart")].map(div
     marks: svg.querySelectorAll(".mark-line path, .mark-symbol path, .mark-rule line").length,
   }];
 }))"""
+_CUT_OFF = """[...document.querySelectorAll(".scroll")]
+  .filter(box => box.scrollWidth > box.clientWidth).map(box => box.textContent)"""
+_PARTED = """[...document.querySelectorAll("td, p, li")].map(item => item.textContent)
+  .filter(text => /[0-9] (ms|s|B|%)( |$)|[0-9][ \\u00a0]of [0-9]/.test(text))"""
+"""Numbers that may be parted from their unit."""
+_UNSEEN_SYMBOLS = """[...document.querySelectorAll(".role-legend-symbol path")]
+  .filter(path => (path.getAttribute("stroke") || "none").match(/none|transparent/) &&
+    (path.getBBox().height === 0 || (path.getAttribute("fill") || "none") === "none"))
+  .map(path => path.outerHTML)"""
 _LEAST_TEXT = """Math.min(...[...document.querySelectorAll("td, p, li, dd, svg text")]
   .filter(item => item.textContent.trim())
   .map(item => parseFloat(getComputedStyle(item).fontSize)))"""
@@ -397,7 +425,7 @@ _BROKEN_WORDS = """(() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode;
-    if (node.parentElement.closest("script, style, svg")) continue;
+    if (node.parentElement.closest("script, style, svg, .id")) continue;
     for (const word of node.data.matchAll(/[A-Za-z]+/g)) {
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
@@ -408,6 +436,11 @@ _BROKEN_WORDS = """(() => {
   return broken;
 })()"""
 """Words of letters that are on more than one line."""
+_TICKS = """Object.fromEntries([...document.querySelectorAll(".chart")].map(div => [div.id,
+  [...div.querySelectorAll(".role-axis-label")]
+    .map(axis => [...axis.querySelectorAll("text")].map(text => text.textContent).filter(Boolean))
+]))"""
+"""The labels of each chart's axes."""
 _AXES = """Object.fromEntries([...document.querySelectorAll(".chart")].map(div => [div.id,
   [...div.querySelectorAll(".role-axis")]
     .filter(axis => axis.querySelector(".role-axis-label text"))

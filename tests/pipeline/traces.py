@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -41,6 +42,7 @@ class RandomTrace:
             self._message(f"m{number}")
         self._control()
         self._sds()
+        self._traits(random.Random(f"traits {seed}"))
         self.rng.shuffle(self.events)
         for offset, event in enumerate(self.events):
             event["offset"] = offset
@@ -75,6 +77,22 @@ class RandomTrace:
             if rng.random() < 0.3:
                 self.add("stream-down", peer, self._at(10, 50), remote=other)
             self.add("rtt", peer, self._at(1, 40), remote=other, rtt=rng.randrange(10**6, 10**8))
+
+    def _traits(self, rng: random.Random) -> None:
+        """Headers, regions and protocols, of some peers more than one, of some none."""
+        first: dict[str, int] = {}
+        for event in self.events:
+            first[event["peer"]] = min(event["time"], first.get(event["peer"], event["time"]))
+            if event["event"] == "stream-up":
+                event["kind"] = rng.choice(["/episub", "/meshsub/1.1.0", None])
+        for peer, begin in first.items():
+            for _ in range(rng.choice([0, 1, 1, 1, 2])):
+                said = {"software": ["x/1", "y/2"], "router": ["episub", "gossipsub"],
+                        "region": ["north", "south"]}  # fmt: skip
+                chosen = {name: rng.choice(of) for name, of in said.items() if rng.random() < 0.7}
+                self.add("header", peer, begin, detail=json.dumps(chosen))
+            if rng.random() < 0.4:
+                self.add("node", peer, begin, state="start", kind=rng.choice(["east", None]))
 
     def _link(self, peer: str, other: str, topic: str) -> None:
         rng = self.rng

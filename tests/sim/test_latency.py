@@ -55,5 +55,15 @@ def test_regions_are_shared_out_like_the_source_says() -> None:
     assert 0.8 * 0.070 <= model.delay(a, b) <= 1.2 * 0.070
 
 
+def test_nodes_of_a_site_or_a_region_are_near_each_other() -> None:
+    sites, regions = Plane(5, 0.002, 0.1, sites=8, site_radius=0.02), Regions(3, 0.2)
+    for a, b in PAIRS:
+        together = sites.place(a) == sites.place(b)
+        assert not together or sites.delay(a, b) <= 0.002 + 0.1 * 0.04
+        together = regions.place(a) == regions.place(b)
+        assert together == (regions.delay(a, b) <= 1.2 * 0.007)
+    assert {UniformPairs(3, 0.01, 0.15).place(1), Plane(3, 0.002, 0.1).place(1)} == {None}
+
+
 def test_another_seed_is_another_network() -> None:
     assert UniformPairs(1, 0.01, 0.15).delay(1, 2) != UniformPairs(2, 0.01, 0.15).delay(1, 2)

@@ -152,13 +152,13 @@ def test_a_demo_s_traces_have_its_own_numbers(
 @pytest.mark.hosts
 async def test_a_node_writes_its_trace(tmp_path: Path) -> None:
     path = tmp_path / "node.pb.gz"
-    async with node_process("--trace", str(path)) as node:
+    async with node_process("--trace", str(path), "--region", "eu") as node:
         await node.event("listening")
         await node.end_input()
         assert await node.exit_status() == 0
     with TraceFile(path) as file:
         events = good(file)
-    assert events[0].header.name == "node"
+    assert (events[0].header.name, events[0].header.region) == ("node", "eu")
     assert [e.join.topic for e in events if e.HasField("join")] == ["news"]
     assert events[-1].report.closed
 

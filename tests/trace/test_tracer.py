@@ -51,7 +51,7 @@ def checked(path: Path) -> Check:
 @pytest.mark.parametrize("name", ["t.pb", "t", "t.pb.gz", "t.json", "t.jsonl.gz"])
 def test_what_is_emitted_is_in_the_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    with Tracer(path, run="experiment", name="node") as tracer:
+    with Tracer(path, run="experiment", name="node", region="eu") as tracer:
         tracer.belongs_to(b"me", "episub")
         for event in EVENTS:
             tracer.emit(event)
@@ -68,7 +68,7 @@ def test_what_is_emitted_is_in_the_file(name: str, tmp_path: Path) -> None:
         "node",
         "episub",
     )
-    assert first.peerID == b"me"
+    assert (first.header.region, first.peerID) == ("eu", b"me")
     assert last.report.closed
     assert last.report.written == len(EVENTS) + 1 == tracer.stats.written - 1
 

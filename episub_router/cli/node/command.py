@@ -83,6 +83,12 @@ def add_parser(commands: Any) -> None:
         ".json, .gz (docs/trace.md)",
     )
     add(
+        "--region",
+        default="",
+        metavar="NAME",
+        help="where this node is, in any words: the trace says it, and reports compare regions",
+    )
+    add(
         "--metrics",
         type=whole(1, 65_535),
         metavar="PORT",
@@ -130,6 +136,7 @@ def _run(arguments: argparse.Namespace) -> int:
         stay=arguments.stay,
         patience=None if arguments.stay or interactive else arguments.patience,
         trace=arguments.trace,
+        region=arguments.region,
         metrics=arguments.metrics,
         verbose=arguments.verbose,
     )

@@ -49,6 +49,8 @@ class NodeConfig:
     """Seconds that input waits for a first neighbour; None for ever."""
     trace: Path | None = None
     """Where to write the trace."""
+    region: str = ""
+    """Where the node is, for the trace."""
     metrics: int | None = None
     """The port on loopback that serves Prometheus metrics."""
     verbose: bool = False
@@ -62,7 +64,7 @@ async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int
     """
     for address in config.listen:
         check_free(address)
-    with _tracer(config.trace) as tracer:
+    with _tracer(config.trace, config.region) as tracer:
         router = EpisubRouter(bootstrap=config.bootstrap, tracer=tracer)
         node = LocalHost(config.key_pair, router, config.listen)
         async with trio.open_nursery() as nursery:
@@ -93,11 +95,11 @@ def _metrics(port: int | None, node: LocalHost) -> Iterator[None]:
         server.server_close()
 
 
-def _tracer(path: Path | None) -> AbstractContextManager[Tracer | None]:
+def _tracer(path: Path | None, region: str) -> AbstractContextManager[Tracer | None]:
     if path is None:
         return nullcontext()
     try:
-        return Tracer(path, name=path.name.split(".")[0])
+        return Tracer(path, name=path.name.split(".")[0], region=region)
     except OSError as error:
         raise CommandError(f"--trace: {error}") from error
 

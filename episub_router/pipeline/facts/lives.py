@@ -20,9 +20,10 @@ def is_change() -> Column:
 
 
 def changes(events: DataFrame) -> DataFrame:
-    """One row for each of `CHANGES`: run, event, peer, time, topic, remote, state, file, offset."""
+    """One row for each of `CHANGES`: run, event, peer, time, topic, remote, state, kind, file,
+    offset."""
     return events.where(is_change()).select(
-        "run", "event", "peer", "time", "topic", "remote", "state", "file", "offset"
+        "run", "event", "peer", "time", "topic", "remote", "state", "kind", "file", "offset"
     )
 
 

@@ -234,6 +234,8 @@ class EventDecoder:
     def _node(self, offset: int, event: TraceEvent, peer: str, time: int) -> None:
         self._columns.add(offset, "node", peer, time)
         self._columns.put(state=event.node.state)
+        if event.node.region:
+            self._columns.put(kind=event.node.region)
 
     def _neighbor(self, offset: int, event: TraceEvent, peer: str, time: int) -> None:
         body = event.neighbor

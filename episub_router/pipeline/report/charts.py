@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, Literal
 
 import altair as alt
@@ -142,7 +143,7 @@ def _by_message(report: Report, name: str, title: str, scale: Literal["linear", 
         _over(rows)
         .mark_line(point=alt.OverlayMarkDef(size=14))
         .encode(
-            x=alt.X("index:Q", title="message").axis(format="d", tickMinStep=1),
+            x=alt.X("index:Q", title="message").axis(format="d", values=_ticks(rows, "index")),
             y=alt.Y("value:Q", title=title + (", logarithmic" if scale == "symlog" else "")).scale(
                 type=scale
             ),
@@ -166,18 +167,27 @@ def _degrees(report: Report) -> Any:
     )
     if not rows:
         return None
-    return (
-        _over(rows)
-        .mark_line(point=alt.OverlayMarkDef(size=36), strokeWidth=1)
-        .encode(
-            x=alt.X("degree:Q", title="links of a peer").axis(format="d", tickMinStep=1),
-            y=alt.Y("peers:Q", title="share of the peers").axis(format="%"),
-            color=_colour(report),
-            strokeDash=alt.StrokeDash("kind:N", title=None).legend(symbolType="stroke"),
-            tooltip=["run:N", "kind:N", "degree:Q", alt.Tooltip("peers:Q", format=".1%")],
-        )
-        .properties(height=_HEIGHT)
-    )
+    x = alt.X("degree:Q", title="links of a peer").axis(format="d", values=_ticks(rows, "degree"))
+    y = alt.Y("peers:Q", title="share of the peers").axis(format="%")
+    tooltip = ["run:N", "kind:N", "degree:Q", alt.Tooltip("peers:Q", format=".1%")]
+    # Apart, since a line that has points is drawn in its legend as one of them.
+    lines = _over(rows).mark_line(strokeWidth=1.5).encode(
+        x=x, y=y, color=_colour(report),
+        strokeDash=alt.StrokeDash("kind:N", title=None).legend(symbolSize=400),
+    )  # fmt: skip
+    points = _over(rows).mark_point(size=36, filled=True, opacity=1)
+    return alt.layer(
+        lines, points.encode(x=x, y=y, color=_colour(report), tooltip=tooltip)
+    ).properties(height=_HEIGHT)
+
+
+def _ticks(rows: Sequence[Row], name: str) -> list[int]:
+    """Whole numbers for the axis of a column of them: Vega's would be parts of them, rounded."""
+    values = [row[name] for row in rows]
+    least, most = min(values), max(values)
+    steps = (step * 10**power for power in count() for step in (1, 2, 5))
+    step = next(step for step in steps if most - least <= 10 * step)
+    return list(range(-(-least // step) * step, most + 1, step))
 
 
 def _proximity(report: Report) -> Any:

@@ -14,7 +14,7 @@ from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
 from episub_router.pipeline.report.model import Report, Row, Run
 from episub_router.pipeline.report.notes import notes
 from episub_router.pipeline.report.params import ReportParams
-from episub_router.pipeline.report.peers import by_agent, fared, worst
+from episub_router.pipeline.report.peers import by_trait, fared, worst
 from episub_router.pipeline.report.queries import (
     abouts,
     averaged,
@@ -115,7 +115,8 @@ class _Tables:
         self._keep("clocks", first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
         self._keep("headers", abouts(headers, params.reasons))
-        self._keep("agents", by_agent(of_peers, headers, params.reasons))
+        traits, groups = lake.read(SILVER, "traits", runs), self._gold("groups")
+        self._keep("groups", by_trait(of_peers, traits, groups, params.reasons))
         best = first(
             self._of_topics("messages"),
             [F.struct("reliability", "published", "message").desc()],

@@ -20,7 +20,7 @@ def as_markdown(report: Report) -> str:
         "Cuts": tables.cuts(report),
         "Without the cuts": tables.rests(report),
         "Worst peers": tables.worst(report),
-        "By software": tables.agents(report),
+        **tables.groups(report),
         "What is missing": tables.missing(report),
         "Duplicates": tables.duplicates(report),
         "Rejected, dropped, discarded": tables.losses(report),

@@ -91,8 +91,8 @@ class Run:
     """Times at which some peers were apart: the columns of `cuts`, after and until (s)."""
     worst: list[Row] = field(default_factory=list)
     """The peers that fared worst: the columns of `peers.worst`, and why."""
-    agents: list[Row] = field(default_factory=list)
-    """The same together for all peers with one software: the columns of `peers.by_agent`."""
+    groups: list[Row] = field(default_factory=list)
+    """How peers fared that have a trait in common: the columns of `peers.by_trait`."""
     replicas: list[str] = field(default_factory=list)
     """Other runs of the same side, of which figures alone are in the report."""
 

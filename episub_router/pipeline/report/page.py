@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import repeat
 from urllib.parse import quote
 
 import vl_convert
@@ -13,7 +15,7 @@ from episub_router.pipeline.report import tables
 from episub_router.pipeline.report.charts import charts
 from episub_router.pipeline.report.figures import FIGURES
 from episub_router.pipeline.report.model import Report
-from episub_router.pipeline.report.tables import Table
+from episub_router.pipeline.report.tables import CHANGE, Cell, Table
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -30,15 +32,29 @@ th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #e4e
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
 th { border-bottom: 2px solid #888; } td { white-space: nowrap; }
 th { min-width: 3.5rem; max-width: 11rem; overflow-wrap: break-word; }
-.words td, .words th { text-align: left; white-space: normal; }
+.words td, .words th { text-align: left; white-space: normal; } .words th { min-width: 2rem; }
+.words th, .words td { padding: .25rem .5rem; }
+.words .name { white-space: nowrap; }
+.sides { table-layout: fixed; width: 100%; }
+.sides th { max-width: none; overflow-wrap: anywhere; }
+.id { display: inline-block; min-width: 8rem; overflow-wrap: anywhere; }
+.sides .id { display: inline; }
 .better { color: #00684a; } .worse { color: #b00020; }
 .better::after { content: " better"; } .worse::after { content: " worse"; }
 summary { cursor: pointer; color: #00508a; }
 .chart { width: 100%; min-height: 40px; } .drawing { max-width: 32rem; }
 .vega-embed { width: 100%; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
 li { overflow-wrap: break-word; }
-@media (max-width: 40rem) { table { font-size: .78rem; } th, td { padding: .25rem .35rem; }
-  td:first-child { white-space: normal; } }
+@media (max-width: 40rem) {
+  table { font-size: .78rem; } th, td { padding: .25rem .35rem; }
+  td:first-child, .change { white-space: normal; }
+  .cards, .cards tbody, .cards tr { display: block; } .cards thead { display: none; }
+  .cards tr { padding: .4rem 0; border-bottom: 1px solid #888; }
+  .cards td { display: flow-root; border: 0; padding: .1rem 0 .1rem 7rem; }
+  .cards .name { white-space: normal; }
+  .cards td::before { content: attr(data-head); float: left; width: 6.5rem; margin-left: -7rem;
+    color: #555; }
+}
 """
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -55,8 +71,17 @@ Promise.all(Object.entries(specs).map(([id, spec]) => vegaEmbed("#" + id, spec, 
 
 _SHORT = 8
 """Rows of a table that is shown at once."""
+_NARROW = 4
+"""Columns that a phone has room for; the rows of other tables become cards there."""
+_NAME = 20
+"""Letters of a word that isn't broken; longer ones are ids, and would be wider than a page."""
 _BUNDLED = "window.vegaEmbed = vegaEmbed;"
 
+_GROUPS = {
+    "By software": "Peers by what the headers of their traces name.",
+    "By protocol": "Peers by the protocols that others opened streams to them with.",
+    "By region": "Peers by where they are.",
+}
 _CHARTS = {
     "latency": ("Latency", "The share of the deliveries that took at most so long. The axis is "
                 "logarithmic; what took less than 1 ms is drawn there."),
@@ -79,33 +104,34 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
     specs = charts(report)
     parts = [
         "<h1>Broadcast report</h1>",
-        f'<p class="verdict">{escape(tables.headline(report))}</p>',
-        _table(tables.about(report), "words"),
+        f'<p class="verdict">{_text(tables.headline(report))}</p>',
+        _table(tables.about(report)),
         "<h2>Verdict</h2>",
         f"<p>The deadline is {report.deadline:g} s; the words are defined "
         '<a href="#definitions">below</a>. Coloured is what differs by more than chance (95 %, '
         "bootstrap over the runs of each side).</p>",
     ]
     for group, table in tables.verdicts(report).items():
-        parts += [f"<h3>{group}</h3>", _table(table)]
+        parts += [f"<h3>{group}</h3>", _table(table, "sides")]
     if tables.cuts(report).rows:
         parts += [
             "<h2>Cuts</h2>",
             "<p>Nothing came over the border between these peers and the others, though messages "
             "were published on the far side.</p>",
-            _table(tables.cuts(report), "words"),
+            _table(tables.cuts(report)),
             "<p>What is left without what they explain:</p>",
-            _table(tables.rests(report), "words"),
+            _table(tables.rests(report)),
         ]
     if tables.worst(report).rows:
         parts += [
             "<h2>Worst peers</h2>",
             "<p>Those that lack the most, then those that got the most after the deadline, then "
             "the slowest.</p>",
-            _table(tables.worst(report), "words"),
+            _table(tables.worst(report)),
         ]
-    if tables.agents(report).rows:
-        parts += ["<h2>By software</h2>", _table(tables.agents(report), "words")]
+    for title, table in tables.groups(report).items():
+        if table.rows:
+            parts += [f"<h2>{title}</h2>", f"<p>{_GROUPS[title]}</p>", _table(table)]
     below: dict[str, list[Table]] = {
         "latency": [tables.missing(report)],
         "duplicates": [tables.duplicates(report), tables.losses(report), tables.control(report)],
@@ -116,7 +142,7 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
         shown = [table for table in below.get(name, ()) if table.rows]
         if name not in specs and not shown:
             continue
-        parts += [f"<h2>{title}</h2>", f"<p>{text}</p>"]
+        parts += [f"<h2>{title}</h2>", f"<p>{_text(text)}</p>"]
         if name in specs:
             parts.append(f'<div class="chart" id="{name}"></div>')
         parts += [_folded(table) for table in shown]
@@ -128,13 +154,13 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
         )
     channels = tables.channels(report)
     if channels.rows:
-        parts += ["<h2>SDS</h2>", _table(channels, "words")]
+        parts += ["<h2>SDS</h2>", _table(channels)]
     parts += ["<h2>Data quality</h2>", "<ul>"]
-    parts += [f"<li>{escape(note)}</li>" for note in report.notes]
+    parts += [f"<li>{_text(note)}</li>" for note in report.notes]
     parts += ["</ul>"]
     clocks = tables.clocks(report)
     if clocks.rows:
-        parts += ["<p>The clocks that are off most:</p>", _table(clocks, "words")]
+        parts += ["<p>The clocks that are off most:</p>", _table(clocks)]
     parts += ['<h2 id="definitions">Definitions</h2>', "<dl>"]
     for figure in FIGURES:
         parts.append(f"<dt>{escape(figure.label)}</dt><dd>{escape(figure.definition)}</dd>")
@@ -153,33 +179,58 @@ def _drawings(report: Report, specs: Mapping[str, object]) -> list[str]:
         "middle; grey are the overlay's other links.</p>",
     ]
     for number in drawn:
-        parts.append(f"<p>{escape(titles[number])}</p>")
+        parts.append(f"<p>{_text(titles[number])}</p>")
         parts.append(f'<div class="chart drawing" id="tree-{number}"></div>')
     return parts
 
 
-def _table(table: Table, kind: str = "") -> str:
-    heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
+def _table(table: Table, kind: str = "words") -> str:
+    if kind == "words" and len(table.heads) > _NARROW:
+        kind = "words cards"
+    heads = "".join(f"<th>{_text(head)}</th>" for head in table.heads)
     rows = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="{cell.tone}">{escape(cell.text)}</td>'
-            if cell.tone
-            else f"<td>{escape(cell.text)}</td>"
-            for cell in row
-        )
-        + "</tr>"
-        for row in table.rows
+        "<tr>" + "".join(map(_cell, row, table.heads, repeat(kind))) + "</tr>" for row in table.rows
     )
+    # Each side needs some room; where there are many, the table scrolls.
+    sides = len(table.heads)
+    room = f' style="min-width: {5 * sides}rem; max-width: {12 * sides}rem"'
+    least = room if kind == "sides" else ""
     return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{heads}</tr></thead>'
+        f'<div class="scroll"><table class="{kind}"{least}><thead><tr>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
+def _cell(cell: Cell, head: str, kind: str) -> str:
+    is_name = kind != "sides" and 0 < len(cell.text) <= _NAME and " " not in cell.text
+    classes = [*cell.tone.split(), *(["change"] if head == CHANGE else []),
+               *(["name"] if is_name else [])]  # fmt: skip
+    about = f' class="{" ".join(classes)}"' if classes else ""
+    named = f' data-head="{escape(head)}"' if kind.endswith("cards") else ""
+    return f"<td{about}{named}>{_text(cell.text)}</td>"
+
+
+def _text(text: str) -> str:
+    """`text` as HTML: a number and its unit stay together, and ids may be broken."""
+    words = _TOGETHER.sub("\u00a0", text).split(" ")
+    return " ".join(
+        f'<span class="id">{_INSIDE.sub("<wbr>", escape(word))}</span>'
+        if len(word) > _NAME
+        else escape(word)
+        for word in words
+    )
+
+
+_TOGETHER = re.compile(
+    r"(?<=\d) (?=(?:ns|µs|ms|s|B|%)(?:\W|$))|(?<=\d) (?=of \d)|(?<=\d of) (?=\d)"
+)
+_INSIDE = re.compile(r"(?<=\w[-_./=:])(?=[A-Za-z])")
+"""Where an id is broken first."""
+
+
 def _folded(table: Table) -> str:
     """Behind a click if it is long."""
-    shown = _table(table, "words")
+    shown = _table(table)
     if len(table.rows) <= _SHORT:
         return shown
     heads = escape(", ".join(table.heads))

@@ -1,4 +1,4 @@
-"""Which peers fared worst, and what is known of why."""
+"""Which peers fared worst, why, and how those fared that have a trait in common."""
 
 from __future__ import annotations
 
@@ -32,22 +32,13 @@ def fared(arrivals: DataFrame, deadline: float) -> DataFrame:
     )
 
 
-def by_agent(of_peers: DataFrame, headers: DataFrame, most: int) -> DataFrame:
-    """What peers `fared`, together for those whose traces' headers name the same software and
-    router, of each run at most so many: run, agent, peers, expected, missing, late, latency."""
-    it = F.from_json("detail", "software string, router string")
-    named = headers.select("run", "peer", F.concat_ws(", ", it["software"], it["router"]))
-    named = named.toDF("run", "peer", "agent").where("agent <> ''").distinct()
-    table = (
-        of_peers.join(named, ["run", "peer"])
-        .groupBy("run", "agent")
-        .agg(
-            F.count("*").alias("peers"),
-            *(F.sum(name).alias(name) for name in ("expected", "missing", "late")),
-            F.avg("latency").alias("latency"),
-        )
-    )
-    return first(table, [F.col("peers").desc(), F.col("agent")], most)
+def by_trait(of_peers: DataFrame, traits: DataFrame, groups: DataFrame, most: int) -> DataFrame:
+    """The table `groups` with what was late to them, as peers `fared`: of each run and trait the
+    `most` largest."""
+    key = ("run", "trait", "value")
+    named = of_peers.join(F.broadcast(traits), ["run", "peer"])
+    late = named.groupBy(*key).agg(F.sum("late").alias("late"))
+    return first(beside(key, groups, late), [F.col("peers").desc(), F.col("value")], most, "trait")
 
 
 def worst(of_peers: DataFrame, explained: DataFrame, most: int) -> DataFrame:

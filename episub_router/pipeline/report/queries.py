@@ -132,7 +132,8 @@ RAW = (
     (GOLD, "spread"), (GOLD, "messages"), (GOLD, "latency_cdf"), (GOLD, "missing"),
     (GOLD, "duplicate_causes"), (GOLD, "control_traffic"), (GOLD, "load"), (GOLD, "balance"),
     (GOLD, "loss_reasons"), (GOLD, "overlay"), (GOLD, "recovery"), (GOLD, "explained"),
-    (GOLD, "cuts"), (GOLD, "rest"), (GOLD, "quality"), (GOLD, "sds_channels"), (SILVER, "clocks"),
+    (GOLD, "cuts"), (GOLD, "rest"), (GOLD, "groups"), (GOLD, "quality"), (GOLD, "sds_channels"),
+    (SILVER, "clocks"),
 )  # fmt: skip
 """Tables that a report is made of, but for those with a row for each message and peer."""
 

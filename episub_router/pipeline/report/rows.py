@@ -70,7 +70,7 @@ class ReportRows:
                 }
                 for cut in _sorted(self.rows("cuts", name), "begin", "peers")
             ],
-            agents=_sorted(self.rows("agents", name), "agent"),
+            groups=_sorted(self.rows("groups", name), "trait", "value"),
             worst=[
                 {**peer, "why": reason(peer)}
                 for peer in sorted(

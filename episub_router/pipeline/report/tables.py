@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from episub_router.pipeline.report.comparison import compare, mean_of
 from episub_router.pipeline.report.figures import GROUPS, Figure, figure
-from episub_router.pipeline.report.model import Report, TopicReport
+from episub_router.pipeline.report.model import Report, Row, Run, TopicReport
+
+CHANGE = "change"
+"""The heading of how far a side is from the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def verdicts(report: Report) -> dict[str, Table]:
         of_baseline = report.baseline is not None and topic.run == report.baseline.name
         heads.append(topic.label + (" (baseline)" if of_baseline else ""))
         if report.baseline_of(topic):
-            heads.append("change")
+            heads.append(CHANGE)
     tables = {}
     for group, names in GROUPS.items():
         rows = [_verdict(report, figure(name)) for name in names]
@@ -93,7 +96,7 @@ def cuts(report: Report) -> Table:
         ("run", "what", "from", "until", "peers", "silent links", "late", "lost"),
         [
             [
-                Cell(run.name), Cell(_KINDS[cut["kind"]].format(cut["count"], cut["others"])),
+                Cell(run.name), Cell(_apart(cut)),
                 Cell(f"{cut['after']:,.0f} s"), Cell(f"{cut['until']:,.0f} s"),
                 Cell(_few(cut["peers"])), Cell(_few(cut["silent_links"])),
                 Cell(f"{cut['late']:,}"), Cell(f"{cut['lost']:,}"),
@@ -103,10 +106,12 @@ def cuts(report: Report) -> Table:
     )  # fmt: skip
 
 
-_KINDS = {
-    "cut": "{:,} peers were apart from {:,} others",
-    "stopped": "a peer was stopped",
-}
+def _apart(cut: Row) -> str:
+    if cut["kind"] == "stopped":
+        return "a peer was stopped"
+    were = "1 peer was" if cut["count"] == 1 else f"{cut['count']:,} peers were"
+    return f"{were} apart from {cut['others']:,} others"
+
 
 _NAMED = 8
 """Of peers and links in a cell at most."""
@@ -132,19 +137,30 @@ def worst(report: Report) -> Table:
     )  # fmt: skip
 
 
-def agents(report: Report) -> Table:
-    """How peers fared by their software, where that isn't the same for all of a run."""
-    return Table(
-        ("run", "software", "peers", "missing", "late", "mean latency"),
-        [
-            [
-                Cell(run.name), Cell(row["agent"]), Cell(f"{row['peers']:,}"),
-                *(Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late")),
-                Cell(_ms(row["latency"])),
-            ]
-            for run in report.all_runs if len(run.agents) > 1 for row in run.agents
-        ],
-    )  # fmt: skip
+def groups(report: Report) -> dict[str, Table]:
+    """How peers fared by their software, protocol and region, where these aren't the same for all
+    of a run; by the title of the table."""
+    return {
+        f"By {trait}": Table(
+            ("run", trait, "peers", "missing", "late", "mean latency", "p50", "p99", "mean hops"),
+            [_group(run, row) for run in report.all_runs for row in _different(run, trait)],
+        )
+        for trait in ("software", "protocol", "region")
+    }
+
+
+def _different(run: Run, trait: str) -> list[Row]:
+    rows = [row for row in run.groups if row["trait"] == trait]
+    return rows if len(rows) > 1 else []
+
+
+def _group(run: Run, row: Row) -> list[Cell]:
+    shares = (Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late"))
+    return [
+        Cell(run.name), Cell(row["value"]), Cell(f"{row['peers']:,}"), *shares,
+        *(Cell(_ms(row[f"latency_{name}"])) for name in ("mean", "p50", "p99")),
+        Cell(_number(row["hops_mean"], ".2f")),
+    ]  # fmt: skip
 
 
 def rests(report: Report) -> Table:
@@ -263,7 +279,7 @@ def channels(report: Report) -> Table:
     """SDS."""
     return Table(
         ("run", "channel", "participants", "messages", "everywhere", "logs", "violations",
-         "resends per message", "lost", "mean time to acknowledgement"),
+         "resends per message", "lost", "mean time to ack"),
         [
             [
                 Cell(run.name), Cell(row["channel"]), Cell(f"{row['participants']:,}"),

@@ -13,9 +13,13 @@ from episub_router.sim.hashing import unit, unit_of_pair
 
 
 class LatencyModel(Protocol):
-    """What the network asks: the one-way delay between two nodes, in seconds."""
+    """What the network asks: the one-way delay between two nodes, in s, and where one is."""
 
     def delay(self, a: int, b: int) -> float: ...
+
+    def place(self, node: int) -> str | None:
+        """What the region is called that `node` is in, if there are any."""
+        ...
 
 
 class UniformPairs:
@@ -31,6 +35,9 @@ class UniformPairs:
 
     def delay(self, a: int, b: int) -> float:
         return self._low + self._span * unit_of_pair(self._seed, a, b)
+
+    def place(self, node: int) -> str | None:
+        return None
 
 
 class Plane:
@@ -53,7 +60,7 @@ class Plane:
         u, v = unit(self._seed, 1, node), unit(self._seed, 2, node)
         if not self._sites:
             return u, v
-        site = int(unit(self._seed, 3, node) * self._sites)
+        site = self._site(node)
         # The square root makes the density even over the disc.
         distance, angle = self._radius * math.sqrt(u), 2 * math.pi * v
         return (
@@ -63,6 +70,12 @@ class Plane:
 
     def delay(self, a: int, b: int) -> float:
         return self._base + self._per_unit * math.dist(self.position(a), self.position(b))
+
+    def place(self, node: int) -> str | None:
+        return f"site {self._site(node)}" if self._sites else None
+
+    def _site(self, node: int) -> int:
+        return int(unit(self._seed, 3, node) * self._sites)
 
 
 REGIONS = (
@@ -118,3 +131,6 @@ class Regions:
     def delay(self, a: int, b: int) -> float:
         between = _DELAYS_MS[self.region(a)][self.region(b)] / 1000
         return between * (1 + self._spread * (2 * unit_of_pair(self._seed, a, b) - 1))
+
+    def place(self, node: int) -> str | None:
+        return REGIONS[self.region(node)]

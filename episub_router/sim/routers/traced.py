@@ -21,7 +21,8 @@ def traced(kind: Any) -> Any:
             self._eager_before: dict[int, None] = {}
 
         def start(self, contacts: tuple[int, ...]) -> None:
-            self.trace_event("node", state="start")
+            region = self.network.latency.place(self.id)
+            self.trace_event("node", state="start", kind=region)
             self.trace_event("join")
             super().start(contacts)
 
