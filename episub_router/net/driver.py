@@ -142,6 +142,11 @@ class Driver(PeerListener):
         """The machine of a topic that this node is in."""
         return None if topic in self._left else self._topics.get(topic)
 
+    def more_pieces(self, topic: str, piece: Piece, peer: bytes) -> int:
+        """How many pieces of the same message `peer` will be sent that weren't yet."""
+        pieces = self._topics[topic].pieces
+        return 0 if pieces is None else pieces.more(piece.id, peer)
+
     def is_in_a_view(self, peer: bytes) -> bool:
         """Whether a topic has `peer` in its active or passive view."""
         views = [topic.membership for topic in self._topics.values()]

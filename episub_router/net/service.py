@@ -367,8 +367,8 @@ class EpisubService(PeerListener):
     def _send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
         frame = self.framer.frame(peer, topic, messages)
         if frame.piece is not None:
-            # What gets lost here is asked for again.
-            self.outbox.send_piece(peer, frame.piece, frame)
+            more = self.driver.more_pieces(topic, frame.piece, peer.key)
+            self.outbox.send_piece(peer, frame.piece, frame, more)
             return
         if self.outbox.send(peer, frame) or frame.gossip is None:
             return

@@ -152,14 +152,14 @@ def test_bandwidth_makes_size_cost_time() -> None:
     assert c.seen[0][0] == pytest.approx(3.05)
 
 
-def test_bulk_goes_behind_all_else_and_streams_take_turns() -> None:
+def test_bulk_goes_behind_all_else_and_peers_take_turns() -> None:
     network, (a, b, c) = connected(3, uplink=1.0)
     sent: list[str] = []
     for number in (0, 0, 1, 2, 1):  # What waits already isn't sent twice.
         for peer, name in ((b, "one"), (c, "two")):
             parcel = a.id, f"{name} {number}"
             note = partial(sent.append, parcel[1])
-            network.send_in_bulk(a, peer.id, parcel, 12_500, (name, number), note)
+            network.send_in_bulk(a, peer.id, parcel, 12_500, (name, number), 0, note)
     network.loop.at(
         network.loop.now + 0.05, lambda _: network.send(a, (b.id,), (a.id, "now"), 125), 0
     )
@@ -173,13 +173,25 @@ def test_bulk_goes_behind_all_else_and_streams_take_turns() -> None:
     assert sent == ["one 0", "two 0", "one 1", "two 1", "one 2", "two 2"]
 
 
+def test_of_two_messages_for_a_peer_the_one_with_less_left_goes_first() -> None:
+    network, (a, b, _) = connected(3, uplink=1.0)
+    for name, count in (("long", 6), ("short", 3)):
+        for number in range(count):
+            parcel, more = (a.id, f"{name} {number}"), count - number - 1
+            network.send_in_bulk(a, b.id, parcel, 12_500, (name, number), more, print)
+    network.loop.run(network.loop.now + 5.0)
+    # All is queued before the first one goes.
+    short, long = [f"short {n}" for n in range(3)], [f"long {n}" for n in range(6)]
+    assert [parcel for _, parcel in b.of("received")] == short + long
+
+
 def test_bulk_that_is_forgotten_is_not_sent() -> None:
     network, (a, b, c) = connected(3, uplink=1.0)
     for peer in (b, c):
         for name in ("one", "two"):
             for number in range(2):
                 parcel = a.id, f"{name} {number}"
-                network.send_in_bulk(a, peer.id, parcel, 12_500, (name, number), lambda: None)
+                network.send_in_bulk(a, peer.id, parcel, 12_500, (name, number), 0, print)
     network.forget_bulk(a, b.id, {"one"})
     network.forget_bulk(a, c.id)
     network.loop.run(network.loop.now + 5.0)
@@ -196,7 +208,7 @@ def test_what_each_host_sent_is_counted() -> None:
     network, (a, b, _) = connected(3, uplinks=(1.0, 2.0))
     before = network.sent()
     network.send(a, (b.id,), "small", 100)
-    network.send_in_bulk(a, b.id, "piece", 12_500, ("one", 0), lambda: None)
+    network.send_in_bulk(a, b.id, "piece", 12_500, ("one", 0), 0, print)
     network.loop.run(network.loop.now + 1.0)
     assert network.sent()[a.id] - before.get(a.id, 0) == 12_600
     assert b.id not in network.sent()

@@ -97,11 +97,14 @@ class Outbox(PeerListener):
         self._peers.request(peer)
         return kept
 
-    def send_piece(self, peer: RemotePeer, piece: Piece, frame: OutgoingFrame) -> bool:
-        """Send a piece after all else that waits; False without room for it, or a way to the
-        peer."""
+    def send_piece(
+        self, peer: RemotePeer, piece: Piece, frame: OutgoingFrame, more: int = 0
+    ) -> bool:
+        """Send a piece after all else that waits; `more` of its message will follow. False without
+        room for it, or a way to the peer: it will be asked for again."""
         is_open = peer.side is PeerSide.EPISUB and peer.state in _OPEN and not peer.stalled
-        if not is_open or not peer.pieces.put(frame.topic, piece.id, piece.index, frame):
+        lane = peer.pieces
+        if not is_open or not lane.put(frame.topic, piece.id, piece.index, frame, more):
             self._counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
             return False
         self._flush_pieces(peer)

@@ -86,6 +86,12 @@ class Pieces:
         transfer = self._state.transfers.get(id)
         return 1 if transfer is None else transfer.hops
 
+    def more(self, id: MessageId, peer: PeerId) -> int:
+        """How many pieces of the message `id` the neighbour `peer` lacks that weren't sent to it:
+        none where the message is forgotten."""
+        transfer = self._state.transfers.get(id)
+        return 0 if transfer is None else transfer.lacked_by(peer)
+
     def offer(self, id: MessageId, peer: PeerId) -> list[Effect]:
         """`peer` asked for the message `id` whole, and takes pieces: announce it."""
         transfer = self._state.transfers.get(id)

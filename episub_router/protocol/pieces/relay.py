@@ -37,6 +37,7 @@ class Relay:
         tree = state.trees.use(preamble.source, now, own=True)
         for peer in state.takers:
             state.announce(own, peer)
+        tree.note_size(preamble.size, state.params.piece_children, now)
         if not tree.children:
             self._building.offer_places(preamble.source, tree)
         # One piece to each child, then the next, so that none waits for all of another's.
@@ -79,6 +80,7 @@ class Relay:
         state, source = self._state, transfer.preamble.source
         tree = state.trees.use(source, now)
         tree.announcers.clear()
+        tree.note_size(transfer.preamble.size, state.params.piece_children, now)
         # Children wait for it.
         others = dict.fromkeys([*tree.children, *state.takers])
         for other in others:

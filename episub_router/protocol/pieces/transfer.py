@@ -117,6 +117,10 @@ class Transfer:
                 mask |= 1 << index
         return mask & self.taken.get(peer, 0)
 
+    def lacked_by(self, peer: PeerId) -> int:
+        """How many pieces `peer` hasn't got, as far as we know, and weren't sent to it."""
+        return self.preamble.count - self.taken.get(peer, 0).bit_count()
+
     def note_taken(self, peer: PeerId, mask: int) -> None:
         """`peer` has the pieces in `mask`, or will have them."""
         self.taken[peer] = self.taken.get(peer, 0) | mask

@@ -87,7 +87,7 @@ class TreeBuilding:
             tree = trees.get(source) or trees.use(source, now)
             if tree.own or not 0 <= rank < MAX_RANK:
                 continue
-            tree.offers[peer] = rank
+            tree.offers[peer], tree.offered_at[peer] = rank, now
             tree.refused.pop(peer, None)
             if not message.accepted:
                 self.seek(source, tree, now)
@@ -190,13 +190,15 @@ class TreeBuilding:
         if tree.stands or tree.asking is not None:
             return
         state = self._state
-        peer = next(tree.candidates(state.givers), None)
+        hurries = state.transfers.is_under_way(source)
+        order = tree.by_hope(now, lambda peer: state.round_trips(peer, 1)) if hurries else None
+        peer = next(tree.candidates(state.givers, order), None)
         if peer is None and tree.children:
             # Only those below us, or as far, have places. Without children we may take any.
             for child in tree.children:
                 state.send(child, PiecePrune(source))
             tree.children.clear()
-            peer = next(tree.candidates(state.givers), None)
+            peer = next(tree.candidates(state.givers, order), None)
         if peer is None:
             waiting, tree.waiting = tree.waiting, {}
             for child in waiting:
@@ -223,10 +225,19 @@ class TreeBuilding:
                     self._state.send(tree.asking, PiecePrune(source))
                 tree.asking, tree.asking_until = None, NEVER
                 self._ask_next(source, tree, now)
+            if tree.trims_at <= now:
+                self._trim(source, tree)
             if tree.retry_at <= now:
                 self._start_over(source, tree, now)
             if tree.asks_at <= now:
                 self._ask_next(source, tree, now)
+
+    def _trim(self, source: SourceId, tree: NarrowTree) -> None:
+        tree.trims_at = NEVER
+        most = max(1, tree.most_children(self._state.params.piece_children))
+        for child in [*tree.children][most:]:
+            del tree.children[child]
+            self._refuse(child, source, tree)
 
     def _start_over(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
         tree.retry_at = NEVER
@@ -243,7 +254,7 @@ class TreeBuilding:
         """When `fire` is next due."""
         trees = self._state.trees.items()
         return min(
-            (min(tree.asking_until, tree.retry_at, tree.asks_at) for _, tree in trees),
+            (min(t.asking_until, t.retry_at, t.asks_at, t.trims_at) for _, t in trees),
             default=NEVER,
         )
 

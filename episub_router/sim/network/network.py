@@ -154,12 +154,12 @@ class Network(Generic[H]):
     # Traffic.
 
     def send_in_bulk(
-        self, node: H, peer: NodeId, parcel: Any, size: int, stream: tuple[Hashable, Hashable],
-        sent: Callable[[], None],
+        self, node: H, peer: NodeId, parcel: Any, size: int, part: tuple[Hashable, Hashable],
+        more: int, sent: Callable[[], None],
     ) -> None:  # fmt: skip
-        """Put `parcel`, a part of `stream`, on the link to `peer` when nothing but bulk waits for
-        the uplink, and it is the stream's turn; `sent` is called when it goes. `stream` is its name
-        and the name of the part, of which no second one waits for a peer."""
+        """Put `parcel` on the link to `peer` when nothing but bulk waits for the uplink, and it is
+        its turn; `sent` is called when it goes. `part` names a message and a part of it, of which
+        no second one waits for a peer; `more` parts of the message will follow."""
         link = node.links.get(peer)
         uplink = self._uplink(node.id)
         if link is None or uplink is None:
@@ -172,14 +172,15 @@ class Network(Generic[H]):
             if node.links.get(peer) is link:
                 self._depart(link, node, peer, parcel, size, at)
 
-        name, part = stream
-        uplink.send_in_bulk((peer, name), part, size, departed)
+        uplink.send_in_bulk(peer, part, more, size, departed)
 
-    def forget_bulk(self, node: H, peer: NodeId, names: Collection[Hashable] | None = None) -> None:
-        """Nothing of what waits for `peer` is sent, of the streams in `names` or of all."""
+    def forget_bulk(
+        self, node: H, peer: NodeId, messages: Collection[Hashable] | None = None
+    ) -> None:
+        """Nothing of what waits for `peer` is sent, of these `messages` or of all."""
         uplink = self._uplinks.get(node.id)
         if uplink is not None:
-            uplink.forget(peer, names)
+            uplink.forget(peer, messages)
 
     def uplink_of(self, node: int) -> float:
         """Megabit per second that `node` can send; 0 is no limit."""

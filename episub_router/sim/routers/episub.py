@@ -208,9 +208,11 @@ class EpisubNode(Node):
     def _send_piece(self, piece: Piece, peers: list[NodeId]) -> None:
         size = episub_control(piece) + piece.size
         parcel = Received(self.id, piece)
+        pieces = self.topic.pieces
+        assert pieces is not None
         for peer in peers:
             self.network.send_in_bulk(
-                self, peer, parcel, size, (piece.id, piece.index),
+                self, peer, parcel, size, (piece.id, piece.index), pieces.more(piece.id, peer),
                 partial(self._note_piece_sent, piece, peer),
             )  # fmt: skip
 

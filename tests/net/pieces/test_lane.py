@@ -1,4 +1,4 @@
-"""Pieces wait behind everything else for their peer, and their messages take turns."""
+"""Pieces wait behind everything else for their peer, and short messages before long ones."""
 
 from __future__ import annotations
 
@@ -37,11 +37,18 @@ def drained(lane: PieceLane, queue: RpcQueue) -> list[str]:
     return found
 
 
-def test_messages_take_turns_and_keep_their_order() -> None:
+def test_short_messages_go_first_and_each_keeps_its_order() -> None:
     lane = filled("a1", "a2", "a3", "b1", "b2", "c1")
     assert (len(lane), lane.size) == (6, 60)
-    assert drained(lane, RpcQueue()) == ["a1", "b1", "c1", "a2", "b2", "a3"]
+    assert drained(lane, RpcQueue()) == ["c1", "b1", "b2", "a1", "a2", "a3"]
     assert (len(lane), lane.size, lane.pushed) == (0, 0, 6)
+
+
+def test_what_will_follow_counts_as_well() -> None:
+    lane = PieceLane()
+    assert lane.put("t", "a", 1, Item("a1"), more=3)
+    assert lane.put("t", "b", 1, Item("b1"), more=2)
+    assert drained(lane, RpcQueue()) == ["b1", "a1"]
 
 
 def test_few_wait_in_the_queue_that_others_share() -> None:

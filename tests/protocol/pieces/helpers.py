@@ -27,9 +27,12 @@ DATA = Random(2).randbytes(50_000)
 PREAMBLE, PIECES = cut("id", "source", DATA)
 
 
-def machine(*peers: str, rtt: float = 0.1, places: int = 2) -> Pieces:
+def machine(
+    *peers: str, rtt: float = 0.1, places: int = 2, rtts: Mapping[PeerId, float] | None = None
+) -> Pieces:
+    """One whose neighbours are `peers`; `rtts` are round trips that aren't `rtt`."""
     params = BroadcastParams(piece_threshold=1, piece_children=places)
-    made = Pieces(params, lambda peer: rtt)
+    made = Pieces(params, lambda peer: (rtts or {}).get(peer, rtt))
     for peer in peers:
         made.on_neighbor_up(peer, 0.0)
         made.receive(peer, PieceOffer(), 0.0)

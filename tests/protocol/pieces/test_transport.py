@@ -14,6 +14,7 @@ from episub_router.protocol.messages import IHave, Message, MessageSummary
 from episub_router.protocol.params import BroadcastParams, EpisubParams
 from episub_router.protocol.piece_messages import Piece, PieceGraft
 from episub_router.protocol.pieces import Pieces
+from episub_router.protocol.pieces.narrow_tree import SHORT
 from tests.protocol.network import Network
 
 PIECES = EpisubParams(broadcast=BroadcastParams(piece_threshold=32 * 1024))
@@ -74,15 +75,16 @@ def test_a_second_message_right_after_the_first_is_no_later() -> None:
     assert network.sent["Piece"] == 2 * 29 * count
 
 
-def test_no_node_has_more_children_than_it_may() -> None:
+@pytest.mark.parametrize(("data", "most"), [(DATA, 3), (bytes(SHORT + 1), 2)])
+def test_no_node_has_more_children_than_it_may(data: bytes, most: int) -> None:
     network = overlay(30)
-    network.publish_in_pieces(3, "a", DATA)
+    network.publish_in_pieces(3, "a", data)
     network.run(10.0)
     children = 0
     for node in network.live:
         tree = machine(network, node).trees.get(3)
         assert tree is not None
-        assert len(tree.children) <= 2
+        assert len(tree.children) <= most
         assert tree.own or tree.parent is not None
         children += len(tree.children)
         assert way_to(network, node, 3)[-1] == 3

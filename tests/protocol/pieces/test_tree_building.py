@@ -21,7 +21,7 @@ from tests.protocol.pieces.helpers import PIECES, PREAMBLE, child_of, machine, t
 
 
 def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
-    node = machine("a", "b", "c", "d")
+    node = machine("a", "b", "c", "d", places=1)
     (asked,) = to(node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0), "a")[:1]
     assert isinstance(asked, PieceGraft)
     want = PieceGraft((PieceWant("id", 0b11),), "source")
