@@ -130,18 +130,19 @@ class JoinProcedure(Procedure):
     def _walk_when_all_answered(self, now: Time) -> None:
         if not self.in_progress or self._walking or not all(self._asked.values()):
             return
-        if self._state.places is None:
-            self._walk(now)
+        state = self._state
+        on_rings = 2 * state.params.rings
+        if not on_rings or self._needed > on_rings:
+            self._walk(now, on_rings)
         else:
             # The peers next to us, of which the answers tell, come first.
-            state = self._state
             self.deadline = now + state.jittered(state.with_dial_time(RINGS_FIRST))
 
-    def _walk(self, now: Time) -> None:
-        """Send the JOINs that are still needed to random nodes of the view (E04), and to others
-        than before while there are any (E08)."""
+    def _walk(self, now: Time, on_rings: int = 0) -> None:
+        """Send the JOINs that are still needed, but for links `on_rings`, to random nodes of the
+        view (E04), and to others than before while there are any (E08)."""
         state = self._state
-        starts = self._starts(self._needed)
+        starts = self._starts(self._needed - on_rings)
         if not starts and not any(self._started.values()):
             self._finish()
             return

@@ -137,7 +137,7 @@ class HyParView:
         was_neighbor = peer in self._state.active
         self._state.ban(peer, until)
         if was_neighbor and self.joined:
-            self._replace_links(now)
+            self._replace_links([peer], now)
         return self._finish()
 
     def is_banned(self, peer: PeerId, now: Time) -> bool:
@@ -201,11 +201,11 @@ class HyParView:
         """The links to `peers` have failed: replace them now, and try the peers again later."""
         for peer in peers:
             self._reconnection.on_link_failed(peer)
-        self._replace_links(now)
+        self._replace_links(peers, now)
 
-    def _replace_links(self, now: Time) -> None:
+    def _replace_links(self, peers: list[PeerId], now: Time) -> None:
         self._requests.on_link_lost(now)
-        self._rings.on_link_lost(now)
+        self._rings.on_links_lost(peers, now)
         self._passive_view_probe.on_link_lost(now)
         self._rejoin_if_alone(now)
 
@@ -381,7 +381,7 @@ class HyParView:
         if sender in state.active:
             state.drop_link(sender, DownReason.ENDED, notify=False, remember=message.alive)
             self._requests.back_off(sender, now)
-            self._replace_links(now)
+            self._replace_links([sender], now)
         else:
             self._proximity.on_refusal(sender)
             self._rings.on_refusal(sender, now)
@@ -390,7 +390,7 @@ class HyParView:
     def _on_leave(self, sender: PeerId, message: msg.Leave, now: Time) -> None:
         self._reconnection.on_leave(message.source)
         if self._leave.on_leave(sender, message):
-            self._replace_links(now)
+            self._replace_links([message.source], now)
 
 
 def _comes_over_links(sender: PeerId, message: msg.Message) -> bool:

@@ -12,7 +12,7 @@ MAX_PROMISES = 256
 class _Peer:
     """The promises of one neighbour, in the order in which it was asked."""
 
-    __slots__ = ("asked_at", "charged_at", "payload_at")
+    __slots__ = ("asked_at", "broke", "charged_at", "payload_at")
 
     def __init__(self) -> None:
         self.asked_at: dict[MessageId, Time] = {}
@@ -20,6 +20,8 @@ class _Peer:
         """When it last sent a payload, whichever."""
         self.charged_at: list[Time] = []
         """When broken promises cost it something last, `BROKEN_AT_ONCE` times at most."""
+        self.broke = False
+        """Whether it broke one, and has sent no payload since."""
 
 
 class Promises:
@@ -51,13 +53,17 @@ class Promises:
         if promises is None:
             return False
         promises.payload_at = now
+        promises.broke = False
         return promises.asked_at.pop(id, None) is not None
 
     def is_late(self, peer: PeerId, now: Time, patience: float) -> bool:
-        """Whether `peer` owes something for longer than `patience` seconds."""
+        """Whether `peer` owes something for longer than `patience` seconds, or broke a promise and
+        has sent no payload since: a liar would be believed again each time one is given up."""
         promises = self._by_peer.get(peer)
-        if promises is None or not promises.asked_at:
+        if promises is None:
             return False
+        if promises.broke or not promises.asked_at:
+            return promises.broke
         return now - next(iter(promises.asked_at.values())) > patience
 
     def broken(self, now: Time) -> list[PeerId]:
@@ -72,6 +78,7 @@ class Promises:
                 if now - silent_since <= SILENCE and now - since <= LONGEST_BACKLOG:
                     break
                 del asked_at[id]
+                promises.broke = True
                 charged_at = promises.charged_at
                 if len(charged_at) < BROKEN_AT_ONCE or now - charged_at[0] >= SILENCE:
                     charged_at.append(now)

@@ -38,7 +38,7 @@ OTHERS = [peer for peer in PEERS if peer not in NEXT]
 
 
 def ringed(**changed: Any) -> MembershipParams:
-    return params(rings=2, **changed)
+    return params(**{"rings": 2, **changed})
 
 
 def full(*peers: str, **changed: Any) -> Member:
@@ -143,10 +143,12 @@ def test_a_join_is_accepted_by_the_first_that_it_is_next_to() -> None:
     assert NEXT[0] in member.active
 
 
-def test_no_claim_or_nearness_takes_a_link_of_a_ring() -> None:
+@pytest.mark.parametrize("rings", [1, 2])
+def test_no_claim_or_nearness_takes_a_link_of_a_ring_or_a_proved_one(rings: int) -> None:
     """Every other peer asks, by a JOIN that must be accepted and by requests, in need and near; and
     all neighbours say that they can spare the links that they have."""
-    member = full(*NEXT)
+    kept = [*Places("t", rings).holders(ME, PEERS), *OTHERS][:4]
+    member = full(*kept, rings=rings)
     for _ in range(4):
         for peer in OTHERS:
             member.receive(peer, Join(peer, 0))
@@ -155,10 +157,24 @@ def test_no_claim_or_nearness_takes_a_link_of_a_ring() -> None:
             member.handle(ev.RttMeasured(peer, 0.001))
         member.wait(member.params.stabilize_interval)
         for peer in list(member.active):
-            said = Neighbor(NeighborRole.LIST, 9, peers=tuple(NEXT), random_links=6)
+            said = Neighbor(NeighborRole.LIST, 9, peers=tuple(kept), random_links=6)
             member.receive(peer, said)
         member.wait(LIST_TIMEOUT)
-        assert set(NEXT) <= member.active
+        assert set(kept) <= member.active
+
+
+def test_with_fewer_rings_other_random_links_end_with_consent_alone() -> None:
+    """They have no place that somebody could have taken: its peer may need it still."""
+    member = full(*Places("t", 1).holders(ME, PEERS), rings=1)
+    member.receive(OTHERS[-1], request(links=1, random_links=0))
+    links = dict(member.machine.membership.active.items())
+    for _ in range(3):
+        member.wait(RING_OVERLAP)
+        for peer in list(member.active):
+            said = Neighbor(NeighborRole.LIST, 7, links[peer].kind, random_links=4)
+            member.receive(peer, said)
+        member.wait(LIST_TIMEOUT)
+    assert member.active == set(links)
 
 
 def test_a_link_whose_place_is_taken_ends_once_the_view_is_too_large() -> None:
@@ -194,6 +210,12 @@ def test_joins_are_sent_where_those_bring_too_few_links() -> None:
     for peer in requests(effects):
         member.receive(peer, Disconnect())
     assert sent(reach(member, member.wait(RINGS_FIRST)), Join)
+
+
+def test_joins_for_links_that_are_on_no_ring_wait_for_nothing() -> None:
+    _, effects = joining(*PEERS[:12], rings=1)
+    assert requests(effects)
+    assert len(sent(effects, Join)) == 2
 
 
 def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
@@ -249,6 +271,15 @@ def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
     assert set(NEXT[1:]) <= queried
 
 
+def test_a_lost_link_that_was_on_no_ring_starts_no_search() -> None:
+    """Near links change for minutes, and each answer names sixteen peers."""
+    member = full(*NEXT)
+    assert sent(member.wait(FIRST_INTERVAL), GetNodes)
+    near = next(peer for peer in member.active if peer not in NEXT)
+    member.handle(ev.PeerDown(near))
+    assert not sent(member.wait(2 * FIRST_INTERVAL), GetNodes)
+
+
 def test_periods_grow_while_nothing_changes() -> None:
     member = full(*NEXT)
 
@@ -262,7 +293,7 @@ def test_periods_grow_while_nothing_changes() -> None:
 
     early = queries(60)
     queries(1200)
-    assert early == 3
+    assert early == 2
     assert queries(2 * LONGEST_INTERVAL) == 2
 
 

@@ -31,6 +31,17 @@ def test_silence_breaks_it_and_each_counts_once() -> None:
     assert promises.broken(1000.0) == []
 
 
+def test_one_that_broke_a_promise_is_doubted_until_it_sends_a_payload() -> None:
+    promises = Promises()
+    promises.ask("a", "m", 0.0)
+    assert not promises.is_late("a", 0.5, patience=1.0)
+    assert promises.is_late("a", 2.0, patience=1.0)
+    assert promises.broken(20.0) == ["a"]
+    assert promises.is_late("a", 20.0, patience=1.0)
+    assert not promises.keep("a", "another", 21.0)
+    assert not promises.is_late("a", 21.0, patience=1.0)
+
+
 def test_a_peer_that_sends_has_a_backlog_but_not_for_ever() -> None:
     promises = Promises()
     promises.ask("a", "m", 0.0)
@@ -121,6 +132,19 @@ def test_a_liar_is_asked_last_then_beside_another_and_gets_no_tree() -> None:
     first = sent(branch.wait(0.6), Graft)[0]
     assert first == ("honest", Graft(("last",)))
     assert branch.machine.condemned(branch.now) == ["liar"]
+
+
+def test_a_liar_is_asked_first_once_and_not_again_after_its_promise_is_given_up() -> None:
+    branch = Branch(lazy=["liar", "honest"])
+    asked = []
+    for id in ("first", "second"):
+        branch.receive("liar", ihave(id))
+        branch.receive("honest", ihave(id))
+        asked.append(sent(branch.wait(0.5), Graft)[0])
+        branch.receive("honest", Gossip(id, 1, "payload"))
+        branch.wait(2 * rules.SILENCE)
+        assert not branch.machine.standings.is_bad("liar", branch.now)
+    assert asked == [("liar", Graft(("first",))), ("honest", Graft(("second",)))]
 
 
 def test_a_bad_peer_is_asked_beside_another() -> None:

@@ -23,10 +23,12 @@ def is_next_on_a_ring(state: OverlayState, peer: PeerId) -> bool:
 
 def kept_links(state: OverlayState) -> Collection[PeerId]:
     """Links that no claim, request or nearness of another peer ends: those of rings, which give way
-    to the peer that is next, or the proved ones."""
+    to the peer that is next, and the proved ones among the other random links."""
+    params = state.params
     if state.places is None:
-        return state.active.proved(state.params.random_links)
-    return ring_holders(state)
+        return state.active.proved((params.random_links + 1) // 2)
+    holders = ring_holders(state)
+    return [*holders, *state.active.proved(params.random_links - 2 * params.rings, holders)]
 
 
 def make_room_on_ring(state: OverlayState) -> None:

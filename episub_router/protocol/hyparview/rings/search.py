@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from episub_router.protocol.hyparview.procedure import Procedure
-from episub_router.protocol.hyparview.rings.links import ring_holders
+from episub_router.protocol.hyparview.rings.links import is_next_on_a_ring, ring_holders
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import pick_some
 from episub_router.protocol.messages import MAX_NODES, GetNodes, LinkKind, Nodes
@@ -27,8 +27,13 @@ others by then, or is gone."""
 FIRST_INTERVAL = 5.0
 """Seconds of the first periods. Ours: as `grow_interval`."""
 
-LONGEST_INTERVAL = 300.0
-"""Seconds that periods grow to while nothing changes. Ours: as `contact_interval`."""
+LONGEST_INTERVAL = 1200.0
+"""Seconds that periods grow to while nothing changes. Ours: as contacts are asked in a view that
+stays the same; a peer that comes finds its places itself."""
+
+_GROWTH = 4
+"""Of the periods. Ours: places are found in the first half minute, and an answer with 16 records
+costs as much as the control of three messages."""
 
 _KEPT = 3
 """Peers remembered on either side of each ring: the neighbour, and two more should it fail."""
@@ -81,7 +86,7 @@ class RingSearch(Procedure):
             self.on_refusal(peer, now)
         if self._next_search <= now:
             self._search(now)
-            self._interval = min(2 * self._interval, LONGEST_INTERVAL)
+            self._interval = min(_GROWTH * self._interval, LONGEST_INTERVAL)
             self._schedule(now)
         self._set_deadline()
 
@@ -183,9 +188,12 @@ class RingSearch(Procedure):
         if self._asked.pop(peer, None) is not None:
             self._query(peer, True, now)
 
-    def on_link_lost(self, now: Time) -> None:
-        """Ask those next to it, and search again soon."""
+    def on_links_lost(self, peers: Iterable[PeerId], now: Time) -> None:
+        """The links to `peers` have ended: if one was next to us, ask those next to it, and search
+        again soon."""
         if self.deadline == NEVER:
+            return
+        if not any(is_next_on_a_ring(self._state, peer) for peer in peers):
             return
         self._interval = FIRST_INTERVAL
         self._lost = True

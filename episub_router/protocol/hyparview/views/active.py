@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 from random import Random
 
@@ -118,11 +118,11 @@ class ActiveView:
         """Whether a peer of `group` became a neighbour in this way."""
         return any(link.on_wish and link.wish_of == group for link in self._links.values())
 
-    def proved(self, random_links: int) -> list[PeerId]:
-        """Half of `random_links`: the random links that have stood longest. They end by failure
-        alone: no claim, request or nearness of another peer ends them here."""
-        count = (random_links + 1) // 2
-        random = (peer for peer, link in self._links.items() if link.kind is LinkKind.RANDOM)
+    def proved(self, count: int, but: Container[PeerId] = ()) -> list[PeerId]:
+        """The `count` random links that have stood longest, without those to `but`. They end by
+        failure alone: no claim, request or nearness of another peer ends them here."""
+        links = self._links.items()
+        random = (p for p, link in links if link.kind is LinkKind.RANDOM and p not in but)
         return list(islice(random, count))
 
     def remove(self, peer: PeerId) -> Link | None:
