@@ -1,4 +1,4 @@
-"""What peers can be told apart by: software, protocols, and where they are."""
+"""What distinguishes peers: software, protocols, and where they are."""
 
 from __future__ import annotations
 
