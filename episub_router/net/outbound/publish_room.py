@@ -87,7 +87,7 @@ class PublishRoom:
                     await trio.sleep(FLUSH_INTERVAL)
         if scope.cancelled_caught:
             raise PublishTimeout(
-                f"no room to publish within {patience:g} s: {self._fullest(topics)}"
+                f"no room to publish within {round(patience, 3):g} s: {self._fullest(topics)}"
             )
 
     def _receivers_by_topic(self, topics: Sequence[str]) -> list[tuple[str, RemotePeer]]:
