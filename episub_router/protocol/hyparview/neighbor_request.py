@@ -183,8 +183,8 @@ class NeighborRequests(Procedure):
             self._stretch = 1
         else:
             calm = self._state.calm(now) / _CALM
-            one = links + 1 >= params.active_size or calm > 1
-            most = _MAX_STRETCH if one else _MAX_STRETCH_IF_SEVERAL
+            last_link = links + 1 >= params.active_size
+            most = _MAX_STRETCH if last_link or calm > 1 else _MAX_STRETCH_IF_SEVERAL
             longest = most * params.grow_interval
             self._stretch = min(2 * self._stretch, max(1, round(longest / period)))
             period *= max(1.0, calm)

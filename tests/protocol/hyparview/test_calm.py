@@ -61,6 +61,9 @@ def _answer(member: Member, peer: str, message: object, done: Counter[str]) -> N
     if isinstance(message, Neighbor) and message.role is NeighborRole.QUERY:
         done["query"] += 1
         member.receive(peer, Neighbor(NeighborRole.LIST, 7, message.kind, random_links=4))
+    elif isinstance(message, Neighbor) and message.role is NeighborRole.REQUEST:
+        done["request"] += 1
+        member.receive(peer, Disconnect())
     elif isinstance(message, Shuffle):
         done["shuffle"] += 1
         member.receive("p1", ShuffleReply(()))
@@ -85,6 +88,14 @@ def test_a_view_that_stays_needs_little_upkeep() -> None:
     assert 0 < hour["ping"] <= 8
     assert 0 < hour["probe"] <= 12
     assert 0 < hour["contact"] <= 3600 / (3 * member.params.contact_interval)
+
+
+@pytest.mark.parametrize("links", [5, 6])
+def test_a_search_in_vain_gets_rare_however_many_links_are_missing(links: int) -> None:
+    """E17: of those beyond the C_rand."""
+    member = Member(*NEIGHBORS[:links], passive=PASSIVE, membership=params(upkeep_peers=4))
+    let_pass(member, 600)
+    assert 1 <= let_pass(member, 600)["request"] <= 8
 
 
 def test_links_that_the_system_probes_need_hardly_a_query() -> None:
