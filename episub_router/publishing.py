@@ -23,7 +23,6 @@ from episub_router.util.own_readers import OwnReaders
 _FRAME_ROOM = 64
 """Bytes that a frame adds to a message and its topic: field tags, lengths, sequence id, hops."""
 
-
 _LEAST_WAIT = 0.001
 """Seconds that a router is waited for once the readers here have taken the whole time-out."""
 

@@ -11,57 +11,71 @@ _TRIES = 4
 """Greetings after the first; a neighbour that answers none of them takes no pieces."""
 
 
+class _Greeting:
+    """What one neighbour was sent."""
+
+    __slots__ = ("again", "last", "since", "tries")
+
+    def __init__(self, now: Time) -> None:
+        self.since = self.last = now
+        """When the first one went out, and the last."""
+        self.again: Time = NEVER
+        """When the next does, while an answer is waited for."""
+        self.tries = 0
+
+
 class Greetings:
     """A greeting or its answer can be lost where two connections of a neighbour replace each other.
 
     Bound: the neighbours.
     """
 
-    __slots__ = ("_due", "_last", "_since")
+    __slots__ = ("_by_peer",)
 
     def __init__(self) -> None:
-        self._last: dict[PeerId, Time] = {}
-        self._since: dict[PeerId, Time] = {}
-        self._due: dict[PeerId, tuple[Time, int]] = {}
+        self._by_peer: dict[PeerId, _Greeting] = {}
 
     def greeted(self, peer: PeerId, now: Time, *, waiting: bool) -> None:
         """`peer` is a new neighbour, or may have lost what it was sent, and was greeted."""
-        self._last[peer] = now
+        greeting = self._by_peer.setdefault(peer, _Greeting(now))
+        greeting.last = now
         if waiting:
-            self._since.setdefault(peer, now)
-            self._due[peer] = now + _AGAIN, 0
+            greeting.again, greeting.tries = now + _AGAIN, 0
 
     def answered(self, peer: PeerId, now: Time) -> Time:
-        """`peer` takes pieces; returns since when it has been our neighbour without saying so."""
-        self._due.pop(peer, None)
-        return self._since.pop(peer, now)
+        """`peer` takes pieces; returns when it was first greeted."""
+        greeting = self._by_peer.get(peer)
+        if greeting is None:
+            return now
+        greeting.again = NEVER
+        return greeting.since
 
     def may_answer(self, peer: PeerId, now: Time) -> bool:
         """Whether the greeting of a `peer` that has greeted us before is answered: two that answer
         each other must come to an end."""
-        return now - self._last.get(peer, -NEVER) >= _AGAIN / 2
+        greeting = self._by_peer.get(peer)
+        return greeting is None or now - greeting.last >= _AGAIN / 2
 
     def forget(self, peer: PeerId) -> None:
         """`peer` is no neighbour any more."""
-        for of in (self._last, self._since, self._due):
-            of.pop(peer, None)
+        self._by_peer.pop(peer, None)
 
     def clear(self) -> None:
         """We left the topic."""
-        for of in (self._last, self._since, self._due):
-            of.clear()
+        self._by_peer.clear()
 
     @property
     def deadline(self) -> Time:
         """When `due` has something; infinity while no answer is waited for."""
-        return min((at for at, _ in self._due.values()), default=NEVER)
+        return min((greeting.again for greeting in self._by_peer.values()), default=NEVER)
 
     def due(self, now: Time) -> list[PeerId]:
         """The neighbours to greet again."""
-        peers = [peer for peer, (at, _) in self._due.items() if at <= now]
-        for peer in peers:
-            tries = self._due.pop(peer)[1] + 1
-            self._last[peer] = now
-            if tries < _TRIES:
-                self._due[peer] = now + _AGAIN * 2**tries, tries
-        return peers
+        due = [
+            (peer, greeting) for peer, greeting in self._by_peer.items() if greeting.again <= now
+        ]
+        for _, greeting in due:
+            greeting.tries += 1
+            more = greeting.tries < _TRIES
+            greeting.last, greeting.again = now, now + _AGAIN * 2**greeting.tries if more else NEVER
+        return [peer for peer, _ in due]

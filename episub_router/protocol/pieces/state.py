@@ -71,7 +71,7 @@ class PiecesState:
         self.takers: dict[PeerId, None] = {}
         """Neighbours that take pieces."""
         self.greetings = Greetings()
-        """When neighbours that haven't answered yet became some. Bound: the active view's."""
+        """What neighbours were sent to say that we take pieces."""
         self.liars: dict[PeerId, None] = {}
         """Neighbours that sent a piece that doesn't belong to its message, which no correct one
         passes on: they are asked for nothing."""

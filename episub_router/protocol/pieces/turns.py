@@ -52,7 +52,7 @@ class PieceTurns(Generic[M, T]):
         return True
 
     def first(self) -> T:
-        """What is sent next. Raises StopIteration if nothing waits."""
+        """What is sent next; only while something waits."""
         pieces = self._waiting[self._next()]
         return pieces[next(iter(pieces))]
 

@@ -81,8 +81,7 @@ class Uplink:
             peer = next(iter(self._lanes))
             lane = self._lanes.pop(peer)
             size, departed = lane.take()
-            self._lanes[peer] = lane
-            if not lane:
-                del self._lanes[peer]
+            if lane:
+                self._lanes[peer] = lane
             departed(self.send(size))
         self._loop.at(self.free_at, self._pump, None)

@@ -31,12 +31,12 @@ func (g greetings) greeted(id peer.ID, now time.Time, waiting bool) {
 	}
 }
 
-// answered: a neighbour takes pieces. since is when it became one; false if it has said so before.
-func (g greetings) answered(id peer.ID) (since time.Time, first bool) {
-	if g[id] == nil || g[id].again.IsZero() && g[id].tries < greetTries {
+// answered: a neighbour takes pieces. since is when it was first greeted; false if it never was.
+func (g greetings) answered(id peer.ID) (since time.Time, greeted bool) {
+	if g[id] == nil {
 		return since, false
 	}
-	g[id].again, g[id].tries = time.Time{}, 0
+	g[id].again = time.Time{}
 	return g[id].since, true
 }
 

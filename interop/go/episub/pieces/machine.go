@@ -55,9 +55,9 @@ type Machine struct {
 	port      Port
 	topic     string
 	policy    payload.Policy
-	takers    peers                 // neighbours that take pieces
+	takers    peers // neighbours that take pieces
 	greetings greetings
-	liars     map[peer.ID]bool      // neighbours that sent a bad piece, or a forged preamble
+	liars     map[peer.ID]bool // neighbours that sent a bad piece, or a forged preamble
 	transfers transfers
 	trees     trees
 	next      time.Time // when the only timer fires; zero if there is none
@@ -114,8 +114,8 @@ func (m *Machine) Receive(from peer.ID, control *pb.Control) {
 
 // takeUp: a neighbour takes pieces, and has missed what went out since its link came.
 func (m *Machine) takeUp(id peer.ID) {
-	since, first := m.greetings.answered(id)
-	if !first {
+	since, greeted := m.greetings.answered(id)
+	if !greeted || m.takers.has(id) {
 		return
 	}
 	m.takers.add(id)
