@@ -143,6 +143,8 @@ async def test_peers_that_know_no_pieces_get_and_give_whole_messages() -> None:
         await eventually(lambda: bool(takers(nodes[0]) and takers(nodes[1])))
         for publisher, size in ((0, 200), (1, 201), (2, 202), (3, 203)):
             await publish(nodes[publisher], readers, bytes(size * KIB))
+        # The second one's comes whole over the third first, and its last pieces a little later.
+        await eventually(lambda: count(nodes[:2], Reason.ASSEMBLED) >= 2)
         assert count(nodes[:2], Reason.ASSEMBLED) == 2
         # What only those that take pieces can get.
         await publish(nodes[0], readers[:2])
