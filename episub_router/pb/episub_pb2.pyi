@@ -447,6 +447,7 @@ class Neighbor(_message.Message):
     RANDOM_LINKS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
+    NUMBERS_ONLY_FIELD_NUMBER: _builtins.int
     role: Global___Neighbor.Role.ValueType
     links: _builtins.int
     """Active links that the sender has."""
@@ -457,6 +458,8 @@ class Neighbor(_message.Message):
     """Of the sender, as in Join."""
     nonce: _builtins.int
     """With REQUEST: of this request. With ACCEPT: that of what it answers. Beyond the specification."""
+    numbers_only: _builtins.bool
+    """With QUERY: LIST without peers will do. With LIST: peers are left out. Beyond the specification."""
     @_builtins.property
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerInfo]:
         """The sender's active view, with LIST."""
@@ -471,10 +474,11 @@ class Neighbor(_message.Message):
         random_links: _builtins.int | None = ...,
         features: _builtins.int | None = ...,
         nonce: _builtins.int | None = ...,
+        numbers_only: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "numbers_only", b"numbers_only", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "numbers_only", b"numbers_only", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -565,10 +569,10 @@ class Shuffle(_message.Message):
     PEER_FIELD_NUMBER: _builtins.int
     PEERS_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
-    RECORDS_FOLLOW_FIELD_NUMBER: _builtins.int
+    OFFERED_FIELD_NUMBER: _builtins.int
     ttl: _builtins.int
-    records_follow: _builtins.bool
-    """The origin sends Nodes with the records of peers to the node that replies."""
+    offered: _builtins.int
+    """So many peers the origin sends, in Nodes, to the node that replies. Beyond the specification."""
     @_builtins.property
     def peer(self) -> Global___PeerInfo:
         """The origin of the exchange, which gets the reply."""
@@ -581,11 +585,11 @@ class Shuffle(_message.Message):
         peer: Global___PeerInfo | None = ...,
         peers: _abc.Iterable[Global___PeerInfo] | None = ...,
         ttl: _builtins.int | None = ...,
-        records_follow: _builtins.bool | None = ...,
+        offered: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "records_follow", b"records_follow", "ttl", b"ttl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["offered", b"offered", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "peers", b"peers", "records_follow", b"records_follow", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offered", b"offered", "peer", b"peer", "peers", b"peers", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -54,7 +54,7 @@ class GetNodes:
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """NODES: answers GETNODES with a sample of both views (E03), and SHUFFLEREPLY with what the
-    shuffle offered, for the address records that come along.
+    shuffle offers.
 
     `ttl` is the walk length that the answering node suggests for the JOINs that follow; the
     specification never says what it is for.
@@ -105,7 +105,8 @@ class Neighbor:
     `links` is how many active links the sender has (E10), `random_links` how many of them are
     random (E16, E18). `peers` is the sender's active view, sent with LIST. `kind` is what the
     link is for, on both ends. `source_trees`: the sender takes part in trees of single sources.
-    `nonce`: with REQUEST, of this request; with ACCEPT, that of what it answers.
+    `nonce`: with REQUEST, of this request; with ACCEPT, that of what it answers. `numbers_only`:
+    with QUERY, `peers` aren't asked for; with LIST, they are left out for that reason.
     """
 
     role: NeighborRole
@@ -115,6 +116,7 @@ class Neighbor:
     random_links: int = 0
     source_trees: bool = True
     nonce: int = 0
+    numbers_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +144,16 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """SHUFFLE: `peer` offers `peers` in exchange for others, along a random walk (E19).
+    """SHUFFLE: `peer` offers peers in exchange for others, along a random walk (E19).
 
-    `records_follow`: `peer` sends NODES with `peers` to the node that replies, so that their
-    address records needn't go along the walk.
+    `offered`: so many peers; `peer` sends them, as NODES, to the node that replies, so that they
+    needn't go along the walk. 0: `peers` are all that is offered.
     """
 
     peer: PeerId
-    peers: tuple[PeerId, ...]
     ttl: int
-    records_follow: bool = True
+    offered: int = 0
+    peers: tuple[PeerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

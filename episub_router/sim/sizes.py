@@ -75,7 +75,10 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
     msg.Join: lambda m: _NESTED + _SMALL + PEER_INFO + (_NONCE if m.nonce else 0),
     msg.ForwardJoin: lambda m: _NESTED + _SMALL + PEER_INFO,
     msg.Neighbor: lambda m: (
-        _NESTED + 3 * _SMALL + len(m.peers) * PEER_INFO + (_NONCE if m.nonce else 0)
+        _NESTED
+        + (3 + m.numbers_only) * _SMALL
+        + len(m.peers) * PEER_INFO
+        + (_NONCE if m.nonce else 0)
     ),
     msg.Disconnect: lambda m: _NESTED + _SMALL,
     msg.Leave: lambda m: _NESTED + _SMALL + PEER_ID + 160,
@@ -83,7 +86,8 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
         _NESTED
         + _SMALL
         + PEER_INFO
-        + (len(m.peers) * PEER_NAME + _SMALL if m.records_follow else len(m.peers) * PEER_INFO)
+        + (_SMALL if m.offered else 0)
+        + len(m.peers) * PEER_INFO
     ),
     msg.ShuffleReply: lambda m: _NESTED + len(m.peers) * PEER_INFO,
 }

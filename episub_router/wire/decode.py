@@ -222,6 +222,7 @@ class _Reader:
             body.random_links,
             bool(body.features & FEATURE_SOURCE_TREES),
             body.nonce,
+            body.numbers_only,
         )
 
     def leave(self, body: pb.Leave) -> Leave:
@@ -231,7 +232,7 @@ class _Reader:
 
     def shuffle(self, body: pb.Shuffle) -> Shuffle:
         ttl = self.ttl(body.ttl)
-        return Shuffle(self.peer(body.peer), self.peers(body.peers), ttl, body.records_follow)
+        return Shuffle(self.peer(body.peer), ttl, body.offered, self.peers(body.peers))
 
     def ihave(self, body: pb.IHave) -> IHave:
         lines = self.each(body.summary, self.summary, self.limits.max_ids, WireFault.TOO_MANY_IDS)

@@ -145,7 +145,7 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
         case ForwardJoin(peer, ttl):
             out.forward_join.ttl = ttl
             out.forward_join.peer.CopyFrom(_info(peer, records))
-        case Neighbor(role, links, kind, peers, random_links, source_trees, nonce):
+        case Neighbor(role, links, kind, peers, random_links, source_trees, nonce, numbers_only):
             # The enums of the core have the numbers of those on the wire.
             out.neighbor.role = pb.Neighbor.Role.ValueType(role)
             out.neighbor.links = links
@@ -156,18 +156,20 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
                 out.neighbor.features = FEATURE_SOURCE_TREES
             if nonce:
                 out.neighbor.nonce = nonce
+            if numbers_only:
+                out.neighbor.numbers_only = True
         case Disconnect(alive):
             out.disconnect.alive = alive
         case Leave(source, ttl, proof):
             out.leave.source = id_bytes(source)
             out.leave.ttl = ttl
             out.leave.proof = proof
-        case Shuffle(peer, peers, ttl, records_follow):
+        case Shuffle(peer, ttl, offered, peers):
             out.shuffle.peer.CopyFrom(_info(peer, records))
-            out.shuffle.peers.extend(_infos(peers, _no_records if records_follow else records))
+            out.shuffle.peers.extend(_infos(peers, records))
             out.shuffle.ttl = ttl
-            if records_follow:
-                out.shuffle.records_follow = True
+            if offered:
+                out.shuffle.offered = offered
         case ShuffleReply(peers):
             out.shuffle_reply.SetInParent()
             out.shuffle_reply.peers.extend(_infos(peers, records))
@@ -188,10 +190,6 @@ def _at_most(bound: int, records: Records) -> Records:
         return record
 
     return bounded
-
-
-def _no_records(_: bytes) -> None:
-    return None
 
 
 def _infos(peers: Iterable[object], records: Records) -> Iterable[pb.PeerInfo]:

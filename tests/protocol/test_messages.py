@@ -22,7 +22,7 @@ SAMPLES: list[Message] = [
     *(msg.Neighbor(role, 3, peers=("p",)) for role in msg.NeighborRole),
     msg.Disconnect(),
     msg.Leave("p", 3, b"proof"),
-    msg.Shuffle("p", ("q",), 3),
+    msg.Shuffle("p", 3, 0, ("q",)),
     msg.ShuffleReply(("q",)),
     msg.Gossip("m", 1, "payload"),
     msg.Gossip("m", 1, "payload", source="s", along="s"),

@@ -49,10 +49,11 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     m.Neighbor(m.NeighborRole.QUERY, 255, m.LinkKind.NEAR),
     m.Neighbor(m.NeighborRole.LIST, 7, m.LinkKind.NEAR, PEERS),
     m.Neighbor(m.NeighborRole.ACCEPT, 1, source_trees=False),
+    m.Neighbor(m.NeighborRole.QUERY, 5, numbers_only=True),
     m.Disconnect(alive=False),
     m.Leave(PEERS[0], 3, b"proof"),
-    m.Shuffle(PEERS[0], PEERS, 6),
-    m.Shuffle(PEERS[0], PEERS, 6, records_follow=False),
+    m.Shuffle(PEERS[0], 6, 7),
+    m.Shuffle(PEERS[0], 6, peers=PEERS),
     m.ShuffleReply(()),
     m.Gossip(b"id", 3, payload("blocks")),
     m.IHave((m.MessageSummary(b"i", 1), m.MessageSummary(b"j" * 47, 64))),
@@ -149,7 +150,7 @@ def test_costs_are_microseconds_that_fit_the_field() -> None:
 
 
 def test_records_ride_beside_their_peers() -> None:
-    shuffle = m.Shuffle(peer_id(1), (peer_id(2), peer_id(3)), 6, records_follow=False)
+    shuffle = m.Shuffle(peer_id(1), 6, peers=(peer_id(2), peer_id(3)))
     held = {peer_id(1): b"one", peer_id(2): b"two"}
 
     def records(sent: m.Message) -> tuple[tuple[bytes, bytes], ...]:
@@ -158,8 +159,6 @@ def test_records_ride_beside_their_peers() -> None:
         return result.records
 
     assert records(shuffle) == ((peer_id(1), b"one"), (peer_id(2), b"two"))
-    # Those of what is offered follow; the origin may have to be dialled first.
-    assert records(replace(shuffle, records_follow=True)) == ((peer_id(1), b"one"),)
 
 
 def test_no_more_records_are_sent_than_a_receiver_takes() -> None:

@@ -9,7 +9,6 @@ from episub_router.protocol.effects import DropReason
 from episub_router.protocol.hyparview.rings.links import is_next_on_a_ring, make_room_on_ring
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import (
-    MAX_NODES,
     Disconnect,
     ForwardJoin,
     Join,
@@ -19,11 +18,15 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.types import PeerId, Time
 
+NODES_GIVEN = 8
+"""Peers in our NODES. Ours: three contacts name more than a joining node needs, and each costs the
+bytes of two messages' control."""
+
 _NAMED_EACH = 2
 """Peers named on either side of each ring. Ours: the next one, and one more should that fail."""
 
-_MOST_NAMED = 12
-"""Of the 16 in NODES; the others are a random sample, where walks start."""
+_MOST_NAMED = 6
+"""Of `NODES_GIVEN`; the others are a random sample, where walks start."""
 
 
 class JoinHandler:
@@ -38,8 +41,8 @@ class JoinHandler:
         """GETNODES: answer with a sample of passive and active peers (E03)."""
         state = self._state
         peers = self._next_on_rings(sender, now)
-        peers += state.active.sample(state.rng, (MAX_NODES - len(peers)) // 2, sender, *peers)
-        peers += state.passive.sample(state.rng, MAX_NODES - len(peers), sender, *peers)
+        peers += state.active.sample(state.rng, (NODES_GIVEN - len(peers)) // 2, sender, *peers)
+        peers += state.passive.sample(state.rng, NODES_GIVEN - len(peers), sender, *peers)
         state.send(sender, Nodes(tuple(peers), state.params.join_ttl))
 
     def _next_on_rings(self, sender: PeerId, now: Time) -> list[PeerId]:

@@ -81,14 +81,14 @@ class LinkCheck(Procedure):
         else:
             self._doubted.pop(peer, None)
             self._suspects[peer] = now
-            self._state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
+            self._state.query(peer, link)
         self._set_deadline()
 
     def query(self, peer: PeerId) -> None:
         """Ask `peer` for its list, if it is a neighbour; nothing follows from its silence."""
         link = self._state.active.get(peer)
         if link is not None:
-            self._state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
+            self._state.query(peer, link)
 
     def fire(self, now: Time) -> None:
         """Query silent neighbours, and drop those that have been silent for too long."""
@@ -136,7 +136,7 @@ class LinkCheck(Procedure):
                 self.suspect(peer, now)
             elif silence >= quiet:
                 link.queried_at = now
-                state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
+                state.query(peer, link)
 
     def _set_deadline(self) -> None:
         first = next(iter(self._suspects.values()), NEVER)
@@ -152,8 +152,9 @@ class LinkCheck(Procedure):
         link = state.active.get(sender)
         if link is not None:
             link.update(query, now)
-            peers = [peer for peer in state.active if peer != sender]
-            state.send_neighbor(sender, NeighborRole.LIST, link.kind, *peers)
+            brief = query.numbers_only
+            peers = [] if brief else [peer for peer in state.active if peer != sender]
+            state.send_neighbor(sender, NeighborRole.LIST, link.kind, *peers, numbers_only=brief)
         elif len(state.active) < state.params.active_size:
             state.add_link(sender, query.kind, now, query)
             state.send_neighbor(sender, NeighborRole.ACCEPT, query.kind)
@@ -169,7 +170,7 @@ class LinkCheck(Procedure):
             state.drop(sender, DropReason.UNSOLICITED)
             return
         link.update(answer, now)
-        for peer in link.peers:
+        for peer in answer.peers:
             if len(state.passive) < state.passive.size:
                 state.remember(peer, sender)
 

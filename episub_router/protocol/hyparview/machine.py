@@ -314,7 +314,7 @@ class HyParView:
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         expected = self._rings.on_nodes(sender, nodes) | self._reconnection.on_nodes(sender, nodes)
-        if not expected and self._shuffle.on_nodes(sender):
+        if not expected and self._shuffle.on_nodes(sender, nodes):
             return
         if expected or self._join.on_nodes(sender, nodes, now):
             self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)

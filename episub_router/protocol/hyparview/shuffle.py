@@ -1,12 +1,11 @@
 """Shuffle: passive views are mixed along random walks (E19, E20).
 
-Only the node where a walk ends needs the addresses of the peers offered. So the walk carries their
-names, and the origin sends their records once it has the reply.
+Only the node where a walk ends needs the peers offered. So the walk carries their number, and the
+origin sends them once it has the reply.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
@@ -26,8 +25,8 @@ _MOST_DOUBLINGS = 3
 Ours: an hour and a half at most; the members of a small overlay know one another."""
 
 MAX_ANSWERED = 8
-"""Origins answered that records are awaited from; the oldest is let go first. Ours: that takes a
-round trip, and as many walks end here as begin."""
+"""Origins answered whose offers are awaited; the oldest is let go first. Ours: that takes a round
+trip, and as many walks end here as begin."""
 
 
 class ShuffleProcedure(Procedure):
@@ -39,8 +38,8 @@ class ShuffleProcedure(Procedure):
         super().__init__(state)
         self._offered: tuple[PeerId, ...] | None = None
         """What our shuffle in flight offered; None when no reply is awaited."""
-        self._answered: dict[PeerId, None] = {}
-        """Origins that got our reply, and have yet to send the records of what they offered."""
+        self._answered: dict[PeerId, tuple[int, tuple[PeerId, ...]]] = {}
+        """Origins that have yet to send what they offer: how many peers, and what we gave."""
         self._ttl = 0
         self._began = -NEVER
         """When we last began a shuffle."""
@@ -80,7 +79,7 @@ class ShuffleProcedure(Procedure):
         offered = state.active.sample(state.rng, params.shuffle_active, walker)
         offered += state.passive.sample(state.rng, params.shuffle_passive)
         self._offered = tuple(offered)
-        state.send(walker, Shuffle(state.me, self._offered, self._ttl))
+        state.send(walker, Shuffle(state.me, self._ttl, len(offered)))
         if self._ttl > 0:
             self.deadline = min(self.deadline, now + state.with_dial_time(SHUFFLE_TIMEOUT))
 
@@ -95,42 +94,44 @@ class ShuffleProcedure(Procedure):
             state.drop(sender, DropReason.ABOUT_SELF)
             return
         ttl = min(message.ttl, params.shuffle_ttl)
-        peers = message.peers[: params.shuffle_active + params.shuffle_passive]
+        most = params.shuffle_active + params.shuffle_passive
+        peers, offered = message.peers[:most], min(message.offered, most)
         if ttl > 0 and len(state.active) > 1:
             walker = state.active.pick(state.rng, sender, message.peer)
             if walker is not None:
-                state.send(walker, replace(message, peers=peers, ttl=ttl - 1))
+                state.send(walker, Shuffle(message.peer, ttl - 1, offered, peers))
                 return
-        answer = partial(self._answer, message.peer, peers, message.records_follow)
+        answer = partial(self._answer, message.peer, peers, offered)
         state.when_connected(message.peer, answer, now, for_others=True)
 
     def _answer(
-        self, origin: PeerId, offered: tuple[PeerId, ...], follow: bool, up: bool, now: Time
+        self, origin: PeerId, peers: tuple[PeerId, ...], offered: int, up: bool, now: Time
     ) -> None:
         state = self._state
         if not up:
             state.drop(origin, DropReason.UNREACHABLE)
             return
-        given = tuple(state.passive.sample(state.rng, len(offered) + 1, origin))
+        given = tuple(state.passive.sample(state.rng, (offered or len(peers)) + 1, origin))
         state.send(origin, ShuffleReply(given))
-        self._exchange(origin, (origin, *offered), given)
-        if not (follow and offered):
+        self._exchange(origin, (origin, *peers), given)
+        if not offered:
             state.release(origin)
             return
-        self._answered[origin] = None
+        self._answered[origin] = offered, given
         if len(self._answered) > MAX_ANSWERED:
-            self._let_go(next(iter(self._answered)))
+            oldest = next(iter(self._answered))
+            del self._answered[oldest]
+            state.release(oldest)
 
-    def on_nodes(self, sender: PeerId) -> bool:
-        """NODES: the driver has the records that came with it. False if none were awaited from
+    def on_nodes(self, sender: PeerId, nodes: Nodes) -> bool:
+        """NODES: what an origin offers, in place of what it got. False if nothing was awaited from
         `sender`."""
-        return self._let_go(sender)
-
-    def _let_go(self, origin: PeerId) -> bool:
-        if origin not in self._answered:
+        answered = self._answered.pop(sender, None)
+        if answered is None:
             return False
-        del self._answered[origin]
-        self._state.release(origin)
+        offered, given = answered
+        self._exchange(sender, nodes.peers[:offered], given)
+        self._state.release(sender)
         return True
 
     def on_reply(self, sender: PeerId, message: ShuffleReply) -> None:

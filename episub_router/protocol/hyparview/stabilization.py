@@ -43,7 +43,7 @@ class Stabilization(Procedure):
             self._drop_links(asked_at, now)
         elif len(state.active) > state.params.active_size:
             for peer, link in state.active.items():
-                state.send_neighbor(peer, NeighborRole.QUERY, link.kind)
+                state.query(peer, link)
             self._asked_at = now
             self.deadline = now + LIST_TIMEOUT
             return

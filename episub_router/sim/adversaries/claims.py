@@ -32,7 +32,7 @@ class Poison(Member):
 
     def _shuffle(self) -> None:
         for peer in self.neighbors():
-            self.transmit(Shuffle(self.id, self._names(_NAMED), 6), (peer,))
+            self.transmit(Shuffle(self.id, 6, peers=self._names(_NAMED)), (peer,))
 
     def _names(self, count: int) -> tuple[int, ...]:
         settings = self.ring.settings

@@ -183,7 +183,7 @@ def test_a_reply_replaces_no_more_than_was_offered() -> None:
         found = sent(member.wait(1), Shuffle)
         shuffle = found[0][1] if found else None
     member.receive("x", ShuffleReply(tuple(named("fake", 1000))))
-    assert held(member.passive, "fake") <= len(shuffle.peers) + 1
+    assert held(member.passive, "fake") <= shuffle.offered + 1
     assert len(member.passive) == PARAMS.passive_size
 
 
@@ -195,7 +195,7 @@ KINDS: list[tuple[Message, Rate]] = [
     (ForwardJoin("p", 3), LIMITS[ForwardJoin]),
     (Neighbor(NeighborRole.QUERY, 5), LIMITS[Neighbor]),
     (request(5), REQUEST_LIMIT),
-    (Shuffle("p", ("q",), 3), LIMITS[Shuffle]),
+    (Shuffle("p", 3, 1), LIMITS[Shuffle]),
     (Leave("p", 3, b"1"), LIMITS[Leave]),
     (GetNodes(), LIMITS[GetNodes]),
     (GetTopics(), LIMITS[GetTopics]),
@@ -251,7 +251,7 @@ def test_full_buckets_take_no_room() -> None:
         assert limiter.allows(n, ForwardJoin("somebody", 6), 0.0)
     while limiter.allows("evil", GetNodes(), 0.0):
         pass
-    limiter.allows("x", Shuffle("stranger", ("y",), 6), 10.0)
+    limiter.allows("x", Shuffle("stranger", 6, 1), 10.0)
     assert len(limiter) == 1
     assert not limiter.allows("evil", GetNodes(), 1.0)
 
@@ -270,7 +270,7 @@ def test_reconnecting_doesn_t_refill_the_buckets() -> None:
 
 @pytest.mark.parametrize(
     "walk",
-    [Join("somebody", 6), ForwardJoin("somebody", 6), Shuffle("stranger", ("x",), 6)],
+    [Join("somebody", 6), ForwardJoin("somebody", 6), Shuffle("stranger", 6, 1)],
     ids=lambda message: type(message).__name__,
 )
 def test_walks_come_over_links(walk: Message) -> None:
@@ -369,7 +369,7 @@ def test_an_overlay_with_a_flooding_member_goes_on() -> None:
                 fake = next(fakes)
                 network._send(evil, peer, ForwardJoin(fake, 6))
                 network._send(evil, peer, Join(fake, 6))
-                network._send(evil, peer, Shuffle(evil, tuple(next(fakes) for _ in range(7)), 6))
+                network._send(evil, peer, Shuffle(evil, 6, peers=tuple(next(fakes) for _ in range(7))))
         network.at(network.now + 0.1, flood)
 
     flood()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from episub_router.protocol import events as ev
@@ -33,6 +35,29 @@ def test_a_query_is_answered_with_our_neighbours() -> None:
     ((peer, answer),) = sent(member.receive("a", QUERY))
     assert (peer, answer.role, answer.links) == ("a", NeighborRole.LIST, 3)
     assert set(answer.peers) == {"b", "c"}
+
+
+def test_a_query_for_numbers_alone_is_answered_with_those() -> None:
+    """E11: and what is known of the neighbour's neighbours stays."""
+    member = Member("a", "b", "c")
+    ((_, answer),) = sent(member.receive("a", replace(QUERY, numbers_only=True)))
+    assert answer == Neighbor(
+        NeighborRole.LIST, 3, LinkKind.RANDOM, random_links=3, numbers_only=True
+    )
+    link = member.machine.membership.active.get("a")
+    assert link is not None
+    member.receive("a", Neighbor(NeighborRole.LIST, 2, LinkKind.RANDOM, ("x", "y")))
+    member.wait(1)
+    member.receive("a", replace(answer, links=4))
+    assert (link.links, link.peers, link.listed_at) == (4, ("x", "y"), member.now)
+
+
+@pytest.mark.parametrize("known", [41, 42])
+def test_lists_are_asked_for_only_while_there_is_passive_room(known: int) -> None:
+    """E11, E15: a sign of life is enough where a list would fill nothing."""
+    member = Member("a", passive=[f"p{n}" for n in range(known)])
+    ((_, query),) = sent(member.handle(ev.NeighborQueried("a")))
+    assert query.numbers_only == (known == member.params.passive_size)
 
 
 def test_a_list_fills_spare_passive_room_and_no_more() -> None:

@@ -40,8 +40,10 @@ def test_a_shuffle_offers_a_few_of_both_views_to_a_random_neighbour() -> None:
     assert walker in member.active
     assert shuffle.peer == ME
     assert shuffle.ttl == member.params.shuffle_ttl
-    offered = set(shuffle.peers)
-    assert len(offered) == len(shuffle.peers)
+    assert shuffle.peers == ()
+    ((_, nodes),) = sent(member.receive("end", ShuffleReply(())), Nodes)
+    offered = set(nodes.peers)
+    assert len(offered) == len(nodes.peers) == shuffle.offered
     assert len(offered & (member.active - {walker})) == member.params.shuffle_active
     assert len(offered & set(PEERS)) == member.params.shuffle_passive
     walkers = {first_shuffle(full("a", "b", "c", "d", "e", seed=seed))[0] for seed in range(9)}
@@ -73,63 +75,69 @@ def test_nobody_to_shuffle_with() -> None:
 def test_a_shuffle_walks_while_it_has_ttl() -> None:
     """E19: to one random neighbour, neither back nor to its origin, and nothing is exchanged."""
     member = full("a", "b", "origin")
-    effects = member.receive("a", Shuffle("origin", ("x",), 3))
-    assert sent(effects) == [("b", Shuffle("origin", ("x",), 2))]
+    effects = member.receive("a", Shuffle("origin", 3, 1))
+    assert sent(effects) == [("b", Shuffle("origin", 2, 1))]
     assert "x" not in member.passive
 
 
 def test_the_end_of_the_walk_answers_the_origin_and_exchanges() -> None:
-    """E19: random passive peers in return, as many as came; theirs make room for those, and the
-    origin itself is remembered."""
+    """E19: random passive peers in return, as many as are offered; what the origin then sends makes
+    room for those, and the origin itself is remembered."""
     member = full("a", "b", passive_size=40)
-    assert dials(member.receive("a", Shuffle("origin", ("x", "y"), 0))) == ["origin"]
+    assert dials(member.receive("a", Shuffle("origin", 0, 2))) == ["origin"]
     effects = member.handle(ev.Connected("origin"))
     ((peer, reply),) = sent(effects)
     assert peer == "origin"
     assert len(set(reply.peers)) == 3
     assert set(reply.peers) <= set(PEERS)
-    assert member.passive == {*PEERS, "x", "y", "origin"} - set(reply.peers)
-    assert Release("origin") not in effects, "the records of what it offered are on their way"
-    assert Release("origin") in member.receive("origin", Nodes(("x", "y"), 6))
+    assert "origin" in member.passive
+    assert Release("origin") not in effects, "what it offers is on its way"
+    assert Release("origin") in member.receive("origin", Nodes(("x", "y", "z"), 6))
+    assert member.passive >= {"x", "y", "origin"}
+    assert len(member.passive & set(reply.peers)) == 0
+    assert "z" not in member.passive, "more than it offered"
     assert drops(member.receive("origin", Nodes(("z",), 6))) == [DropReason.UNSOLICITED]
 
 
-@pytest.mark.parametrize(
-    "shuffle", [Shuffle("origin", (), 0), Shuffle("origin", ("x",), 0, records_follow=False)]
-)
-def test_an_origin_that_sends_no_records_is_let_go_at_once(shuffle: Shuffle) -> None:
+def test_a_walk_may_carry_the_peers_offered() -> None:
+    """E19: as in the specification; the exchange is done at once."""
+    member = full("a", "b", passive_size=40)
+    shuffle = Shuffle("origin", 3, peers=("x", "y"))
+    assert sent(member.receive("a", shuffle)) == [("b", replace(shuffle, ttl=2))]
+    member.receive("a", replace(shuffle, ttl=0))
+    effects = member.handle(ev.Connected("origin"))
+    ((_, reply),) = sent(effects)
+    assert member.passive == {*PEERS, "x", "y", "origin"} - set(reply.peers)
+    assert Release("origin") in effects
+
+
+def test_an_origin_that_offers_nothing_is_let_go_at_once() -> None:
     member = full("a", "b")
-    member.receive("a", shuffle)
+    member.receive("a", Shuffle("origin", 0))
     assert Release("origin") in member.handle(ev.Connected("origin"))
 
 
-def test_origins_whose_records_do_not_come_are_let_go() -> None:
+def test_origins_that_do_not_send_what_they_offer_are_let_go() -> None:
     member = full("a", "b")
     origins = [f"origin {number}" for number in range(MAX_ANSWERED + 1)]
     released = []
     for origin in origins:
-        member.receive("a", Shuffle(origin, ("x",), 0))
+        member.receive("a", Shuffle(origin, 0, 1))
         effects = member.handle(ev.Connected(origin))
         released += [effect.peer for effect in effects if isinstance(effect, Release)]
     assert released == [origins[0]]
 
 
-def test_a_walk_says_on_the_way_whether_records_follow() -> None:
-    member = full("a", "b")
-    shuffle = Shuffle("origin", ("x",), 3, records_follow=False)
-    assert sent(member.receive("a", shuffle)) == [("b", replace(shuffle, ttl=2))]
-
-
 def test_a_walk_ends_where_there_is_nobody_else() -> None:
     """E19: "the receiver has more than one active peer", or it answers, TTL or not."""
     member = full("a")
-    assert dials(member.receive("a", Shuffle("origin", ("x",), 5))) == ["origin"]
+    assert dials(member.receive("a", Shuffle("origin", 5, 1))) == ["origin"]
 
 
 def test_no_connection_to_the_origin_no_exchange() -> None:
     """E19, E20: a peer that can't be answered gets no shuffle, and fills no views."""
     member = full("a", "b")
-    member.receive("a", Shuffle("origin", ("x",), 0))
+    member.receive("a", Shuffle("origin", 0, 1))
     effects = member.handle(ev.DialFailed("origin"))
     assert drops(effects) == [DropReason.UNREACHABLE]
     assert member.passive == set(PEERS)
@@ -138,10 +146,10 @@ def test_no_connection_to_the_origin_no_exchange() -> None:
 def test_the_reply_takes_the_place_of_what_was_offered() -> None:
     """E19: the origin does the same; what it keeps is everything that it didn't offer."""
     member = full("a", "b", passive_size=40)
-    _, shuffle = first_shuffle(member)
-    offered = set(shuffle.peers) & set(PEERS)
-    effects = member.receive("end", ShuffleReply(("x", "y", "z")))
-    assert sent(effects, Nodes) == [("end", Nodes(shuffle.peers, member.params.join_ttl))]
+    first_shuffle(member)
+    ((peer, nodes),) = sent(member.receive("end", ShuffleReply(("x", "y", "z"))), Nodes)
+    assert (peer, nodes.ttl) == ("end", member.params.join_ttl)
+    offered = set(nodes.peers) & set(PEERS)
     assert {"x", "y", "z"} < member.passive
     assert len(member.passive) == 40
     assert set(PEERS) - offered < member.passive
@@ -154,7 +162,7 @@ def test_replies_bring_no_more_than_was_offered_and_only_one_counts() -> None:
     _, shuffle = first_shuffle(member)
     flood = tuple(f"x{n}" for n in range(1000))
     member.receive("end", ShuffleReply(flood))
-    assert 0 < len(member.passive & set(flood)) <= len(shuffle.peers) + 1
+    assert 0 < len(member.passive & set(flood)) <= shuffle.offered + 1
     assert drops(member.receive("end", ShuffleReply(("y",)))) == [DropReason.UNSOLICITED]
     assert "y" not in member.passive
 
@@ -165,7 +173,7 @@ def test_views_stay_apart_whatever_is_exchanged() -> None:
     first_shuffle(member)
     member.receive("end", ShuffleReply((ME, "a", "b", "x")))
     member.handle(ev.Connected("origin"))
-    member.receive("a", Shuffle("origin", (ME, "b"), 0))
+    member.receive("a", Shuffle("origin", 0, peers=(ME, "b")))
     assert not member.passive & {ME, "a", "b"}
     assert {"x", "origin"} < member.passive
 
@@ -173,9 +181,10 @@ def test_views_stay_apart_whatever_is_exchanged() -> None:
 def test_shuffles_that_cannot_be() -> None:
     """E19: our own that comes back, a TTL out of range, too long a list."""
     member = full("a", "b")
-    assert drops(member.receive("a", Shuffle(ME, ("x",), 3))) == [DropReason.ABOUT_SELF]
-    assert drops(member.receive("a", Shuffle("o", ("x",), -1))) == [DropReason.TTL_INVALID]
+    assert drops(member.receive("a", Shuffle(ME, 3, 1))) == [DropReason.ABOUT_SELF]
+    assert drops(member.receive("a", Shuffle("o", -1, 1))) == [DropReason.TTL_INVALID]
     flood = tuple(f"x{n}" for n in range(1000))
-    ((_, passed_on),) = sent(member.receive("a", Shuffle("o", flood, 10**6)))
+    ((_, passed_on),) = sent(member.receive("a", Shuffle("o", 10**6, 1000, flood)))
     assert passed_on.ttl == member.params.shuffle_ttl - 1
-    assert len(passed_on.peers) == member.params.shuffle_active + member.params.shuffle_passive
+    most = member.params.shuffle_active + member.params.shuffle_passive
+    assert len(passed_on.peers) == passed_on.offered == most

@@ -57,7 +57,7 @@ class Link:
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last sent it (E11)."""
         self.listed_at = now
-        """When it did."""
+        """When it last answered a query."""
         self.since = now
         """When it became a link."""
         self.on_wish = False
@@ -79,8 +79,9 @@ class Link:
         if described.role is not NeighborRole.REQUEST and described.kind is LinkKind.RANDOM:
             self.kind = LinkKind.RANDOM
         if described.role is NeighborRole.LIST:
-            self.peers = described.peers[:_LISTED]
             self.listed_at = now
+            if not described.numbers_only:
+                self.peers = described.peers[:_LISTED]
 
 
 class ActiveView:

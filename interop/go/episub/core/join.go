@@ -99,6 +99,8 @@ func (t *Topic) onNodes(from peer.ID, message *pb.Nodes) {
 	j := &t.joining
 	if t.lost.contact == from {
 		t.lost.contact = ""
+	} else if t.takeOffered(from, found) {
+		return
 	} else if answered, asked := j.asked[from]; !asked || answered {
 		return
 	} else {

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-
-	"episub-interop/internal/pb"
 )
 
 // checkLinks queries neighbours that have been silent, and suspects those that were for too long and
@@ -19,7 +17,7 @@ func (t *Topic) checkLinks() {
 			t.suspect(l.id)
 		case silence >= checkInterval/2:
 			l.queriedAt = now
-			t.say(l.id, pb.Neighbor_QUERY, l.kind)
+			t.query(l)
 		}
 	}
 }
@@ -37,7 +35,7 @@ func (t *Topic) suspect(id peer.ID) {
 		if l.suspectAt != at || !l.silentSince(at) {
 			return
 		}
-		t.say(id, pb.Neighbor_QUERY, l.kind)
+		t.query(l)
 		t.after(answerTimeout, func() {
 			if l.suspectAt == at && l.silentSince(at) && t.link(id) == l {
 				t.linksFailed(id)

@@ -18,18 +18,39 @@ func (t *Topic) say(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind) {
 
 // sayWith is say with the nonce of a request, or of what an ACCEPT answers; 0 if there is none.
 func (t *Topic) sayWith(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind, nonce uint32) {
-	message := &pb.Neighbor{
+	message := t.numbers(role, kind)
+	if nonce != 0 {
+		message.Nonce = &nonce
+	}
+	t.port.Send(id, controlNeighbor(message))
+}
+
+// query asks a neighbour for a sign of life, and for its list where that could be of use.
+func (t *Topic) query(l *link) {
+	message := t.numbers(pb.Neighbor_QUERY, l.kind)
+	if len(t.passive) >= passiveSize {
+		message.NumbersOnly = proto.Bool(true)
+	}
+	t.port.Send(l.id, controlNeighbor(message))
+}
+
+// list answers a query.
+func (t *Topic) list(l *link, query *pb.Neighbor) {
+	message := t.numbers(pb.Neighbor_LIST, l.kind)
+	if query.GetNumbersOnly() {
+		message.NumbersOnly = query.NumbersOnly
+	} else {
+		message.Peers = t.infos(t.neighbors(l.id))
+	}
+	t.port.Send(l.id, controlNeighbor(message))
+}
+
+func (t *Topic) numbers(role pb.Neighbor_Role, kind pb.Neighbor_Kind) *pb.Neighbor {
+	return &pb.Neighbor{
 		Role: &role, Kind: &kind, Features: proto.Uint32(sourceTrees),
 		Links:       proto.Uint32(uint32(len(t.links))),
 		RandomLinks: proto.Uint32(uint32(t.count(pb.Neighbor_RANDOM))),
 	}
-	if nonce != 0 {
-		message.Nonce = &nonce
-	}
-	if role == pb.Neighbor_LIST {
-		message.Peers = t.infos(t.neighbors(id))
-	}
-	t.port.Send(id, controlNeighbor(message))
 }
 
 func (t *Topic) onNeighbor(from peer.ID, message *pb.Neighbor) {
@@ -47,7 +68,7 @@ func (t *Topic) onNeighbor(from peer.ID, message *pb.Neighbor) {
 		switch {
 		case known != nil:
 			t.note(known, message)
-			t.say(from, pb.Neighbor_LIST, known.kind)
+			t.list(known, message)
 		case len(t.links) < activeSize:
 			t.admit(from, message.GetKind(), message)
 		default:

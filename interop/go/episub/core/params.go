@@ -29,6 +29,7 @@ const (
 	contactsAsked = 3
 	maxContacts   = 64
 	nodesPeers    = 16
+	nodesGiven    = 8
 	nodesTimeout  = 3 * time.Second
 	joinTimeout   = 5 * time.Second
 
@@ -55,6 +56,7 @@ const (
 	shuffleTimeout  = 5 * time.Second
 	shuffleActive   = 3
 	shufflePassive  = 4
+	maxAnswered     = 8
 	recontactEvery  = 15 * time.Second
 	contactInterval = 300 * time.Second
 	maxLost         = 16

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -11,8 +12,16 @@ import (
 
 // shuffling is the origin's side of a shuffle.
 type shuffling struct {
-	offered []peer.ID // nil while no reply is awaited
-	round   int
+	offered  []peer.ID // nil while no reply is awaited
+	round    int
+	answered []answered // the oldest first
+}
+
+// answered is an origin that got our reply, and has yet to send what it offers.
+type answered struct {
+	origin  peer.ID
+	offered int
+	given   []peer.ID
 }
 
 func (t *Topic) startShuffles() {
@@ -34,8 +43,7 @@ func (t *Topic) offer(ttl uint32) {
 	round := s.round
 	s.offered = append(t.sample(t.neighbors(walker), shuffleActive), t.sample(t.passive.ids(), shufflePassive)...)
 	t.port.Send(walker, controlShuffle(&pb.Shuffle{
-		Peer: t.port.Info(t.me), Peers: names(s.offered), Ttl: proto.Uint32(ttl),
-		RecordsFollow: proto.Bool(true),
+		Peer: t.port.Info(t.me), Ttl: proto.Uint32(ttl), Offered: proto.Uint32(uint32(len(s.offered))),
 	}))
 	if ttl > 0 {
 		t.after(shuffleTimeout, func() {
@@ -51,17 +59,14 @@ func (t *Topic) onShuffle(from peer.ID, message *pb.Shuffle) {
 	if !ok || origin == t.me || message.GetTtl() > maxTTL {
 		return
 	}
-	offered := t.learn(message.Peers)
-	offered = offered[:min(len(offered), shuffleActive+shufflePassive)]
+	peers := t.learn(message.Peers)
+	peers = peers[:min(len(peers), shuffleActive+shufflePassive)]
+	offered := min(int(message.GetOffered()), shuffleActive+shufflePassive)
 	if ttl := min(message.GetTtl(), shuffleTTL); ttl > 0 && len(t.links) > 1 {
 		if next := t.pick(from, origin); next != "" {
-			infos := names(offered)
-			if !message.GetRecordsFollow() {
-				infos = t.infos(offered)
-			}
 			t.port.Send(next, controlShuffle(&pb.Shuffle{
-				Peer: message.Peer, Peers: infos, Ttl: proto.Uint32(ttl - 1),
-				RecordsFollow: message.RecordsFollow,
+				Peer: message.Peer, Peers: t.infos(peers), Ttl: proto.Uint32(ttl - 1),
+				Offered: proto.Uint32(uint32(offered)),
 			}))
 			return
 		}
@@ -70,9 +75,12 @@ func (t *Topic) onShuffle(from peer.ID, message *pb.Shuffle) {
 		if !up || t.left {
 			return
 		}
-		given := t.sample(t.passive.ids(origin), len(offered)+1)
+		given := t.sample(t.passive.ids(origin), max(offered, len(peers))+1)
 		t.port.Send(origin, controlShuffleReply(&pb.ShuffleReply{Peers: t.infos(given)}))
-		t.exchange(origin, append([]peer.ID{origin}, offered...), given)
+		t.exchange(origin, append([]peer.ID{origin}, peers...), given)
+		if offered > 0 {
+			t.awaitOffered(answered{origin, offered, given})
+		}
 	})
 }
 
@@ -85,18 +93,30 @@ func (t *Topic) onShuffleReply(from peer.ID, message *pb.ShuffleReply) {
 	found := t.learn(message.Peers)
 	t.exchange(from, found[:min(len(found), len(offered)+1)], offered)
 	if len(offered) > 0 {
-		// The walk carried their names alone.
+		// The walk carried their number alone.
 		t.port.Send(from, controlNodes(&pb.Nodes{Peers: t.infos(offered), Ttl: proto.Uint32(joinTTL)}))
 	}
 }
 
-// names are peers without their records.
-func names(ids []peer.ID) []*pb.PeerInfo {
-	found := []*pb.PeerInfo{}
-	for _, id := range ids {
-		found = append(found, &pb.PeerInfo{PeerID: []byte(id)})
+func (t *Topic) awaitOffered(to answered) {
+	s := &t.shuffle
+	s.answered = append(slices.DeleteFunc(s.answered, to.sameOrigin), to)
+	s.answered = s.answered[max(0, len(s.answered)-maxAnswered):]
+}
+
+func (a answered) sameOrigin(other answered) bool { return a.origin == other.origin }
+
+// takeOffered takes in what an origin offers, in place of what it got; false if nothing is awaited from it.
+func (t *Topic) takeOffered(from peer.ID, found []peer.ID) bool {
+	s := &t.shuffle
+	i := slices.IndexFunc(s.answered, answered{origin: from}.sameOrigin)
+	if i < 0 {
+		return false
 	}
-	return found
+	to := s.answered[i]
+	s.answered = slices.Delete(s.answered, i, i+1)
+	t.exchange(from, found[:min(len(found), to.offered)], to.given)
+	return true
 }
 
 // exchange takes peers in, in place of those given away where room is needed.

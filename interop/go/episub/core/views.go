@@ -146,7 +146,10 @@ func (t *Topic) note(l *link, said *pb.Neighbor) {
 		l.kind = pb.Neighbor_RANDOM
 	}
 	if said.GetRole() == pb.Neighbor_LIST {
-		l.peers, l.listedAt = t.learn(said.Peers), t.port.Now()
+		l.listedAt = t.port.Now()
+		if !said.GetNumbersOnly() {
+			l.peers = t.learn(said.Peers)
+		}
 	}
 }
 

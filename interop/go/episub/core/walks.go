@@ -10,8 +10,8 @@ import (
 // What a member does with the joins of others: GETNODES, JOIN and FORWARDJOIN.
 
 func (t *Topic) onGetNodes(from peer.ID) {
-	chosen := t.sample(t.neighbors(from), nodesPeers/2)
-	chosen = append(chosen, t.sample(t.passive.ids(from), nodesPeers-len(chosen))...)
+	chosen := t.sample(t.neighbors(from), nodesGiven/2)
+	chosen = append(chosen, t.sample(t.passive.ids(from), nodesGiven-len(chosen))...)
 	t.port.Send(from, controlNodes(&pb.Nodes{Peers: t.infos(chosen), Ttl: proto.Uint32(joinTTL)}))
 }
 

@@ -1109,7 +1109,9 @@ type Neighbor struct {
 	// Of the sender, as in Join.
 	Features *uint32 `protobuf:"varint,6,opt,name=features" json:"features,omitempty"`
 	// With REQUEST: of this request. With ACCEPT: that of what it answers. Beyond the specification.
-	Nonce         *uint32 `protobuf:"varint,7,opt,name=nonce" json:"nonce,omitempty"`
+	Nonce *uint32 `protobuf:"varint,7,opt,name=nonce" json:"nonce,omitempty"`
+	// With QUERY: LIST without peers will do. With LIST: peers are left out. Beyond the specification.
+	NumbersOnly   *bool `protobuf:"varint,8,opt,name=numbers_only,json=numbersOnly" json:"numbers_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1191,6 +1193,13 @@ func (x *Neighbor) GetNonce() uint32 {
 		return *x.Nonce
 	}
 	return 0
+}
+
+func (x *Neighbor) GetNumbersOnly() bool {
+	if x != nil && x.NumbersOnly != nil {
+		return *x.NumbersOnly
+	}
+	return false
 }
 
 // Clause E09, E14.
@@ -1368,8 +1377,8 @@ type Shuffle struct {
 	Peer  *PeerInfo   `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
 	Peers []*PeerInfo `protobuf:"bytes,2,rep,name=peers" json:"peers,omitempty"`
 	Ttl   *uint32     `protobuf:"varint,3,opt,name=ttl" json:"ttl,omitempty"`
-	// The origin sends Nodes with the records of peers to the node that replies.
-	RecordsFollow *bool `protobuf:"varint,4,opt,name=records_follow,json=recordsFollow" json:"records_follow,omitempty"`
+	// So many peers the origin sends, in Nodes, to the node that replies. Beyond the specification.
+	Offered       *uint32 `protobuf:"varint,4,opt,name=offered" json:"offered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1425,11 +1434,11 @@ func (x *Shuffle) GetTtl() uint32 {
 	return 0
 }
 
-func (x *Shuffle) GetRecordsFollow() bool {
-	if x != nil && x.RecordsFollow != nil {
-		return *x.RecordsFollow
+func (x *Shuffle) GetOffered() uint32 {
+	if x != nil && x.Offered != nil {
+		return *x.Offered
 	}
-	return false
+	return 0
 }
 
 // Clause E19.
@@ -2542,7 +2551,7 @@ const file_episub_proto_rawDesc = "" +
 	"\x05nonce\x18\x04 \x01(\rR\x05nonce\"H\n" +
 	"\vForwardJoin\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12\x10\n" +
-	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\xd0\x02\n" +
+	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\xf3\x02\n" +
 	"\bNeighbor\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.episub.pb.Neighbor.RoleR\x04role\x12\x14\n" +
 	"\x05links\x18\x02 \x01(\rR\x05links\x12,\n" +
@@ -2550,7 +2559,8 @@ const file_episub_proto_rawDesc = "" +
 	"\x05peers\x18\x04 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\x12!\n" +
 	"\frandom_links\x18\x05 \x01(\rR\vrandomLinks\x12\x1a\n" +
 	"\bfeatures\x18\x06 \x01(\rR\bfeatures\x12\x14\n" +
-	"\x05nonce\x18\a \x01(\rR\x05nonce\"4\n" +
+	"\x05nonce\x18\a \x01(\rR\x05nonce\x12!\n" +
+	"\fnumbers_only\x18\b \x01(\bR\vnumbersOnly\"4\n" +
 	"\x04Role\x12\v\n" +
 	"\aREQUEST\x10\x00\x12\n" +
 	"\n" +
@@ -2570,12 +2580,12 @@ const file_episub_proto_rawDesc = "" +
 	"\x05proof\x18\x03 \x01(\fR\x05proof\"5\n" +
 	"\vLeaveRecord\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x96\x01\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x89\x01\n" +
 	"\aShuffle\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12)\n" +
 	"\x05peers\x18\x02 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\x12\x10\n" +
-	"\x03ttl\x18\x03 \x01(\rR\x03ttl\x12%\n" +
-	"\x0erecords_follow\x18\x04 \x01(\bR\rrecordsFollow\"9\n" +
+	"\x03ttl\x18\x03 \x01(\rR\x03ttl\x12\x18\n" +
+	"\aoffered\x18\x04 \x01(\rR\aoffered\"9\n" +
 	"\fShuffleReply\x12)\n" +
 	"\x05peers\x18\x01 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\"<\n" +
 	"\x05IHave\x123\n" +
