@@ -271,12 +271,17 @@ class GetNodes(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    COUNT_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """Peers wanted at most; absent: as many as the receiver likes. Beyond the specification."""
     def __init__(
         self,
+        *,
+        count: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["count", b"count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -48,7 +48,9 @@ class NeighborRole(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GetNodes:
-    """GETNODES: asks a subscribed node for peers (E03)."""
+    """GETNODES: asks a subscribed node for peers (E03), at most `count` where that isn't 0."""
+
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
     msg.Root: lambda m: (
         _NESTED + len(m.roots) * (2 + SOURCE + 6 + _SMALL + 4) + len(m.requests) * (2 + SOURCE + 6)
     ),
-    msg.GetNodes: lambda m: _NESTED,
+    msg.GetNodes: lambda m: _NESTED + (_SMALL if m.count else 0),
     msg.Nodes: lambda m: _NESTED + _SMALL + len(m.peers) * PEER_INFO,
     msg.GetTopics: lambda m: _NESTED,
     msg.Topics: lambda m: _NESTED + len(m.topics) * TOPIC,
@@ -83,11 +83,7 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
     msg.Disconnect: lambda m: _NESTED + _SMALL,
     msg.Leave: lambda m: _NESTED + _SMALL + PEER_ID + 160,
     msg.Shuffle: lambda m: (
-        _NESTED
-        + _SMALL
-        + PEER_INFO
-        + (_SMALL if m.offered else 0)
-        + len(m.peers) * PEER_INFO
+        _NESTED + _SMALL + PEER_INFO + (_SMALL if m.offered else 0) + len(m.peers) * PEER_INFO
     ),
     msg.ShuffleReply: lambda m: _NESTED + len(m.peers) * PEER_INFO,
 }

@@ -267,7 +267,7 @@ class _Reader:
 
 
 _READERS: dict[str, Callable[[_Reader, Any], Message]] = {
-    "get_nodes": lambda _reader, _body: GetNodes(),
+    "get_nodes": lambda _reader, body: GetNodes(body.count),
     "nodes": _Reader.nodes,
     "get_topics": lambda _reader, _body: GetTopics(),
     "topics": _Reader.topics,

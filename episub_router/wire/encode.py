@@ -125,8 +125,10 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
                 )
             for request in requests:
                 out.root.requests.add(source=source_bytes(request.source), round=request.round)
-        case GetNodes():
+        case GetNodes(count):
             out.get_nodes.SetInParent()
+            if count:
+                out.get_nodes.count = count
         case Nodes(peers, ttl):
             out.nodes.ttl = ttl
             out.nodes.peers.extend(_infos(peers, records))

@@ -105,7 +105,7 @@ piece_messages: st.SearchStrategy[pm.PieceMessage] = st.one_of(
 
 control_messages = st.one_of(
     piece_messages,
-    st.just(m.GetNodes()),
+    st.builds(m.GetNodes, st.integers(0, 2**32 - 1)),
     st.builds(m.Nodes, peer_tuples, ttls),
     st.just(m.GetTopics()),
     st.builds(m.Topics, st.lists(topics, max_size=5).map(tuple)),
@@ -121,11 +121,12 @@ control_messages = st.one_of(
             st.integers(0, links),
             st.booleans(),
             nonces,
+            st.booleans(),
         )
     ),
     st.builds(m.Disconnect, st.booleans()),
     st.builds(m.Leave, peer_ids, ttls, st.binary(min_size=1, max_size=200)),
-    st.builds(m.Shuffle, peer_ids, peer_tuples, ttls, st.booleans()),
+    st.builds(m.Shuffle, peer_ids, ttls, st.integers(0, 2**32 - 1), peer_tuples),
     st.builds(m.ShuffleReply, peer_tuples),
     st.builds(m.IHave, st.lists(st.builds(m.MessageSummary, message_ids, hops)).map(tuple)),
     st.builds(m.Prune, source_tuples, source_tuples),

@@ -38,6 +38,7 @@ PREAMBLE = pm.Preamble(
 
 ONE_OF_EACH: tuple[m.Message, ...] = (
     m.GetNodes(),
+    m.GetNodes(4),
     m.Nodes(PEERS, 6),
     m.GetTopics(),
     m.Topics(("blocks", "Blöcke")),

@@ -131,7 +131,7 @@ class JoinProcedure(Procedure):
         if not self.in_progress or self._walking or not all(self._asked.values()):
             return
         state = self._state
-        on_rings = 2 * state.params.rings
+        on_rings = state.params.ring_links
         if not on_rings or self._needed > on_rings:
             self._walk(now, on_rings)
         else:

@@ -11,6 +11,7 @@ from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.messages import (
     Disconnect,
     ForwardJoin,
+    GetNodes,
     Join,
     LinkKind,
     NeighborRole,
@@ -25,7 +26,7 @@ bytes of two messages' control."""
 _NAMED_EACH = 2
 """Peers named on either side of each ring. Ours: the next one, and one more should that fail."""
 
-_MOST_NAMED = 6
+_MOST_NAMED = 8
 """Of `NODES_GIVEN`; the others are a random sample, where walks start."""
 
 
@@ -37,12 +38,13 @@ class JoinHandler:
     def __init__(self, state: OverlayState) -> None:
         self._state = state
 
-    def on_get_nodes(self, sender: PeerId, now: Time) -> None:
+    def on_get_nodes(self, sender: PeerId, asked: GetNodes, now: Time) -> None:
         """GETNODES: answer with a sample of passive and active peers (E03)."""
         state = self._state
-        peers = self._next_on_rings(sender, now)
-        peers += state.active.sample(state.rng, (NODES_GIVEN - len(peers)) // 2, sender, *peers)
-        peers += state.passive.sample(state.rng, NODES_GIVEN - len(peers), sender, *peers)
+        count = min(asked.count or NODES_GIVEN, NODES_GIVEN)
+        peers = self._next_on_rings(sender, now)[:count]
+        peers += state.active.sample(state.rng, (count - len(peers)) // 2, sender, *peers)
+        peers += state.passive.sample(state.rng, count - len(peers), sender, *peers)
         state.send(sender, Nodes(tuple(peers), state.params.join_ttl))
 
     def _next_on_rings(self, sender: PeerId, now: Time) -> list[PeerId]:

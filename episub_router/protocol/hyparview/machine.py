@@ -308,7 +308,7 @@ class HyParView:
         elif isinstance(message, msg.Leave):
             self._on_leave(sender, message, now)
         elif isinstance(message, msg.GetNodes):
-            self._join_handler.on_get_nodes(sender, now)
+            self._join_handler.on_get_nodes(sender, message, now)
         elif isinstance(message, msg.Nodes):
             self._on_nodes(sender, message, now)
 

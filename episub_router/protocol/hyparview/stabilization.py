@@ -62,7 +62,7 @@ class Stabilization(Procedure):
         # Peers with the most links first: both sides gain. Among those, the farthest.
         state.rng.shuffle(answered)
         answered.sort(key=lambda entry: (-entry[1].links, -state.distance(entry[1])))
-        if state.places is not None and 2 * state.params.rings == state.params.random_links:
+        if state.places is not None and state.params.ring_links == state.params.random_links:
             # Links that others took the place of on a ring: the other end has found its own.
             for peer, link in list(state.active.items()):
                 if link.kind is LinkKind.RANDOM and now - link.since >= RING_OVERLAP:

@@ -123,7 +123,8 @@ class OverlayState:
         self.active = ActiveView()
         self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
         self.group_of = group_of
-        self.places = Places(name, params.rings, group_of) if params.rings else None
+        rings = params.ring_links // 2
+        self.places = Places(name, rings, group_of) if rings else None
         """Which peers are next to each other on rings; None where there are none."""
         self.askers = Askers(group_of)
         """Filled where there are rings."""

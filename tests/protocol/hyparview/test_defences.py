@@ -369,7 +369,9 @@ def test_an_overlay_with_a_flooding_member_goes_on() -> None:
                 fake = next(fakes)
                 network._send(evil, peer, ForwardJoin(fake, 6))
                 network._send(evil, peer, Join(fake, 6))
-                network._send(evil, peer, Shuffle(evil, 6, peers=tuple(next(fakes) for _ in range(7))))
+                network._send(
+                    evil, peer, Shuffle(evil, 6, peers=tuple(next(fakes) for _ in range(7)))
+                )
         network.at(network.now + 0.1, flood)
 
     flood()

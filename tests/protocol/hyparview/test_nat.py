@@ -34,7 +34,7 @@ def shuffles(topic: Topic, until: float) -> list[tuple[float, int]]:
 
 
 def with_neighbor() -> Topic:
-    topic = Topic(0, "t", EpisubParams(), Random(1))
+    topic = Topic(0, "t", EpisubParams(membership=MembershipParams(shuffle_interval=30)), Random(1))
     topic.handle(ev.JoinOverlay(), 0.0)
     topic.handle(ev.Received(1, Neighbor(NeighborRole.REQUEST, 7)), 0.0)
     return topic

@@ -91,7 +91,7 @@ def test_oversubscribed_views_shrink_to_their_size() -> None:
     network.run(180)
     sizes = Counter(len(network.neighbors(node)) for node in network.live)
     near = range(PARAMS.active_size - 1, PARAMS.active_size + 2)
-    assert sum(sizes[size] for size in near) >= 0.99 * 120
+    assert sum(sizes[size] for size in near) >= 0.98 * 120
     assert min(sizes) >= PARAMS.random_links
     assert network.components() == 1
     assert network.one_sided() == []
@@ -127,7 +127,8 @@ def test_links_at_rest_do_not_flap(settled: Network) -> None:
 
 def member(*neighbors: int, kind: LinkKind = LinkKind.RANDOM, near_rtt: float = 0.1) -> Topic:
     """Node 0 with `neighbors`, all of the kind, measured at `near_rtt`, with links to spare."""
-    topic = Topic(0, "t", EpisubParams(), Random(1))
+    sizes = MembershipParams(random_links=4, near_links=3, rings=0)
+    topic = Topic(0, "t", EpisubParams(membership=sizes), Random(1))
     topic.handle(ev.JoinOverlay(), 0.0)
     for peer in neighbors:
         request = Neighbor(NeighborRole.REQUEST, 7, kind, (), 5)

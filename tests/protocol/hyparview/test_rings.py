@@ -222,7 +222,7 @@ def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
     member, effects = joining(*OTHERS[:12])
     first = next(peer for peer in requests(effects) if peer != "contact")
     refused = member.receive(first, Disconnect())
-    assert (first, GetNodes()) in sent(refused)
+    assert first in [peer for peer, _ in sent(refused, GetNodes)]
     named = reach(member, member.receive(first, Nodes((*NEXT, *OTHERS[:4]), 6)))
     assert set(NEXT) <= set(requests(named))
     assert first not in requests(named)
@@ -352,6 +352,12 @@ def test_without_rings_nobody_is_remembered_for_asking() -> None:
     assert not len(member.machine.membership._state.askers)
 
 
+@pytest.mark.parametrize(("rings", "random", "links"), [(1, 1, 0), (1, 2, 2), (0, 4, 0), (2, 4, 4)])
+def test_rings_take_two_random_links_each(rings: int, random: int, links: int) -> None:
+    params = MembershipParams(rings=rings, random_links=random, near_links=3)
+    assert params.ring_links == links
+
+
 def test_rings_need_as_many_random_links() -> None:
     with pytest.raises(ValueError, match="2 rings need 4 random_links"):
         MembershipParams(rings=2, random_links=3)
@@ -363,7 +369,8 @@ def test_rings_need_as_many_random_links() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_all_find_their_places_and_keep_them(seed: int) -> None:
     """Sixty nodes that join through three contacts; then a tenth of them crashes."""
-    network = Network(60, EpisubParams(membership=MembershipParams(rings=2)), seed)
+    membership = MembershipParams(rings=2, random_links=4, near_links=3)
+    network = Network(60, EpisubParams(membership=membership), seed)
     for node in range(60):
         network.join(node, *range(min(3, node)))
         network.run(0.1)

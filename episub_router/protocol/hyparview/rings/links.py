@@ -28,7 +28,7 @@ def kept_links(state: OverlayState) -> Collection[PeerId]:
     if state.places is None:
         return state.active.proved((params.random_links + 1) // 2)
     holders = ring_holders(state)
-    return [*holders, *state.active.proved(params.random_links - 2 * params.rings, holders)]
+    return [*holders, *state.active.proved(params.random_links - params.ring_links, holders)]
 
 
 def make_room_on_ring(state: OverlayState) -> None:

@@ -109,7 +109,7 @@ class RingSearch(Procedure):
     def _query(self, peer: PeerId, up: bool, now: Time) -> None:
         if up and len(self._queried) < _MAX_QUERIED and peer not in self._queried:
             self._queried[peer] = None
-            self._state.send(peer, GetNodes())
+            self._state.send(peer, GetNodes(2 * self._state.params.ring_links))
 
     def on_nodes(self, sender: PeerId, nodes: Nodes) -> bool:
         """NODES of a peer that was asked; False if it wasn't asked here."""

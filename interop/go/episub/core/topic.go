@@ -128,7 +128,7 @@ func (t *Topic) Received(from peer.ID, control *pb.Control) {
 	}
 	switch message := control.Message.(type) {
 	case *pb.Control_GetNodes:
-		t.onGetNodes(from)
+		t.onGetNodes(from, message.GetNodes)
 	case *pb.Control_Nodes_:
 		t.onNodes(from, message.Nodes_)
 	case *pb.Control_GetTopics:

@@ -9,9 +9,13 @@ import (
 
 // What a member does with the joins of others: GETNODES, JOIN and FORWARDJOIN.
 
-func (t *Topic) onGetNodes(from peer.ID) {
-	chosen := t.sample(t.neighbors(from), nodesGiven/2)
-	chosen = append(chosen, t.sample(t.passive.ids(from), nodesGiven-len(chosen))...)
+func (t *Topic) onGetNodes(from peer.ID, asked *pb.GetNodes) {
+	count := nodesGiven
+	if asked.GetCount() != 0 {
+		count = min(count, int(asked.GetCount()))
+	}
+	chosen := t.sample(t.neighbors(from), count/2)
+	chosen = append(chosen, t.sample(t.passive.ids(from), count-len(chosen))...)
 	t.port.Send(from, controlNodes(&pb.Nodes{Peers: t.infos(chosen), Ttl: proto.Uint32(joinTTL)}))
 }
 

@@ -801,7 +801,9 @@ func (x *Gossip) GetAlong() []byte {
 
 // Clause E03.
 type GetNodes struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Peers wanted at most; absent: as many as the receiver likes. Beyond the specification.
+	Count         *uint32 `protobuf:"varint,1,opt,name=count" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -834,6 +836,13 @@ func (x *GetNodes) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetNodes.ProtoReflect.Descriptor instead.
 func (*GetNodes) Descriptor() ([]byte, []int) {
 	return file_episub_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetNodes) GetCount() uint32 {
+	if x != nil && x.Count != nil {
+		return *x.Count
+	}
+	return 0
 }
 
 // Clause E03.
@@ -2535,9 +2544,9 @@ const file_episub_proto_rawDesc = "" +
 	"\x06Gossip\x12\x12\n" +
 	"\x04hops\x18\x01 \x01(\rR\x04hops\x12\x19\n" +
 	"\bown_tree\x18\x02 \x01(\bR\aownTree\x12\x14\n" +
-	"\x05along\x18\x03 \x01(\fR\x05along\"\n" +
-	"\n" +
-	"\bGetNodes\"D\n" +
+	"\x05along\x18\x03 \x01(\fR\x05along\" \n" +
+	"\bGetNodes\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\"D\n" +
 	"\x05Nodes\x12)\n" +
 	"\x05peers\x18\x01 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\v\n" +
