@@ -35,8 +35,8 @@ class MembershipParams:
     random_links: int = param(
         3,
         "peers",
-        "ours: spec: C_rand = 4 at N = 10,000; a ring keeps the overlay connected with one less, and "
-        "the near link in its place makes p50 and p99 of 1,000 nodes 5 to 10 % shorter "
+        "ours: spec: C_rand = 4 at N = 10,000; a ring keeps the overlay connected with one less, "
+        "and the near link in its place makes p50 and p99 of 1,000 nodes 5 to 10 % shorter "
         "(docs/results/README.md)",
     )
     """Links to random peers, which keep the overlay connected."""

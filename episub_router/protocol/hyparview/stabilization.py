@@ -12,7 +12,7 @@ from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.rings.links import kept_links
 from episub_router.protocol.hyparview.state import OverlayState
 from episub_router.protocol.hyparview.views.active import Link
-from episub_router.protocol.messages import LinkKind, NeighborRole
+from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.types import PeerId, Time
 
 LIST_TIMEOUT = 1.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Release
 from episub_router.protocol.hyparview.shuffle import MAX_ANSWERED
