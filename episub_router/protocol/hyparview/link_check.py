@@ -13,6 +13,7 @@ from collections.abc import Callable
 from episub_router.protocol.effects import DownReason, DropReason
 from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.state import OverlayState
+from episub_router.protocol.hyparview.views.active import Link
 from episub_router.protocol.messages import Disconnect, Neighbor, NeighborRole
 from episub_router.protocol.types import NEVER, PeerId, Time
 
@@ -45,6 +46,12 @@ _NOTIFY_AGAIN = 1.0
 
 _MAX_NOTIFIED = 64
 """Peers remembered that were sent DISCONNECT because they aren't neighbours."""
+
+
+def query(state: OverlayState, peer: PeerId, link: Link) -> None:
+    """Ask a neighbour for a sign of life, and for its list where that could fill passive room."""
+    full = len(state.passive) >= state.passive.size
+    state.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=full)
 
 
 class LinkCheck(Procedure):
@@ -81,14 +88,14 @@ class LinkCheck(Procedure):
         else:
             self._doubted.pop(peer, None)
             self._suspects[peer] = now
-            self._state.query(peer, link)
+            query(self._state, peer, link)
         self._set_deadline()
 
     def query(self, peer: PeerId) -> None:
         """Ask `peer` for its list, if it is a neighbour; nothing follows from its silence."""
         link = self._state.active.get(peer)
         if link is not None:
-            self._state.query(peer, link)
+            query(self._state, peer, link)
 
     def fire(self, now: Time) -> None:
         """Query silent neighbours, and drop those that have been silent for too long."""
@@ -136,7 +143,7 @@ class LinkCheck(Procedure):
                 self.suspect(peer, now)
             elif silence >= quiet:
                 link.queried_at = now
-                state.query(peer, link)
+                query(state, peer, link)
 
     def _set_deadline(self) -> None:
         first = next(iter(self._suspects.values()), NEVER)

@@ -179,25 +179,15 @@ class OverlayState:
     # Links
 
     def send_neighbor(
-        self,
-        peer: PeerId,
-        role: NeighborRole,
-        kind: LinkKind,
-        *peers: PeerId,
-        nonce: int = 0,
-        numbers_only: bool = False,
-    ) -> None:
+        self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId,
+        nonce: int = 0, numbers_only: bool = False,
+    ) -> None:  # fmt: skip
         """Send `peer` a NEIGHBOR with our own numbers of links."""
         random_links = self.active.count(LinkKind.RANDOM)
         links = len(self.active)
         trees = self.source_trees
         message = Neighbor(role, links, kind, peers, random_links, trees, nonce, numbers_only)
         self.send(peer, message)
-
-    def query(self, peer: PeerId, link: Link) -> None:
-        """Ask a neighbour for a sign of life, and for its list where that could be of use."""
-        full = len(self.passive) >= self.passive.size
-        self.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=full)
 
     def ask_for_link(self, peer: PeerId, kind: LinkKind, now: Time) -> None:
         """Send `peer` a NEIGHBOR request."""
