@@ -67,7 +67,7 @@ def accept(links: int = 5, kind: LinkKind = LinkKind.RANDOM, nonce: int = 0) -> 
 def params(**changed: Any) -> MembershipParams:
     """The specification's sizes without rings, exact periods, and no upkeep traffic among what a
     test looks at."""
-    sizes: dict[str, Any] = {"random_links": 4, "near_links": 3, "rings": 0}
+    sizes: dict[str, Any] = {"active_size": 7, "near_links": 3, "rings": 0, "passive_size": 42}
     quiet: dict[str, Any] = {"timer_jitter": 0, "upkeep_peers": 0, "shuffle_interval": 30.0}
     return MembershipParams(**(sizes | quiet | changed))
 

@@ -10,21 +10,21 @@ import pytest
 from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
 
 
-def test_defaults_are_the_specification_s_starting_values_but_for_one_link() -> None:
-    """E01: N = 10,000, C_rand = 4, C_near = 3, A = 7, P = 42; a ring needs one random link less."""
+def test_defaults_are_the_specification_s_starting_values_and_a_near_link() -> None:
+    """E01: N = 10,000, C_rand = 4, and C_near = 4 in place of 3; A = C_rand + C_near, P = 6·A."""
     params = MembershipParams()
-    assert (params.random_links, params.near_links, params.ring_links) == (3, 4, 2)
-    assert (params.active_size, params.passive_size) == (7, 42)
+    assert (params.random_links, params.near_links, params.ring_links) == (4, 4, 4)
+    assert (params.active_size, params.passive_size) == (8, 48)
     assert MembershipParams.for_size(10_000) == params
 
 
 @pytest.mark.parametrize(
     ("nodes", "near", "random", "active", "passive"),
     [
-        (10_000, 3, 3, 7, 42),
+        (10_000, 3, 4, 7, 42),
         (100, 3, 2, 5, 30),
         (2, 3, 1, 4, 24),
-        (10**6, 3, 5, 9, 54),
+        (10**6, 3, 6, 9, 54),
         (10_000, 0, 4, 5, 30),
         (1_000, 0, 3, 4, 24),
     ],
@@ -32,8 +32,7 @@ def test_defaults_are_the_specification_s_starting_values_but_for_one_link() -> 
 def test_sizes_follow_the_formulas(
     nodes: int, near: int, random: int, active: int, passive: int
 ) -> None:
-    """E01: C_rand = log(N), of 3 and more one is a near link; P = k·A; A = C_rand + C_near, or
-    HyParView's log(N) + c."""
+    """E01: C_rand = log(N), P = k·A; A = C_rand + C_near, or HyParView's log(N) + c."""
     params = MembershipParams.for_size(nodes, near=near)
     assert params.random_links == random
     assert params.active_size == active

@@ -127,7 +127,7 @@ def test_links_at_rest_do_not_flap(settled: Network) -> None:
 
 def member(*neighbors: int, kind: LinkKind = LinkKind.RANDOM, near_rtt: float = 0.1) -> Topic:
     """Node 0 with `neighbors`, all of the kind, measured at `near_rtt`, with links to spare."""
-    sizes = MembershipParams(random_links=4, near_links=3, rings=0)
+    sizes = MembershipParams(active_size=7, near_links=3, rings=0)
     topic = Topic(0, "t", EpisubParams(membership=sizes), Random(1))
     topic.handle(ev.JoinOverlay(), 0.0)
     for peer in neighbors:

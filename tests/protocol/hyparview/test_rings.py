@@ -352,15 +352,9 @@ def test_without_rings_nobody_is_remembered_for_asking() -> None:
     assert not len(member.machine.membership._state.askers)
 
 
-@pytest.mark.parametrize(("rings", "random", "links"), [(1, 1, 0), (1, 2, 2), (0, 4, 0), (2, 4, 4)])
+@pytest.mark.parametrize(("rings", "random", "links"), [(2, 1, 0), (2, 3, 2), (0, 4, 0), (2, 4, 4)])
 def test_rings_take_two_random_links_each(rings: int, random: int, links: int) -> None:
-    params = MembershipParams(rings=rings, random_links=random, near_links=3)
-    assert params.ring_links == links
-
-
-def test_rings_need_as_many_random_links() -> None:
-    with pytest.raises(ValueError, match="2 rings need 4 random_links"):
-        MembershipParams(rings=2, random_links=3)
+    assert MembershipParams(rings=rings, random_links=random).ring_links == links
 
 
 # Together
@@ -369,8 +363,7 @@ def test_rings_need_as_many_random_links() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_all_find_their_places_and_keep_them(seed: int) -> None:
     """Sixty nodes that join through three contacts; then a tenth of them crashes."""
-    membership = MembershipParams(rings=2, random_links=4, near_links=3)
-    network = Network(60, EpisubParams(membership=membership), seed)
+    network = Network(60, EpisubParams(), seed)
     for node in range(60):
         network.join(node, *range(min(3, node)))
         network.run(0.1)
