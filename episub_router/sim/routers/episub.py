@@ -41,6 +41,8 @@ from episub_router.protocol.messages import (
     LinkKind,
     MembershipMessage,
     Neighbor,
+    Nodes,
+    ShuffleReply,
 )
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceMessage, PiecePrune
@@ -52,6 +54,13 @@ from episub_router.sim.routers.node import Node
 from episub_router.sim.sizes import PEER_RECORD, SIGNED_PAYLOAD, episub_control
 
 TOPIC_NAME = "simulated"
+
+_LISTS = (Neighbor, Nodes, ShuffleReply)
+"""Messages that name peers, with their records."""
+
+_LISTED = 16
+"""Peers remembered that were named over one connection, the last. The router remembers 128; two
+lists are what fits a large network's memory."""
 
 _NAMES = {
     kind: kind.__name__.upper()
@@ -76,7 +85,7 @@ class EpisubNode(Node):
         self._links_up = 0
         """Links whose NeighborUp has been carried out, and NeighborDown has not."""
         self._listed: dict[NodeId, tuple[Any, ...]] = {}
-        """The peers in the last list that each connected peer was sent."""
+        """The peers last named to each connected peer, with their records."""
 
     # From the network and the script.
 
@@ -187,8 +196,8 @@ class EpisubNode(Node):
             self._send_piece(message, peers)
             return
         size = episub_control(message)
-        if kind is Neighbor and message.peers:
-            size -= self._note_listed(message, peers[0])
+        if kind in _LISTS and message.peers:
+            size -= self._note_listed(message.peers, peers[0])
         records.sent(_NAMES[kind], len(peers), size)
         if kind is Gossip:
             records.messages[message.id].payloads += len(peers)
@@ -198,12 +207,13 @@ class EpisubNode(Node):
             self.trace_send(peers, size, **columns(message))
         self.network.send(self, peers, Received(self.id, message), size)
 
-    def _note_listed(self, listing: Neighbor, peer: NodeId) -> int:
-        """`peer` is sent a list: bytes of those records that it has from the one before. The router
-        leaves out all records that it has sent over a connection; lists repeat most of them."""
+    def _note_listed(self, listed: tuple[Any, ...], peer: NodeId) -> int:
+        """`peer` is sent a list: bytes of the records among those last sent to it. The router
+        leaves out all that it has sent over a connection (`SentRecords`); lists repeat most."""
         before = self._listed.get(peer, ())
-        self._listed[peer] = listing.peers
-        return PEER_RECORD * sum(other in before for other in listing.peers)
+        others = [other for other in before if other not in listed]
+        self._listed[peer] = (*listed, *others)[:_LISTED]
+        return PEER_RECORD * (len(before) - len(others))
 
     def _send_piece(self, piece: Piece, peers: list[NodeId]) -> None:
         size = episub_control(piece) + piece.size

@@ -34,14 +34,14 @@ from episub_router.protocol.messages import (
     Shuffle,
     ShuffleReply,
 )
-from episub_router.protocol.params import EpisubParams, MembershipParams
+from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import Group, GroupOf, PeerId
 from episub_router.util.params import Rate
 from tests.protocol.helpers import ME, Member, dials, drops, params, request, sent
 from tests.protocol.network import Network
 
-PARAMS = MembershipParams()
+PARAMS = params()
 SHARE = round(PASSIVE_SHARE * PARAMS.passive_size)
 
 

@@ -222,7 +222,7 @@ def test_a_nearer_passive_peer_replaces_a_far_neighbour() -> None:
     effects = topic.handle(ev.Received(8, accept), now + 0.1)
     assert 8 in topic.membership.active
     assert len([e for e in effects if isinstance(e, NeighborDown)]) == 1
-    assert len(topic.membership.active) == PARAMS.active_size
+    assert len(topic.membership.active) == 7
 
 
 def test_upkeep_measures_who_is_there_and_forgets_who_is_not() -> None:

@@ -266,9 +266,11 @@ def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
     known = [*member.active, *OTHERS[-16:]]
     expected = set(PLACES.holders(ME, known)) - member.active
     assert expected <= set(requests(effects))
-    # And all that are left are asked for nearer ones.
-    queried = {to for to, _ in sent(member.wait(FIRST_INTERVAL), GetNodes)}
-    assert set(NEXT[1:]) <= queried
+    # Each is asked for nearer ones once it has accepted, and one that is left soon.
+    for peer in sorted(expected):
+        assert sent(member.receive(peer, accept()), GetNodes) == [(peer, GetNodes(8))]
+    ((queried, _),) = sent(member.wait(2 * FIRST_INTERVAL), GetNodes)
+    assert queried in member.active
 
 
 def test_a_lost_link_that_was_on_no_ring_starts_no_search() -> None:

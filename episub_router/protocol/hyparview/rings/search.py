@@ -50,7 +50,6 @@ class RingSearch(Procedure):
         "_candidates",
         "_get_contacts",
         "_interval",
-        "_lost",
         "_next_search",
         "_queried",
         "_refused",
@@ -70,8 +69,6 @@ class RingSearch(Procedure):
         self._interval = FIRST_INTERVAL
         self._next_search = NEVER
         self._rounds = 0
-        self._lost = False
-        """Whether a link was lost since the last search."""
 
     def start(self, now: Time) -> None:
         self._interval = FIRST_INTERVAL
@@ -91,14 +88,12 @@ class RingSearch(Procedure):
         self._set_deadline()
 
     def _search(self, now: Time) -> None:
-        """Ask a neighbour, or all after one was lost, for nodes; and a contact in the first periods
-        and then now and then."""
+        """Ask a neighbour for nodes; and a contact in the first periods and then now and then."""
         state = self._state
         self._rounds += 1
         self._queried.clear()
         holders = list(ring_holders(state))
-        several, self._lost = self._lost, False
-        for peer in holders if several else pick_some(state.rng, holders, 1):
+        for peer in pick_some(state.rng, holders, 1):
             self._query(peer, True, now)
         if self._rounds <= 3 or self._rounds % 4 == 0 or not holders:
             contacts = [peer for peer in self._get_contacts() if peer not in holders]
@@ -196,7 +191,6 @@ class RingSearch(Procedure):
         if not any(is_next_on_a_ring(self._state, peer) for peer in peers):
             return
         self._interval = FIRST_INTERVAL
-        self._lost = True
         self.ask_nearest(now)
         self._schedule(now)
 
