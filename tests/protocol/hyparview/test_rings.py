@@ -268,7 +268,7 @@ def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
     assert expected <= set(requests(effects))
     # Each is asked for nearer ones once it has accepted, and one that is left soon.
     for peer in sorted(expected):
-        assert sent(member.receive(peer, accept()), GetNodes) == [(peer, GetNodes(8))]
+        assert sent(member.receive(peer, accept()), GetNodes) == [(peer, GetNodes(4))]
     ((queried, _),) = sent(member.wait(2 * FIRST_INTERVAL), GetNodes)
     assert queried in member.active
 

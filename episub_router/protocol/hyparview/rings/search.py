@@ -93,18 +93,20 @@ class RingSearch(Procedure):
         self._rounds += 1
         self._queried.clear()
         holders = list(ring_holders(state))
+        # One of those next to us may be gone: two on either side.
+        wide = 2 * state.params.ring_links
         for peer in pick_some(state.rng, holders, 1):
-            self._query(peer, True, now)
+            self._query(peer, True, now, wide)
         if self._rounds <= 3 or self._rounds % 4 == 0 or not holders:
             contacts = [peer for peer in self._get_contacts() if peer not in holders]
             for peer in pick_some(state.rng, contacts, 1):
                 state.when_connected(peer, partial(self._query, peer), now)
         self.ask_nearest(now)
 
-    def _query(self, peer: PeerId, up: bool, now: Time) -> None:
+    def _query(self, peer: PeerId, up: bool, now: Time, count: int = 0) -> None:
         if up and len(self._queried) < _MAX_QUERIED and peer not in self._queried:
             self._queried[peer] = None
-            self._state.send(peer, GetNodes(2 * self._state.params.ring_links))
+            self._state.send(peer, GetNodes(count or self._state.params.ring_links))
 
     def on_nodes(self, sender: PeerId, nodes: Nodes) -> bool:
         """NODES of a peer that was asked; False if it wasn't asked here."""
