@@ -193,18 +193,31 @@ class Tables:
     @contextmanager
     def kept(self, *names: str) -> Iterator[None]:
         """While in this context, the tables `names`, each made after those before it, are held in
-        memory (or on disk), so that what follows from them doesn't make them again and again."""
-        tables = []
+        memory (or on disk), so that what follows from them doesn't make them again and again. Some
+        are made at once, as in `answer`: each waits for those before it that it is made of."""
+        held: list[DataFrame] = []
+
+        def make(name: str, there: DataFrame | None) -> Made:
+            started = perf_counter()
+            # Not persist(): each plan after that is searched for each plan that is persisted.
+            table = (self.make(name) if there is None else there).localCheckpoint()
+            held.append(table)
+            # New columns: joins with what is made of the same table would confuse the old ones.
+            renamed = table.toDF(*table.columns)
+            return Made(lambda: renamed, perf_counter() - started, is_empty=False)
+
         try:
-            for name in names:
-                # Not persist(): each plan after that is searched for each plan that is persisted.
-                held = self(name).localCheckpoint()
-                tables.append(held)
-                # New columns: joins with what is made of the same table would confuse the old ones.
-                self.replace(name, held.toDF(*held.columns))
+            with ThreadPoolExecutor(self._params.at_once) as pool:
+                try:
+                    for name in names:
+                        self.expect(name, pool.submit(make, name, self._made.pop(name, None)))
+                    for name in names:
+                        self(name)
+                finally:
+                    pool.shutdown(cancel_futures=True)
             yield
         finally:
-            for table in tables:
+            for table in held:
                 _release(table)
 
 

@@ -142,23 +142,27 @@ def merged(rows: DataFrame, horizon: Horizon | None) -> DataFrame:
         .when(event.isin("neighbor", "node"), F.concat(event, "state"))
         .otherwise(event)
     )
-    itself = F.concat_ws(" ", "file", F.col("offset").cast("string"), F.col("seq").cast("string"))
+    itself = F.concat_ws(" ", "file", F.col("offset").cast("string"))
     # Of several rows in one place one stays: the first receipt, or the latest of what lasts.
     place = {
-        "which": F.when(is_old, layer).when(is_lasting | (role == "end"), itself).otherwise(event),
+        "which": F.when(is_old, layer).when(is_lasting, itself).otherwise(event),
         "at": F.when(~role.isin("copies", "sent", "known"), F.col("peer")),
-        "of": F.when(is_lasting | (role == "end"), F.col("remote")),
+        "of": F.when(is_lasting, F.col("remote")),
         "within": F.when(is_lasting, F.col("topic")),
         "about": F.when(~is_lasting, F.col("message")),
     }
-    key = [role, F.col("run"), *(value.alias(name) for name, value in place.items())]
+    named = [role, F.col("run"), *place.values()]
+    # Groups are found by sorting: by a number first, which is quick.
+    key = [F.xxhash64(*named), role, F.col("run"), *(v.alias(name) for name, v in place.items())]
     order = F.when(event.isin("publish", "deliver", "known"), time).otherwise(-time)
     columns = [name for name in STATE.names if name not in ("run", "role", "count", "offset")]
     row = F.min(F.struct(order.alias("order"), "offset", *columns)).alias("row")
-    made = rows.groupBy(*key).agg(row, F.sum("count").alias("count"))
-    return made.select(
+    made = rows.where(role != "end").groupBy(*key).agg(row, F.sum("count").alias("count"))
+    made = made.select(
         "role", "run", "row.offset", *(f"row.{name}" for name in columns), "count"
     ).select(*STATE.names)
+    # The most by far, and each in a place of its own: what an end had twice isn't matched anyway.
+    return made.unionByName(rows.where(role == "end").select(*STATE.names))
 
 
 def sampled(state: DataFrame) -> DataFrame:

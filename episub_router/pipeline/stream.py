@@ -28,7 +28,7 @@ from episub_router.pipeline.facts import clocks
 from episub_router.pipeline.ingest import FINISHED, take
 from episub_router.pipeline.lake import Entry, Lake, batch_name, stream_prefix
 from episub_router.pipeline.params import SECOND, AnswerParams
-from episub_router.pipeline.run import Tables
+from episub_router.pipeline.run import Tables, hold
 from episub_router.pipeline.session import suited
 from episub_router.pipeline.state import (
     Horizon,
@@ -163,7 +163,12 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
     rows = reduced(_events_since(lake, run, base, number))
     if base is not None:
         rows = lake.read_live("state", run, base).unionByName(rows)
-    state = lake.write_live("state", run, number, sampled(merged(rows, horizon)))
+    # A sample counts first what it is of, and would have that made twice.
+    whole, release = hold(merged(rows, horizon))
+    try:
+        state = lake.write_live("state", run, number, sampled(whole), "role")
+    finally:
+        release()
     made = {"events": events_of(state), "clocks": clocks.clocks(exchanges_of(state))}
     tables = Tables(made, params)
     with tables.kept("clocks"):
@@ -171,7 +176,10 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
             publishes = tables("publishes").where(F.col("time") >= horizon.kept)
             closed = forgotten(state, horizon)
             tables.replace("publishes", publishes.join(closed, ["run", "message"], "anti"))
-        with tables.kept("spans", "publishes", "deliveries", "links", "subscriptions", "arrivals"):
+        with tables.kept(
+            "changes", "contacts", "publishes", "deliveries", "spans", "links", "activity",
+            "subscriptions", "arrivals",
+        ):  # fmt: skip
             found = messages.messages(
                 tables("publishes"), tables("deliveries"),
                 counts_of(state, "copies", "duplicates"), counts_of(state, "sent", "sent"),

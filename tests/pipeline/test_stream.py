@@ -156,6 +156,32 @@ def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path
     assert lake.events([name]).count() == before + len(node_events(5))
 
 
+@pytest.mark.spark
+def test_exchanges_of_a_state_are_those_of_its_events(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where an RPC named a message twice: that end can't be matched."""
+    from episub_router.pipeline.facts.clocks import exchanges
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.state import exchanges_of, merged, reduced, sampled
+
+    traces, lake = tmp_path / "traces", Lake(spark, str(tmp_path / "lake"))
+    traces.mkdir()
+    for node in range(2):
+        events = node_events(node, 2, messages=6)
+        if node == 0:
+            sent = next(event for event in events if event.HasField("sendRPC"))
+            sent.sendRPC.meta.messages.append(sent.sendRPC.meta.messages[0])
+        (traces / f"node-{node}.pb").write_bytes(delimited(events))
+        drain(spark, Path(lake.root), traces, answer=False)
+    wanted = exchanges(lake.events(["r"])).collect()
+    first, second = sorted({entry.batch for entry in lake.manifest()})
+    before = merged(reduced(lake.events(["r"], {first})), None)
+    rows = before.unionByName(reduced(lake.events(["r"], {second})))
+    found = exchanges_of(sampled(merged(rows, None))).collect()
+    assert sorted(found) == sorted(wanted)
+    # Six each way, but for the one that was named twice.
+    assert len(found) == 2 * 6 - 1
+
+
 def _live(lake: object, name: str) -> list[object]:
     from episub_router.pipeline.stream import live
 

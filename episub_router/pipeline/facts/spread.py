@@ -103,7 +103,7 @@ def deliveries(
         "repeats",
     )
     # Most traces have all hops or none, and Python is slow.
-    if chains == 0 or (chains is None and table.where("hops IS NULL").isEmpty()):
+    if chains == 0 or (chains is None and events.where(is_in_a_chain()).isEmpty()):
         return table
     return table.groupBy("run", "message").applyInPandas(with_depths, _with_hops(table.schema))
 
