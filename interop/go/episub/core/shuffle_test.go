@@ -1,0 +1,48 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/pb"
+)
+
+func TestWhatAnOriginOffersComesWithItsNodes(t *testing.T) {
+	n := newNetwork(t, 20)
+	n.run(30 * time.Second)
+	topic := n.nodes[0].topic
+	topic.shuffle.answered = nil
+	origin := n.nodes[1].id
+	topic.awaitOffered(answered{origin: origin, offered: 2, given: topic.passive.ids()})
+	found := []peer.ID{"x", "y", "z"}
+	if !topic.takeOffered(origin, found) || topic.takeOffered(origin, found) {
+		t.Error("once")
+	}
+	if topic.passive.find("x") == nil || topic.passive.find("y") == nil || topic.passive.find("z") != nil {
+		t.Error("as many as it offers")
+	}
+	for i := range 2 * maxAnswered {
+		topic.awaitOffered(answered{origin: peer.ID(rune('a' + i)), offered: 1})
+	}
+	if len(topic.shuffle.answered) > maxAnswered {
+		t.Errorf("%d are remembered", len(topic.shuffle.answered))
+	}
+}
+
+func TestNumbersAloneLeaveTheLastListAsItWas(t *testing.T) {
+	n := newNetwork(t, 3)
+	n.run(10 * time.Second)
+	topic := n.nodes[0].topic
+	l := topic.links[0]
+	l.peers = []peer.ID{"x"}
+	role, kind := pb.Neighbor_LIST, l.kind
+	topic.onNeighbor(l.id, &pb.Neighbor{
+		Role: &role, Kind: &kind, Links: proto.Uint32(9), NumbersOnly: proto.Bool(true),
+	})
+	if l.links != 9 || len(l.peers) != 1 {
+		t.Errorf("%d links, %d peers", l.links, len(l.peers))
+	}
+}
