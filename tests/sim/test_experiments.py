@@ -130,7 +130,7 @@ def test_few_copies_cross_between_sites() -> None:
             "traffic.start": 200.0,
             "router.params.broadcast.near_parent_window": window,
         }
-        (scenario,) = loading.load("sites").scenarios(settings, ["3 near, nearer wins"]).values()
+        (scenario,) = loading.load("sites").scenarios(settings, ["+ 4 near, nearer wins"]).values()
         simulation = Simulation(scenario, 1, Records(scenario.capacity))
         simulation.run()
         model = simulation.network.latency
