@@ -110,7 +110,7 @@ def test_proximity() -> None:
 
 def test_sites_need_random_links() -> None:
     """With near links alone, and every nearer peer taken in, eight sites fall apart."""
-    small = {"network__nodes": 96, "traffic__messages": 2, "traffic__start": 400.0}
+    small = {"network__nodes": 144, "traffic__messages": 2, "traffic__start": 400.0}
     made = runs("sites", seed=2, only="nearer wins", **small)
     whole, apart = (summary["phases"][0] for summary in made.values())
     assert (whole["overlay"]["components"], whole["reliability"]) == (1, 1.0)
