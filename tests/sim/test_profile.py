@@ -34,7 +34,7 @@ def scenario(router: str) -> Scenario:
 @pytest.mark.parametrize(
     ("router", "kinds"),
     [
-        ("episub", {"GOSSIP", "JOIN", "timers", "dials", "round trips", "publishing"}),
+        ("episub", {"GOSSIP", "NEIGHBOR", "timers", "dials", "round trips", "publishing"}),
         ("gossipsub", {"PUBLISH", "GRAFT", "timers", "publishing"}),
         ("floodsub", {"messages", "publishing"}),
     ],
