@@ -86,7 +86,7 @@ async def test_what_py_libp2p_expects_of_a_router() -> None:
         assert node.router.get_protocols()[0] == PROTOCOL_ID
         assert node.router.mesh == {TOPIC: others}
         assert node.router.fanout == {}
-        assert node.router.degree == 7
+        assert node.router.degree == 8
         assert node.router.peer_protocol == dict.fromkeys(others, PROTOCOL_ID)
         await node.pubsub.wait_for_mesh(nodes[1].id, TOPIC)
 
