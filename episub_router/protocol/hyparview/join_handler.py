@@ -21,13 +21,10 @@ from episub_router.protocol.types import PeerId, Time
 
 NODES_GIVEN = 8
 """Peers in our NODES. Ours: three contacts name more than a joining node needs, and each costs the
-bytes of two messages' control."""
+bytes of two messages' control. With two rings, those next to the asker are as many."""
 
 _NAMED_EACH = 2
 """Peers named on either side of each ring. Ours: the next one, and one more should that fail."""
-
-_MOST_NAMED = 8
-"""Of `NODES_GIVEN`; the others are a random sample, where walks start."""
 
 
 class JoinHandler:
@@ -54,7 +51,7 @@ class JoinHandler:
         if state.places is None:
             return []
         known = [*state.active, *state.passive, *state.askers]
-        found = state.places.nearest(sender, known, _NAMED_EACH)[:_MOST_NAMED]
+        found = state.places.nearest(sender, known, _NAMED_EACH)
         state.askers.add(sender, now)
         return found
 

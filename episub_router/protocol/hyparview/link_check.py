@@ -48,7 +48,7 @@ _MAX_NOTIFIED = 64
 """Peers remembered that were sent DISCONNECT because they aren't neighbours."""
 
 
-def query(state: OverlayState, peer: PeerId, link: Link) -> None:
+def send_query(state: OverlayState, peer: PeerId, link: Link) -> None:
     """Ask a neighbour for a sign of life, and for its list where that could fill passive room."""
     full = len(state.passive) >= state.passive.size
     state.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=full)
@@ -88,14 +88,14 @@ class LinkCheck(Procedure):
         else:
             self._doubted.pop(peer, None)
             self._suspects[peer] = now
-            query(self._state, peer, link)
+            send_query(self._state, peer, link)
         self._set_deadline()
 
     def query(self, peer: PeerId) -> None:
         """Ask `peer` for its list, if it is a neighbour; nothing follows from its silence."""
         link = self._state.active.get(peer)
         if link is not None:
-            query(self._state, peer, link)
+            send_query(self._state, peer, link)
 
     def fire(self, now: Time) -> None:
         """Query silent neighbours, and drop those that have been silent for too long."""
@@ -143,7 +143,7 @@ class LinkCheck(Procedure):
                 self.suspect(peer, now)
             elif silence >= quiet:
                 link.queried_at = now
-                query(state, peer, link)
+                send_query(state, peer, link)
 
     def _set_deadline(self) -> None:
         first = next(iter(self._suspects.values()), NEVER)

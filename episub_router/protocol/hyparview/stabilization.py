@@ -8,7 +8,7 @@ is left to `neighbor_request` (E17).
 from __future__ import annotations
 
 from episub_router.protocol.effects import DownReason
-from episub_router.protocol.hyparview.link_check import query
+from episub_router.protocol.hyparview.link_check import send_query
 from episub_router.protocol.hyparview.procedure import Procedure
 from episub_router.protocol.hyparview.rings.links import kept_links
 from episub_router.protocol.hyparview.state import OverlayState
@@ -44,7 +44,7 @@ class Stabilization(Procedure):
             self._drop_links(asked_at, now)
         elif len(state.active) > state.params.active_size:
             for peer, link in state.active.items():
-                query(state, peer, link)
+                send_query(state, peer, link)
             self._asked_at = now
             self.deadline = now + LIST_TIMEOUT
             return
