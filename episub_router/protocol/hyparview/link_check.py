@@ -49,9 +49,10 @@ _MAX_NOTIFIED = 64
 
 
 def send_query(state: OverlayState, peer: PeerId, link: Link) -> None:
-    """Ask a neighbour for a sign of life, and for its list where that could fill passive room."""
-    full = len(state.passive) >= state.passive.size
-    state.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=full)
+    """Ask a neighbour for a sign of life, and for its list where few passive peers are known. The
+    passive view probe asks for one in each of its periods."""
+    enough = 2 * len(state.passive) >= state.passive.size
+    state.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=enough)
 
 
 class LinkCheck(Procedure):

@@ -25,10 +25,10 @@ func (t *Topic) sayWith(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind
 	t.port.Send(id, controlNeighbor(message))
 }
 
-// query asks a neighbour for a sign of life, and for its list where that could be of use.
+// query asks a neighbour for a sign of life, and for its list where few passive peers are known.
 func (t *Topic) query(l *link) {
 	message := t.numbers(pb.Neighbor_QUERY, l.kind)
-	if len(t.passive) >= passiveSize {
+	if 2*len(t.passive) >= passiveSize {
 		message.NumbersOnly = proto.Bool(true)
 	}
 	t.port.Send(l.id, controlNeighbor(message))
