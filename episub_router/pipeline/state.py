@@ -142,7 +142,7 @@ def merged(rows: DataFrame, horizon: Horizon | None) -> DataFrame:
         .when(event.isin("neighbor", "node"), F.concat(event, "state"))
         .otherwise(event)
     )
-    itself = F.concat_ws(" ", "file", F.col("offset").cast("string"))
+    itself = F.concat_ws(" ", "file", F.col("offset").cast("string"), F.col("seq").cast("string"))
     # Of several rows in one place one stays: the first receipt, or the latest of what lasts.
     place = {
         "which": F.when(is_old, layer).when(is_lasting, itself).otherwise(event),

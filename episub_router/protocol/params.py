@@ -30,7 +30,7 @@ class EagerRepair(Enum):
 class MembershipParams:
     """Parameters of the overlay (E01-E21). Raises ValueError where values contradict."""
 
-    active_size: int = param(8, "peers", "ours: spec: A = 7 at N = 10,000; see near_links")
+    active_size: int = param(8, "peers", "ours: C_rand + C_near; spec: 7 at N = 10,000")
     """Links that a node aims at: random ones, near ones, and spare ones of either kind."""
     random_links: int = param(4, "peers", "spec: C_rand = 4 at N = 10,000")
     """Links to random peers, which keep the overlay connected."""
@@ -139,6 +139,8 @@ class MembershipParams:
 
         C_rand = log10(N), A = C_rand + C_near and P = k·A, as the specification's example
         has it (N = 10,000: C_rand = 4, A = 7, P = 42), but with one near link more by default.
+        Two rings need C_rand = 4, which is N from 3,163 on; smaller overlays have one, or none
+        below 32.
         With `near=0`, A = log10(N) + c without rings, which is HyParView's own active view
         (N = 10,000: A = 5, P = 30).
         """
@@ -275,7 +277,7 @@ class EpisubParams:
     """The trees: Plumtree."""
 
     @classmethod
-    def for_size(cls, nodes: int, *, near: int = 3) -> EpisubParams:
+    def for_size(cls, nodes: int, *, near: int = 4) -> EpisubParams:
         """Parameters for topics of about `nodes` nodes, with `near` near links each (E01).
 
         Raises ValueError for fewer than 2 nodes.

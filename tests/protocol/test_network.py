@@ -203,7 +203,7 @@ def test_half_open_links_end() -> None:
     """E12, E15: a node whose messages no longer leave loses its links on both ends."""
     network = joined(20, 6)
     network.cut = lambda a, b: a == 3
-    network.run(4 * network.params.membership.link_check_interval)
+    network.run(5 * network.params.membership.link_check_interval)
     assert all(3 not in network.neighbors(node) for node in network.live if node != 3)
     network.cut = lambda a, b: False
     network.run(4 * network.params.membership.link_check_interval)

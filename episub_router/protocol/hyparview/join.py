@@ -112,11 +112,15 @@ class JoinProcedure(Procedure):
             self._asked.pop(contact, None)
             self._walk_when_all_answered(now)
 
+    def awaits(self, contact: PeerId) -> bool:
+        """Whether `contact` was asked for nodes and has yet to answer."""
+        return self._asked.get(contact) is False
+
     def on_nodes(self, sender: PeerId, nodes: Nodes, now: Time) -> bool:
         """NODES from a contact: the passive view is fresh, JOINs can start (E03, E04). False if
         `sender` wasn't asked."""
         state = self._state
-        if sender not in self._asked or self._asked[sender]:
+        if not self.awaits(sender):
             state.drop(sender, DropReason.UNSOLICITED)
             return False
         self._asked[sender] = True

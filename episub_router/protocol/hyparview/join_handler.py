@@ -21,10 +21,14 @@ from episub_router.protocol.types import PeerId, Time
 
 NODES_GIVEN = 8
 """Peers in our NODES. Ours: three contacts name more than a joining node needs, and each costs the
-bytes of two messages' control. With two rings, those next to the asker are as many."""
+bytes of two messages' control."""
 
 _NAMED_EACH = 2
 """Peers named on either side of each ring. Ours: the next one, and one more should that fail."""
+
+_SAMPLED = 2
+"""Peers of NODES that are a random sample at least, where none but those on rings were asked for:
+walks start there, and ids can be searched for that are next to a given node."""
 
 
 class JoinHandler:
@@ -39,7 +43,8 @@ class JoinHandler:
         """GETNODES: answer with a sample of passive and active peers (E03)."""
         state = self._state
         count = min(asked.count or NODES_GIVEN, NODES_GIVEN)
-        peers = self._next_on_rings(sender, now)[:count]
+        most = count if asked.count else count - _SAMPLED
+        peers = self._next_on_rings(sender, now)[:most]
         peers += state.active.sample(state.rng, (count - len(peers)) // 2, sender, *peers)
         peers += state.passive.sample(state.rng, count - len(peers), sender, *peers)
         state.send(sender, Nodes(tuple(peers), state.params.join_ttl))

@@ -48,10 +48,10 @@ _MAX_NOTIFIED = 64
 """Peers remembered that were sent DISCONNECT because they aren't neighbours."""
 
 
-def send_query(state: OverlayState, peer: PeerId, link: Link) -> None:
-    """Ask a neighbour for a sign of life, and for its list where few passive peers are known. The
-    passive view probe asks for one in each of its periods."""
-    enough = 2 * len(state.passive) >= state.passive.size
+def send_query(state: OverlayState, peer: PeerId, link: Link, *, with_list: bool = False) -> None:
+    """Ask a neighbour for a sign of life, and for its list, too, where few passive peers are known.
+    The passive view probe asks for one in each of its periods."""
+    enough = not with_list and 2 * len(state.passive) >= state.passive.size
     state.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=enough)
 
 
@@ -93,7 +93,7 @@ class LinkCheck(Procedure):
         self._set_deadline()
 
     def query(self, peer: PeerId) -> None:
-        """Ask `peer` for its list, if it is a neighbour; nothing follows from its silence."""
+        """Query `peer`, if it is a neighbour; nothing follows from its silence."""
         link = self._state.active.get(peer)
         if link is not None:
             send_query(self._state, peer, link)
@@ -178,7 +178,9 @@ class LinkCheck(Procedure):
             state.drop(sender, DropReason.UNSOLICITED)
             return
         link.update(answer, now)
-        for peer in answer.peers:
+        if answer.numbers_only:
+            return
+        for peer in link.peers:
             if len(state.passive) < state.passive.size:
                 state.remember(peer, sender)
 

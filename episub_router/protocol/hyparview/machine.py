@@ -91,7 +91,7 @@ class HyParView:
             self._proximity,
             self._passive_view_probe,
             self._reconnection,
-            *((self._rings,) if params.rings else ()),
+            *((self._rings,) if state.places is not None else ()),
         )
         """What runs as long as this node is in the overlay, in the order of starting and firing."""
         self._deadline: Time = NEVER
@@ -256,6 +256,7 @@ class HyParView:
         state, peer = self._state, event.peer
         state.on_disconnected(peer, now)
         self._responses.on_peer_down(peer)
+        self._shuffle.on_peer_down(peer)
         self._proximity.on_refusal(peer)
         self._rings.on_refusal(peer, now)
         self._requests.on_refusal(peer, now)
@@ -314,7 +315,8 @@ class HyParView:
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         expected = self._rings.on_nodes(sender, nodes) | self._reconnection.on_nodes(sender, nodes)
-        if not expected and self._shuffle.on_nodes(sender, nodes):
+        awaited = expected or self._join.awaits(sender)
+        if not awaited and self._shuffle.on_nodes(sender, nodes):
             return
         if expected or self._join.on_nodes(sender, nodes, now):
             self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)

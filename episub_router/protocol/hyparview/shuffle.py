@@ -22,7 +22,7 @@ _PATIENCE = 2
 
 _MOST_DOUBLINGS = 3
 """How often the rest between shuffles doubles, once for each that brings nobody new after those.
-Ours: an hour and a half at most; the members of a small overlay know one another."""
+Ours: three hours at most; the members of a small overlay know one another."""
 
 MAX_ANSWERED = 8
 """Origins answered whose offers are awaited; the oldest is let go first. Ours: that takes a round
@@ -95,7 +95,9 @@ class ShuffleProcedure(Procedure):
             return
         ttl = min(message.ttl, params.shuffle_ttl)
         most = params.shuffle_active + params.shuffle_passive
-        peers, offered = message.peers[:most], min(message.offered, most)
+        peers = message.peers[:most]
+        # Peers that go along are all that there is, whatever else is said.
+        offered = 0 if peers else min(message.offered, most)
         if ttl > 0 and len(state.active) > 1:
             walker = state.active.pick(state.rng, sender, message.peer)
             if walker is not None:
@@ -117,6 +119,7 @@ class ShuffleProcedure(Procedure):
         if not offered:
             state.release(origin)
             return
+        self._answered.pop(origin, None)
         self._answered[origin] = offered, given
         if len(self._answered) > MAX_ANSWERED:
             oldest = next(iter(self._answered))
@@ -133,6 +136,10 @@ class ShuffleProcedure(Procedure):
         self._exchange(sender, nodes.peers[:offered], given)
         self._state.release(sender)
         return True
+
+    def on_peer_down(self, peer: PeerId) -> None:
+        """What it offered doesn't come any more."""
+        self._answered.pop(peer, None)
 
     def on_reply(self, sender: PeerId, message: ShuffleReply) -> None:
         """SHUFFLEREPLY: take in no more entries than we offered, in their place."""

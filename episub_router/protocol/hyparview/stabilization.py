@@ -16,6 +16,10 @@ from episub_router.protocol.hyparview.views.active import Link
 from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.types import PeerId, Time
 
+LIST_LIFETIME = 60.0
+"""Seconds until a neighbour's list is asked for again. Ours: a list costs the control bytes of
+several messages, and a triangle too many or too few costs a link."""
+
 LIST_TIMEOUT = 1.0
 """Seconds that neighbours have to send their lists. Ours: a round trip of 300 ms, with room."""
 
@@ -44,7 +48,8 @@ class Stabilization(Procedure):
             self._drop_links(asked_at, now)
         elif len(state.active) > state.params.active_size:
             for peer, link in state.active.items():
-                send_query(state, peer, link)
+                stale = now - link.listed_at > LIST_LIFETIME
+                send_query(state, peer, link, with_list=stale)
             self._asked_at = now
             self.deadline = now + LIST_TIMEOUT
             return
@@ -58,7 +63,7 @@ class Stabilization(Procedure):
         """
         state = self._state
         answered = [
-            (peer, link) for peer, link in state.active.items() if link.listed_at >= asked_at
+            (peer, link) for peer, link in state.active.items() if link.answered_at >= asked_at
         ]
         # Peers with the most links first: both sides gain. Among those, the farthest.
         state.rng.shuffle(answered)

@@ -36,7 +36,7 @@ kept."""
 
 BAN_BELOW = -40.0
 """Disconnected, for BAN_TIME. Ours: eleven promises broken and none kept, of which BROKEN_AT_ONCE
-count in ten seconds, or five forged payloads."""
+count in 15 seconds, or five forged payloads."""
 
 BAN_TIME = 600.0
 """Seconds. Ours: ten times gossipsub's back-off after a PRUNE."""

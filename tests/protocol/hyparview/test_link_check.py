@@ -49,7 +49,8 @@ def test_a_query_for_numbers_alone_is_answered_with_those() -> None:
     member.receive("a", Neighbor(NeighborRole.LIST, 2, LinkKind.RANDOM, ("x", "y")))
     member.wait(1)
     member.receive("a", replace(answer, links=4))
-    assert (link.links, link.peers, link.listed_at) == (4, ("x", "y"), member.now)
+    assert (link.links, link.peers, link.answered_at) == (4, ("x", "y"), member.now)
+    assert link.listed_at == member.now - 1
 
 
 @pytest.mark.parametrize("known", [20, 21])

@@ -274,7 +274,7 @@ def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
 
 
 def test_a_lost_link_that_was_on_no_ring_starts_no_search() -> None:
-    """Near links change for minutes, and each answer names sixteen peers."""
+    """Near links change for minutes, and each answer names up to eight peers."""
     member = full(*NEXT)
     assert sent(member.wait(FIRST_INTERVAL), GetNodes)
     near = next(peer for peer in member.active if peer not in NEXT)

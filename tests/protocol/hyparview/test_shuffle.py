@@ -185,4 +185,13 @@ def test_shuffles_that_cannot_be() -> None:
     ((_, passed_on),) = sent(member.receive("a", Shuffle("o", 10**6, 1000, flood)))
     assert passed_on.ttl == member.params.shuffle_ttl - 1
     most = member.params.shuffle_active + member.params.shuffle_passive
-    assert len(passed_on.peers) == passed_on.offered == most
+    assert (len(passed_on.peers), passed_on.offered) == (most, 0), "peers that go along are all"
+
+
+def test_an_origin_that_is_gone_sends_nothing_any_more() -> None:
+    member = full("a", "b")
+    member.receive("a", Shuffle("origin", 0, 1))
+    member.handle(ev.Connected("origin"))
+    member.handle(ev.PeerDown("origin"))
+    member.handle(ev.Connected("origin"))
+    assert drops(member.receive("origin", Nodes(("x",), 6))) == [DropReason.UNSOLICITED]

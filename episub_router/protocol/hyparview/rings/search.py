@@ -32,8 +32,8 @@ LONGEST_INTERVAL = 1200.0
 stays the same; a peer that comes finds its places itself."""
 
 _GROWTH = 4
-"""Of the periods. Ours: places are found in the first half minute, and an answer with 16 records
-costs as much as the control of three messages."""
+"""Of the periods. Ours: places are found in the first half minute, and an answer with eight records
+costs as much as the control of two or three messages."""
 
 _KEPT = 3
 """Peers remembered on either side of each ring: the neighbour, and two more should it fail."""

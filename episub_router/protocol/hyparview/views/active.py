@@ -8,7 +8,7 @@ from random import Random
 
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.rtt import Rtt, updated
-from episub_router.protocol.types import Group, PeerId, Time
+from episub_router.protocol.types import NEVER, Group, PeerId, Time
 
 MAX_ON_WISH = 2
 """Links beyond A that others' wishes bring: their need can't be checked. Ours: joins need some room
@@ -26,6 +26,7 @@ class Link:
     """One entry of the active view."""
 
     __slots__ = (
+        "answered_at",
         "failed_pings",
         "kind",
         "last_activity",
@@ -56,8 +57,10 @@ class Link:
         """Pings failed in a row."""
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last sent it (E11)."""
-        self.listed_at = now
-        """When it last answered a query."""
+        self.listed_at: Time = -NEVER
+        """When it did."""
+        self.answered_at = now
+        """When it last answered a query, with its list or with numbers alone."""
         self.since = now
         """When it became a link."""
         self.on_wish = False
@@ -79,9 +82,9 @@ class Link:
         if described.role is not NeighborRole.REQUEST and described.kind is LinkKind.RANDOM:
             self.kind = LinkKind.RANDOM
         if described.role is NeighborRole.LIST:
-            self.listed_at = now
+            self.answered_at = now
             if not described.numbers_only:
-                self.peers = described.peers[:_LISTED]
+                self.peers, self.listed_at = described.peers[:_LISTED], now
 
 
 class ActiveView:

@@ -77,6 +77,9 @@ func (t *Topic) onNeighbor(from peer.ID, message *pb.Neighbor) {
 	case pb.Neighbor_LIST:
 		if known != nil {
 			t.note(known, message)
+			if message.GetNumbersOnly() {
+				return
+			}
 			for _, id := range known.peers {
 				if len(t.passive) < passiveSize {
 					t.passive.add(t, id, from, 0)

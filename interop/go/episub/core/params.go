@@ -5,13 +5,13 @@ import "time"
 // Parameters of docs/wire.md: of the overlay in sections 6 and 11, of the trees in 6 and 12. What a
 // duration is for stands there.
 const (
-	activeSize   = 7
-	activeBound  = 12
+	activeSize   = 8
+	activeBound  = 13
 	wishBound    = activeSize + 2 // for peers that ask
 	randomLinks  = 4
-	nearLinks    = 3
-	passiveSize  = 42
-	passiveShare = 10 // a quarter of the view: entries of one group, or that one named
+	nearLinks    = 4
+	passiveSize  = 48
+	passiveShare = 12 // a quarter of the view: entries of one group, or that one named
 	needBelieved = time.Minute
 
 	joinTTL      = 6
@@ -52,7 +52,7 @@ const (
 	probeInterval   = 7500 * time.Millisecond
 	probePeers      = 4
 	probePatience   = 12
-	shuffleInterval = 30 * time.Second
+	shuffleInterval = 60 * time.Second
 	shuffleTimeout  = 5 * time.Second
 	shuffleActive   = 3
 	shufflePassive  = 4

@@ -17,7 +17,7 @@ const (
 	renewRoot     = 20 * time.Second // after so many messages
 	renewMessages = 3
 	refreshRoot   = treeIdle * 8 / 10
-	leastRoot     = 4 * time.Second // between ROOTs, however many nodes ask
+	leastRoot     = 5 * time.Second // between ROOTs, however many nodes ask
 	mostCost      = 60_000_000      // microseconds
 	unknownDelay  = 50_000
 )

@@ -10,7 +10,7 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// shuffling is the origin's side of a shuffle.
+// shuffling is both sides of shuffles: what we offer, and what we await from others' origins.
 type shuffling struct {
 	offered  []peer.ID // nil while no reply is awaited
 	round    int
@@ -43,7 +43,7 @@ func (t *Topic) offer(ttl uint32) {
 	round := s.round
 	s.offered = append(t.sample(t.neighbors(walker), shuffleActive), t.sample(t.passive.ids(), shufflePassive)...)
 	t.port.Send(walker, controlShuffle(&pb.Shuffle{
-		Peer: t.port.Info(t.me), Ttl: proto.Uint32(ttl), Offered: proto.Uint32(uint32(len(s.offered))),
+		Peer: t.port.Info(t.me), Ttl: proto.Uint32(ttl), Offered: unlessZero(len(s.offered)),
 	}))
 	if ttl > 0 {
 		t.after(shuffleTimeout, func() {
@@ -62,11 +62,14 @@ func (t *Topic) onShuffle(from peer.ID, message *pb.Shuffle) {
 	peers := t.learn(message.Peers)
 	peers = peers[:min(len(peers), shuffleActive+shufflePassive)]
 	offered := min(int(message.GetOffered()), shuffleActive+shufflePassive)
+	if len(peers) > 0 {
+		offered = 0 // peers that go along are all that there is
+	}
 	if ttl := min(message.GetTtl(), shuffleTTL); ttl > 0 && len(t.links) > 1 {
 		if next := t.pick(from, origin); next != "" {
 			t.port.Send(next, controlShuffle(&pb.Shuffle{
 				Peer: message.Peer, Peers: t.infos(peers), Ttl: proto.Uint32(ttl - 1),
-				Offered: proto.Uint32(uint32(offered)),
+				Offered: unlessZero(offered),
 			}))
 			return
 		}
@@ -96,6 +99,13 @@ func (t *Topic) onShuffleReply(from peer.ID, message *pb.ShuffleReply) {
 		// The walk carried their number alone.
 		t.port.Send(from, controlNodes(&pb.Nodes{Peers: t.infos(offered), Ttl: proto.Uint32(joinTTL)}))
 	}
+}
+
+func unlessZero(count int) *uint32 {
+	if count == 0 {
+		return nil
+	}
+	return proto.Uint32(uint32(count))
 }
 
 func (t *Topic) awaitOffered(to answered) {

@@ -18,7 +18,7 @@ func (t *Topic) stabilize() {
 	}
 	asked := t.port.Now()
 	for _, l := range t.links {
-		t.query(l)
+		t.say(l.id, pb.Neighbor_QUERY, l.kind) // with lists: they show triangles
 	}
 	t.after(listTimeout, func() { t.shrink(asked) })
 }
