@@ -46,5 +46,5 @@ def test_the_router_has_few_parameters() -> None:
 
 
 def test_the_usual_parameters_are_set_by_the_number_of_nodes() -> None:
-    assert EpisubRouter(EpisubParams.for_size(10_000)).degree == 7
-    assert EpisubRouter(EpisubParams.for_size(100)).degree == 5
+    assert EpisubRouter(EpisubParams.for_size(10_000)).degree == 8
+    assert EpisubRouter(EpisubParams.for_size(100)).degree == 6

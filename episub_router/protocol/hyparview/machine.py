@@ -227,9 +227,8 @@ class HyParView:
         self._join.add_contacts(event.contacts)
         if not self.joined:
             return
-        passive = self._state.passive
         for contact in event.contacts:
-            if len(passive) < passive.size:
+            if len(self._state.passive) < self._state.passive.size:
                 self._state.remember(contact)
         if not len(self._state.active):
             self._join.start(now)
@@ -315,8 +314,7 @@ class HyParView:
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         expected = self._rings.on_nodes(sender, nodes) | self._reconnection.on_nodes(sender, nodes)
-        awaited = expected or self._join.awaits(sender)
-        if not awaited and self._shuffle.on_nodes(sender, nodes):
+        if not expected and not self._join.awaits(sender) and self._shuffle.on_nodes(sender, nodes):
             return
         if expected or self._join.on_nodes(sender, nodes, now):
             self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
