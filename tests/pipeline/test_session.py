@@ -132,7 +132,9 @@ def test_ctrl_c_is_one_line_and_nothing_else_is_said(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=300)
     assert said == "episub: interrupted\n"
-    assert process.returncode == 130
+    # A shell shows 130 for both. Python ends itself by the signal where that came amid `exec` of a
+    # string, as in the import of a module with namedtuples, whoever catches KeyboardInterrupt then.
+    assert process.returncode in (130, -signal.SIGINT)
 
 
 def test_ctrl_c_amid_a_finalizer_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
