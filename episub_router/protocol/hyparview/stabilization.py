@@ -1,7 +1,7 @@
 """Stabilisation: an active view that is too large shrinks to its size (E16).
 
 Joins oversubscribe views on purpose (E13). A node with too many links periodically asks its
-neighbours for their lists, and ends links that neither side needs. A view that is too small
+neighbours how many they have, then for their lists, and ends links that neither side needs. A view that is too small
 is left to `neighbor_request` (E17).
 """
 
@@ -16,10 +16,6 @@ from episub_router.protocol.hyparview.views.active import Link
 from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.types import PeerId, Time
 
-LIST_LIFETIME = 60.0
-"""Seconds until a neighbour's list is asked for again. Ours: a list costs the control bytes of
-several messages, and a triangle too many or too few costs a link."""
-
 LIST_TIMEOUT = 1.0
 """Seconds that neighbours have to send their lists. Ours: a round trip of 300 ms, with room."""
 
@@ -29,14 +25,17 @@ that come in its place."""
 
 
 class Stabilization(Procedure):
-    """Asks for lists when there are too many links, and drops some once they have arrived."""
+    """Asks for numbers of links when there are too many, and drops some once they have arrived. If
+    there still are too many, it asks for lists, which show triangles."""
 
-    __slots__ = ("_asked_at",)
+    __slots__ = ("_asked_at", "_asked_lists")
 
     def __init__(self, state: OverlayState) -> None:
         super().__init__(state)
         self._asked_at: Time | None = None
-        """When the neighbours were asked for their lists; None when they weren't."""
+        """When the neighbours were asked; None when they weren't."""
+        self._asked_lists = False
+        """Whether it was for their lists."""
 
     def start(self, now: Time) -> None:
         self.deadline = now + self._state.jittered(self._state.params.stabilize_interval)
@@ -46,14 +45,15 @@ class Stabilization(Procedure):
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is not None:
             self._drop_links(asked_at, now)
-        elif len(state.active) > state.params.active_size:
+        if len(state.active) > state.params.active_size and not self._asked_lists:
+            self._asked_lists = asked_at is not None
             for peer, link in state.active.items():
-                stale = now - link.listed_at > LIST_LIFETIME
-                send_query(state, peer, link, with_list=stale)
+                send_query(state, peer, link, with_list=self._asked_lists)
             self._asked_at = now
             self.deadline = now + LIST_TIMEOUT
-            return
-        self.start(now)
+        else:
+            self._asked_lists = False
+            self.start(now)
 
     def _drop_links(self, asked_at: Time, now: Time) -> None:
         """First links to peers that can spare one, then sides of triangles; never below A.
@@ -77,7 +77,7 @@ class Stabilization(Procedure):
             if link.random_links > state.params.random_links or state.has_had_time(link, now):
                 self._drop(peer, link)
         for peer, link in answered:
-            if self._in_triangle(peer):
+            if link.listed_at >= asked_at and self._in_triangle(peer):
                 self._drop(peer, link)
 
     def _drop(self, peer: PeerId, link: Link) -> None:
@@ -100,4 +100,4 @@ class Stabilization(Procedure):
 
     def stop(self) -> None:
         super().stop()
-        self._asked_at = None
+        self._asked_at, self._asked_lists = None, False

@@ -8,7 +8,7 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.hyparview.stabilization import LIST_TIMEOUT
 from episub_router.protocol.hyparview.views.active import MAX_ON_WISH, NEED_BELIEVED
 from episub_router.protocol.messages import Join, LinkKind, Neighbor, NeighborRole
-from tests.protocol.helpers import Member, params, request
+from tests.protocol.helpers import Member, params, request, sent
 
 HONEST = [f"honest{n}" for n in range(7)]
 
@@ -62,13 +62,11 @@ def test_who_asks_is_kept_beyond_a_for_a_while_only() -> None:
     waited = 0.0
     while "newcomer" in member.active:
         assert waited < NEED_BELIEVED + 3 * member.params.stabilize_interval
-        waited += member.params.stabilize_interval
-        member.wait(member.params.stabilize_interval)
-        for peer in list(member.active):
+        waited += LIST_TIMEOUT / 2
+        for peer, _ in sent(member.wait(LIST_TIMEOUT / 2), Neighbor):
             poor = peer == "newcomer"
             said = Neighbor(NeighborRole.LIST, 1 if poor else 7, random_links=0 if poor else 4)
             member.receive(peer, said)
-        member.wait(LIST_TIMEOUT)
     assert waited >= NEED_BELIEVED / 2
     assert member.active == set(HONEST)
 

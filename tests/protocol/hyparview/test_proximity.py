@@ -344,12 +344,18 @@ def test_a_lost_link_speeds_the_search_up_again() -> None:
     assert probe.deadline - now <= 1.3 * PARAMS.upkeep_interval
 
 
-def test_a_view_too_large_asks_for_lists_that_are_old() -> None:
-    """E16: triangles are seen in lists; a fresh one isn't asked for again."""
-    member = Member(*(f"n{n}" for n in range(7)), passive=[f"p{n}" for n in range(42)])
-    member.link("n7")
-    member.receive("n0", Neighbor(NeighborRole.LIST, 7, peers=("x",), random_links=4))
-    queries = dict(sent(member.wait(10), Neighbor))
-    asked = {peer for peer, said in queries.items() if not said.numbers_only}
-    assert set(queries) >= {f"n{n}" for n in range(8)}
-    assert asked == {f"n{n}" for n in range(1, 8)}
+def test_a_view_too_large_asks_for_lists_where_numbers_do_not_do() -> None:
+    """E16: lists show triangles; numbers show which peers can spare a link."""
+    for spared in (False, True):
+        member = Member(*(f"n{n}" for n in range(7)), passive=[f"p{n}" for n in range(42)])
+        member.link("n7")
+        queries = dict(sent(member.wait(10), Neighbor))
+        assert {said.numbers_only for said in queries.values()} == {True}
+        assert set(queries) == {f"n{n}" for n in range(8)}
+        for peer in queries:
+            random = 5 if spared else 4
+            said = Neighbor(NeighborRole.LIST, 7, random_links=random, numbers_only=True)
+            member.receive(peer, said)
+        lists = dict(sent(member.wait(1.5), Neighbor))
+        assert {said.numbers_only for said in lists.values()} == (set() if spared else {False})
+        assert len(member.active) == (7 if spared else 8)
