@@ -1,8 +1,8 @@
 """Stabilisation: an active view that is too large shrinks to its size (E16).
 
 Joins oversubscribe views on purpose (E13). A node with too many links periodically asks its
-neighbours how many they have, then for their lists, and ends links that neither side needs. A view that is too small
-is left to `neighbor_request` (E17).
+neighbours how many they have, then for their lists, and ends links that neither side needs. A view
+that is too small is left to `neighbor_request` (E17).
 """
 
 from __future__ import annotations
