@@ -44,8 +44,8 @@ class MembershipParams:
     rings: int = param(
         2,
         "rings",
-        "measured: hostile members, 20 % of all, cost honest nodes no message and eclipse nobody, "
-        "whenever they come and whatever they claim; with one, cold boots still do",
+        "measured: hostile members, 20 % of all, cost 300 nodes no message and eclipse nobody, "
+        "whenever they come and whatever they claim; with one ring, late ones and cold boots do",
     )
     """Pseudo-random rings on which a node has links to the peer before it and the one after it,
     two of its random links each, which nobody can take (docs/security.md). No more than half of
