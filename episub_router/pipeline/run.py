@@ -195,16 +195,14 @@ class Tables:
         """While in this context, the tables `names`, each made after those before it, are held in
         memory (or on disk), so that what follows from them doesn't make them again and again. Some
         are made at once, as in `answer`: each waits for those before it that it is made of."""
-        held: list[DataFrame] = []
+        releases: list[Callable[[], object]] = []
 
         def make(name: str, there: DataFrame | None) -> Made:
             started = perf_counter()
             # Not persist(): each plan after that is searched for each plan that is persisted.
-            table = (self.make(name) if there is None else there).localCheckpoint()
-            held.append(table)
-            # New columns: joins with what is made of the same table would confuse the old ones.
-            renamed = table.toDF(*table.columns)
-            return Made(lambda: renamed, perf_counter() - started, is_empty=False)
+            table, release = _checkpointed(self.make(name) if there is None else there)
+            releases.append(release)
+            return Made(lambda: table, perf_counter() - started, is_empty=False)
 
         try:
             with ThreadPoolExecutor(self._params.at_once) as pool:
@@ -217,8 +215,8 @@ class Tables:
                     pool.shutdown(cancel_futures=True)
             yield
         finally:
-            for table in held:
-                _release(table)
+            for release in releases:
+                release()
 
 
 def _release(held: DataFrame) -> None:
@@ -230,11 +228,21 @@ def _release(held: DataFrame) -> None:
 
 def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     """`table`, in memory or on disk, and what forgets it."""
-    local = is_local(table.sparkSession)
+    if is_local(table.sparkSession):
+        return _checkpointed(table)
     # What goes with a worker has to be made again.
-    held = table.localCheckpoint() if local else table.cache()
-    # New columns: joins with what is made of the same table would confuse the old ones.
-    return held.toDF(*held.columns), partial(_release, held) if local else held.unpersist
+    cached = table.cache()
+    return _renewed(cached), cached.unpersist
+
+
+def _checkpointed(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
+    held = table.localCheckpoint()
+    return _renewed(held), partial(_release, held)
+
+
+def _renewed(table: DataFrame) -> DataFrame:
+    """`table` with new columns: joins with what is made of it would confuse the old ones."""
+    return table.toDF(*table.columns)
 
 
 def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:
