@@ -99,13 +99,12 @@ func (t *Topic) onNodes(from peer.ID, message *pb.Nodes) {
 	j := &t.joining
 	if t.lost.contact == from {
 		t.lost.contact = ""
-	} else if t.takeOffered(from, found) {
-		return
-	} else if answered, asked := j.asked[from]; !asked || answered {
-		return
-	} else {
+	} else if answered, asked := j.asked[from]; asked && !answered {
 		j.asked[from] = true
 		j.ttl = min(j.ttl, message.GetTtl())
+	} else {
+		t.takeOffered(from, found)
+		return
 	}
 	t.passive.add(t, from, "", 0)
 	for _, id := range found[:min(len(found), nodesPeers)] {

@@ -110,23 +110,26 @@ func unlessZero(count int) *uint32 {
 
 func (t *Topic) awaitOffered(to answered) {
 	s := &t.shuffle
-	s.answered = append(slices.DeleteFunc(s.answered, to.sameOrigin), to)
+	s.forget(to.origin)
+	s.answered = append(s.answered, to)
 	s.answered = s.answered[max(0, len(s.answered)-maxAnswered):]
 }
 
-func (a answered) sameOrigin(other answered) bool { return a.origin == other.origin }
+// forget is called when what an origin offers is no longer awaited.
+func (s *shuffling) forget(origin peer.ID) {
+	s.answered = slices.DeleteFunc(s.answered, func(a answered) bool { return a.origin == origin })
+}
 
 // takeOffered takes in what an origin offers, in place of what it got; false if nothing is awaited from it.
 func (t *Topic) takeOffered(from peer.ID, found []peer.ID) bool {
-	s := &t.shuffle
-	i := slices.IndexFunc(s.answered, answered{origin: from}.sameOrigin)
-	if i < 0 {
-		return false
+	for _, to := range t.shuffle.answered {
+		if to.origin == from {
+			t.shuffle.forget(from)
+			t.exchange(from, found[:min(len(found), to.offered)], to.given)
+			return true
+		}
 	}
-	to := s.answered[i]
-	s.answered = slices.Delete(s.answered, i, i+1)
-	t.exchange(from, found[:min(len(found), to.offered)], to.given)
-	return true
+	return false
 }
 
 // exchange takes peers in, in place of those given away where room is needed.

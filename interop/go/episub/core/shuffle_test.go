@@ -32,6 +32,23 @@ func TestWhatAnOriginOffersComesWithItsNodes(t *testing.T) {
 	}
 }
 
+func TestWhatAJoinAwaitsIsNoOffer(t *testing.T) {
+	n := newNetwork(t, 3)
+	n.run(10 * time.Second)
+	topic, origin := n.nodes[0].topic, n.nodes[1].id
+	topic.shuffle.answered = nil
+	topic.awaitOffered(answered{origin: origin, offered: 1})
+	topic.joining.asked = map[peer.ID]bool{origin: false}
+	topic.onNodes(origin, &pb.Nodes{})
+	if !topic.joining.asked[origin] || len(topic.shuffle.answered) != 1 {
+		t.Error("the join's answer was taken for an offer")
+	}
+	topic.Down(origin)
+	if len(topic.shuffle.answered) != 0 {
+		t.Error("an origin that is gone is waited for")
+	}
+}
+
 func TestNumbersAloneLeaveTheLastListAsItWas(t *testing.T) {
 	n := newNetwork(t, 3)
 	n.run(10 * time.Second)

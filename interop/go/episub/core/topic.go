@@ -107,6 +107,7 @@ func (t *Topic) sample(ids []peer.ID, count int) []peer.ID {
 // Down is called when a peer can't be written to any more.
 func (t *Topic) Down(id peer.ID) {
 	delete(t.measuring, id)
+	t.shuffle.forget(id)
 	t.nearer.refused(t, id)
 	t.refusedBy(id)
 	if t.link(id) != nil {
