@@ -321,6 +321,12 @@ class EpisubRouter(RouterSight, Service):
             with self._guard("payload_rejected"):
                 self._attached().reject(msg_forwarder, pubsub_msg, forged)
 
+    def queue_taken(self, peer_id: ID) -> None:
+        """There is room in Pubsub's queue for a peer; `ResilientPubsub` calls it."""
+        if self._offers_episub:
+            with self._guard("queue_taken"):
+                self._attached().outbox.queue_taken(peer_id)
+
     async def join(self, topic: str) -> None:
         if self._offers_episub:
             with self._guard("join"):

@@ -89,6 +89,10 @@ class PeerTable:
             self._move(peer, PeerState.IDLE)
         return peer
 
+    def get(self, peer: ID) -> RemotePeer | None:
+        """What is known of `peer`, if anything is."""
+        return self._peers.get(peer.to_bytes())
+
     def __iter__(self) -> Iterator[RemotePeer]:
         return iter(list(self._peers.values()))
 
@@ -97,7 +101,7 @@ class PeerTable:
 
     def side(self, peer: ID) -> PeerSide:
         """Which side `peer` is on."""
-        known = self._peers.get(peer.to_bytes())
+        known = self.get(peer)
         return PeerSide.UNKNOWN if known is None else known.side
 
     def is_writable(self, peer: RemotePeer) -> bool:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import trio
@@ -340,9 +341,10 @@ class ResilientPubsub(BackpressurePubsub):
     async def handle_sending_messages(
         self, peer_id: ID, stream: INetStream, queue: RpcQueue
     ) -> None:
-        """As in `Pubsub`, with one write for what waits at the same time."""
+        """As in `Pubsub`, with one write for what waits; a router that asks for it is notified."""
+        queue_taken = getattr(self.router, "queue_taken", lambda peer: None)
         try:
-            await write_all(queue, stream)
+            await write_all(queue, stream, partial(queue_taken, peer_id))
         except Exception as error:
             logger.debug("the stream to %s ended: %r", peer_id, error)
             self._handle_dead_peer(peer_id)

@@ -6,6 +6,8 @@ message costs. A peer that takes messages more slowly than they come gets them i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from libp2p.abc import INetStream
 from libp2p.pubsub.pb.rpc_pb2 import RPC
 from libp2p.pubsub.rpc_queue import RpcQueue
@@ -15,8 +17,12 @@ _MOST = 32 * 1024
 """Bytes in one write, unless one RPC has more; ours: an eighth of Yamux's first window."""
 
 
-async def write_all(queue: RpcQueue, stream: INetStream) -> None:
-    """Write what is put into `queue`, until it is closed. Raises what `stream` raises."""
+async def write_all(
+    queue: RpcQueue, stream: INetStream, taken: Callable[[], None] = lambda: None
+) -> None:
+    """Write what is put into `queue`, until it is closed. Calls `taken` whenever there is room in
+    `queue` again, before the write: what it puts in is there for the next one. Raises what `stream`
+    raises."""
     while (first := await queue.pop()) is not None:
         batch = bytearray()
         _append(batch, first)
@@ -25,6 +31,7 @@ async def write_all(queue: RpcQueue, stream: INetStream) -> None:
             if rpc is None:
                 break
             _append(batch, rpc)
+        taken()
         await stream.write(bytes(batch))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 from trio.testing import MockClock
@@ -17,9 +18,10 @@ from episub_router.fallback.queues import OutgoingRpc
 from episub_router.net.connections.silence import LOOK_INTERVAL
 from episub_router.net.counters import Reason
 from episub_router.net.outbound.framer import OutgoingFrame
-from episub_router.net.outbound.outbox import Outbox
+from episub_router.net.outbound.outbox import PIECE_INTERVAL, Outbox
 from episub_router.net.peer import PeerState, RemotePeer
 from episub_router.protocol import messages as m
+from episub_router.protocol.piece_messages import Piece
 from tests.net.fakes import MESHSUB, Lab, pop
 
 PEER = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
@@ -152,6 +154,54 @@ async def test_waiting_for_room_takes_no_sequence_ids() -> None:
     harness.peer.backlog.flush(queue)
     assert harness.encoded[-2:] == [control(1), gossip(100)]
     assert not harness.peer.backlog
+
+
+def piece(index: int) -> Piece:
+    return Piece(b"large", index, b"x", (), 1)
+
+
+async def test_where_pubsub_says_that_it_took_something_no_queue_is_polled(
+    autojump_clock: MockClock,
+) -> None:
+    harness = Harness()
+    queue = harness.open()
+
+    def send(index: int) -> None:
+        frame = OutgoingFrame(harness.peer, "t", (piece(index),), harness.encode, harness.counters)
+        assert harness.outbox.send_piece(harness.peer, piece(index), frame)
+
+    async with running(harness):
+        for index in range(4):
+            send(index)
+        assert sent(queue) == ["t Piece"] * 2
+        # Not known yet to be notified: the queue is looked at.
+        await trio.sleep(PIECE_INTERVAL * 1.5)
+        assert len(queue) == 2
+        send(4)
+        sent(queue)
+        harness.outbox.queue_taken(harness.peer.id)
+        assert (len(queue), len(harness.peer.pieces)) == (1, 0)
+        # The look that was to come.
+        await trio.sleep(PIECE_INTERVAL * 1.5)
+        for index in range(5, 8):
+            send(index)
+        assert (len(queue), len(harness.peer.pieces)) == (2, 2)
+        sent(queue)
+        await trio.sleep(1.0)
+        assert len(queue) == 0
+        harness.outbox.queue_taken(harness.peer.id)
+        assert (len(queue), len(harness.peer.pieces)) == (2, 0)
+        # One that nobody knows.
+        harness.outbox.queue_taken(ID(OTHER))
+
+
+async def test_a_backlog_goes_on_as_soon_as_there_is_room() -> None:
+    harness = Harness()
+    queue = harness.open(room=1)
+    harness.send(gossip(1), control(1))
+    assert sent(queue) == ["t g1"]
+    harness.outbox.queue_taken(harness.peer.id)
+    assert sent(queue) == ["t c1"]
 
 
 async def test_a_full_backlog_takes_no_more() -> None:

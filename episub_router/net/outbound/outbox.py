@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import trio
+from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Sendable
 from episub_router.net.connections.silence import LOOK_INTERVAL, REST_INTERVAL, SilenceWatch
@@ -19,8 +20,9 @@ FLUSH_INTERVAL = 0.01
 """Seconds; ours: Pubsub's queue can't be awaited, and 32 frames in 10 ms exceed a core's rate."""
 
 PIECE_INTERVAL = 0.002
-"""Seconds between two looks for room for pieces, two of which wait in Pubsub's queue. Ours: with
-pieces of 16 KiB that is up to 130 Mbit/s for one peer."""
+"""Seconds between two looks for room for pieces, two of which wait in Pubsub's queue, where Pubsub
+doesn't say that it took something. Ours: with pieces of 16 KiB that is up to 130 Mbit/s for one
+peer."""
 
 _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
 
@@ -75,6 +77,8 @@ class Outbox(PeerListener):
         """Peers with a queue that is full, and a backlog."""
         self._with_pieces = _Waiting(PIECE_INTERVAL, self._flush_pieces)
         """Peers with pieces in their lanes."""
+        self._is_notified = False
+        """Whether Pubsub says when it took something out of a queue."""
         self._sent = trio.Event()
         """Set when something is sent."""
         peers.listen(self)
@@ -116,6 +120,13 @@ class Outbox(PeerListener):
             return self._put(peer, rpc)
         self._counters.add(Reason.BACKLOG_FULL)
         return False
+
+    def queue_taken(self, peer_id: ID) -> None:
+        """Pubsub took something out of its queue for a peer: put in what waits."""
+        self._is_notified = True
+        peer = self._peers.get(peer_id)
+        if peer is not None and (peer.backlog or peer.pieces):
+            self._flush(peer)
 
     def peer_writable(self, peer: RemotePeer) -> None:
         """Send what was held for `peer`."""
@@ -183,7 +194,7 @@ class Outbox(PeerListener):
             return
         if not peer.backlog:
             peer.pieces.flush(queue)
-        if peer.pieces:
+        if peer.pieces and not self._is_notified:
             self._with_pieces.add(peer)
 
     async def _watch_queues(self) -> None:
