@@ -46,6 +46,9 @@ once in 10 s."""
 MAX_PEERS = 1024
 """Peers that are remembered for each kind. Ours: several times a host's connections."""
 
+_LOOK_EVERY = 1.0
+"""Seconds between two looks for full buckets, which nothing but memory depends on. Ours."""
+
 _ROUNDING = 1e-6
 """Tokens by which sums of times may be off."""
 
@@ -57,10 +60,11 @@ class RateLimiter:
     not kept: a peer that was removed starts with full buckets again, like a new one.
     """
 
-    __slots__ = ("_full_at",)
+    __slots__ = ("_full_at", "_looks_at")
 
     def __init__(self) -> None:
         self._full_at: dict[type | NeighborRole, dict[PeerId, Time]] = {}
+        self._looks_at = 0.0
 
     def __len__(self) -> int:
         return max(map(len, self._full_at.values()), default=0)
@@ -72,7 +76,9 @@ class RateLimiter:
         if limit is None:
             return True
         kind: type | NeighborRole = NeighborRole.REQUEST if is_request else type(message)
-        self._forget_full(now)
+        if now >= self._looks_at:
+            self._looks_at = now + _LOOK_EVERY
+            self._forget_full(now)
         peers = self._full_at.get(kind)
         if peers is None:
             peers = self._full_at[kind] = {}

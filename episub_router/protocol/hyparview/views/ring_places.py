@@ -15,19 +15,30 @@ from hashlib import sha256
 from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 
 _BYTES = 8
-_TURN = 1 << 8 * _BYTES
+_FRACTION = 2.0**-53
+"""A place as a part of the turn has so many of its bits: enough to tell peers apart, and compared
+and subtracted exactly."""
+
+_AFTER, _BEFORE = 1, -1
+"""The sides of a node on a ring, as steps through its peers in their order."""
 
 _CACHED = 65_536
-"""Places kept, so that they need not be computed again: about 10 MB at most. Ours."""
+"""Peers whose places are kept, so that they need not be computed again: about 15 MB at most.
+Ours."""
 
 
-@lru_cache(maxsize=_CACHED)
 def place(name: str, ring: int, peer: PeerId) -> int:
     """Where `peer` is on one ring of the topic `name` (docs/wire.md)."""
     topic = name.encode()
     key = peer if isinstance(peer, bytes) else repr(peer).encode()
     hashed = sha256(len(topic).to_bytes(4, "big") + topic + ring.to_bytes(2, "big") + key)
     return int.from_bytes(hashed.digest()[:_BYTES], "big")
+
+
+@lru_cache(maxsize=_CACHED)
+def _parts(name: str, rings: int, peer: PeerId) -> tuple[float, ...]:
+    """The places of `peer` on each ring, as parts of the turn."""
+    return tuple([(place(name, ring, peer) >> 11) * _FRACTION for ring in range(rings)])
 
 
 class Places:
@@ -40,16 +51,17 @@ class Places:
         self._rings = rings
         self._group_of = group_of
 
-    def _around(self, center: PeerId, peers: list[PeerId], ring: int) -> list[PeerId]:
-        """`peers` in their order on the ring, from the one after `center` to the one before it."""
-        name = self._name
-        own = place(name, ring, center)
-        return sorted(peers, key=lambda peer: (place(name, ring, peer) - own) % _TURN)
+    def _after(self, center: PeerId, peers: list[PeerId]) -> list[list[float]]:
+        """For each ring, how far after `center` each of `peers` is, as parts of the turn."""
+        name, rings = self._name, self._rings
+        own = _parts(name, rings, center)
+        there = [_parts(name, rings, peer) for peer in peers]
+        return [[(at[ring] - own[ring]) % 1.0 for at in there] for ring in range(rings)]
 
     def nearest(self, center: PeerId, peers: Iterable[PeerId], each: int) -> list[PeerId]:
         """The `each` nearest of `peers` on either side of `center` on each ring, nearest first."""
         others = [peer for peer in peers if peer != center]
-        orders = [self._around(center, others, ring) for ring in range(self._rings)]
+        orders = [_in_order(others, after) for after in self._after(center, others)]
         found: dict[PeerId, None] = {}
         for index in range(min(each, len(others))):
             for order in orders:
@@ -63,12 +75,24 @@ class Places:
         others = [peer for peer in peers if peer != center]
         groups: dict[Group, PeerId] = {}
         found: dict[PeerId, None] = {}
-        for ring in range(self._rings):
-            order = self._around(center, others, ring)
-            for side in (order, order[::-1]):
-                for peer in side:
-                    group = self._group_of(peer)
-                    if group is None or groups.setdefault(group, peer) == peer:
+        for after in self._after(center, others) if others else ():
+            for side in (_AFTER, _BEFORE):
+                peer = others[after.index(min(after) if side == _AFTER else max(after))]
+                if self._takes_place(peer, groups):
+                    found[peer] = None
+                    continue
+                for peer in _in_order(others, after)[::side]:
+                    if self._takes_place(peer, groups):
                         found[peer] = None
                         break
         return found
+
+    def _takes_place(self, peer: PeerId, groups: dict[Group, PeerId]) -> bool:
+        """Whether no other peer of its group is among those found."""
+        group = self._group_of(peer)
+        return group is None or groups.setdefault(group, peer) == peer
+
+
+def _in_order(peers: list[PeerId], after: list[float]) -> list[PeerId]:
+    """`peers` from the one after the centre to the one before it."""
+    return [peers[index] for index in sorted(range(len(peers)), key=after.__getitem__)]
