@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pyspark
 
+from episub_router.util.caches import cache_directory
+
 _BASE = ("lib", "server", "classes.jsa")
 """Of the Java itself, which ours is added to; a Java without it can't make one."""
 
@@ -35,7 +37,7 @@ def options(java: str, others: str) -> str:
     jars = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
     try:
         made_of = [f"{path} {path.stat().st_mtime_ns}" for path in (base, jars)]
-        path = _directory() / f"{_digest(*made_of, others, _MODULES)}.jsa"
+        path = cache_directory() / f"{_digest(*made_of, others, _MODULES)}.jsa"
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
         return ""
@@ -48,11 +50,6 @@ def options(java: str, others: str) -> str:
         _make_room(path)
     # Of many classes, it would say why they can't be in it.
     return f"-Xlog:disable -XX:{use}={path}"
-
-
-def _directory() -> Path:
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "episub-router")
 
 
 def _make_room(new: Path) -> None:

@@ -9,9 +9,8 @@ from html import escape
 from itertools import repeat
 from urllib.parse import quote
 
-import vl_convert
-
 from episub_router.pipeline.report import tables
+from episub_router.pipeline.report.bundle import javascript
 from episub_router.pipeline.report.charts import charts
 from episub_router.pipeline.report.figures import FIGURES
 from episub_router.pipeline.report.model import Report
@@ -75,7 +74,6 @@ _NARROW = 4
 """Columns that a phone has room for; the rows of other tables become cards there."""
 _NAME = 20
 """Letters of a word that isn't broken; longer ones are ids, and would be wider than a page."""
-_BUNDLED = "window.vegaEmbed = vegaEmbed;"
 
 _GROUPS = {
     "By software": "Peers by what the headers of their traces name.",
@@ -253,7 +251,7 @@ def _document(body: str, specs: str) -> str:
 <body>
 {body}
 <script type="application/json" id="specs">{safe}</script>
-<script>{vl_convert.javascript_bundle(_BUNDLED)}</script>
+<script>{javascript()}</script>
 <script>{_START}</script>
 </body>
 </html>

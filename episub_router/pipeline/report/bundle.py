@@ -1,0 +1,42 @@
+"""The JavaScript that draws a page's charts, kept among the user's caches: to put it together
+takes a second, and it is the same until the library that does it is another."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import vl_convert
+
+from episub_router.util.caches import cache_directory
+
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_KEPT = 2
+"""Bundles at most, of a megabyte each. Ours: that of now, and of before an update."""
+
+
+def javascript() -> str:
+    """The bundle, from the caches where it is there."""
+    path = cache_directory() / f"vega-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        return path.read_text(encoding="utf-8")
+    made: str = vl_convert.javascript_bundle(_SNIPPET)
+    with suppress(OSError):
+        _keep(path, made)
+    return made
+
+
+def _keep(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    begun = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        begun.write_text(text, encoding="utf-8")
+        # Another command finds all of it or nothing.
+        begun.replace(path)
+    finally:
+        begun.unlink(missing_ok=True)
+    others = [other for other in path.parent.glob("vega-*.js") if other != path]
+    for other in sorted(others, key=lambda other: other.stat().st_mtime)[: 1 - _KEPT]:
+        other.unlink()
