@@ -95,7 +95,7 @@ def _writer(path: Path, rows: Sequence[Path]) -> Callable[[Report], str]:
         return as_markdown
     if path.suffix == ".html":
         try:
-            from episub_router.pipeline.report.page import as_html
+            from episub_router.pipeline.report.html.page import as_html
         except ModuleNotFoundError as error:
             raise lacks_extra("report", error) from error
         beside = [Path(os.path.relpath(one, path.parent)).as_posix() for one in rows]

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("vl_convert")
 
-from episub_router.pipeline.report.bundle import javascript
+from episub_router.pipeline.report.html.bundle import javascript
 
 
 @pytest.fixture

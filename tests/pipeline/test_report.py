@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.figures import FIGURES, change, direction, shown_change
+from episub_router.pipeline.report.html.drawing import draw
 from episub_router.pipeline.report.markdown import as_markdown
 from episub_router.pipeline.report.model import Report
 from tests.pipeline.reports import small_report
@@ -171,7 +171,7 @@ def test_runs_without_answers_are_named(swept: Swept) -> None:
 
 @pytest.mark.slow
 def test_all_formats_have_the_same_figures() -> None:
-    page = pytest.importorskip("episub_router.pipeline.report.page")
+    page = pytest.importorskip("episub_router.pipeline.report.html.page")
     report = small_report(slower=2.0)
     # A number and its unit aren't parted.
     markdown, html = as_markdown(report), page.as_html(report).replace("\u00a0", " ")
@@ -210,7 +210,7 @@ class _Addresses(HTMLParser):
 
 @pytest.mark.slow
 def test_the_page_points_nowhere() -> None:
-    page = pytest.importorskip("episub_router.pipeline.report.page")
+    page = pytest.importorskip("episub_router.pipeline.report.html.page")
     parser = _Addresses()
     html = page.as_html(small_report(HOSTILE))
     parser.feed(html)
@@ -328,7 +328,7 @@ def test_any_parents_can_be_drawn(data: st.DataObject) -> None:
     ],
 )  # fmt: skip
 def test_axes_of_whole_numbers(values: list[int], ticks: list[int]) -> None:
-    charts = pytest.importorskip("episub_router.pipeline.report.charts")
+    charts = pytest.importorskip("episub_router.pipeline.report.html.charts")
     assert charts._ticks([{"index": value} for value in values], "index") == ticks
 
 
@@ -358,7 +358,7 @@ def browser() -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) -> None:
-    page_of = pytest.importorskip("episub_router.pipeline.report.page")
+    page_of = pytest.importorskip("episub_router.pipeline.report.html.page")
     path = tmp_path / "report.html"
     path.write_text(page_of.as_html(small_report(HOSTILE)), encoding="utf-8")
     told: list[str] = []

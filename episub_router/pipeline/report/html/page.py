@@ -10,9 +10,9 @@ from itertools import repeat
 from urllib.parse import quote
 
 from episub_router.pipeline.report import tables
-from episub_router.pipeline.report.bundle import javascript
-from episub_router.pipeline.report.charts import charts
 from episub_router.pipeline.report.figures import FIGURES
+from episub_router.pipeline.report.html.bundle import javascript
+from episub_router.pipeline.report.html.charts import charts
 from episub_router.pipeline.report.model import Report
 from episub_router.pipeline.report.tables import CHANGE, Cell, Table
 
