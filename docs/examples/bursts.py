@@ -33,7 +33,7 @@ async def main() -> None:
 
         try:
             for _ in range(MESSAGES):
-                await one.publish("burst", bytes(1000), timeout=0.001)
+                await one.publish("burst", bytes(100_000), timeout=0.001)
         except PublishTimeout as error:
             print("a time-out says which neighbour is behind:", "12D3" in str(error) or error)
 
