@@ -45,7 +45,11 @@ def options(java: str, others: str) -> str:
     if any(character in str(path) for character in " \"'\\"):
         return ""
     use = "SharedArchiveFile"
-    if not _is_whole(path):
+    if _is_whole(path):
+        # Those that are used stay when room is made.
+        with suppress(OSError):
+            os.utime(path)
+    else:
         use = "ArchiveClassesAtExit"
         _make_room(path)
     # Of many classes, it would say why they can't be in it.
@@ -53,7 +57,7 @@ def options(java: str, others: str) -> str:
 
 
 def _make_room(new: Path) -> None:
-    """Remove the oldest archives, so that with `new` there are `_KEPT`."""
+    """Remove the archives not used for longest, so that with `new` there are `_KEPT`."""
     with suppress(OSError):
         others = [path for path in new.parent.glob("*.jsa") if path != new]
         others.sort(key=lambda path: path.stat().st_mtime)
