@@ -23,7 +23,7 @@ _AFTER, _BEFORE = 1, -1
 """The sides of a node on a ring, as steps through its peers in their order."""
 
 _CACHED = 65_536
-"""Peers whose places are kept, so that they need not be computed again: about 15 MB at most.
+"""Peers whose places are kept, so that they need not be computed again: about 25 MB at most.
 Ours."""
 
 
