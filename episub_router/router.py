@@ -323,9 +323,8 @@ class EpisubRouter(RouterSight, Service):
 
     def queue_taken(self, peer_id: ID) -> None:
         """There is room in Pubsub's queue for a peer; `ResilientPubsub` calls it."""
-        if self._offers_episub:
-            with self._guard("queue_taken"):
-                self._attached().outbox.queue_taken(peer_id)
+        with self._guard("queue_taken"):
+            self._attached().outbox.queue_taken(peer_id)
 
     async def join(self, topic: str) -> None:
         if self._offers_episub:

@@ -89,7 +89,7 @@ class PeerTable:
             self._move(peer, PeerState.IDLE)
         return peer
 
-    def get(self, peer: ID) -> RemotePeer | None:
+    def known(self, peer: ID) -> RemotePeer | None:
         """What is known of `peer`, if anything is."""
         return self._peers.get(peer.to_bytes())
 
@@ -101,7 +101,7 @@ class PeerTable:
 
     def side(self, peer: ID) -> PeerSide:
         """Which side `peer` is on."""
-        known = self.get(peer)
+        known = self.known(peer)
         return PeerSide.UNKNOWN if known is None else known.side
 
     def is_writable(self, peer: RemotePeer) -> bool:

@@ -5,7 +5,6 @@ docs/pubsub.md has what py-libp2p 0.8.1's own class does in each case, and what 
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections import Counter
@@ -279,7 +278,7 @@ class ResilientPubsub(BackpressurePubsub):
         if topic_id in self.topic_ids:
             return self.subscribed_topics_receive[topic_id]
         send, receive = trio.open_memory_channel[Message](self.params.subscription_buffer)
-        subscription = TrioSubscriptionAPI(receive, functools.partial(self.unsubscribe, topic_id))
+        subscription = TrioSubscriptionAPI(receive, partial(self.unsubscribe, topic_id))
         self.subscribed_topics_send[topic_id] = send
         self.subscribed_topics_receive[topic_id] = subscription
         if self.trace is not None:

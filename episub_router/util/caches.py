@@ -7,6 +7,11 @@ from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """This package's directory among the user's caches, which may not exist yet."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "episub-router")
+    """This package's directory among the user's caches, which may not exist yet. Raises OSError for
+    a user without a home directory."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    try:
+        caches = Path(named) if named else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise FileNotFoundError(str(error)) from error
+    return caches / "episub-router"

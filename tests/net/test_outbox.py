@@ -18,7 +18,7 @@ from episub_router.fallback.queues import OutgoingRpc
 from episub_router.net.connections.silence import LOOK_INTERVAL
 from episub_router.net.counters import Reason
 from episub_router.net.outbound.framer import OutgoingFrame
-from episub_router.net.outbound.outbox import PIECE_INTERVAL, Outbox
+from episub_router.net.outbound.outbox import NOTIFIED_INTERVAL, PIECE_INTERVAL, Outbox
 from episub_router.net.peer import PeerState, RemotePeer
 from episub_router.protocol import messages as m
 from episub_router.protocol.piece_messages import Piece
@@ -160,7 +160,7 @@ def piece(index: int) -> Piece:
     return Piece(b"large", index, b"x", (), 1)
 
 
-async def test_where_pubsub_says_that_it_took_something_no_queue_is_polled(
+async def test_where_pubsub_says_that_it_took_something_queues_are_hardly_polled(
     autojump_clock: MockClock,
 ) -> None:
     harness = Harness()
@@ -183,13 +183,17 @@ async def test_where_pubsub_says_that_it_took_something_no_queue_is_polled(
         assert (len(queue), len(harness.peer.pieces)) == (1, 0)
         # The look that was to come.
         await trio.sleep(PIECE_INTERVAL * 1.5)
-        for index in range(5, 8):
+        for index in range(5, 10):
             send(index)
-        assert (len(queue), len(harness.peer.pieces)) == (2, 2)
+        assert (len(queue), len(harness.peer.pieces)) == (2, 4)
         sent(queue)
-        await trio.sleep(1.0)
+        await trio.sleep(NOTIFIED_INTERVAL * 0.9)
         assert len(queue) == 0
         harness.outbox.queue_taken(harness.peer.id)
+        assert (len(queue), len(harness.peer.pieces)) == (2, 2)
+        # Another queue took this one's place, and nobody says so.
+        sent(queue)
+        await trio.sleep(NOTIFIED_INTERVAL * 1.1)
         assert (len(queue), len(harness.peer.pieces)) == (2, 0)
         # One that nobody knows.
         harness.outbox.queue_taken(ID(OTHER))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.figures import FIGURES
-from episub_router.pipeline.report.html.drawing import draw
 from episub_router.pipeline.report.model import Report, Run, TopicReport
 from episub_router.pipeline.report.notes import notes
 

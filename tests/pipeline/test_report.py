@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.figures import FIGURES, change, direction, shown_change
-from episub_router.pipeline.report.html.drawing import draw
 from episub_router.pipeline.report.markdown import as_markdown
 from episub_router.pipeline.report.model import Report
 from tests.pipeline.reports import small_report

@@ -20,6 +20,7 @@ from episub_router import (
     RouterParams,
 )
 from episub_router.net.counters import Reason
+from episub_router.net.outbound.outbox import NOTIFIED_INTERVAL, PIECE_INTERVAL
 from episub_router.net.peer import RemotePeer
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Message
@@ -77,6 +78,9 @@ async def test_a_message_beyond_an_rpc_arrives_once_and_whole(
         assert count(nodes, Reason.PAYLOADS_SENT) >= 5  # the small one
         assert count(nodes, Reason.OVERSIZE) == 0
         assert count(nodes, Reason.ERROR) == 0
+        # Whether Pubsub notifies the router of room in its queues.
+        interval = NOTIFIED_INTERVAL if pubsub_class is ResilientPubsub else PIECE_INTERVAL
+        assert {service(node).outbox.piece_interval for node in nodes} == {interval}
 
 
 class Liar:

@@ -17,12 +17,17 @@ from episub_router.net.peer_table import PeerListener, PeerTable
 from episub_router.protocol.piece_messages import Piece
 
 FLUSH_INTERVAL = 0.01
-"""Seconds; ours: Pubsub's queue can't be awaited, and 32 frames in 10 ms exceed a core's rate."""
+"""Seconds between two looks for room for other things; ours: Pubsub's queue can't be awaited, and
+32 frames in 10 ms exceed a core's rate."""
 
 PIECE_INTERVAL = 0.002
 """Seconds between two looks for room for pieces, two of which wait in Pubsub's queue, where Pubsub
 doesn't say that it took something. Ours: with pieces of 16 KiB that is up to 130 Mbit/s for one
 peer."""
+
+NOTIFIED_INTERVAL = 0.5
+"""Seconds likewise, where it does. Ours: only should a queue take the place of another one, which
+is still being emptied, without a word."""
 
 _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
 
@@ -34,7 +39,7 @@ class _Waiting:
     """Peers for which `flush` is called again after `interval` seconds."""
 
     def __init__(self, interval: float, flush: Callable[[RemotePeer], None]) -> None:
-        self._interval = interval
+        self.interval = interval
         self._flush = flush
         self._peers: dict[bytes, RemotePeer] = {}
         self._has_any = trio.Event()
@@ -46,7 +51,7 @@ class _Waiting:
     async def run(self) -> None:
         while True:
             await self._has_any.wait()
-            await trio.sleep(self._interval)
+            await trio.sleep(self.interval)
             self._has_any = trio.Event()
             waiting, self._peers = self._peers, {}
             for peer in waiting.values():
@@ -77,8 +82,6 @@ class Outbox(PeerListener):
         """Peers with a queue that is full, and a backlog."""
         self._with_pieces = _Waiting(PIECE_INTERVAL, self._flush_pieces)
         """Peers with pieces in their lanes."""
-        self._is_notified = False
-        """Whether Pubsub says when it took something out of a queue."""
         self._sent = trio.Event()
         """Set when something is sent."""
         peers.listen(self)
@@ -123,10 +126,15 @@ class Outbox(PeerListener):
 
     def queue_taken(self, peer_id: ID) -> None:
         """Pubsub took something out of its queue for a peer: put in what waits."""
-        self._is_notified = True
-        peer = self._peers.get(peer_id)
+        self._with_pieces.interval = NOTIFIED_INTERVAL
+        peer = self._peers.known(peer_id)
         if peer is not None and (peer.backlog or peer.pieces):
             self._flush(peer)
+
+    @property
+    def piece_interval(self) -> float:
+        """Seconds between two looks for room for pieces."""
+        return self._with_pieces.interval
 
     def peer_writable(self, peer: RemotePeer) -> None:
         """Send what was held for `peer`."""
@@ -194,7 +202,7 @@ class Outbox(PeerListener):
             return
         if not peer.backlog:
             peer.pieces.flush(queue)
-        if peer.pieces and not self._is_notified:
+        if peer.pieces:
             self._with_pieces.add(peer)
 
     async def _watch_queues(self) -> None:

@@ -17,7 +17,7 @@ from episub_router.publishing import BacklogFull, PublishTimeout
 
 PUBLISH_WINDOW = 64
 """Messages in the backlog of one peer, behind Pubsub's queue of 32, up to which more are
-published; ours: what a peer takes in the 10 ms between two flushes, twice over."""
+published; ours: what a peer takes in the 10 ms between two looks for room, twice over."""
 
 LARGE_WINDOW = 256 * 1024
 """Bytes of pieces for one peer up to which another large message is published; ours: 100 ms at

@@ -163,8 +163,9 @@ class _Tables:
         self._asked[name] = table
 
     def _ask(self) -> None:
-        """Get the rows of all tables that are to be kept, in two jobs at once: to plan takes longer
-        than to run, for many tables apart longer than together, and one thread plans a job."""
+        """Get the rows of all tables that are to be kept, in two jobs at once: planning takes
+        longer than running, one thread plans a job, and one plan for many tables takes less than
+        many plans."""
         asked = list(self._asked.items())
         halves = [dict(half) for half in (asked[::2], asked[1::2]) if half]
         with ThreadPoolExecutor(len(halves)) as pool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from episub_router.pipeline.params import SECOND
-from episub_router.pipeline.report.html.drawing import draw
+from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.model import Drawing, Row, Run, TopicReport
 from episub_router.pipeline.report.params import ReportParams
 from episub_router.pipeline.report.peers import reason

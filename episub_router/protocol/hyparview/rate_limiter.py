@@ -57,14 +57,14 @@ class RateLimiter:
     """For each kind, when the buckets of the peers that sent last are full again.
 
     That one time is the whole bucket (the GCRA of ATM Forum TM 4.0), and a bucket that is full is
-    not kept: a peer that was removed starts with full buckets again, like a new one.
+    removed within a second of messages: such a peer starts with full buckets again, like a new one.
     """
 
-    __slots__ = ("_full_at", "_looks_at")
+    __slots__ = ("_full_at", "_next_look")
 
     def __init__(self) -> None:
         self._full_at: dict[type | NeighborRole, dict[PeerId, Time]] = {}
-        self._looks_at = 0.0
+        self._next_look = 0.0
 
     def __len__(self) -> int:
         return max(map(len, self._full_at.values()), default=0)
@@ -76,8 +76,8 @@ class RateLimiter:
         if limit is None:
             return True
         kind: type | NeighborRole = NeighborRole.REQUEST if is_request else type(message)
-        if now >= self._looks_at:
-            self._looks_at = now + _LOOK_EVERY
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_EVERY
             self._forget_full(now)
         peers = self._full_at.get(kind)
         if peers is None:

@@ -244,7 +244,8 @@ def test_the_table_of_limits_is_bounded() -> None:
 
 
 def test_full_buckets_take_no_room() -> None:
-    """Those of every kind go when any message comes; what is not full again stays."""
+    """Those of every kind go when any message comes a second after the last look; what is not full
+    again stays."""
     limiter = RateLimiter()
     for n in range(10):
         assert limiter.allows(n, GetNodes(), 0.0)

@@ -1,1 +1,1 @@
-"""The report as an HTML page: its words, charts and drawings."""
+"""The report as an HTML page: its words and charts."""

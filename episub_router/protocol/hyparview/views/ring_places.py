@@ -15,9 +15,11 @@ from hashlib import sha256
 from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 
 _BYTES = 8
-_FRACTION = 2.0**-53
-"""A place as a part of the turn has so many of its bits: enough to tell peers apart, and compared
-and subtracted exactly."""
+_BITS = 53
+"""Bits of a place that a part of the turn has: those of a float, which are compared and subtracted
+exactly. That two peers have the same ones is left to chance."""
+_LEFT_OUT = 8 * _BYTES - _BITS
+_TURN = 1 << _BITS
 
 _AFTER, _BEFORE = 1, -1
 """The sides of a node on a ring, as steps through its peers in their order."""
@@ -38,7 +40,7 @@ def place(name: str, ring: int, peer: PeerId) -> int:
 @lru_cache(maxsize=_CACHED)
 def _parts(name: str, rings: int, peer: PeerId) -> tuple[float, ...]:
     """The places of `peer` on each ring, as parts of the turn."""
-    return tuple([(place(name, ring, peer) >> 11) * _FRACTION for ring in range(rings)])
+    return tuple([(place(name, ring, peer) >> _LEFT_OUT) / _TURN for ring in range(rings)])
 
 
 class Places:
