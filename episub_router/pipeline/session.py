@@ -68,7 +68,7 @@ _ON_ONE_MACHINE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # With Python's side and what a JVM needs beside it, 4 GiB in all.
-    "spark.driver.memory": "2560m",
+    "spark.driver.memory": "2304m",
     # Partitions beyond the cores only cost start-up here; on a cluster Spark's default holds.
     _PARTITIONS: "16",
     # A job that lists directories, with a task for each, takes longer than listing them.

@@ -217,9 +217,10 @@ def measure(network: Network, kind: str, hosts: int, size: int, messages: int) -
 
 
 def _row(kind: str, hosts: int, size: int, result: Result) -> str:
-    steady = result.steady or [float("nan")]
+    nothing = [float("nan")]
+    first, steady = result.first or nothing, result.steady or nothing
     return (
-        f"| {kind} | {result.first[-1]:.2f} | {median(steady):.2f} / {steady[-1]:.2f} | "
+        f"| {kind} | {first[-1]:.2f} | {median(steady):.2f} / {steady[-1]:.2f} | "
         f"{result.sent / size / (hosts - 1):.2f} | {result.cpu / (hosts - 1) * 1000:.0f} | "
         f"{result.memory / 1024:.0f} | {result.missed} |"
     )
