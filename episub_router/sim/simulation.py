@@ -35,6 +35,7 @@ from episub_router.sim.routers.settings import EpisubConfig, GossipsubConfig
 from episub_router.sim.routers.traced import traced
 from episub_router.sim.scenario.settings import Scenario
 from episub_router.sim.scenario.traffic import PREFACE_TURN
+from episub_router.sim.synthetic import settle
 from episub_router.trace.simulated import OUTSIDE
 
 Progress = Callable[[float, int], None]
@@ -109,10 +110,22 @@ class Simulation:
     def warm_up(self, until: float, progress: Progress | None = None) -> None:
         """Have the nodes join, and go on to the time `until`, before anything else happens."""
         nodes, over = self.scenario.network.nodes, self.scenario.join.over
-        if not self._lives:
+        if not self._lives and self.scenario.join.synthetic:
+            self._settle()
+        elif not self._lives:
             for node in range(nodes):
                 self.loop.at(self.cast.comes(node) or over * node / nodes, self.start, node)
         self._advance(until, progress)
+
+    def _settle(self) -> None:
+        """Bring all nodes up in an overlay that is there from the start."""
+        nodes = range(self.scenario.network.nodes)
+        self._lives = dict.fromkeys(nodes, 1)
+        made: list[Any] = [
+            self._make(node, generator(self.seed, "router 0", node)) for node in nodes
+        ]
+        rng = generator(self.seed, "overlay")
+        settle(made, self.network, self.params, self.scenario.join.looked_at, rng)
 
     def _advance(self, until: float, progress: Progress | None) -> None:
         """Go on to the time `until`, with a call of `progress` each two-hundredth of the run."""

@@ -111,15 +111,19 @@ class Network(Generic[H]):
             self.records.dropped("dial-failed")
             self.loop.at(started + self._config.dial_timeout, self._dial_failed, (node, peer))
             return
-        delay = self.latency.delay(node.id, peer)
         # An end that has yet to notice the loss of an earlier connection learns of it now.
         if node.id in other.links:
             self._closed((other, node.id, other.links[node.id]))
-        node.links[peer] = DirectedLink(other.sink, delay)
-        other.links[node.id] = DirectedLink(node.sink, delay)
-        node.outbound[peer] = None
+        self.link(node, other)
         other.connected(node.id)
         node.connected(peer)
+
+    def link(self, node: H, other: H) -> None:
+        """Open a connection from `node` to `other` at once, and notify neither."""
+        delay = self.latency.delay(node.id, other.id)
+        node.links[other.id] = DirectedLink(other.sink, delay)
+        other.links[node.id] = DirectedLink(node.sink, delay)
+        node.outbound[other.id] = None
 
     def _dial_failed(self, dial: tuple[H, NodeId]) -> None:
         node, peer = dial

@@ -23,6 +23,7 @@ from episub_router.protocol.effects import (
 )
 from episub_router.protocol.events import (
     Connected,
+    ContactsFound,
     DialFailed,
     JoinOverlay,
     LeaveOverlay,
@@ -105,6 +106,10 @@ class EpisubNode(Node):
 
     def start(self, contacts: tuple[NodeId, ...]) -> None:
         self._handle(JoinOverlay(contacts))
+
+    def meet(self, peers: tuple[NodeId, ...]) -> None:
+        """`peers` are there, too."""
+        self._handle(ContactsFound(peers))
 
     def inject(self, message: int, size: int) -> None:
         source = self.records.messages[message].source

@@ -1,0 +1,97 @@
+"""A synthetic overlay is like a joined one, and what begins with it goes on as with that one."""
+
+from __future__ import annotations
+
+from random import Random
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from episub_router.protocol.messages import LinkKind
+from episub_router.protocol.params import MembershipParams
+from episub_router.sim.records import Records
+from episub_router.sim.results.summary import summarize
+from episub_router.sim.scenario import loading
+from episub_router.sim.simulation import Simulation
+from episub_router.sim.strict import ScenarioError
+from episub_router.sim.synthetic import synthetic_links
+
+NODES = 300
+SIZES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "specification": {"active_size": 7, "near_links": 3, "rings": 0, "passive_size": 42},
+    "odd": {"active_size": 8, "near_links": 3, "rings": 2, "random_links": 5},
+}
+
+
+def ran(**settings: Any) -> tuple[Simulation, dict[str, Any]]:
+    given = {
+        "network.nodes": NODES, "traffic.messages": 40, "traffic.source": "few",
+        "traffic.sources": 20, **settings,
+    }  # fmt: skip
+    file = loading.load("scale")
+    del file.table["router"]["params"]
+    (scenario,) = file.scenarios(given).values()
+    simulation = Simulation(scenario, 1, Records(scenario.capacity))
+    simulation.run()
+    return simulation, summarize(simulation)
+
+
+def figures(summary: dict[str, Any]) -> dict[str, float]:
+    phase = summary["phases"][-1]
+    overlay = phase["overlay"]
+    return {
+        "degree": overlay["degree_mean"],
+        "near": overlay["near_proximity_ratio"],
+        "path": overlay["average_shortest_path"],
+        "p50": phase["latency"]["p50"],
+        "p99": phase["latency"]["p99"],
+    }
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_it_has_the_degrees_that_nodes_aim_at(sizes: dict[str, Any]) -> None:
+    params = MembershipParams(**sizes)
+    links = synthetic_links(NODES, params, 14, lambda a, b: abs(a - b), Random(1))
+    degrees = [len(of) for of in links]
+    assert params.active_size - 0.4 <= mean(degrees) <= params.active_size
+    assert mean(params.active_size - degree <= 1 for degree in degrees) > 0.95
+    assert max(degrees) <= params.active_size
+    for node, of in enumerate(links):
+        assert node not in of
+        assert all(links[other][node] is kind for other, kind in of.items())
+        assert sum(kind is LinkKind.NEAR for kind in of.values()) <= params.near_links
+
+
+def test_a_run_is_like_one_whose_nodes_joined_for_a_minute() -> None:
+    joined = figures(ran()[1])
+    simulation, summary = ran(**{"join.synthetic": True, "traffic.start": 2.0})
+    made = figures(summary)
+    assert summary["unexplained"] == 0
+    assert summary["phases"][-1]["reliability"] == 1.0
+    bounds = {"degree": 0.05, "near": 0.25, "path": 0.1, "p50": 0.2, "p99": 0.25}
+    for name, bound in bounds.items():
+        assert made[name] == pytest.approx(joined[name], rel=bound), name
+    # Nobody joins.
+    assert "JOIN" not in simulation.records.traffic
+
+
+def test_the_same_seed_gives_the_same_overlay_and_churn_goes_on_from_it() -> None:
+    churn = {"kind": "churn", "at": 3.0, "until": 8.0, "rate": 0.02, "crash": 0.5}
+    settings = {"join.synthetic": True, "traffic.start": 2.0, "faults": [churn]}
+    (_, one), (_, other) = (ran(**settings) for _ in range(2))
+    assert one == other
+    assert one["unexplained"] == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"router.kind": "gossipsub"},
+        {"adversaries": [{"kind": "censor"}]},
+    ],
+)
+def test_it_is_for_episub_without_adversaries(settings: dict[str, Any]) -> None:
+    with pytest.raises(ScenarioError, match=r"join\.synthetic is for Episub, without"):
+        ran(**{"join.synthetic": True, **settings})
