@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from episub_router.protocol.hyparview.joining.standing_link import take_standing_link
 from episub_router.protocol.hyparview.views.ring_places import place
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.params import EpisubParams, MembershipParams
+from episub_router.protocol.standing_link import take_standing_link
 from episub_router.sim.network.network import Network
 from episub_router.sim.routers.episub import TOPIC_NAME, EpisubNode
 
