@@ -66,5 +66,7 @@ run burst python -P -m tests.benchmarks.burst --hosts 20 --messages 10000 --comp
 run burst-compared python -P -m tests.benchmarks.burst --hosts 20 --messages 500 --computing-clock \
     --only gossipsub-defaults gossipsub-bounded episub
 run scale python tests/benchmarks/sim_scale.py
+# The file was made with a kept warm-up (`sim warm`), a variant at a time.
+run scale-100k episub sim run scale-100k --phases
 run pipeline python -P -m tests.benchmarks.pipeline --events 1000000 10000000 50000000
 run stream python -P -m tests.benchmarks.stream --rate 10000 --seconds 600

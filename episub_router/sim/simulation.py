@@ -125,7 +125,8 @@ class Simulation:
             self._make(node, generator(self.seed, "router 0", node)) for node in nodes
         ]
         rng = generator(self.seed, "overlay")
-        settle(made, self.network, self.params, self.scenario.join.looked_at, rng)
+        looked_at = self.scenario.join.looked_at
+        settle(made, self.network, self.params, looked_at, self._contacts, rng)
 
     def _advance(self, until: float, progress: Progress | None) -> None:
         """Go on to the time `until`, with a call of `progress` each two-hundredth of the run."""

@@ -3,8 +3,9 @@ links, are distributed as after a join of a minute or so (`tests/sim/test_synthe
 against each other).
 
 Random links are those of circles through all nodes: those of the rings, as HyParView's are here,
-and others in a random order; what an odd number leaves is a random matching. For each near link a
-node takes the nearest of some random others that have room for one.
+and others in a random order; with an odd number, the last random link of each node comes from a
+random pairing. For each near link a node takes the nearest of some random others that have room for
+one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from episub_router.protocol.hyparview.views.ring_places import place
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.params import EpisubParams, MembershipParams
-from episub_router.protocol.standing_link import take_standing_link
+from episub_router.protocol.standing_link import take_known_peers, take_standing_link
 from episub_router.sim.network.network import Network
 from episub_router.sim.routers.episub import TOPIC_NAME, EpisubNode
 
@@ -25,32 +26,39 @@ Links = list[dict[int, LinkKind]]
 
 
 _SHORT = 0.2
-"""Of the nodes, those that have a near link less than they aim at. Measured, 500 to 100,000 nodes a
-minute after their joins: 0.2 to 0.22."""
+"""Share of the nodes that have one near link fewer than they aim at. Measured, 500 to 100,000 nodes
+a minute after their joins: 0.2 to 0.22."""
+
+Contacts = Callable[[int], tuple[int, ...]]
 
 
 def settle(
     nodes: list[EpisubNode], network: Network[Any], params: EpisubParams, looked_at: int,
-    rng: Random,
+    contacts: Contacts, rng: Random,
 ) -> None:  # fmt: skip
-    """Have `nodes`, which are 0, 1, ... of `network` and have begun nothing yet, be in an overlay
-    at once. For a near link `looked_at` others are looked at."""
+    """Put `nodes`, which are 0, 1, ... of `network` and have begun nothing yet, into an overlay at
+    once; each near link goes to the nearest of `looked_at` random nodes, and a node knows its
+    `contacts` as joining ones do."""
     count = len(nodes)
     links = synthetic_links(count, params.membership, looked_at, network.latency.delay, rng)
     trees = params.broadcast.source_trees > 0
     for node in nodes:
         node.start(())
     for node in nodes:
-        for other, kind in links[node.id].items():
-            if node.id < other:
-                network.link(node, nodes[other])
-                _take(node, other, kind, links, network, trees)
-                _take(nodes[other], node.id, kind, links, network, trees)
+        for peer, kind in links[node.id].items():
+            if node.id < peer:
+                other = nodes[peer]
+                network.link(node, other)
+                node.connected(peer)
+                other.connected(node.id)
+                _take(node, peer, kind, links, network, trees)
+                _take(other, node.id, kind, links, network, trees)
     spares = params.membership.passive_size
     for node in nodes:
         known = rng.sample(range(count), min(count, spares + len(links[node.id]) + 1))
-        others = [peer for peer in known if peer != node.id and peer not in links[node.id]]
-        node.meet(tuple(others[:spares]))
+        take_known_peers(node.topic.membership, known[:spares])
+        # What the links have led to is done now.
+        node.meet(contacts(node.id))
 
 
 def _take(
@@ -58,10 +66,10 @@ def _take(
 ) -> None:
     theirs = links[peer]
     random_links = sum(kind is LinkKind.RANDOM for kind in theirs.values())
-    described = Neighbor(NeighborRole.LIST, len(theirs), kind, tuple(theirs), random_links, trees)
+    named = tuple(other for other in theirs if other != node.id)
+    described = Neighbor(NeighborRole.LIST, len(theirs), kind, named, random_links, trees)
     rtt = 2 * network.latency.delay(node.id, peer)
     take_standing_link(node.topic.membership, peer, described, rtt, network.loop.now)
-    node.connected(peer)
 
 
 def synthetic_links(
@@ -73,9 +81,10 @@ def synthetic_links(
     for a, b in _random_pairs(nodes, params, rng):
         if a != b:
             links[a][b] = links[b][a] = LinkKind.RANDOM
-    room = [params.near_links - (rng.random() < _SHORT) for _ in range(nodes)]
+    near = params.active_size - _random_links(params)
+    room = [near - (rng.random() < _SHORT) for _ in range(nodes)]
     order = list(range(nodes))
-    for _ in range(params.near_links):
+    for _ in range(near):
         rng.shuffle(order)
         for node in order:
             others = [
@@ -91,15 +100,21 @@ def synthetic_links(
     return links
 
 
+def _random_links(params: MembershipParams) -> int:
+    """Spare links are near ones, where there are any."""
+    return params.random_links if params.near_links else params.active_size
+
+
 def _random_pairs(nodes: int, params: MembershipParams, rng: Random) -> Iterator[tuple[int, int]]:
     order = list(range(nodes))
     on_rings = params.ring_links // 2
-    for ring in range(params.random_links // 2):
+    count = _random_links(params)
+    for ring in range(count // 2):
         if ring < on_rings:
             order.sort(key=lambda node: place(TOPIC_NAME, ring, node))
         else:
             rng.shuffle(order)
         yield from zip(order, [*order[1:], order[0]], strict=True)
-    if params.random_links % 2:
+    if count % 2:
         rng.shuffle(order)
         yield from zip(order[::2], order[1::2], strict=False)

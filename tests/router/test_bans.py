@@ -38,13 +38,17 @@ async def test_a_banned_peer_is_not_connected_while_the_ban_lasts() -> None:
         for node in (one, two):
             await node.pubsub.subscribe(TOPIC)
         await ban(one, two)
-        await eventually(lambda: count(one, Reason.CONNECTIONS_CLOSED) == 1)
-        assert not is_connected(one, two)
+        # Which of them is seen first, chance decides; and both may have opened a connection.
+        await eventually(lambda: count(one, Reason.CONNECTIONS_CLOSED) >= 1)
+        await eventually(lambda: not is_connected(one, two))
+        closed = count(one, Reason.CONNECTIONS_CLOSED)
         router(one).set_standing(two.id, 0.0)
-        for times in (2, 3):
+        for times in (1, 2):
             await eventually(lambda: not two.host.get_network().get_connections(one.id))
             await two.host.connect(one.info)
-            await eventually(lambda: count(one, Reason.CONNECTIONS_CLOSED) >= times)  # noqa: B023
+            await eventually(
+                lambda: count(one, Reason.CONNECTIONS_CLOSED) >= closed + times  # noqa: B023
+            )
         assert two.id not in router(one).mesh.get(TOPIC, ())
         await eventually(lambda: not two.host.get_network().get_connections(one.id))
         end_ban(one, two)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from episub_router.protocol.hyparview.views.ring_places import Places
 from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.params import MembershipParams
 from episub_router.sim.records import Records
 from episub_router.sim.results.summary import summarize
+from episub_router.sim.routers.episub import TOPIC_NAME
 from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
 from episub_router.sim.strict import ScenarioError
@@ -22,6 +24,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "default": {},
     "specification": {"active_size": 7, "near_links": 3, "rings": 0, "passive_size": 42},
     "odd": {"active_size": 8, "near_links": 3, "rings": 2, "random_links": 5},
+    "random alone": {"active_size": 5, "near_links": 0, "rings": 0},
 }
 
 
@@ -58,10 +61,23 @@ def test_it_has_the_degrees_that_nodes_aim_at(sizes: dict[str, Any]) -> None:
     assert params.active_size - 0.4 <= mean(degrees) <= params.active_size
     assert mean(params.active_size - degree <= 1 for degree in degrees) > 0.95
     assert max(degrees) <= params.active_size
+    places = Places(TOPIC_NAME, params.rings)
+    next_ones = (
+        [places.holders(node, range(NODES)) for node in range(NODES)] if params.rings else []
+    )
+    assert all(next_one.keys() <= of.keys() for next_one, of in zip(next_ones, links, strict=False))
+    assert len(next_ones) == (NODES if params.rings else 0)
     for node, of in enumerate(links):
         assert node not in of
         assert all(links[other][node] is kind for other, kind in of.items())
-        assert sum(kind is LinkKind.NEAR for kind in of.values()) <= params.near_links
+        near = sum(kind is LinkKind.NEAR for kind in of.values())
+        assert near <= (params.active_size - params.random_links if params.near_links else 0)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+def test_a_few_nodes_are_all_linked(nodes: int) -> None:
+    _, summary = ran(**{"network.nodes": nodes, "join.synthetic": True, "traffic.start": 2.0})
+    assert summary["phases"][-1]["reliability"] == 1.0
 
 
 def test_a_run_is_like_one_whose_nodes_joined_for_a_minute() -> None:
@@ -80,9 +96,13 @@ def test_a_run_is_like_one_whose_nodes_joined_for_a_minute() -> None:
 def test_the_same_seed_gives_the_same_overlay_and_churn_goes_on_from_it() -> None:
     churn = {"kind": "churn", "at": 3.0, "until": 8.0, "rate": 0.02, "crash": 0.5}
     settings = {"join.synthetic": True, "traffic.start": 2.0, "faults": [churn]}
-    (_, one), (_, other) = (ran(**settings) for _ in range(2))
+    (simulation, one), (_, other) = (ran(**settings) for _ in range(2))
     assert one == other
     assert one["unexplained"] == 0
+    assert one["newcomer_deliveries"] > 0
+    came = [node for node in simulation.network.nodes.values() if node.id >= NODES]
+    assert len(came) > 10
+    assert mean(len(list(node.neighbors())) for node in came) > 4
 
 
 @pytest.mark.parametrize(
@@ -90,6 +110,7 @@ def test_the_same_seed_gives_the_same_overlay_and_churn_goes_on_from_it() -> Non
     [
         {"router.kind": "gossipsub"},
         {"adversaries": [{"kind": "censor"}]},
+        {"network.nat_share": 0.2},
     ],
 )
 def test_it_is_for_episub_without_adversaries(settings: dict[str, Any]) -> None:

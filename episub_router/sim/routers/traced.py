@@ -46,6 +46,10 @@ def traced(kind: Any) -> Any:
             super().connected(peer)
             self._compare()
 
+        def meet(self, peers: tuple[int, ...]) -> None:
+            super().meet(peers)
+            self._compare()
+
         def disconnected(self, peer: int) -> None:
             self.trace_event("onClosedOutboundStream", remote=peer)
             super().disconnected(peer)

@@ -30,7 +30,8 @@ class JoinConfig:
     contacts: int = setting(3, least=1, most=64)
     via: Literal["random", "first"] = "random"
     synthetic: bool = False
-    """All are in an overlay from the start, without joining (`sim.synthetic`); Episub alone."""
+    """All are in an overlay from the start, without joining (`sim.synthetic`): `over` is for none.
+    Episub alone, and hosts that all can be dialled."""
     looked_at: int = setting(14, least=1)
     """Random nodes of which each near link of a synthetic overlay goes to the nearest. Measured: 14
     is what joined ones come to in a minute with uniform latencies."""
@@ -75,8 +76,10 @@ class Scenario:
         if len(set(names)) != len(names):
             raise ScenarioError(f"phases must have different names: {names}")
         check(self.router.kind, self.adversaries)
-        if self.join.synthetic and (self.adversaries or not isinstance(self.router, EpisubConfig)):
-            raise ScenarioError("join.synthetic is for Episub, without adversaries")
+        if self.join.synthetic and (
+            self.adversaries or self.network.nat_share or not isinstance(self.router, EpisubConfig)
+        ):
+            raise ScenarioError("join.synthetic is for Episub, without adversaries and nat_share")
         if self.adversaries and isinstance(self.router, GossipsubConfig) and self.router.is_large:
             raise ScenarioError("adversaries know nothing of preamble and fragment_size")
         if self.adversaries and not self.traffic.fixed:
