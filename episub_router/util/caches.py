@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -15,3 +16,13 @@ def cache_directory() -> Path:
     except RuntimeError as error:
         raise FileNotFoundError(str(error)) from error
     return caches / "episub-router"
+
+
+def make_room(new: Path, kept: int) -> None:
+    """Remove the files of the kind of `new` that were changed longest ago, so that with it there
+    are `kept`."""
+    with suppress(OSError):
+        others = [path for path in new.parent.glob(f"*{new.suffix}") if path != new]
+        others.sort(key=lambda path: path.stat().st_mtime)
+        for path in others[: 1 - kept]:
+            path.unlink()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from episub_router.util.caches import cache_directory
+from episub_router.util.caches import cache_directory, make_room
 
 _BASE = ("lib", "server", "classes.jsa")
 """Of the Java itself, which ours is added to; a Java without it can't make one."""
@@ -51,18 +51,9 @@ def options(java: str, others: str) -> str:
             os.utime(path)
     else:
         use = "ArchiveClassesAtExit"
-        _make_room(path)
+        make_room(path, _KEPT)
     # Of many classes, it would say why they can't be in it.
     return f"-Xlog:disable -XX:{use}={path}"
-
-
-def _make_room(new: Path) -> None:
-    """Remove the archives not used for longest, so that with `new` there are `_KEPT`."""
-    with suppress(OSError):
-        others = [path for path in new.parent.glob("*.jsa") if path != new]
-        others.sort(key=lambda path: path.stat().st_mtime)
-        for path in others[: 1 - _KEPT]:
-            path.unlink()
 
 
 def _digest(*parts: str) -> str:

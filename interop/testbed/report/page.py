@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import altair as alt
-import vl_convert
 
+from episub_router.pipeline.report.html.document import document
 from interop.testbed.checker.latency import latencies, percentile
 from interop.testbed.checker.violation import Violation
 from interop.testbed.history.records import History, Neighbors
@@ -40,16 +39,6 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid #e4e4e4; }
 .bad { color: #b00020; } .good { color: #00684a; } .chart { width: 100%; }
 """
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data:"
-)
-_START = """
-const specs = JSON.parse(document.getElementById("specs").textContent);
-const options = {renderer: "svg", actions: false};
-Promise.all(Object.entries(specs).map(([id, spec]) => vegaEmbed("#" + id, spec, options)))
-  .then(() => { document.documentElement.dataset.charts = Object.keys(specs).length; });
-"""
 
 
 def page(history: History, summary: Summary, violations: Sequence[Violation]) -> str:
@@ -57,10 +46,6 @@ def page(history: History, summary: Summary, violations: Sequence[Violation]) ->
     specs = charts(history)
     verdict = f"{len(violations)} violations" if violations else "No violation"
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        f"<title>{escape(history.name)}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{escape(history.name)}</h1>",
         f'<p class="{"bad" if violations else "good"}">{verdict}. {history.hosts} hosts '
         f"({escape(', '.join(sorted(set(history.kinds))))}), {history.duration:g} s.</p>",
@@ -71,11 +56,8 @@ def page(history: History, summary: Summary, violations: Sequence[Violation]) ->
         "</ul><h2>Violations</h2><ul>",
         *(f"<li>{escape(str(violation))}</li>" for violation in violations[:_LISTED]),
         "</ul>",
-        f'<script type="application/json" id="specs">{_inert(json.dumps(specs))}</script>',
-        f"<script>{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}</script>",
-        f"<script>{_START}</script></body></html>",
     ]
-    return "\n".join(parts)
+    return document(history.name, _STYLE, "\n".join(parts), specs)
 
 
 def charts(history: History) -> dict[str, Row]:
@@ -244,8 +226,3 @@ def _table(figures: Mapping[str, Any]) -> str:
         for name, value in figures.items()
     )
     return f"<h2>Figures</h2><table>{rows}</table>"
-
-
-def _inert(text: str) -> str:
-    """JSON that can't end the script element which it stands in."""
-    return text.replace("<", "\\u003c")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import vl_convert
 
-from episub_router.util.caches import cache_directory
+from episub_router.util.caches import cache_directory, make_room
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 _END = "\n// That is all of it.\n"
@@ -49,6 +49,4 @@ def _keep(path: Path, text: str) -> None:
         begun.replace(path)
     finally:
         begun.unlink(missing_ok=True)
-    others = [other for other in path.parent.glob("vega-*.js") if other != path]
-    for other in sorted(others, key=lambda other: other.stat().st_mtime)[: 1 - _KEPT]:
-        other.unlink()
+    make_room(path, _KEPT)

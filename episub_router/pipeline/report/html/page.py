@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -11,8 +10,8 @@ from urllib.parse import quote
 
 from episub_router.pipeline.report import tables
 from episub_router.pipeline.report.figures import FIGURES
-from episub_router.pipeline.report.html.bundle import javascript
 from episub_router.pipeline.report.html.charts import charts
+from episub_router.pipeline.report.html.document import document
 from episub_router.pipeline.report.model import Report
 from episub_router.pipeline.report.tables import CHANGE, Cell, Table
 
@@ -54,18 +53,6 @@ li { overflow-wrap: break-word; }
   .cards td::before { content: attr(data-head); float: left; width: 6.5rem; margin-left: -7rem;
     color: #555; }
 }
-"""
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data:"
-)
-"""Whatever is in the page, it reaches no other. Vega compiles its expressions."""
-
-_START = """
-const specs = JSON.parse(document.getElementById("specs").textContent);
-const options = {renderer: "svg", actions: false};
-Promise.all(Object.entries(specs).map(([id, spec]) => vegaEmbed("#" + id, spec, options)))
-  .then(() => { document.documentElement.dataset.charts = Object.keys(specs).length; });
 """
 
 _SHORT = 8
@@ -163,7 +150,7 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
     for figure in FIGURES:
         parts.append(f"<dt>{escape(figure.label)}</dt><dd>{escape(figure.definition)}</dd>")
     parts.append("</dl>")
-    return _document("\n".join(parts), json.dumps(specs))
+    return document("Broadcast report", _STYLE, "\n".join(parts), specs)
 
 
 def _drawings(report: Report, specs: Mapping[str, object]) -> list[str]:
@@ -233,26 +220,3 @@ def _folded(table: Table) -> str:
         return shown
     heads = escape(", ".join(table.heads))
     return f"<details><summary>{len(table.rows)} rows: {heads}</summary>{shown}</details>"
-
-
-def _document(body: str, specs: str) -> str:
-    # Names in it come from traces; none may end the script that it is in.
-    safe = specs.replace("<", "\\u003c")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>Broadcast report</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-{body}
-<script type="application/json" id="specs">{safe}</script>
-<script>{javascript()}</script>
-<script>{_START}</script>
-</body>
-</html>
-"""
