@@ -28,6 +28,9 @@ COMPILED = (
     "sim/hashing.py",
     "sim/records.py",
     "sim/sizes.py",
+    "util/bounded.py",
+    "util/timers.py",
+    "util/token_buckets.py",
 )
 """What is compiled, in the package."""
 

@@ -1,4 +1,4 @@
-"""The layout of the package: sizes of folders and files, imports without circles, names."""
+"""The layout of the package: imports without cycles, names."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ import pytest
 import episub_router
 
 PACKAGE = Path(episub_router.__file__).parent
-MOST_FILES = 16
-MOST_LINES = 400
-
-FOLDERS_UNDER_WAY: set[str] = set()
-"""Folders that are still being divided."""
-
-FILES_UNDER_WAY: set[str] = set()
-"""Files that are still being divided."""
-
 NAMES_UNDER_WAY: set[str] = {"NeighborDown", "NeighborUp", "Topic"}
 """Names of public classes that two modules still have: effects of the core, and the events that
 applications get of them; a message's topic and a topic's machine."""
@@ -31,13 +22,6 @@ applications get of them; a message's topic and a topic's machine."""
 def sources() -> Iterator[Path]:
     """The files of the package that somebody wrote."""
     return (path for path in sorted(PACKAGE.rglob("*.py")) if not path.stem.endswith("_pb2"))
-
-
-def files_by_folder() -> dict[str, int]:
-    counts: dict[str, int] = defaultdict(int)
-    for path in sources():
-        counts[path.parent.relative_to(PACKAGE).as_posix()] += 1
-    return counts
 
 
 def modules_by_public_class() -> dict[str, list[str]]:
@@ -49,8 +33,8 @@ def modules_by_public_class() -> dict[str, list[str]]:
     return modules
 
 
-def circle(imports: dict[str, set[str]]) -> list[str]:
-    """Modules that import each other in a circle, the first one again at the end; or nothing."""
+def cycle(imports: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a cycle, the first one again at the end; or nothing."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
@@ -59,32 +43,18 @@ def circle(imports: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_folder_has_more_files_than_one_can_survey() -> None:
-    crowded = {folder for folder, count in files_by_folder().items() if count > MOST_FILES}
-    assert crowded <= FOLDERS_UNDER_WAY
-
-
-def test_no_file_is_too_long() -> None:
-    long = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in sources()
-        if len(path.read_text().splitlines()) > MOST_LINES
-    }
-    assert long <= FILES_UNDER_WAY
-
-
 def test_no_two_public_classes_share_a_name() -> None:
     shared = {name: found for name, found in modules_by_public_class().items() if len(found) > 1}
     assert shared.keys() <= NAMES_UNDER_WAY, shared
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_in_a_cycle() -> None:
     """Imports for type checkers alone count, too."""
     graph = grimp.build_graph("episub_router", cache_dir=None)
     imports = {
         module: graph.find_modules_directly_imported_by(module) for module in sorted(graph.modules)
     }
-    assert not circle(imports)
+    assert not cycle(imports)
 
 
 @pytest.mark.parametrize(
@@ -95,5 +65,5 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ({"a": {"b"}, "b": {"a"}}, 3),
     ],
 )
-def test_a_circle_is_found(imports: dict[str, set[str]], found: int) -> None:
-    assert len(circle(imports)) == found
+def test_a_cycle_is_found(imports: dict[str, set[str]], found: int) -> None:
+    assert len(cycle(imports)) == found
