@@ -266,3 +266,6 @@ MembershipMessage: TypeAlias = (
 )
 BroadcastMessage: TypeAlias = Gossip | IHave | Prune | Graft | Root
 Message: TypeAlias = MembershipMessage | BroadcastMessage | PieceMessage
+
+BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft, Root)
+"""Those of `BroadcastMessage`, for `isinstance`."""

@@ -123,4 +123,4 @@ class PiecePrune:
 PieceMessage: TypeAlias = Piece | PieceAnnounce | PieceOffer | PieceGraft | PiecePrune
 
 PIECE_MESSAGES = (Piece, PieceAnnounce, PieceOffer, PieceGraft, PiecePrune)
-"""The same, to tell them from other messages."""
+"""Those of `PieceMessage`, for `isinstance`."""

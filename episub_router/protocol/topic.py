@@ -6,8 +6,6 @@ links that membership adds and drops to broadcast.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
 from random import Random
 
 from episub_router.protocol import events as ev
@@ -21,22 +19,10 @@ from episub_router.protocol.effects import (
     Send,
 )
 from episub_router.protocol.hyparview import HyParView
-from episub_router.protocol.messages import (
-    MAX_IDS,
-    BroadcastMessage,
-    Gossip,
-    Graft,
-    IHave,
-    Prune,
-    Root,
-)
+from episub_router.protocol.messages import BROADCAST_MESSAGES, BroadcastMessage, Graft
 from episub_router.protocol.params import EpisubParams
-from episub_router.protocol.piece_messages import (
-    PIECE_MESSAGES,
-    PieceAnnounce,
-    PieceMessage,
-)
-from episub_router.protocol.pieces import Pieces
+from episub_router.protocol.piece_messages import PIECE_MESSAGES, PieceMessage
+from episub_router.protocol.pieces import LargeMessages, Pieces
 from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.state import Belongs
 from episub_router.protocol.plumtree import Plumtree
@@ -47,7 +33,6 @@ _BROADCAST_EVENTS = (
     ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadRejected, ev.PayloadDropped, ev.Publish,
     ev.PublishInPieces,
 )  # fmt: skip
-_BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft, Root)
 
 
 class Topic:
@@ -59,7 +44,7 @@ class Topic:
     bytes.
     """
 
-    __slots__ = ("_may_ban", "broadcast", "me", "membership", "name", "pieces")
+    __slots__ = ("_carrier", "_may_ban", "broadcast", "me", "membership", "name", "pieces")
 
     def __init__(
         self,
@@ -77,20 +62,22 @@ class Topic:
         self.name = name
         source_trees = params.broadcast.source_trees > 0
         self.membership = HyParView(me, name, params.membership, rng, group_of, source_trees)
-        self.broadcast = Plumtree(me, params.broadcast, rng, self.membership.rtt_of, epoch)
-        # None where all messages go whole.
-        in_pieces = params.broadcast.piece_threshold > 0
-        rtt_of, charge = self.membership.rtt_of, self.broadcast.charge
-        self.pieces = Pieces(params.broadcast, rtt_of, belongs, charge) if in_pieces else None
+        rtt_of = self.membership.rtt_of
+        self.broadcast = Plumtree(me, params.broadcast, rng, rtt_of, epoch)
+        self._carrier: Plumtree | LargeMessages = self.broadcast
+        """What broadcast messages and events go through."""
+        self.pieces: Pieces | None = None
+        """The large messages, where they go in pieces; a read-only view."""
+        if params.broadcast.piece_threshold > 0:
+            large = LargeMessages(params.broadcast, self.broadcast, rtt_of, belongs)
+            self._carrier, self.pieces = large, large.pieces
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
         """Act on `event` at time `now`."""
         if isinstance(event, ev.Received):
             message = event.message
-            if isinstance(message, _BROADCAST_MESSAGES):
+            if isinstance(message, (*BROADCAST_MESSAGES, *PIECE_MESSAGES)):
                 return self._on_broadcast_message(event.peer, message, now)
-            if isinstance(message, PIECE_MESSAGES):
-                return self._on_piece_message(event.peer, message, now)
         elif isinstance(event, _BROADCAST_EVENTS):
             return self._on_broadcast_event(event, now)
         elif isinstance(event, ev.Connected):
@@ -100,16 +87,12 @@ class Topic:
             return self._ban_condemned(now)
         elif isinstance(event, ev.LeaveOverlay):
             # First, or each link that ends would repair the rest of the tree.
-            self.broadcast.clear()
-            if self.pieces is not None:
-                self.pieces.clear()
+            self._carrier.clear()
         return self._pass_link_changes(self.membership.handle(event, now), now)
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        membership, broadcast = self.membership.next_deadline(), self.broadcast.next_deadline()
-        if self.pieces is not None:
-            broadcast = min(broadcast, self.pieces.next_deadline())
+        membership, broadcast = self.membership.next_deadline(), self._carrier.next_deadline()
         return membership if membership < broadcast else broadcast
 
     def handle_timer(self, now: Time) -> list[Effect]:
@@ -117,7 +100,7 @@ class Topic:
         effects = self._ban_condemned(now)
         if self.membership.next_deadline() <= now:
             effects += self._pass_link_changes(self.membership.handle_timer(now), now)
-        repairs = self.broadcast.handle_timer(now)
+        repairs = self._carrier.handle_timer(now)
         asked = [
             effect.peer
             for effect in repairs
@@ -128,8 +111,6 @@ class Topic:
             # Those that should have pushed what is missing, and those that were asked before.
             suspects = dict.fromkeys([*self.broadcast.parents(now), *asked])
             effects += self.membership.suspect(suspects, now)
-        if self.pieces is not None and self.pieces.next_deadline() <= now:
-            effects += self.pieces.handle_timer(now)
         return effects
 
     def _ban_condemned(self, now: Time) -> list[Effect]:
@@ -144,104 +125,47 @@ class Topic:
         return effects
 
     def _on_broadcast_message(
-        self, peer: PeerId, message: BroadcastMessage, now: Time
+        self, peer: PeerId, message: BroadcastMessage | PieceMessage, now: Time
     ) -> list[Effect]:
         if not self.membership.joined:
             return [Dropped(peer, DropReason.NOT_JOINED)]
         if self.membership.is_banned(peer, now):
             return [Dropped(peer, DropReason.FROM_BANNED)]
-        effects: list[Effect] = []
-        pieces = self.pieces
-        if pieces is not None:
-            message, effects = self._without_pieces(pieces, peer, message)
-        if (
-            pieces is not None
-            and isinstance(message, Gossip)
-            and message.id in pieces
-            and message.id not in self.broadcast.store
-        ):
-            # Whole, from a neighbour that takes no pieces: the others get it in pieces.
-            effects += self.broadcast.accept_assembled(peer, message, pieces.takers, now)
+        if isinstance(message, BROADCAST_MESSAGES):
+            effects = self._carrier.receive(peer, message, now)
+        elif isinstance(self._carrier, LargeMessages):
+            effects = self._carrier.receive(peer, message, now) + self._ban_condemned(now)
         else:
-            effects += self.broadcast.receive(peer, message, now)
-        if not self.membership.note_activity(peer, now):
-            effects += self.membership.on_non_neighbor(peer, now)
-        return effects
-
-    def _without_pieces(
-        self, pieces: Pieces, peer: PeerId, message: BroadcastMessage
-    ) -> tuple[BroadcastMessage, list[Effect]]:
-        """`message` without what concerns messages that come or go in pieces, and what follows."""
-        effects: list[Effect] = []
-        if isinstance(message, IHave):
-            left = tuple(line for line in message.summary if line.id not in pieces)
-            return IHave(left), effects
-        if isinstance(message, Graft) and message.ids and peer in pieces.takers:
-            for id in message.ids[:MAX_IDS]:
-                effects += pieces.offer(id, peer)
-            if effects:
-                ids = tuple(id for id in message.ids if id not in pieces)
-                message = replace(message, ids=ids)
-        return message, effects
-
-    def _on_piece_message(self, peer: PeerId, message: PieceMessage, now: Time) -> list[Effect]:
-        pieces = self.pieces
-        if not self.membership.joined or pieces is None:
             return [Dropped(peer, DropReason.NOT_JOINED)]
-        if not self.membership.note_activity(peer, now):
-            return pieces.refuse(peer) + self.membership.on_non_neighbor(peer, now)
-        if isinstance(message, PieceAnnounce):
-            self.broadcast.note_answer(peer, message.preamble.id, now)
-        return pieces.receive(peer, message, now) + self._ban_condemned(now)
+        return effects + self._note_activity(peer, now)
 
     def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
         if not self.membership.joined:
             return []
-        if isinstance(event, ev.PublishInPieces):
-            return self._publish_in_pieces(event, now)
-        if isinstance(event, ev.PayloadAccepted) and self.pieces and event.id in self.pieces:
-            hops = self.pieces.hops(event.id)
-            return self.broadcast.accept_assembled(
-                event.peer, Gossip(event.id, hops, event.payload, event.size, event.source),
-                self.pieces.takers, now,
-            )  # fmt: skip
-        effects = self.broadcast.handle(event, now)
-        if isinstance(event, ev.PayloadArrived) and not self.membership.note_activity(
-            event.peer, now
-        ):
-            effects += self.membership.on_non_neighbor(event.peer, now)
-        if isinstance(event, ev.PayloadRejected):
+        effects = self._carrier.handle(event, now)
+        if isinstance(event, ev.PayloadArrived):
+            effects += self._note_activity(event.peer, now)
+        elif isinstance(event, ev.PayloadRejected):
             effects += self._ban_condemned(now)
         return effects
 
-    def _publish_in_pieces(self, event: ev.PublishInPieces, now: Time) -> list[Effect]:
-        pieces, preamble = self.pieces, event.preamble
-        whole = Gossip(preamble.id, 0, event.payload, event.size, preamble.source)
-        takers: Collection[PeerId] = () if pieces is None else pieces.takers
-        effects = self.broadcast.accept_assembled(None, whole, takers, now)
-        return effects if pieces is None else effects + pieces.publish(preamble, event.pieces, now)
+    def _note_activity(self, peer: PeerId, now: Time) -> list[Effect]:
+        """`peer` has sent a broadcast message: one that is no neighbour is notified (E12)."""
+        if self.membership.note_activity(peer, now):
+            return []
+        return self.membership.on_non_neighbor(peer, now)
 
     def _on_connected(self, event: ev.Connected, now: Time) -> list[Effect]:
         known = event.peer in self.membership.active
         effects = self._pass_link_changes(self.membership.handle(event, now), now)
-        if known:
-            effects += self.broadcast.on_reconnected(event.peer, now)
-            if self.pieces is not None:
-                effects += self.pieces.on_neighbor_up(event.peer, now)
-        return effects
+        return effects + self._carrier.on_reconnected(event.peer, now) if known else effects
 
     def _pass_link_changes(self, effects: list[Effect], now: Time) -> list[Effect]:
         """Pass link changes to broadcast; its effects follow those of membership."""
         added: list[Effect] = []
         for effect in effects:
             if isinstance(effect, NeighborUp | NeighborDown):
-                added += self.broadcast.handle(effect, now)
-                if self.pieces is None:
-                    continue
-                if isinstance(effect, NeighborUp):
-                    added += self.pieces.on_neighbor_up(effect.peer, now)
-                else:
-                    added += self.pieces.on_neighbor_down(effect.peer, now)
+                added += self._carrier.handle(effect, now)
         if not added:
             return effects
         # Of links that ended together, none is repaired over another.

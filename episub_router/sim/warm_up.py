@@ -25,7 +25,7 @@ from episub_router.sim.routers.settings import EpisubConfig
 from episub_router.sim.scenario.settings import Scenario
 from episub_router.sim.simulation import Simulation
 
-_OWN = ("episub_router.protocol.", "episub_router.sim.")
+_OWN = ("episub_router.protocol.", "episub_router.sim.", "episub_router.util.")
 
 
 class WarmUpError(ValueError):

@@ -162,7 +162,7 @@ def distrusts(node: Node, other: Node) -> bool:
     machine = service(node).driver.joined(TOPIC)
     assert machine is not None
     assert machine.pieces is not None
-    return other.pubsub.my_id.to_bytes() in machine.pieces.liars
+    return other.pubsub.my_id.to_bytes() in machine.pieces.distrusted
 
 
 def takers(node: Node) -> int:

@@ -14,12 +14,36 @@ from episub_router.protocol.piece_messages import (
 )
 from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
-from episub_router.protocol.pieces.pulling import Pulling
+from episub_router.protocol.pieces.pulling import KEPT_FOR, Pulling
 from episub_router.protocol.pieces.relay import Relay
-from episub_router.protocol.pieces.state import RECENT, Belongs, Charge, PiecesState, nobody
+from episub_router.protocol.pieces.state import (
+    GREET,
+    PULL,
+    RECENT,
+    Belongs,
+    Charge,
+    PiecesState,
+    nobody,
+)
 from episub_router.protocol.pieces.transfers import Transfers
 from episub_router.protocol.pieces.tree_building import TreeBuilding
-from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
+from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
+
+_GREET_AGAIN = 5.0
+"""Seconds until a neighbour that has not answered is greeted again; twice as long each time."""
+
+_GREETINGS = 5
+"""Greetings of one neighbour; one that answers none of them takes no pieces."""
+
+
+class _Greeted:
+    """When a neighbour was greeted first and last, and how often since its connection came."""
+
+    __slots__ = ("first", "last", "tries")
+
+    def __init__(self, now: Time) -> None:
+        self.first = self.last = now
+        self.tries = 0
 
 
 class Pieces:
@@ -31,7 +55,7 @@ class Pieces:
     on.
     """
 
-    __slots__ = ("_building", "_deadline", "_pulling", "_relay", "_state")
+    __slots__ = ("_building", "_greeted", "_pulling", "_relay", "_state")
 
     def __init__(
         self,
@@ -41,7 +65,8 @@ class Pieces:
         charge: Charge = nobody,
     ) -> None:
         self._state = state = PiecesState(params, belongs, rtt_of, charge)
-        self._deadline: Time = NEVER
+        self._greeted: dict[PeerId, _Greeted] = {}
+        """Each neighbour, and when it was notified that we take pieces."""
         self._building = TreeBuilding(state)
         self._relay = Relay(state, self._building)
         self._pulling = Pulling(state, self._building)
@@ -53,22 +78,22 @@ class Pieces:
 
     @property
     def takers(self) -> dict[PeerId, None]:
-        """Neighbours that take pieces."""
+        """Neighbours that take pieces; a read-only view."""
         return self._state.takers
 
     @property
-    def liars(self) -> dict[PeerId, None]:
-        """Neighbours that sent a bad piece, and are asked for nothing."""
-        return self._state.liars
+    def distrusted(self) -> dict[PeerId, None]:
+        """Neighbours that sent a bad piece, and are asked for nothing; a read-only view."""
+        return self._state.distrusted
 
     @property
     def transfers(self) -> Transfers:
-        """The messages under way and kept, to look at."""
+        """The messages under way and kept; a read-only view."""
         return self._state.transfers
 
     @property
     def trees(self) -> NarrowTrees:
-        """The narrow trees, to look at."""
+        """The narrow trees; a read-only view."""
         return self._state.trees
 
     def publish(self, preamble: Preamble, pieces: tuple[Piece, ...], now: Time) -> list[Effect]:
@@ -100,8 +125,11 @@ class Pieces:
         return self._state.take_effects()
 
     def receive(self, peer: PeerId, message: PieceMessage, now: Time) -> list[Effect]:
-        """Act on a message from the neighbour `peer`."""
+        """Act on a message from `peer`, which has to be a neighbour."""
         state = self._state
+        if peer not in self._greeted:
+            state.drop(peer, DropReason.NOT_NEIGHBOR)
+            return state.take_effects()
         if isinstance(message, Piece):
             self._relay.on_piece(peer, message, now)
         elif isinstance(message, PieceAnnounce):
@@ -111,7 +139,10 @@ class Pieces:
             if transfer is not None and transfer.pulled.get(peer):
                 self._pulling.on_progress_of(peer, transfer, now)
         elif isinstance(message, PieceOffer):
-            self._answer(peer, message, now)
+            is_greeting = not message.offers and not message.accepted
+            lacks_ours = is_greeting and peer in state.takers
+            if lacks_ours and now - self._greeted[peer].last >= _GREET_AGAIN / 2:
+                self._greet(peer, now)
             self._take_up(peer, now)
             self._building.on_offer(peer, message, now)
         elif isinstance(message, PieceGraft):
@@ -123,32 +154,29 @@ class Pieces:
             self._building.on_prune(peer, message, now)
         return state.take_effects()
 
-    def refuse(self, peer: PeerId) -> list[Effect]:
-        """A piece message came from a peer that is no neighbour."""
-        self._state.drop(peer, DropReason.NOT_NEIGHBOR)
-        return self._state.take_effects()
-
     def on_neighbor_up(self, peer: PeerId, now: Time) -> list[Effect]:
         """A new neighbour, or one to which messages may have been lost: it may take pieces."""
-        self._state.greetings.greeted(peer, now, waiting=peer not in self._state.takers)
-        self._state.is_changed = True
-        self._building.greet(peer)
+        self._greeted.setdefault(peer, _Greeted(now)).tries = 0
+        self._greet(peer, now)
         return self._state.take_effects()
 
-    def _answer(self, peer: PeerId, message: PieceOffer, now: Time) -> None:
-        """A neighbour that has greeted us before and does so again has no greeting of ours."""
-        state = self._state
-        again = peer in state.takers and not message.offers and not message.accepted
-        if again and state.greetings.may_answer(peer, now):
-            state.greetings.greeted(peer, now, waiting=False)
-            self._building.greet(peer)
+    def _greet(self, peer: PeerId, now: Time) -> None:
+        """Notify `peer` that we take pieces: again later, as it can be lost where two connections
+        replace each other, and at most `_GREETINGS` times."""
+        greeted = self._greeted[peer]
+        greeted.last = now
+        if peer not in self._state.takers and greeted.tries < _GREETINGS - 1:
+            self._state.timers.set((GREET, peer), now + _GREET_AGAIN * 2**greeted.tries)
+            greeted.tries += 1
+        self._building.greet(peer)
 
     def _take_up(self, peer: PeerId, now: Time) -> None:
         """`peer` takes pieces: it has missed what went out since its link came."""
         state = self._state
-        since = state.greetings.answered(peer, now) - RECENT
         if peer in state.takers:
             return
+        self._state.timers.cancel((GREET, peer))
+        since = self._greeted[peer].first - RECENT
         state.takers[peer] = None
         for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
             if transfer.whole_at is None or transfer.whole_at >= since:
@@ -157,41 +185,39 @@ class Pieces:
     def on_neighbor_down(self, peer: PeerId, now: Time) -> list[Effect]:
         """A neighbour is gone: what was asked of it is asked of others at once."""
         state = self._state
-        state.liars.pop(peer, None)
-        state.greetings.forget(peer)
+        state.distrusted.pop(peer, None)
+        self._greeted.pop(peer, None)
+        self._state.timers.cancel((GREET, peer))
         if state.takers.pop(peer, 0) is None:
             for transfer in (*state.transfers.whole(), *state.transfers.unfinished()):
                 if transfer.pulled.get(peer):
-                    transfer.due = min(transfer.due, now)
+                    state.timers.set_earliest((PULL, transfer.preamble.id), now)
                 transfer.forget_peer(peer)
             self._building.on_neighbor_down(peer, now)
         return state.take_effects()
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        if self._state.is_changed:
-            # The topic asks after each small message, too, and there may be many trees.
-            self._state.is_changed = False
-            self._deadline = min(
-                self._pulling.deadline, self._building.deadline, self._state.greetings.deadline
-            )
-        return self._deadline
+        return self._state.timers.deadline
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
-        self._building.fire(now)
-        self._pulling.fire(now)
-        for peer in self._state.greetings.due(now):
-            self._state.is_changed = True
-            self._state.send(peer, PieceOffer(()))
+        self._state.transfers.expire(now - KEPT_FOR)
+        for kind, key in self._state.timers.pop_due(now):
+            if kind == GREET:
+                self._greet(key, now)
+            elif kind == PULL:
+                self._pulling.fire(key, now)
+            else:
+                self._building.fire(kind, key, now)
         return self._state.take_effects()
 
     def clear(self) -> None:
         """We left the topic: forget all but the ids."""
         state = self._state
+        self._greeted.clear()
         state.takers.clear()
-        state.greetings.clear()
-        state.liars.clear()
+        state.distrusted.clear()
         state.transfers.clear()
         state.trees.clear()
-        state.is_changed = True
+        state.timers.clear()

@@ -1,6 +1,6 @@
 """The narrow trees along which pieces go: one for each source, with few children a node.
 
-Ranks keep them free of circles: a child's is larger than its parent's, and a node takes a larger
+Ranks keep them free of cycles: a child's is larger than its parent's, and a node takes a larger
 one than it has only while it has no children.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from episub_router.protocol.piece_messages import PieceWant
-from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
+from episub_router.protocol.types import PeerId, SourceId, Time
 
 MAX_TREES = 64
 """Trees known; the least recently used is forgotten first. As many as `source_trees`."""
@@ -35,9 +35,8 @@ class NarrowTree:
     """One node's part in the narrow tree of one source."""
 
     __slots__ = (
-        "announcers", "asking", "asking_until", "asks_at", "carried", "children", "failed",
-        "former", "longest", "offered_at", "offers", "own", "parent", "pushed_at", "rank",
-        "refused", "retries", "retry_at", "trims_at", "used_at", "waiting",
+        "announcers", "asking", "carried", "children", "failed", "former", "longest", "offered_at",
+        "offers", "own", "parent", "pushed_at", "rank", "refused", "retries", "used_at", "waiting",
     )  # fmt: skip
 
     def __init__(self, own: bool, now: Time) -> None:
@@ -67,17 +66,10 @@ class NarrowTree:
         that has it from us doesn't, and is farther from the source."""
         self.asking: PeerId | None = None
         """The neighbour that was asked for a place, and hasn't answered."""
-        self.asking_until: Time = NEVER
-        self.asks_at: Time = NEVER
-        """When to ask, where we leave those with places of their own the first choice."""
-        self.retry_at: Time = NEVER
-        """When to ask again from the first one, where all have refused."""
         self.retries = 0
-        """How often that was in vain since we last had a parent."""
+        """How often all have refused since we last had a parent."""
         self.longest = 0
         """Bytes of the longest message so far."""
-        self.trims_at: Time = NEVER
-        """When to do without the children that only a tree of short messages may have."""
         self.used_at = now
         self.carried = False
         """Whether a piece has come along it."""
@@ -88,19 +80,13 @@ class NarrowTree:
         return self.own or self.parent is not None
 
     @property
-    def usefulness(self) -> int:
+    def eviction_rank(self) -> int:
         """Those with less go first."""
         return 0 if not self.stands else 3 if self.own else 2 if self.carried else 1
 
     def most_children(self, most: int) -> int:
         """How many a node may have here that has up to `most` where messages are long."""
         return most + 1 if most and 0 < self.longest <= SHORT else most
-
-    def note_size(self, size: int, most: int, now: Time) -> None:
-        """A message of `size` bytes goes along here."""
-        self.longest = max(self.longest, size)
-        if len(self.children) > max(1, self.most_children(most)):
-            self.trims_at = min(self.trims_at, now + TRIM_AFTER)
 
     @property
     def places_taken(self) -> int:
@@ -184,7 +170,7 @@ class NarrowTrees:
             # Anyone can offer and give places in the trees of made-up sources, which carry nothing;
             # nobody can make up one of our own. Of equal ones `min` takes the first.
             others = islice(self._by_source.items(), MAX_TREES)
-            del self._by_source[min(others, key=lambda known: known[1].usefulness)[0]]
+            del self._by_source[min(others, key=lambda known: known[1].eviction_rank)[0]]
         return tree
 
     def has_room(self, tree: NarrowTree, most: int) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.piece_messages import MAX_WANTS, PieceWant
 from episub_router.protocol.pieces.relay import patience
-from episub_router.protocol.pieces.state import PiecesState
+from episub_router.protocol.pieces.state import PULL, PiecesState
 from episub_router.protocol.pieces.transfer import Transfer, lowest_bits
 from episub_router.protocol.pieces.tree_building import TreeBuilding
-from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
+from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 
 GIVE_UP_AFTER = 20.0
 """Seconds without a new piece after which a message is given up. Ours: several times the longest
@@ -50,23 +50,17 @@ class Pulling:
         self._state = state
         self._building = building
 
-    @property
-    def deadline(self) -> Time:
-        """When `fire` is next due."""
-        return min((transfer.due for transfer in self._state.transfers.unfinished()), default=NEVER)
-
-    def fire(self, now: Time) -> None:
-        """Look after what is due at `now`."""
+    def fire(self, id: MessageId, now: Time) -> None:
+        """Nothing came of the message `id` for as long as its patience lasts."""
         transfers = self._state.transfers
-        transfers.expire(now - KEPT_FOR)
-        for transfer in transfers.unfinished():
-            if transfer.due > now:
-                continue
-            if self._is_hopeless(transfer, now):
-                transfers.give_up(transfer)
-                self._state.drop(transfer.first_bringer, DropReason.MESSAGE_LOST)
-            else:
-                self._pull(transfer, now)
+        transfer = transfers.get(id)
+        if transfer is None or not transfers.is_unfinished(id):
+            return
+        if self._is_hopeless(transfer, now):
+            transfers.give_up(transfer)
+            self._state.drop(transfer.first_bringer, DropReason.MESSAGE_LOST)
+        else:
+            self._pull(transfer, now)
 
     def _is_hopeless(self, transfer: Transfer, now: Time) -> bool:
         waited = GIVE_UP_AFTER if transfer.have else EMPTY_AFTER
@@ -82,12 +76,13 @@ class Pulling:
         transfer.vain.update(dict.fromkeys(unanswered))
         transfer.pulled = dict.fromkeys(transfer.pulled, 0)
         transfer.pulled_at = now
-        transfer.due = now + patience(transfer)
+        state.look_after(transfer, now + patience(transfer))
         parent = tree.parent
         if parent is not None and strike == 0:
             # What was lost on the way; or it says what it has, if it is waiting itself.
             state.ask(transfer, parent, transfer.missing)
-            transfer.due = max(transfer.due, now + state.round_trips(parent, 2))
+            wait = max(patience(transfer), state.round_trips(parent, 2))
+            state.look_after(transfer, now + wait)
             return
         if parent in unanswered and self._is_silent(parent, source):
             self._building.leave_failed_parent(source, tree, now)
@@ -155,7 +150,7 @@ class Pulling:
         if tree is not None and tree.parent == peer and transfer.strikes <= 1:
             # The gap is further up, and those next to it fill it.
             if transfer.strikes == 1:
-                transfer.due = now + patience(transfer)
+                self._state.look_after(transfer, now + patience(transfer))
         elif not any(transfer.pulled.values()):
             again = max(now, transfer.pulled_at + _AGAIN_AFTER)
-            transfer.due = min(transfer.due, again)
+            self._state.timers.set_earliest((PULL, transfer.preamble.id), again)

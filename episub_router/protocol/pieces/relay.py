@@ -6,7 +6,7 @@ from episub_router.protocol.effects import Assembled, DropReason
 from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
 from episub_router.protocol.pieces.cutting import is_sound
-from episub_router.protocol.pieces.state import PiecesState
+from episub_router.protocol.pieces.state import PULL, PiecesState
 from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.tree_building import TreeBuilding
 from episub_router.protocol.types import PeerId, Time
@@ -37,7 +37,7 @@ class Relay:
         tree = state.trees.use(preamble.source, now, own=True)
         for peer in state.takers:
             state.announce(own, peer)
-        tree.note_size(preamble.size, state.params.piece_children, now)
+        self._building.note_size(preamble.source, tree, preamble.size, now)
         if not tree.children:
             self._building.offer_places(preamble.source, tree)
         # One piece to each child, then the next, so that none waits for all of another's.
@@ -71,7 +71,7 @@ class Relay:
             # The answer to a pull may be all that a peer says that knows of it from us.
             tree.announcers[peer] = None
         if message.hops <= transfer.hops:
-            # It had it before us, as all that it may wait for: nobody waits in a circle.
+            # It had it before us, as all that it may wait for: nobody waits in a cycle.
             self._building.note_bringer(peer, preamble.source)
         transfer.announced[peer] = message.have & transfer.everything
         transfer.note_taken(peer, transfer.announced[peer])
@@ -80,7 +80,7 @@ class Relay:
         state, source = self._state, transfer.preamble.source
         tree = state.trees.use(source, now)
         tree.announcers.clear()
-        tree.note_size(transfer.preamble.size, state.params.piece_children, now)
+        self._building.note_size(source, tree, transfer.preamble.size, now)
         # Children wait for it.
         others = dict.fromkeys([*tree.children, *state.takers])
         for other in others:
@@ -91,12 +91,12 @@ class Relay:
                 tree.refused.clear()
             self._building.note_bringer(peer, source)
             self._building.seek(source, tree, now)
-        transfer.due = now + FIRST_PATIENCE
+        state.look_after(transfer, now + FIRST_PATIENCE)
 
     def on_piece(self, peer: PeerId, piece: Piece, now: Time) -> None:
         """A piece: keep it if it is new and belongs to its message, and pass it on."""
         state = self._state
-        if peer in state.liars:
+        if peer in state.distrusted:
             state.drop(peer, DropReason.PIECE_INVALID)
             return
         transfer = state.transfers.get(piece.id)
@@ -126,7 +126,7 @@ class Relay:
         if not state.belongs(transfer.preamble, piece):
             state.drop(peer, DropReason.PIECE_INVALID)
             state.charge(peer, now)
-            state.liars[peer] = None
+            state.distrusted[peer] = None
             self._building.leave(peer, now)
             self._pull_elsewhere(peer, now)
             return
@@ -147,9 +147,9 @@ class Relay:
         if not transfer.missing:
             self._finish(peer, transfer, now)
         elif (tree is None or tree.parent is None) and not any(transfer.pulled.values()):
-            transfer.due = now  # Ask for the next ones.
+            state.look_after(transfer, now)  # Ask for the next ones.
         else:
-            transfer.due = now + patience(transfer)
+            state.look_after(transfer, now + patience(transfer))
 
     def _ask_for_gaps(self, transfer: Transfer, parent: PeerId, index: int, now: Time) -> None:
         """Ask `parent` for what should have come before piece `index`: once more where the request
@@ -163,13 +163,14 @@ class Relay:
         """What was asked of `peer` is asked of others at once."""
         for transfer in self._state.transfers.unfinished():
             if transfer.pulled.pop(peer, 0):
-                transfer.due = now
+                self._state.look_after(transfer, now)
 
     def _finish(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         transfer.pulled = dict.fromkeys(transfer.pulled, 0)  # Answers may still come.
         transfer.gaps_asked.clear()
         transfer.vain.clear()
         self._state.transfers.finish(transfer, now)
+        self._state.timers.cancel((PULL, transfer.preamble.id))
         self._building.judge_parent(transfer, now)
         pieces = tuple(piece for piece in transfer.pieces if piece is not None)
         whole = Assembled(transfer.preamble, pieces, peer, transfer.hops)

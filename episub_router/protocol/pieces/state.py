@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
 from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
@@ -16,17 +16,21 @@ from episub_router.protocol.piece_messages import (
     PieceWant,
     Preamble,
 )
-from episub_router.protocol.pieces.greetings import Greetings
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.transfers import Transfers
 from episub_router.protocol.types import PeerId, RttOf, Time
+from episub_router.util.timers import TimerMap
 
 Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
 """Whether a piece is part of the message of a preamble."""
 
 Charge: TypeAlias = Callable[[PeerId, Time], None]
 """Called with a peer that sent what no correct one passes on."""
+
+GREET, PULL, ANSWER, ASK, RETRY, TRIM = "greet", "pull", "answer", "ask", "retry", "trim"
+"""Kinds of timers: greet a peer again; look after a message; the answer to our request for a place
+is overdue; ask for a place; ask those again that refused; drop spare children."""
 
 RECENT = 3.0
 """Seconds of whole messages that a new neighbour is announced, as Plumtree does, and that a new
@@ -51,12 +55,11 @@ class PiecesState:
         "_rtt_of",
         "belongs",
         "charge",
+        "distrusted",
         "effects",
-        "greetings",
-        "is_changed",
-        "liars",
         "params",
         "takers",
+        "timers",
         "transfers",
         "trees",
     )
@@ -70,21 +73,19 @@ class PiecesState:
         self.charge = charge
         self.takers: dict[PeerId, None] = {}
         """Neighbours that take pieces."""
-        self.greetings = Greetings()
-        """What neighbours were sent to say that we take pieces."""
-        self.liars: dict[PeerId, None] = {}
+        self.distrusted: dict[PeerId, None] = {}
         """Neighbours that sent a piece that doesn't belong to its message, which no correct one
         passes on: they are asked for nothing."""
         self.transfers = Transfers()
         self.trees = NarrowTrees()
+        self.timers: TimerMap[tuple[str, Hashable]] = TimerMap()
+        """All timers of the machine: what is to be done, and for which source, message or peer."""
         self.effects: list[Effect] = []
-        self.is_changed = False
-        """Whether something happened since the next deadline was looked for."""
 
     @property
     def givers(self) -> list[PeerId]:
         """Neighbours that can be asked for pieces."""
-        return [peer for peer in self.takers if peer not in self.liars]
+        return [peer for peer in self.takers if peer not in self.distrusted]
 
     def round_trips(self, peer: PeerId, count: int) -> float:
         """Seconds of so many round trips to `peer`; 0 where that isn't known."""
@@ -98,7 +99,6 @@ class PiecesState:
 
     def take_effects(self) -> list[Effect]:
         """The effects since the last call, in order; every event ends with this."""
-        self.is_changed = True
         effects, self.effects = self.effects, []
         return effects
 
@@ -107,6 +107,10 @@ class PiecesState:
 
     def drop(self, peer: PeerId | None, reason: DropReason) -> None:
         self.effects.append(Dropped(peer, reason))
+
+    def look_after(self, transfer: Transfer, at: Time) -> None:
+        """Ask for what is missing of `transfer` at `at`, if nothing new comes till then."""
+        self.timers.set((PULL, transfer.preamble.id), at)
 
     def announce(self, transfer: Transfer, peer: PeerId) -> None:
         """Announce `transfer` to `peer`, with what is here of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from episub_router.protocol.piece_messages import Piece, Preamble
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import PeerId, Time
 
 _GAP_GAIN = 1 / 8
 """As for smoothed round-trip times (RFC 6298)."""
@@ -23,7 +23,6 @@ class Transfer:
         "announced",
         "announced_at",
         "bytes_here",
-        "due",
         "first_bringer",
         "gap",
         "gaps_asked",
@@ -70,8 +69,6 @@ class Transfer:
         """The pieces that the parent was asked for as others came after them, and when it was."""
         self.strikes = 0
         """How often patience ran out since the last new piece."""
-        self.due: Time = NEVER
-        """When to look after it."""
         self.whole_at: Time | None = None
 
     @property

@@ -8,6 +8,7 @@ from episub_router.protocol.piece_messages import MAX_WANTS, Preamble
 from episub_router.protocol.pieces.cutting import MAX_SIZE
 from episub_router.protocol.pieces.transfer import Transfer
 from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
+from episub_router.util.bounded import put_last
 
 MAX_UNFINISHED = MAX_WANTS
 """Messages under way at a time; ours: 64 of 1 MB fill the memory below."""
@@ -139,9 +140,7 @@ class Transfers:
         self._remember(id, is_lost=False)
 
     def _remember(self, id: MessageId, *, is_lost: bool) -> None:
-        self._forgotten[id] = is_lost
-        if len(self._forgotten) > MAX_FORGOTTEN:
-            del self._forgotten[next(iter(self._forgotten))]
+        put_last(self._forgotten, id, is_lost, MAX_FORGOTTEN)
 
     def _take_out(self, transfer: Transfer) -> None:
         if self._unfinished.pop(transfer.preamble.id, None) is not None:

@@ -19,10 +19,23 @@ from episub_router.protocol.piece_messages import (
     PieceWant,
     TreeOffer,
 )
-from episub_router.protocol.pieces.narrow_tree import MAX_RANK, MAX_TREES, TREE_IDLE, NarrowTree
-from episub_router.protocol.pieces.state import RECENT, PiecesState
+from episub_router.protocol.pieces.narrow_tree import (
+    MAX_RANK,
+    MAX_TREES,
+    TREE_IDLE,
+    TRIM_AFTER,
+    NarrowTree,
+)
+from episub_router.protocol.pieces.state import (
+    ANSWER,
+    ASK,
+    RECENT,
+    RETRY,
+    TRIM,
+    PiecesState,
+)
 from episub_router.protocol.pieces.transfer import Transfer
-from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
+from episub_router.protocol.types import PeerId, SourceId, Time
 
 _ANSWER_TIME = 1.0
 """Seconds that a neighbour has to answer: two round trips of the longest links, and a frame that
@@ -104,10 +117,11 @@ class TreeBuilding:
     def _attach(
         self, source: SourceId, tree: NarrowTree, parent: PeerId, rank: int, now: Time
     ) -> None:
-        tree.asking, tree.asking_until, tree.retry_at = None, NEVER, NEVER
+        self._ask_no_more(source, tree)
+        self._state.timers.cancel((RETRY, source))
         tree.retries = 0
         if tree.children and rank >= tree.rank:
-            # Nearer when we asked; below us it might close a circle.
+            # Nearer when we asked; below us it might close a cycle.
             self._state.send(parent, PiecePrune(source))
             tree.refused[parent] = None
             self.seek(source, tree, now)
@@ -155,8 +169,7 @@ class TreeBuilding:
         }
         peer = min(ways, key=ways.__getitem__, default=None)
         if peer is not None and ways[peer] + _WORTH_MOVING <= tree.rank:
-            tree.asking, tree.asking_until = peer, now + _ANSWER_TIME
-            state.send(peer, PieceGraft(self._wants(source), source))
+            self._ask(source, tree, peer, now + _ANSWER_TIME)
 
     def note_pushed(self, source: SourceId, tree: NarrowTree, peer: PeerId, now: Time) -> None:
         """`peer`, which we asked for a place, pushes: its answer was lost."""
@@ -168,7 +181,7 @@ class TreeBuilding:
 
     def note_bringer(self, peer: PeerId, source: SourceId) -> None:
         """`peer` announces a message of `source`: it has a place, or will have one. Those that
-        bring the first announcement are on short ways from the source, and form no circle."""
+        bring the first announcement are on short ways from the source, and form no cycle."""
         tree = self._state.trees.get(source)
         if tree is not None and not tree.stands:
             tree.offers.setdefault(peer, MAX_RANK)
@@ -182,14 +195,14 @@ class TreeBuilding:
         if self._state.params.piece_children:
             self._ask_next(source, tree, now)
         elif not tree.stands and tree.asking is None:
-            tree.asks_at = min(tree.asks_at, now + _LEAF_WAIT)
+            self._state.timers.set_earliest((ASK, source), now + _LEAF_WAIT)
 
     def _ask_next(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
         """Ask the next candidate for a place, if we need one and haven't asked."""
-        tree.asks_at = NEVER
+        state = self._state
+        state.timers.cancel((ASK, source))
         if tree.stands or tree.asking is not None:
             return
-        state = self._state
         hurries = state.transfers.is_under_way(source)
         order = tree.by_hope(now, lambda peer: state.round_trips(peer, 1)) if hurries else None
         peer = next(tree.candidates(state.givers, order), None)
@@ -203,12 +216,22 @@ class TreeBuilding:
             waiting, tree.waiting = tree.waiting, {}
             for child in waiting:
                 self._refuse(child, source, tree)
-            tree.retry_at = min(tree.retry_at, now + _RETRY * float(1 << tree.retries))
+            state.timers.set_earliest((RETRY, source), now + _RETRY * float(1 << tree.retries))
             return
+        state.timers.cancel((RETRY, source))
         has_offered = tree.offers[peer] < MAX_RANK
-        tree.asking, tree.retry_at = peer, NEVER
-        tree.asking_until = now + (_ANSWER_TIME if has_offered else _WAIT_TIME)
-        state.send(peer, PieceGraft(self._wants(source), source))
+        self._ask(source, tree, peer, now + (_ANSWER_TIME if has_offered else _WAIT_TIME))
+
+    def _ask(self, source: SourceId, tree: NarrowTree, peer: PeerId, until: Time) -> None:
+        """Ask `peer` for a place; it has `until` then to answer."""
+        tree.asking = peer
+        self._state.timers.set((ANSWER, source), until)
+        self._state.send(peer, PieceGraft(self._wants(source), source))
+
+    def _ask_no_more(self, source: SourceId, tree: NarrowTree) -> None:
+        """The neighbour that was asked has answered, or has left."""
+        tree.asking = None
+        self._state.timers.cancel((ANSWER, source))
 
     def _wants(self, source: SourceId) -> tuple[PieceWant, ...]:
         """What is missing of the messages of `source` that we know of."""
@@ -216,31 +239,37 @@ class TreeBuilding:
         wants = [PieceWant(transfer.preamble.id, transfer.missing) for transfer in known]
         return tuple(wants[-MAX_WANTS:])
 
-    def fire(self, now: Time) -> None:
-        """Ask others where an answer is overdue, or all had refused."""
-        for source, tree in self._state.trees.items():
-            if tree.asking is not None and tree.asking_until <= now:
-                tree.refused[tree.asking] = None
-                if tree.asking not in tree.children:
-                    self._state.send(tree.asking, PiecePrune(source))
-                tree.asking, tree.asking_until = None, NEVER
-                self._ask_next(source, tree, now)
-            if tree.trims_at <= now:
-                self._trim(source, tree)
-            if tree.retry_at <= now:
-                self._start_over(source, tree, now)
-            if tree.asks_at <= now:
-                self._ask_next(source, tree, now)
+    def fire(self, kind: str, source: SourceId, now: Time) -> None:
+        """A timer of the tree of `source` is due."""
+        tree = self._state.trees.get(source)
+        if tree is None:
+            return
+        if kind == ANSWER and tree.asking is not None:
+            tree.refused[tree.asking] = None
+            if tree.asking not in tree.children:
+                self._state.send(tree.asking, PiecePrune(source))
+            tree.asking = None
+            self._ask_next(source, tree, now)
+        elif kind == ASK:
+            self._ask_next(source, tree, now)
+        elif kind == RETRY:
+            self._start_over(source, tree, now)
+        elif kind == TRIM:
+            for child in [*tree.children][self._most_children(tree) :]:
+                del tree.children[child]
+                self._refuse(child, source, tree)
 
-    def _trim(self, source: SourceId, tree: NarrowTree) -> None:
-        tree.trims_at = NEVER
-        most = max(1, tree.most_children(self._state.params.piece_children))
-        for child in [*tree.children][most:]:
-            del tree.children[child]
-            self._refuse(child, source, tree)
+    def note_size(self, source: SourceId, tree: NarrowTree, size: int, now: Time) -> None:
+        """A message of `size` bytes goes along the tree of `source`: a long one leaves no room for
+        the children that only a tree of short messages may have."""
+        tree.longest = max(tree.longest, size)
+        if len(tree.children) > self._most_children(tree):
+            self._state.timers.set_earliest((TRIM, source), now + TRIM_AFTER)
+
+    def _most_children(self, tree: NarrowTree) -> int:
+        return max(1, tree.most_children(self._state.params.piece_children))
 
     def _start_over(self, source: SourceId, tree: NarrowTree, now: Time) -> None:
-        tree.retry_at = NEVER
         under_way = self._state.transfers.is_under_way(source)
         if tree.stands or not (under_way or now - tree.used_at <= TREE_IDLE):
             return
@@ -248,15 +277,6 @@ class TreeBuilding:
         tree.retries = 0 if under_way else min(tree.retries + 1, _MOST_DOUBLINGS)
         tree.refused.clear()
         self._ask_next(source, tree, now)
-
-    @property
-    def deadline(self) -> Time:
-        """When `fire` is next due."""
-        trees = self._state.trees.items()
-        return min(
-            (min(t.asking_until, t.retry_at, t.asks_at, t.trims_at) for _, t in trees),
-            default=NEVER,
-        )
 
     # Giving and refusing
 
@@ -324,7 +344,7 @@ class TreeBuilding:
             state.drop(peer, DropReason.UNSOLICITED)
             return
         if tree.asking == peer:
-            tree.asking, tree.asking_until = None, NEVER
+            self._ask_no_more(source, tree)
         if tree.parent == peer:
             tree.parent = None
         tree.refused[peer] = None
@@ -370,7 +390,7 @@ class TreeBuilding:
             if peer == tree.parent:
                 self.leave_parent(source, tree, now)
             elif peer == tree.asking:
-                tree.asking, tree.asking_until = None, NEVER
+                self._ask_no_more(source, tree)
                 self._state.send(peer, PiecePrune(source))
                 self.seek(source, tree, now)
 
@@ -381,7 +401,8 @@ class TreeBuilding:
             had_room = self._has_room(tree)
             tree.remove(peer)
             if was_needed:
-                tree.asking_until = NEVER
+                if tree.asking is None:
+                    self._state.timers.cancel((ANSWER, source))
                 self.seek(source, tree, now)
             elif tree.stands and not had_room:
                 self.offer_places(source, tree)

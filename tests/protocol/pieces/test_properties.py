@@ -255,6 +255,7 @@ def test_a_slow_drip_is_given_up() -> None:
     node = Pieces(
         BroadcastParams(piece_threshold=1), lambda peer: 0.1, belongs=lambda preamble, piece: True
     )
+    node.on_neighbor_up("a", 0.0)
     node.receive("a", PieceAnnounce(slow, 0, 1), 0.0)
     node.receive("a", PieceOffer((TreeOffer("source", 0),)), 0.0)
     node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
