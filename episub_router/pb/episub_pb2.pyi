@@ -1070,12 +1070,15 @@ class Piece(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
     id: _builtins.bytes
     """Of the message."""
     index: _builtins.int
     proof: _builtins.bytes
     """The hashes beside the way from the piece to the root, the lowest first, 32 bytes each."""
     data: _builtins.bytes
+    root: _builtins.bytes
+    """The root in the preamble that this is a piece of: an author may have signed two."""
     def __init__(
         self,
         *,
@@ -1083,10 +1086,11 @@ class Piece(_message.Message):
         index: _builtins.int | None = ...,
         proof: _builtins.bytes | None = ...,
         data: _builtins.bytes | None = ...,
+        root: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "id", b"id", "index", b"index", "proof", b"proof"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "id", b"id", "index", b"index", "proof", b"proof", "root", b"root"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "id", b"id", "index", b"index", "proof", b"proof"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "id", b"id", "index", b"index", "proof", b"proof", "root", b"root"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -57,9 +57,11 @@ class Preamble:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """PIECE: one piece of the message `id`. `size` is its bytes, also where `data` is left out."""
+    """PIECE: one piece of the message `id` whose preamble has this `root`. `size` is its bytes,
+    also where `data` is left out."""
 
     id: MessageId
+    root: bytes
     index: int
     data: bytes
     proof: tuple[bytes, ...]

@@ -22,7 +22,7 @@ from episub_router.protocol.hyparview import HyParView
 from episub_router.protocol.messages import BROADCAST_MESSAGES, BroadcastMessage, Graft
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import PIECE_MESSAGES, PieceMessage
-from episub_router.protocol.pieces import LargeMessages, Pieces
+from episub_router.protocol.pieces import LargeBroadcast, Pieces
 from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.state import Belongs
 from episub_router.protocol.plumtree import Plumtree
@@ -64,12 +64,12 @@ class Topic:
         self.membership = HyParView(me, name, params.membership, rng, group_of, source_trees)
         rtt_of = self.membership.rtt_of
         self.broadcast = Plumtree(me, params.broadcast, rng, rtt_of, epoch)
-        self._carrier: Plumtree | LargeMessages = self.broadcast
+        self._carrier: Plumtree | LargeBroadcast = self.broadcast
         """What broadcast messages and events go through."""
         self.pieces: Pieces | None = None
         """The large messages, where they go in pieces; a read-only view."""
         if params.broadcast.piece_threshold > 0:
-            large = LargeMessages(params.broadcast, self.broadcast, rtt_of, belongs)
+            large = LargeBroadcast(params.broadcast, self.broadcast, rtt_of, belongs)
             self._carrier, self.pieces = large, large.pieces
 
     def handle(self, event: ev.Event, now: Time) -> list[Effect]:
@@ -133,7 +133,7 @@ class Topic:
             return [Dropped(peer, DropReason.FROM_BANNED)]
         if isinstance(message, BROADCAST_MESSAGES):
             effects = self._carrier.receive(peer, message, now)
-        elif isinstance(self._carrier, LargeMessages):
+        elif isinstance(self._carrier, LargeBroadcast):
             effects = self._carrier.receive(peer, message, now) + self._ban_condemned(now)
         else:
             return [Dropped(peer, DropReason.NOT_JOINED)]

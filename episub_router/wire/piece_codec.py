@@ -54,8 +54,9 @@ class PartReader(Protocol):
 def write_piece_message(out: pb.Control, message: PieceMessage) -> None:
     """Set `out` to `message`. Raises TypeError for ids, sources and envelopes of another type."""
     match message:
-        case Piece(id, index, data, proof, _):
+        case Piece(id, root, index, data, proof, _):
             out.piece.id = id_bytes(id)
+            out.piece.root = root
             out.piece.index = index
             out.piece.proof = b"".join(proof)
             out.piece.data = data
@@ -109,12 +110,13 @@ def _piece(reader: PartReader, body: pb.Piece) -> Piece:
     if (
         not 1 <= len(body.data) <= reader.limits.max_piece_bytes
         or body.index >= reader.limits.max_pieces
+        or len(body.root) != HASH_BYTES
         or len(proof) % HASH_BYTES
         or len(proof) > _MOST_HASHES * HASH_BYTES
     ):
         raise PartDropped(WireFault.BAD_PIECE)
     hashes = tuple(proof[at : at + HASH_BYTES] for at in range(0, len(proof), HASH_BYTES))
-    return Piece(id, body.index, body.data, hashes, len(body.data))
+    return Piece(id, body.root, body.index, body.data, hashes, len(body.data))
 
 
 def _announce(reader: PartReader, body: pb.PieceAnnounce) -> PieceAnnounce:

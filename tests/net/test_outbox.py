@@ -157,7 +157,7 @@ async def test_waiting_for_room_takes_no_sequence_ids() -> None:
 
 
 def piece(index: int) -> Piece:
-    return Piece(b"large", index, b"x", (), 1)
+    return Piece(b"large", bytes(32), index, b"x", (), 1)
 
 
 async def test_where_pubsub_says_that_it_took_something_queues_are_hardly_polled(

@@ -33,7 +33,7 @@ SAMPLES: list[Message] = [
     msg.Graft(("m",), sources=("s",), standby=("t",)),
     msg.Root((msg.TreeRoot("s", 1, 1, 0.0),), (msg.RootRequest("s", 0),)),
     pieces.PieceAnnounce(pieces.Preamble("m", "s", 10, 5, bytes(32)), 1, 1),
-    pieces.Piece("m", 0, bytes(5), (bytes(32),), 5),
+    pieces.Piece("m", bytes(32), 0, bytes(5), (bytes(32),), 5),
     pieces.PieceGraft((pieces.PieceWant("m", 1),), "s"),
     pieces.PieceOffer((pieces.TreeOffer("s", 1),)),
     pieces.PiecePrune("s", ("q",)),

@@ -81,8 +81,11 @@ def preambles(draw: st.DrawFn) -> pm.Preamble:
 
 piece_messages: st.SearchStrategy[pm.PieceMessage] = st.one_of(
     st.builds(
-        lambda id, index, data, proof: pm.Piece(id, index, data, tuple(proof), len(data)),
+        lambda id, root, index, data, proof: pm.Piece(
+            id, root, index, data, tuple(proof), len(data)
+        ),
         message_ids,
+        st.binary(min_size=32, max_size=32),
         st.integers(0, pm.MAX_PIECES - 1),
         st.binary(min_size=1, max_size=100),
         st.lists(st.binary(min_size=32, max_size=32), max_size=9),

@@ -57,7 +57,7 @@ def announced(**fields: Any) -> pb.PieceAnnounce:
 
 def good_piece(**fields: Any) -> pb.Piece:
     """A piece with `fields` in place of good ones."""
-    return pb.Piece(**{"id": b"i", "index": 0, "data": b"d", **fields})
+    return pb.Piece(**{"id": b"i", "root": bytes(32), "index": 0, "data": b"d", **fields})
 
 
 F = WireFault
@@ -125,6 +125,7 @@ BAD_MESSAGES = [
             ("no data", good_piece(data=b""), F.BAD_PIECE),
             ("a byte too many", good_piece(data=b"d" * 32769), F.BAD_PIECE),
             ("an index too high", good_piece(index=512), F.BAD_PIECE),
+            ("half a root", good_piece(root=bytes(16)), F.BAD_PIECE),
             ("half a hash", good_piece(proof=b"h" * 48), F.BAD_PIECE),
             ("ten hashes", good_piece(proof=b"h" * 320), F.BAD_PIECE),
         )

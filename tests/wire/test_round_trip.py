@@ -77,8 +77,8 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     pm.PieceGraft((pm.PieceWant(b"i", 0), pm.PieceWant(b"j", 0b101)), SOURCES[0]),
     pm.PiecePrune(SOURCES[0]),
     pm.PiecePrune(SOURCES[0], PEERS),
-    pm.Piece(b"i", 0, b"a", (), 1),
-    pm.Piece(b"i", 511, b"d" * 32768, (b"h" * 32,) * 9, 32768),
+    pm.Piece(b"i", b"r" * 32, 0, b"a", (), 1),
+    pm.Piece(b"i", b"r" * 32, 511, b"d" * 32768, (b"h" * 32,) * 9, 32768),
 )
 
 
@@ -219,7 +219,11 @@ def test_peer_infos_are_those_of_gossipsubs_peer_exchange() -> None:
         (Frame("t", 1, (m.Graft((), (b"7 bytes",)),)), TypeError, "sources on the wire are 8"),
         (Frame("t", 1, (m.Prune((7,)),)), TypeError, "sources on the wire are 8"),
         (Frame("t", 1, (pm.PiecePrune(7),)), TypeError, "sources on the wire are 8"),
-        (Frame("t", 1, (pm.Piece(7, 0, b"d", (), 1),)), TypeError, "ids on the wire are bytes"),
+        (
+            Frame("t", 1, (pm.Piece(7, b"r" * 32, 0, b"d", (), 1),)),
+            TypeError,
+            "ids on the wire are bytes",
+        ),
         (
             Frame("t", 1, (pm.PieceAnnounce(replace(PREAMBLE, envelope=None), 0, 1),)),
             TypeError,

@@ -40,7 +40,7 @@ def cut(
     parts = [data[start : start + length] for start in range(0, len(data), length)]
     root, proofs = merkle.root_and_proofs([merkle.leaf_hash(part) for part in parts])
     pieces = tuple(
-        Piece(id, index, part, proof, len(part))
+        Piece(id, root, index, part, proof, len(part))
         for index, (part, proof) in enumerate(zip(parts, proofs, strict=True))
     )
     return Preamble(id, source, len(data), length, root, envelope), pieces

@@ -17,6 +17,7 @@ from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.pulling import KEPT_FOR, Pulling
 from episub_router.protocol.pieces.relay import Relay
 from episub_router.protocol.pieces.state import (
+    DEFER,
     GREET,
     PULL,
     RECENT,
@@ -206,6 +207,8 @@ class Pieces:
         for kind, key in self._state.timers.pop_due(now):
             if kind == GREET:
                 self._greet(key, now)
+            elif kind == DEFER:
+                self._relay.retry(key, now)
             elif kind == PULL:
                 self._pulling.fire(key, now)
             else:
@@ -216,6 +219,8 @@ class Pieces:
         """We left the topic: forget all but the ids."""
         state = self._state
         self._greeted.clear()
+        state.deferred.clear()
+        state.preambles_asked.clear()
         state.takers.clear()
         state.distrusted.clear()
         state.transfers.clear()

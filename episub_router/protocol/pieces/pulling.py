@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.piece_messages import MAX_WANTS, PieceWant
-from episub_router.protocol.pieces.relay import patience
+from episub_router.protocol.pieces.relay import PIECES_AT_ONCE, patience
 from episub_router.protocol.pieces.state import PULL, PiecesState
 from episub_router.protocol.pieces.transfer import Transfer, lowest_bits
 from episub_router.protocol.pieces.tree_building import TreeBuilding
@@ -27,9 +27,6 @@ long."""
 
 _AT_ONCE = 3
 """Neighbours asked beside each other."""
-
-_PIECES_AT_ONCE = 16
-"""Pieces asked of one neighbour at a time."""
 
 _AGAIN_AFTER = 0.05
 """Seconds after which others are asked where all that were say that they wait themselves. Ours:
@@ -117,7 +114,7 @@ class Pulling:
         left = missing
         for peer in known[:_AT_ONCE]:
             has = transfer.announced.get(peer, 0) & left
-            asked = lowest_bits(has or left, _PIECES_AT_ONCE)
+            asked = lowest_bits(has or left, PIECES_AT_ONCE)
             if asked:
                 state.ask(transfer, peer, asked)
                 left &= ~asked

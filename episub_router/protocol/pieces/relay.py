@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from episub_router.protocol.effects import Assembled, DropReason
 from episub_router.protocol.messages import MAX_HOPS
-from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceWant,
+    Preamble,
+)
 from episub_router.protocol.pieces.cutting import is_sound
-from episub_router.protocol.pieces.state import PULL, PiecesState
-from episub_router.protocol.pieces.transfer import Transfer, indices
+from episub_router.protocol.pieces.state import DEFER, PULL, PiecesState
+from episub_router.protocol.pieces.transfer import Transfer, highest_bits, indices
+from episub_router.protocol.pieces.transfers import IDLE_AFTER, MAX_UNFINISHED
 from episub_router.protocol.pieces.tree_building import TreeBuilding
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import MessageId, PeerId, Time
+from episub_router.util.bounded import put_last
 
 FIRST_PATIENCE = 1.0
 """Seconds that the first two pieces may take, before their pace is known. Ours: several times the
 way from a source through a thousand nodes."""
+
+PIECES_AT_ONCE = 16
+"""Pieces asked of one neighbour at a time."""
+
+OVERDUE = 2.5
+SLOW_GAP = 0.1
+"""Seconds since a message was announced, and between two pieces of it, from which its parent is
+slow. Measured, 100 nodes, five messages of 1 MB at once over 20 Mbit/s: they come in 2.0 s, and p99
+is a seventh longer where what is slow is asked of others from the beginning."""
 
 
 class Relay:
@@ -54,9 +71,11 @@ class Relay:
             if preamble.id in transfers:
                 return
             sound = is_sound(preamble)
-            if not sound or not transfers.has_room(preamble, peer):
+            if not sound or not transfers.make_room(preamble, peer, now):
                 state.drop(peer, DropReason.PREAMBLE_REFUSED)
-                if not sound:
+                if sound:
+                    self._defer(peer, message, now)
+                else:
                     state.charge(peer, now)
                 return
             transfer = Transfer(preamble, peer, min(max(1, message.hops), MAX_HOPS), now)
@@ -74,6 +93,8 @@ class Relay:
             # It had it before us, as all that it may wait for: nobody waits in a cycle.
             self._building.note_bringer(peer, preamble.source)
         transfer.announced[peer] = message.have & transfer.everything
+        if message.have:
+            transfer.vain.pop(peer, None)
         transfer.note_taken(peer, transfer.announced[peer])
 
     def _on_new(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
@@ -103,6 +124,12 @@ class Relay:
         if transfer is None:
             known = piece.id in state.transfers
             state.drop(peer, DropReason.PIECE_LATE if known else DropReason.UNSOLICITED)
+            if not known:
+                self._ask_for_preamble(peer, piece.id)
+            return
+        if piece.root != transfer.preamble.root:
+            # The author has signed two preambles: that is no fault of those that pass them on.
+            state.drop(peer, DropReason.PREAMBLE_REFUSED)
             return
         if not 0 <= piece.index < transfer.preamble.count:
             state.drop(peer, DropReason.PIECE_INVALID)
@@ -117,7 +144,10 @@ class Relay:
             known = bool(transfer.have & bit)
             state.drop(peer, DropReason.PIECE_LATE if known else DropReason.UNSOLICITED)
             return
+        is_slow = False
         if tree is not None and tree.parent == peer and not pulled & bit:
+            is_overdue = now - transfer.announced_at >= OVERDUE and transfer.have != 0
+            is_slow = is_overdue and now - tree.pushed_at >= SLOW_GAP
             tree.pushed_at = now
         if transfer.have & bit:
             transfer.note_taken(peer, bit)
@@ -144,12 +174,53 @@ class Relay:
                 state.push(transfer, child, bit)
             if tree.parent == peer and not pulled & bit:
                 self._ask_for_gaps(transfer, peer, piece.index, now)
+        if is_slow:
+            self._ask_beside(transfer, peer)
         if not transfer.missing:
             self._finish(peer, transfer, now)
         elif (tree is None or tree.parent is None) and not any(transfer.pulled.values()):
             state.look_after(transfer, now)  # Ask for the next ones.
         else:
             state.look_after(transfer, now + patience(transfer))
+
+    def _defer(self, peer: PeerId, message: PieceAnnounce, now: Time) -> None:
+        """There is no room for a message: see again when others have had their time."""
+        state, id = self._state, message.preamble.id
+        dropped = put_last(state.deferred, id, (peer, message), MAX_UNFINISHED)
+        if dropped is not None:
+            state.timers.cancel((DEFER, dropped))
+        state.timers.set((DEFER, id), now + IDLE_AFTER)
+
+    def retry(self, id: MessageId, now: Time) -> None:
+        """There may be room for the message `id` now."""
+        peer, message = self._state.deferred.pop(id)
+        if peer in self._state.takers:
+            self.on_announce(peer, message, now)
+
+    def _ask_for_preamble(self, peer: PeerId, id: MessageId) -> None:
+        """`peer` pushes a message that isn't known here: its preamble was lost, or gave way."""
+        asked = self._state.preambles_asked
+        if asked.get(id) != peer:
+            put_last(asked, id, peer, MAX_UNFINISHED)
+            self._state.send(peer, PieceGraft((PieceWant(id, 0),)))
+
+    def _ask_beside(self, transfer: Transfer, parent: PeerId) -> None:
+        """`parent` is slow: ask a neighbour that has all pieces for the last ones, or the next one
+        that announced the message what it has."""
+        state = self._state
+        if any(transfer.pulled.values()) or not transfer.missing:
+            return
+        others = [p for p in transfer.announced if p != parent and p not in transfer.vain]
+        others = [peer for peer in others if peer not in state.distrusted]
+        if not others:
+            return
+        has = transfer.announced
+        best = next((peer for peer in others if has[peer] == transfer.everything), None)
+        transfer.vain[best or others[0]] = None  # Until it sends something.
+        if best is not None:
+            state.ask(transfer, best, highest_bits(transfer.missing, PIECES_AT_ONCE))
+        else:
+            state.send(others[0], PieceGraft((PieceWant(transfer.preamble.id, 0),)))
 
     def _ask_for_gaps(self, transfer: Transfer, parent: PeerId, index: int, now: Time) -> None:
         """Ask `parent` for what should have come before piece `index`: once more where the request

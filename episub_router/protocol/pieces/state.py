@@ -19,7 +19,7 @@ from episub_router.protocol.piece_messages import (
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.transfers import Transfers
-from episub_router.protocol.types import PeerId, RttOf, Time
+from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
 from episub_router.util.timers import TimerMap
 
 Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
@@ -28,9 +28,12 @@ Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
 Charge: TypeAlias = Callable[[PeerId, Time], None]
 """Called with a peer that sent what no correct one passes on."""
 
-GREET, PULL, ANSWER, ASK, RETRY, TRIM = "greet", "pull", "answer", "ask", "retry", "trim"
-"""Kinds of timers: greet a peer again; look after a message; the answer to our request for a place
-is overdue; ask for a place; ask those again that refused; drop spare children."""
+GREET, PULL, DEFER = "greet", "pull", "defer"
+"""Timers: greet a peer again; look after a message; there may be room for one that was refused."""
+
+ANSWER, ASK, RETRY, TRIM = "answer", "ask", "retry", "trim"
+"""Timers of a tree: the answer to our request for a place is overdue; ask for a place; ask those
+again that refused; drop spare children."""
 
 RECENT = 3.0
 """Seconds of whole messages that a new neighbour is announced, as Plumtree does, and that a new
@@ -55,9 +58,11 @@ class PiecesState:
         "_rtt_of",
         "belongs",
         "charge",
+        "deferred",
         "distrusted",
         "effects",
         "params",
+        "preambles_asked",
         "takers",
         "timers",
         "transfers",
@@ -76,6 +81,11 @@ class PiecesState:
         self.distrusted: dict[PeerId, None] = {}
         """Neighbours that sent a piece that doesn't belong to its message, which no correct one
         passes on: they are asked for nothing."""
+        self.deferred: dict[MessageId, tuple[PeerId, PieceAnnounce]] = {}
+        """Announcements of messages for which there was no room; as many as may be under way."""
+        self.preambles_asked: dict[MessageId, PeerId] = {}
+        """Unknown messages of which a piece came, and the neighbour that was asked for the
+        preamble; as many."""
         self.transfers = Transfers()
         self.trees = NarrowTrees()
         self.timers: TimerMap[tuple[str, Hashable]] = TimerMap()

@@ -139,6 +139,11 @@ def indices(mask: int) -> list[int]:
     return found
 
 
+def highest_bits(mask: int, count: int) -> int:
+    """The highest `count` bits that are set in `mask`."""
+    return mask ^ lowest_bits(mask, max(0, mask.bit_count() - count))
+
+
 def lowest_bits(mask: int, count: int) -> int:
     """The lowest `count` bits that are set in `mask`."""
     kept = 0

@@ -23,6 +23,10 @@ MAX_UNFINISHED_BYTES = 4 * MAX_SIZE
 MAX_BYTES_OF_ONE = 2 * MAX_SIZE
 """Likewise of one source, and of one neighbour that announced them first."""
 
+IDLE_AFTER = 1.0
+"""Seconds without a piece after which a message gives way to others. Chosen: several times the way
+through a thousand nodes; each node passes on no more made-up preambles than have room in that."""
+
 MAX_KEPT_BYTES = 2 * MAX_SIZE
 """Bytes of whole messages that are kept for others; the oldest go first."""
 
@@ -85,18 +89,35 @@ class Transfers:
         """Whether any message of `source` isn't whole yet."""
         return any(transfer.preamble.source == source for transfer in self._unfinished.values())
 
-    def has_room(self, preamble: Preamble, bringer: PeerId) -> bool:
-        """Whether one more message may be under way."""
-        size = preamble.size
-        if len(self._unfinished) >= MAX_UNFINISHED:
-            return False
-        if self._announced_bytes + size > MAX_UNFINISHED_BYTES:
-            return False
-        shares = (self._by_source.get(preamble.source), self._by_bringer.get(bringer))
-        return all(
-            share is None or (share[0] < MAX_OF_ONE_SOURCE and share[1] + size <= MAX_BYTES_OF_ONE)
-            for share in shares
-        )
+    def make_room(self, preamble: Preamble, bringer: PeerId, now: Time) -> bool:
+        """Whether one more message may be under way. Older ones without a piece give way to it, as
+        a preamble costs its author nothing: within a share that is full, or of all."""
+        while (rivals := self._rivals(preamble, bringer)) is not None:
+            before = now - IDLE_AFTER
+            idle = (t for t in rivals if not t.have and t.announced_at <= before)
+            first = next(idle, None)
+            if first is None:
+                return False
+            self._take_out(first)
+        return True
+
+    def _rivals(self, preamble: Preamble, bringer: PeerId) -> Iterator[Transfer] | None:
+        """The messages that leave no room for this one, oldest first; None if there is room."""
+        size, source = preamble.size, preamble.source
+
+        def is_full(share: tuple[int, int] | None) -> bool:
+            return share is not None and (
+                share[0] >= MAX_OF_ONE_SOURCE or share[1] + size > MAX_BYTES_OF_ONE
+            )
+
+        if is_full(self._by_source.get(source)):
+            return (t for t in self.unfinished() if t.preamble.source == source)
+        if is_full(self._by_bringer.get(bringer)):
+            return (t for t in self.unfinished() if t.first_bringer == bringer)
+        full = len(self._unfinished) >= MAX_UNFINISHED
+        if full or self._announced_bytes + size > MAX_UNFINISHED_BYTES:
+            return self.unfinished()
+        return None
 
     def add(self, transfer: Transfer) -> None:
         """A message is under way."""

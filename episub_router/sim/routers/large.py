@@ -27,7 +27,8 @@ MOST_CHILDREN = 8
 def simulated_pieces(id: int, source: int, size: int) -> tuple[Preamble, tuple[Piece, ...]]:
     """The preamble and the pieces of a message of `size` bytes."""
     preamble = Preamble(id, source, size, piece_size(size), bytes(HASH_BYTES))
-    pieces = (Piece(id, index, b"", (), preamble.length(index)) for index in range(preamble.count))
+    root, length = preamble.root, preamble.length
+    pieces = (Piece(id, root, i, b"", (), length(i)) for i in range(preamble.count))
     return preamble, tuple(pieces)
 
 

@@ -6,6 +6,7 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 
 from episub_router.protocol import effects as ef
@@ -28,11 +29,15 @@ PREAMBLE, PIECES = cut("id", "source", DATA)
 
 
 def machine(
-    *peers: str, rtt: float = 0.1, places: int = 2, rtts: Mapping[PeerId, float] | None = None
+    *peers: str,
+    rtt: float = 0.1,
+    places: int = 2,
+    rtts: Mapping[PeerId, float] | None = None,
+    charge: Callable[[PeerId, float], None] = lambda peer, now: None,
 ) -> Pieces:
     """One whose neighbours are `peers`; `rtts` are round trips that aren't `rtt`."""
     params = BroadcastParams(piece_threshold=1, piece_children=places)
-    made = Pieces(params, lambda peer: (rtts or {}).get(peer, rtt))
+    made = Pieces(params, lambda peer: (rtts or {}).get(peer, rtt), charge=charge)
     for peer in peers:
         made.on_neighbor_up(peer, 0.0)
         made.receive(peer, PieceOffer(), 0.0)
@@ -51,9 +56,22 @@ def to(effects: list[ef.Effect], peer: str) -> list[object]:
     return [e.message for e in effects if isinstance(e, ef.Send) and e.peer == peer]
 
 
-def child_of(peer: str, *others: str, rtt: float = 0.1) -> Pieces:
+def bring(node: Pieces, peer: str, preamble: Preamble, now: float) -> list[ef.Effect]:
+    """All pieces of a message like PREAMBLE's, from `peer`."""
+    found: list[ef.Effect] = []
+    for piece in PIECES:
+        found += node.receive(peer, replace(piece, id=preamble.id), now)
+    return found
+
+
+def child_of(
+    peer: str,
+    *others: str,
+    rtt: float = 0.1,
+    charge: Callable[[PeerId, float], None] = lambda peer, now: None,
+) -> Pieces:
     """A machine that has `peer` as its parent, and knows of the message."""
-    made = machine(peer, *others, rtt=rtt)
+    made = machine(peer, *others, rtt=rtt, charge=charge)
     made.receive(peer, PieceAnnounce(PREAMBLE, 0, 1), 0.0)
     made.receive(peer, PieceOffer((TreeOffer("source", 0),)), 0.0)
     made.receive(peer, PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
@@ -75,6 +93,8 @@ class Neighbours:
             message
         )
         """What arrives of a message that a node sends."""
+        self.delayed: Callable[[str, PieceMessage], float] = lambda _, message: 0.0
+        """Seconds that it waits at its sender."""
         self.sent: Counter[tuple[str, str]] = Counter()
         """Messages by sender and kind."""
         self.whole: dict[str, list[bytes]] = {node: [] for node in self.nodes}
@@ -126,4 +146,5 @@ class Neighbours:
         carried = self.carried(node, message)
         if carried is not None:
             at = self.now + self.delays[frozenset[PeerId]((node, peer))]
+            at += self.delayed(node, message)
             heapq.heappush(self._queue, (at, next(self._order), node, peer, carried))

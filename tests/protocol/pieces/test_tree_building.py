@@ -12,12 +12,11 @@ from episub_router.protocol.piece_messages import (
     PieceOffer,
     PiecePrune,
     PieceWant,
-    Preamble,
     TreeOffer,
 )
 from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.pieces.narrow_tree import NarrowTree
-from tests.protocol.pieces.helpers import PIECES, PREAMBLE, child_of, machine, to
+from tests.protocol.pieces.helpers import PIECES, PREAMBLE, bring, child_of, machine, to
 
 
 def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
@@ -126,14 +125,6 @@ def test_a_parent_that_brought_nothing_is_left_and_asked_no_more() -> None:
 
 
 SECOND = replace(PREAMBLE, id="second")
-
-
-def bring(node: Pieces, peer: str, preamble: Preamble, now: float) -> list[ef.Effect]:
-    """All pieces of a message, from `peer`."""
-    found: list[ef.Effect] = []
-    for piece in PIECES:
-        found += node.receive(peer, replace(piece, id=preamble.id), now)
-    return found
 
 
 def tree(node: Pieces) -> NarrowTree:

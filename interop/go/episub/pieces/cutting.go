@@ -102,7 +102,7 @@ func cut(raw, id, author, seqno []byte) *Cut {
 	}
 	root, proofs := merkle(leaves)
 	for i, piece := range found.pieces {
-		piece.Proof = proofs[i]
+		piece.Proof, piece.Root = proofs[i], root[:]
 	}
 	found.preamble = newPreamble(&pb.Preamble{
 		Id: id, Author: author, Seqno: seqno, Root: root[:],

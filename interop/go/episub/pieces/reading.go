@@ -30,10 +30,11 @@ func isID(id []byte) bool { return len(id) > 0 && len(id) <= maxMessageID }
 
 func readPiece(message *pb.Piece) (*pb.Piece, bool) {
 	sound := isID(message.Id) && message.GetIndex() < maxPieces &&
-		len(message.Data) > 0 && len(message.Data) <= largestPiece &&
+		len(message.Root) == sha256.Size && len(message.Data) > 0 && len(message.Data) <= largestPiece &&
 		len(message.Proof)%sha256.Size == 0 && len(message.Proof) <= maxHashes*sha256.Size
 	return &pb.Piece{
 		Id: message.Id, Index: proto.Uint32(message.GetIndex()), Proof: message.Proof, Data: message.Data,
+		Root: message.Root,
 	}, sound
 }
 

@@ -1,6 +1,7 @@
 package pieces
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -163,11 +164,17 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 	case !sound:
 		m.port.Refused(from, badPiece)
 		return
-	case m.liars[from] || (t != nil && index >= t.count()):
+	case m.liars[from]:
 		m.port.Refused(from, pieceInvalid)
 		return
 	case t == nil:
 		m.refuseUnasked(from, m.transfers.over[string(piece.Id)])
+		return
+	case !bytes.Equal(piece.Root, t.wire.Root): // the author has signed two preambles
+		m.port.Refused(from, preambleRefused)
+		return
+	case index >= t.count():
+		m.port.Refused(from, pieceInvalid)
 		return
 	}
 	now := m.port.Now()

@@ -2431,8 +2431,10 @@ type Piece struct {
 	Id    []byte  `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
 	Index *uint32 `protobuf:"varint,2,opt,name=index" json:"index,omitempty"`
 	// The hashes beside the way from the piece to the root, the lowest first, 32 bytes each.
-	Proof         []byte `protobuf:"bytes,3,opt,name=proof" json:"proof,omitempty"`
-	Data          []byte `protobuf:"bytes,4,opt,name=data" json:"data,omitempty"`
+	Proof []byte `protobuf:"bytes,3,opt,name=proof" json:"proof,omitempty"`
+	Data  []byte `protobuf:"bytes,4,opt,name=data" json:"data,omitempty"`
+	// The root in the preamble that this is a piece of: an author may have signed two.
+	Root          []byte `protobuf:"bytes,5,opt,name=root" json:"root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2491,6 +2493,13 @@ func (x *Piece) GetProof() []byte {
 func (x *Piece) GetData() []byte {
 	if x != nil {
 		return x.Data
+	}
+	return nil
+}
+
+func (x *Piece) GetRoot() []byte {
+	if x != nil {
+		return x.Root
 	}
 	return nil
 }
@@ -2660,12 +2669,13 @@ const file_episub_proto_rawDesc = "" +
 	"\n" +
 	"PiecePrune\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\x12\x18\n" +
-	"\ainstead\x18\x02 \x03(\fR\ainstead\"W\n" +
+	"\ainstead\x18\x02 \x03(\fR\ainstead\"k\n" +
 	"\x05Piece\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x14\n" +
 	"\x05proof\x18\x03 \x01(\fR\x05proof\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data"
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x12\n" +
+	"\x04root\x18\x05 \x01(\fR\x04root"
 
 var (
 	file_episub_proto_rawDescOnce sync.Once

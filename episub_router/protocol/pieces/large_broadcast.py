@@ -15,7 +15,7 @@ from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.types import PeerId, RttOf, Time
 
 
-class LargeMessages:
+class LargeBroadcast:
     """Passes small messages to `plumtree` and large ones to `pieces`.
 
     A large message goes whole to neighbours that take no pieces, and comes whole from them.

@@ -1,0 +1,109 @@
+"""Authors and neighbours that mean harm: two preambles, many preambles, slow pieces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.piece_messages import (
+    Piece,
+    PieceAnnounce,
+    PieceGraft,
+    PieceOffer,
+    PieceWant,
+    TreeOffer,
+)
+from episub_router.protocol.pieces import Pieces
+from episub_router.protocol.pieces.cutting import cut
+from tests.protocol.pieces.helpers import (
+    DATA,
+    PIECES,
+    PREAMBLE,
+    Neighbours,
+    bring,
+    child_of,
+    dropped,
+    machine,
+    to,
+    whole,
+)
+
+NEAR = 0.001
+OTHER_PREAMBLE, OTHER_PIECES = cut("id", "source", Random(3).randbytes(60_000))
+"""Another message that the same author has signed under the same id."""
+
+
+def test_an_author_that_signs_two_preambles_costs_its_relays_nothing() -> None:
+    charged: list[object] = []
+    node = child_of("a", "b", charge=lambda peer, now: charged.append(peer))
+    assert len(OTHER_PIECES) > len(PIECES)
+    assert dropped(node.receive("b", PieceAnnounce(OTHER_PREAMBLE, 0, 1), 0.0)) == [
+        DropReason.PREAMBLE_REFUSED
+    ]
+    for piece in OTHER_PIECES:  # One of an index that this version hasn't got.
+        assert dropped(node.receive("a", piece, 0.1)) == [DropReason.PREAMBLE_REFUSED]
+    assert not charged
+    assert not node.distrusted
+    assert whole(bring(node, "a", PREAMBLE, 0.2)) == [DATA]
+
+
+def test_preambles_without_a_piece_give_way() -> None:
+    """110 kB of preambles of four identities, which honest neighbours pass on."""
+    node = machine("a", "b", "c", "d", "e")
+    for number in range(440):
+        made_up = replace(PREAMBLE, id=number, source=f"identity {number % 4}")
+        node.receive("abcd"[number % 4], PieceAnnounce(made_up, 0, 1), 0.0)
+    announced = PieceAnnounce(PREAMBLE, 0, 1)
+    assert dropped(node.receive("e", announced, 0.1)) == [DropReason.PREAMBLE_REFUSED]
+    assert "id" not in node
+    node.handle_timer(1.1)
+    assert "id" in node
+    node.receive("e", PieceOffer((TreeOffer("source", 0),), accepted=True), 1.2)
+    node.receive("e", PIECES[0], 1.2)
+    for number in range(440, 880):
+        made_up = replace(PREAMBLE, id=number, source=f"identity {number % 4}")
+        node.receive("abcd"[number % 4], PieceAnnounce(made_up, 0, 1), 2.5)
+    assert "id" in node
+    assert node.transfers.count_unfinished() <= 64
+    assert whole(bring(node, "e", PREAMBLE, 2.6)) == [DATA]
+
+
+def test_a_message_that_gave_way_comes_when_its_first_piece_does() -> None:
+    node = child_of("a", "b")
+    for number in range(16):
+        node.receive("b", PieceAnnounce(replace(PREAMBLE, id=number), 0, 1), 1.0)
+    assert "id" not in node
+    asked = node.receive("a", PIECES[0], 1.1)
+    assert to(asked, "a") == [PieceGraft((PieceWant("id", 0),))]
+    assert not to(node.receive("a", PIECES[1], 1.1), "a")  # Asked once.
+    node.receive("a", PieceAnnounce(PREAMBLE, 0b11, 1), 2.0)
+    assert whole(bring(node, "a", PREAMBLE, 2.1)) == [DATA]
+
+
+def test_a_neighbour_that_asks_for_no_piece_is_sent_the_preamble() -> None:
+    node = child_of("a", "b")
+    node.receive("a", PIECES[0], 0.1)
+    answer = to(node.receive("b", PieceGraft((PieceWant("id", 0),)), 0.2), "b")
+    assert answer == [PieceAnnounce(PREAMBLE, 1, 2)]
+
+
+def test_a_slow_parent_does_not_keep_what_others_have() -> None:
+    """It sends a piece each 0.3 s; two neighbours have all of them."""
+    links = {("source", "slow"): NEAR, ("source", "a"): NEAR, ("source", "b"): NEAR}
+    links |= {("slow", "victim"): NEAR, ("victim", "a"): 0.05, ("victim", "b"): 0.05}
+    large, pieces = cut("large", "source", bytes(31 * 32 * 1024))
+    net = Neighbours(links, {"source": 3, "a": 0, "b": 0})
+    held: dict[int, float] = {}
+
+    def delayed(sender: str, message: object) -> float:
+        if sender == "slow" and isinstance(message, Piece):
+            return held.setdefault(message.index, 0.3 * (message.index + 1))
+        return 0.0
+
+    net.delayed = delayed
+    net.publish("source", large, pieces)
+    net.run(3.6)  # Without the others, 9.3.
+    assert net.whole["victim"] == [bytes(31 * 32 * 1024)]
+    victim: Pieces = net.nodes["victim"]
+    assert not victim.distrusted
