@@ -107,9 +107,9 @@ def overlay_snapshot(
                 tuple(map(_id, tree.standbys)),
                 tree.hops,
                 tree.cost,
-                None if tree.second is None else _id(tree.second),
+                _id(tree.parents[1]) if len(tree.parents) > 1 else None,
             )
-            for source, tree in broadcast.trees.items()
+            for source, tree in broadcast.trees.by_source.items()
         ),
     )
 

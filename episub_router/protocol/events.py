@@ -56,7 +56,7 @@ class PayloadArrived:
     peer: PeerId
     id: MessageId
     hops: int
-    along: SourceId | None = None
+    tree: SourceId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class RttMeasured:
 
 @dataclass(frozen=True, slots=True)
 class StandingSet:
-    """The application's word on `peer`, added to what it earns (`standing.rules`); 0 takes it
+    """The application's word on `peer`, added to what it earns (`standing`); 0 takes it
     back."""
 
     peer: PeerId

@@ -171,8 +171,8 @@ class Gossip:
 
     `hops` counts the links from the publisher to the receiver, 1 on the first. `payload` is
     opaque to the core; `size` is its bytes, for the cache's bound. `source` is its publisher,
-    None where that isn't known. `along` is the source whose tree it is pushed along, None for the
-    topic's default tree.
+    None where that isn't known. `tree` is the source whose tree it is pushed along, None for the
+    topic's shared tree.
     """
 
     id: MessageId
@@ -180,7 +180,7 @@ class Gossip:
     payload: object
     size: int = 0
     source: SourceId | None = None
-    along: SourceId | None = None
+    tree: SourceId | None = None
 
 
 class MessageSummary(NamedTuple):
@@ -202,7 +202,7 @@ class Prune:
     """PRUNE: stop pushing over this link, announce instead (E31).
 
     With `sources` it concerns the trees of these sources alone; with `standby` it ends the sender's
-    wish to have their messages announced at once. With neither it concerns the default tree.
+    wish to have their messages announced at once. With neither it concerns the shared tree.
     """
 
     sources: tuple[SourceId, ...] = ()
@@ -214,7 +214,7 @@ class Graft:
     """GRAFT: push over this link again, and send these messages (E35, E36, E40).
 
     `sources`: push what goes along the trees of these sources. `standby`: announce each message
-    along their trees at once. Without both, and without `ids`, it concerns the default tree.
+    along their trees at once. Without both, and without `ids`, it concerns the shared tree.
     """
 
     ids: tuple[MessageId, ...] = ()

@@ -172,32 +172,12 @@ class BroadcastParams:
     source_trees: int = param(
         64, "trees", "ours: memory for as many is some 130 KB a topic; sources beyond share trees"
     )
-    """Sources of one topic that may have a tree of their own; 0: all share the default tree."""
-    standbys: int = param(
-        2,
-        "peers",
-        "measured: 10 % of 1,000 nodes crash: p99 of the next second is 0.98x of gossipsub's with "
-        "two, 1.3x with one, for 0.7 frames a delivery",
-    )
-    """Neighbours that announce each message of a source at once, beside the one that pushes it."""
+    """Sources of one topic that may have a tree of their own; 0: all share one tree."""
     parents: int = param(
         1, "peers", "spec: a tree; with two each message costs about two payloads a delivery"
     )
     """Neighbours that push each message of a source, 1 or 2. Two where members may be hostile:
     then no single one can hold a message back."""
-    graft_timeout: float = param(
-        0.5, "s", "ours: two round trips of the longest links, as when nothing is known of a peer"
-    )
-    """Longest time that a neighbour has to answer a GRAFT before the next announcer is asked; more
-    where answers are known to take longer."""
-    leading_window: int = param(
-        8,
-        "messages",
-        "measured: five sources, 500 nodes, new links all the time: p99 2,273 ms where every "
-        "duplicate prunes (0), 362 ms with 8 (docs/results/README.md); one source knows no "
-        "difference",
-    )
-    """Messages among whose sources one leads; only its duplicates prune. 0: all prune."""
     optimization_threshold: int | None = param(
         1,
         "hops",
@@ -205,14 +185,6 @@ class BroadcastParams:
         "sources, at a like RMR (docs/results/README.md)",
     )
     """Hops that an announcer must be nearer to replace the parent; None: no tree optimisation."""
-    near_parent_window: float = param(
-        0.005,
-        "s",
-        "measured: three sites: 3.5 copies between them in place of 12.5; 1,000 nodes on a plane: "
-        "0.2 ms more latency, 0.4 ms with 10 ms",
-    )
-    """How much later a near neighbour's copy may arrive to make it the parent. 0: the first copy
-    makes the tree, as in Plumtree."""
     repair: EagerRepair = param(
         EagerRepair.EAGER, "strategy", "spec: for applications that value latency"
     )
@@ -231,10 +203,6 @@ class BroadcastParams:
         "ours: over six times cache_ttl; a message that comes late is announced for as long again",
     )
     """How long an id is known, so that its message isn't delivered again."""
-    validation_timeout: float = param(
-        10.0, "s", "ours: twice py-libp2p's validation_timeout, which is never reported to us"
-    )
-    """How long a payload may be in validation before it counts as rejected."""
 
     piece_threshold: int = param(
         0,
@@ -256,7 +224,7 @@ class BroadcastParams:
         if self.parents not in (1, 2):
             raise ValueError(f"parents must be 1 or 2: {self.parents}")
         if self.parents > 1 and not self.source_trees:
-            raise ValueError("parents = 2 needs source_trees: the default tree has one parent")
+            raise ValueError("parents = 2 needs source_trees: the shared tree has one parent")
         if self.seen_ttl < self.cache_ttl:
             raise ValueError(
                 f"seen_ttl must not be shorter than cache_ttl: {self.seen_ttl} < {self.cache_ttl}"
@@ -291,7 +259,7 @@ class EpisubParams:
 
 _MAY_BE_ZERO = frozenset(
     {"random_links", "near_links", "active_slack", "rtt_min_gain", "timer_jitter", "join_ttl",
-     "shuffle_active", "shuffle_passive", "shuffle_ttl", "upkeep_peers", "near_parent_window",
-     "optimization_threshold", "leading_window", "source_trees", "standbys", "piece_threshold",
+     "shuffle_active", "shuffle_passive", "shuffle_ttl", "upkeep_peers", "optimization_threshold",
+     "source_trees", "piece_threshold",
      "piece_children", "rings"}
 )  # fmt: skip

@@ -26,7 +26,7 @@ from episub_router.protocol.pieces import LargeBroadcast, Pieces
 from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.state import Belongs
 from episub_router.protocol.plumtree import Plumtree
-from episub_router.protocol.standing.rules import BAN_TIME
+from episub_router.protocol.standing import BAN_TIME
 from episub_router.protocol.types import GroupOf, MayBan, PeerId, Time, anyone, ungrouped
 
 _BROADCAST_EVENTS = (
@@ -63,7 +63,7 @@ class Topic:
         source_trees = params.broadcast.source_trees > 0
         self.membership = HyParView(me, name, params.membership, rng, group_of, source_trees)
         rtt_of = self.membership.rtt_of
-        self.broadcast = Plumtree(me, params.broadcast, rng, rtt_of, epoch)
+        self.broadcast = Plumtree(params.broadcast, rng, rtt_of, epoch)
         self._carrier: Plumtree | LargeBroadcast = self.broadcast
         """What broadcast messages and events go through."""
         self.pieces: Pieces | None = None

@@ -51,14 +51,14 @@ _SMALL = 2
 """A field with a small integer."""
 
 
-def _along(gossip: msg.Gossip) -> int:
-    if gossip.along is None:
+def _tree(gossip: msg.Gossip) -> int:
+    if gossip.tree is None:
         return 0
-    return _SMALL if gossip.along == gossip.source else SOURCE
+    return _SMALL if gossip.tree == gossip.source else SOURCE
 
 
 _EPISUB: dict[type, Callable[[Any], int]] = {
-    msg.Gossip: lambda m: _NESTED + _along(m),
+    msg.Gossip: lambda m: _NESTED + _tree(m),
     msg.IHave: lambda m: _NESTED + len(m.summary) * (2 + MESSAGE_ID + _SMALL),
     msg.Prune: lambda m: _NESTED + (len(m.sources) + len(m.standby)) * SOURCE,
     msg.Graft: lambda m: (

@@ -41,9 +41,8 @@ def key(scenario: Scenario, seed: int) -> str:
     if isinstance(scenario.router, EpisubConfig):
         broadcast = scenario.router.params.broadcast
         router["membership"] = asdict(scenario.router.params.membership)
-        # Neighbours have to know whether there are trees; the window is allocated at once, and what
-        # sends in pieces too.
-        allocated = ("source_trees", "leading_window", "piece_threshold")
+        # What sends in pieces is allocated at once.
+        allocated = ("source_trees", "piece_threshold")
         settings = asdict(broadcast)
         if not broadcast.piece_threshold:
             settings = {name: settings[name] for name in allocated}

@@ -72,15 +72,15 @@ def decode_frame(rpc: rpc_pb2.RPC, limits: WireLimits = DEFAULT_LIMITS) -> Decod
     messages = tuple(
         reader.each(frame.control, reader.message, limits.max_messages, WireFault.TOO_MANY_MESSAGES)
     )
-    hops = along = None
+    hops = tree = None
     if frame.HasField("gossip"):
         try:
             hops = reader.header(frame.gossip, topic, rpc)
-            along = reader.along(frame.gossip, rpc.publish[0])
+            tree = reader.tree(frame.gossip, rpc.publish[0])
         except PartDropped as drop:
             reader.faults.append(drop.fault)
     return Decoded(
-        topic, frame.seq, messages, hops, tuple(reader.records), tuple(reader.faults), along
+        topic, frame.seq, messages, hops, tuple(reader.records), tuple(reader.faults), tree
     )
 
 
@@ -121,8 +121,8 @@ class _Reader:
             raise PartDropped(WireFault.PAYLOAD_TOPIC)
         return self.hops(header.hops)
 
-    def along(self, header: pb.Gossip, payload: rpc_pb2.Message) -> bytes | None:
-        """The source whose tree the payload goes along; None for the default tree."""
+    def tree(self, header: pb.Gossip, payload: rpc_pb2.Message) -> bytes | None:
+        """The source whose tree the payload goes along; None for the shared tree."""
         if header.own_tree:
             source = source_id(payload.from_id)
             if source is None:
@@ -241,7 +241,7 @@ class _Reader:
     def graft(self, body: pb.Graft) -> Graft:
         ids = self.each(body.ids, self.message_id, self.limits.max_ids, WireFault.TOO_MANY_IDS)
         graft = Graft(tuple(ids), self.sources(body.sources), self.sources(body.standby))
-        # Without what it was about, it would be about the default tree.
+        # Without what it was about, it would be about the shared tree.
         if (body.sources or body.standby) and graft == Graft():
             raise PartDropped(WireFault.BAD_SOURCE)
         return graft

@@ -91,11 +91,11 @@ def check_size(rpc: rpc_pb2.RPC, limits: WireLimits = DEFAULT_LIMITS) -> bool:
 
 def _write_header(out: pb.Gossip, message: Gossip) -> None:
     out.hops = message.hops
-    if message.along is not None:
-        if message.along == message.source:
+    if message.tree is not None:
+        if message.tree == message.source:
             out.own_tree = True
         else:
-            out.along = source_bytes(message.along)
+            out.along = source_bytes(message.tree)
 
 
 def _write(out: pb.Control, message: Message, records: Records) -> None:

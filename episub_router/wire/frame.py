@@ -75,8 +75,8 @@ class Frame:
 class Decoded:
     """A frame from a peer: `messages` in the sender's order, without the Gossip.
 
-    `hops` belongs to the RPC's one payload; None when there is no usable gossip header. `along`
-    is the source whose tree the payload goes along, None for the default tree.
+    `hops` belongs to the RPC's one payload; None when there is no usable gossip header. `tree`
+    is the source whose tree the payload goes along, None for the shared tree.
     `records` are unverified pairs of a peer id and a signed peer record (envelope bytes).
     """
 
@@ -86,4 +86,4 @@ class Decoded:
     hops: int | None
     records: tuple[tuple[bytes, bytes], ...]
     faults: tuple[WireFault, ...]
-    along: bytes | None = None
+    tree: bytes | None = None

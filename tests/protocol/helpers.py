@@ -23,8 +23,7 @@ from episub_router.protocol.messages import (
     Prune,
 )
 from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
-from episub_router.protocol.plumtree.lazy_push import LAZY_DELAY
-from episub_router.protocol.plumtree.machine import Plumtree
+from episub_router.protocol.plumtree import LAZY_DELAY, Plumtree
 from episub_router.protocol.topic import Topic
 
 ME = "me"
@@ -156,7 +155,7 @@ class Branch(Clock):
         super().__init__()
         self.params = replace(params or BroadcastParams(), lazy_interval=lazy_interval)
         self.rtts: dict[Any, float] = {}
-        self.machine: Plumtree = Plumtree(ME, self.params, Random(seed), self.rtts.get)
+        self.machine: Plumtree = Plumtree(self.params, Random(seed), self.rtts.get)
         for peer in (*eager, *lazy):
             self.handle(NeighborUp(peer, LinkKind.RANDOM))
         for peer in lazy:
@@ -164,11 +163,11 @@ class Branch(Clock):
 
     @property
     def eager(self) -> set[Any]:
-        return set(self.machine.push_peers.eager)
+        return set(self.machine.eager)
 
     @property
     def lazy(self) -> set[Any]:
-        return set(self.machine.push_peers.lazy)
+        return set(self.machine.lazy)
 
     def receive(self, peer: str, message: BroadcastMessage) -> list[Effect]:
         return self.machine.receive(peer, message, self.now)

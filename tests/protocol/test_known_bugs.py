@@ -86,7 +86,7 @@ def test_graft_makes_both_ends_eager() -> None:
     there.publish("m")
     ((_, told),) = sent(there.flush())
     here.receive("there", told)
-    ((_, graft),) = sent(here.wait(here.params.graft_timeout))
+    ((_, graft),) = sent(here.wait(0.5))
     ((_, push),) = sent(there.receive("here", graft))
     assert there.eager == {"here"}
     assert sent(here.receive("there", push)) == []

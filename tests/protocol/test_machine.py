@@ -93,7 +93,7 @@ class Overlay(RuleBasedStateMachine):
     def bounds_hold(self) -> None:
         params = PARAMS.membership
         for node, topic in self.network.topics.items():
-            membership, tree = topic.membership, topic.broadcast.push_peers
+            membership, tree = topic.membership, topic.broadcast
             active, passive = set(membership.active), set(membership.passive)
             assert len(active) <= params.active_bound
             assert len(passive) <= params.passive_size

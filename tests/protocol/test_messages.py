@@ -25,7 +25,7 @@ SAMPLES: list[Message] = [
     msg.Shuffle("p", 3, 0, ("q",)),
     msg.ShuffleReply(("q",)),
     msg.Gossip("m", 1, "payload"),
-    msg.Gossip("m", 1, "payload", source="s", along="s"),
+    msg.Gossip("m", 1, "payload", source="s", tree="s"),
     msg.IHave((msg.MessageSummary("m", 1),)),
     msg.Prune(),
     msg.Prune(sources=("s",), standby=("t",)),
@@ -61,7 +61,7 @@ def test_every_message_is_taken_from_anybody_at_any_time(message: Message) -> No
             member.handle(state)
         for peer in ("a", "p", "stranger"):
             member.receive(peer, message)
-            tree = member.machine.broadcast.push_peers
+            tree = member.machine.broadcast
             assert {*tree.eager, *tree.lazy} == member.active
             assert not member.active & member.passive
             assert "me" not in member.active | member.passive

@@ -86,7 +86,7 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
     # A link that changes meanwhile costs a few copies.
     assert [network.rmr(id) for id in range(2, 5)] == pytest.approx([0, 0, 0], abs=0.05)
     tree_links = sum(
-        network.topics[node].broadcast.push_peers.is_eager(peer)
+        peer in network.topics[node].broadcast.eager
         for node in network.live
         for peer in network.neighbors(node)
     )

@@ -83,7 +83,7 @@ def test_sizes_need_an_overlay() -> None:
 )
 def test_what_may_be_nothing_may_be_nothing(values: dict[str, Any]) -> None:
     assert MembershipParams(**values)
-    assert BroadcastParams(optimization_threshold=None, near_parent_window=0)
+    assert BroadcastParams(optimization_threshold=None, source_trees=0)
 
 
 def test_a_topic_of_a_known_size_is_set_in_one_call() -> None:

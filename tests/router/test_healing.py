@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from episub_router.net.counters import Reason
+from episub_router.protocol.effects import DownReason, NeighborDown
 from tests.router.overlays import TOPIC, count, joined, overlay_of, reading, router, service
 
 pytestmark = pytest.mark.hosts
@@ -26,7 +27,7 @@ async def test_a_link_that_one_side_forgot_becomes_two_sided_again(clock: MockCl
         assert machine is not None
         peer = other.id.to_bytes()
         machine.membership.active.remove(peer)
-        machine.broadcast.push_peers.remove(peer)
+        machine.broadcast.handle(NeighborDown(peer, DownReason.LEFT), trio.current_time())
         router(forgetful).mesh[TOPIC].discard(other.id)
         assert forgetful.id in router(other).mesh[TOPIC]
         await joined(nodes)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree import root
 from episub_router.sim.records import Records
 from episub_router.sim.runner import jobs_for, run, sweep
 from episub_router.sim.scenario import loading
@@ -118,17 +118,17 @@ def test_sites_need_random_links() -> None:
     assert apart["reliability"] < 1
 
 
-def test_few_copies_cross_between_sites() -> None:
+def test_few_copies_cross_between_sites(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of copies that come together the tree keeps those from inside the site (E31)."""
     crossings = []
-    for window in (0.0, BroadcastParams().near_parent_window):
+    for window in (-1.0, 0.005):
+        monkeypatch.setattr(root, "NEAR_WINDOW", window)
         settings = {
             "network.nodes": 60,
             "latency.sites": 3,
             "traffic.messages": 4,
             # Which copy of two is kept doesn't depend on what far links come to later.
             "traffic.start": 200.0,
-            "router.params.broadcast.near_parent_window": window,
         }
         (scenario,) = loading.load("sites").scenarios(settings, ["+ 4 near, nearer wins"]).values()
         simulation = Simulation(scenario, 1, Records(scenario.capacity))

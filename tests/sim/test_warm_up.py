@@ -75,7 +75,7 @@ def test_traffic_faults_and_broadcast_may_differ(tmp_path: Path) -> None:
         ({"latency.kind": "plane"}, "latency"),
         ({"join.over": 4.0}, "join"),
         ({"router.params.membership.passive_size": 20}, "router"),
-        ({"router.params.broadcast.leading_window": 9}, "router"),
+        ({"router.params.broadcast.source_trees": 9}, "router"),
         ({"traffic.start": 3.0}, "ends at 12 s, and this run begins at 3 s"),
     ],
 )

@@ -153,7 +153,7 @@ def frames(draw: st.DrawFn) -> Frame:
             draw(hops),
             payload(topic, draw(st.binary())),
             source=author,
-            along=draw(st.none() | st.just(author) | sources),
+            tree=draw(st.none() | st.just(author) | sources),
         )
         messages.insert(draw(st.integers(0, len(messages))), gossip)
     return Frame(topic, draw(st.integers(1, 2**64 - 1)), tuple(messages))

@@ -69,7 +69,7 @@ def check_bounds(result: Decoded) -> None:
         if isinstance(message, pm.PieceGraft):
             assert len(message.wants) <= LIMITS.max_wants
     assert all(len(record) <= LIMITS.max_record_bytes for _, record in result.records)
-    assert result.along is None or len(result.along) == 8
+    assert result.tree is None or len(result.tree) == 8
     assert result.hops is None or 1 <= result.hops <= LIMITS.max_hops
 
 

@@ -101,7 +101,7 @@ def test_every_message_of_the_vocabulary() -> None:
         result, rpc = decoded(Frame("blocks", 7, (message,)))
         assert result.faults == ()
         if isinstance(message, m.Gossip):
-            assert (result.messages, result.hops, result.along) == ((), message.hops, None)
+            assert (result.messages, result.hops, result.tree) == ((), message.hops, None)
             assert list(rpc.publish) == [message.payload]
         else:
             assert (result.messages, result.hops) == ((message,), None)
@@ -117,7 +117,7 @@ def test_any_frame(frame: Frame) -> None:
     assert (result.topic, result.seq) == (frame.topic, frame.seq)
     assert result.messages == control
     assert result.hops == (gossip[0].hops if gossip else None)
-    assert result.along == (gossip[0].along if gossip else None)
+    assert result.tree == (gossip[0].tree if gossip else None)
     assert list(rpc.publish) == [message.payload for message in gossip]
     assert result.faults == ()
     assert all(envelope == record_of(peer) for peer, envelope in result.records)
@@ -139,7 +139,7 @@ def test_the_author_s_own_tree_takes_two_bytes() -> None:
     for rpc, along in ((plain, None), (own, author), (other, SOURCES[1])):
         result = decode_frame(rpc)
         assert result is not None
-        assert (result.along, result.faults) == (along, ())
+        assert (result.tree, result.faults) == (along, ())
 
 
 def test_costs_are_microseconds_that_fit_the_field() -> None:
@@ -230,7 +230,7 @@ def test_peer_infos_are_those_of_gossipsubs_peer_exchange() -> None:
             "must be an Authorship",
         ),
         (
-            Frame("t", 1, (m.Gossip(b"i", 1, payload("t"), along=7),)),
+            Frame("t", 1, (m.Gossip(b"i", 1, payload("t"), tree=7),)),
             TypeError,
             "sources on the wire are 8",
         ),

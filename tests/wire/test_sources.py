@@ -51,7 +51,7 @@ def test_the_tree_in_a_gossip_header(
     frame = pb.EpisubFrame(topic="t", seq=1, gossip=header)
     result = decode_frame(rpc_with(frame, rpc_pb2.Message(from_id=author, topicIDs=["t"])))
     assert result is not None
-    assert (result.hops, result.along) == (1, along)
+    assert (result.hops, result.tree) == (1, along)
     assert result.faults == ((fault,) if fault else ())
 
 

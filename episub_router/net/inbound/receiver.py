@@ -171,7 +171,7 @@ class Inbound:
             # The application's own function; Pubsub will call it too and see for itself.
             self._counters.add(Reason.MESSAGE_ID_FAILED)
             return
-        self._driver.feed(frame.topic, PayloadArrived(peer, message_id, hops, frame.along))
+        self._driver.feed(frame.topic, PayloadArrived(peer, message_id, hops, frame.tree))
 
     def _refresh_subscription(self, sender: ID, topic: str) -> None:
         """Pubsub forgets a peer's subscriptions when its own stream to the peer breaks, and

@@ -2,9 +2,53 @@
 
 Eager push peers get each payload at once and form a spanning tree; lazy push peers get ids
 (IHAVE). A duplicate removes its link from the tree (PRUNE), a missing message adds one (GRAFT).
-`machine.Plumtree` is the machine; each other module holds one procedure or table.
+Beside the shared tree each source has one of its own, which ROOT builds.
 """
 
+from episub_router.protocol.plumtree.graft_wait import LOST_AFTER, GraftWait
+from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW, LAZY_DELAY, MAX_QUEUED
 from episub_router.protocol.plumtree.machine import Plumtree
+from episub_router.protocol.plumtree.message_cache import (
+    MAX_VALIDATING,
+    GossipMessage,
+    MessageCache,
+)
+from episub_router.protocol.plumtree.missing_messages import (
+    ANNOUNCEMENTS,
+    MAX_MISSING,
+    MAX_RETRANSMISSIONS,
+)
+from episub_router.protocol.plumtree.neighbor_record import MAX_PROMISES, NeighborRecord
+from episub_router.protocol.plumtree.root import ROOT_INTERVAL
+from episub_router.protocol.plumtree.tree import (
+    FAILED_AFTER,
+    MAX_TREES,
+    TREE_IDLE,
+    Offer,
+    Tree,
+    Trees,
+)
 
-__all__ = ["Plumtree"]
+__all__ = [
+    "ANNOUNCEMENTS",
+    "ANNOUNCE_WINDOW",
+    "FAILED_AFTER",
+    "LAZY_DELAY",
+    "LOST_AFTER",
+    "MAX_MISSING",
+    "MAX_PROMISES",
+    "MAX_QUEUED",
+    "MAX_RETRANSMISSIONS",
+    "MAX_TREES",
+    "MAX_VALIDATING",
+    "ROOT_INTERVAL",
+    "TREE_IDLE",
+    "GossipMessage",
+    "GraftWait",
+    "MessageCache",
+    "NeighborRecord",
+    "Offer",
+    "Plumtree",
+    "Tree",
+    "Trees",
+]

@@ -1,16 +1,16 @@
-"""How long an announced message may stay away before it is asked for, and before the next
-announcer is (E34).
+"""How long to wait before requesting an announced message, and before asking the next announcer.
 
-The waits for announcements are learned from what waiting would have brought. A standby announces at
-once, so its wait follows how much later the parent's copies come; other announcements come late
-anyway. The time that a neighbour has to answer a GRAFT is learned from the answers.
+The waits are learned from what waiting would have brought (E34). A standby announces at once, so
+its wait follows how much later the parent's copies come; others announce late anyway. The time
+that a neighbour has to answer a GRAFT is learned from the answers.
 """
 
 from __future__ import annotations
 
-from episub_router.protocol.plumtree.missing_messages import LOST_AFTER, MissingMessage
+from episub_router.protocol.plumtree.message_cache import GossipMessage
+from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
 from episub_router.protocol.rtt import Rtt, updated
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import NEVER, Time
 
 # All measured with 1,000 nodes, five sources, crashes of 10 % and losses of 5 %.
 _FIRST_WAIT = 0.02
@@ -21,7 +21,7 @@ _SHRINK = 0.8
 _GROW = 1.25
 """In multiples of the time after which a message did arrive by itself."""
 
-_FIRST_LAG = 0.02
+FIRST_LAG = 0.02
 _MOST_LAG = 0.5
 _LAG_GAIN = 0.25
 """As the spread of a round-trip time (RFC 6298)."""
@@ -31,46 +31,40 @@ _LAG_MARGIN = 0.005
 
 _ANSWER_TIME = 0.05
 """Seconds that a neighbour may take to answer a GRAFT beside two round trips, until answers are
-known to take longer. Measured: with one, and the nearest announcer first, p99 is up to 10 % less
-where 5 % of frames are lost, and up to twice as long under censors."""
+known to take longer. Measured: with one round trip p99 is up to twice as long under censors."""
+_LONGEST_ANSWER = 0.5
+"""Seconds for a neighbour without a known RTT. Chosen: two round trips of the longest links."""
 _MOST_ANSWER_TIME = 5.0
-"""Ours: more than a burst needs whose publisher is paced; members that answer late on purpose keep
-others waiting for no longer."""
+"""Chosen: more than a burst needs; members that answer late on purpose cost no more."""
 _ANSWER_SPREADS = 4
 """RFC 6298, 2.3: K."""
-_ANSWERS_UNTIL_LOST = 3
-"""Times that answers take before a message is given up: one for it to come by itself, two for
-announcers."""
 _ANSWERS_KNOWN_FOR = 30.0
 """Seconds after the last answer for which the learned time holds: load passes."""
 
+LOST_AFTER = 5.0
+"""Seconds after which a message is given up, once each announcer was asked, ..."""
+_ANSWERS_UNTIL_LOST = 3
+"""... or times that answers take: one for it to come by itself, two for announcers. Beyond that,
+reliability is SDS's task."""
+
 
 class GraftWait:
-    """The waits for announcements of standbys, by neighbour, and of all others, and for answers."""
+    """The waits for announcements and for answers."""
 
-    __slots__ = ("_answers", "_answers_until", "_lags", "_wait")
+    __slots__ = ("_answers", "_answers_until", "_wait")
 
     def __init__(self) -> None:
         self._wait = _FIRST_WAIT
         self._answers: Rtt | None = None
-        """How much longer than a round trip answers to GRAFTs take, of all neighbours: where they
-        take long, it is mostly because we or they are behind."""
+        """How much longer than a round trip answers take, of all neighbours: where they take long,
+        it is mostly because we or they are behind."""
         self._answers_until: Time = -NEVER
-        self._lags: dict[PeerId, float] = {}
-        """How much later than a standby's announcement the message comes by itself."""
 
-    def add_standby(self, peer: PeerId) -> None:
-        self._lags.setdefault(peer, _FIRST_LAG)
-
-    def remove_standby(self, peer: PeerId) -> None:
-        self._lags.pop(peer, None)
-
-    def after_announcement(self, peer: PeerId, now: Time) -> float:
-        """Seconds to wait for what `peer` has just announced."""
-        lag = self._lags.get(peer)
-        if lag is None:
+    def after_announcement(self, link: NeighborRecord, now: Time) -> float:
+        """Seconds to wait for what a neighbour has just announced."""
+        if link.lag is None:
             return min(self._wait, self._most(_MOST_WAIT, now))
-        return _LAG_FACTOR * min(lag, self._most(_MOST_LAG, now)) + _LAG_MARGIN
+        return _LAG_FACTOR * min(link.lag, self._most(_MOST_LAG, now)) + _LAG_MARGIN
 
     def _most(self, usual: float, now: Time) -> float:
         """The longest wait for what comes by itself: `usual`, or as long as answers take. Where
@@ -81,49 +75,50 @@ class GraftWait:
 
     def until_lost(self, now: Time) -> float:
         """Seconds after which a message is given up, once each announcer was asked."""
-        return max(LOST_AFTER, _ANSWERS_UNTIL_LOST * self.for_answer(now))
+        return max(LOST_AFTER, _ANSWERS_UNTIL_LOST * self._for_answer(now))
 
-    def for_answer(self, now: Time) -> float:
-        """Seconds that a neighbour may take to answer a GRAFT, beside two round trips."""
+    def patience(self, rtt: float | None, now: Time) -> float:
+        """Seconds that a neighbour has to answer a GRAFT."""
+        answer = self._for_answer(now)
+        most = max(_LONGEST_ANSWER, answer)
+        return most if rtt is None else min(most, 2 * rtt + answer)
+
+    def _for_answer(self, now: Time) -> float:
         if self._answers is None or now > self._answers_until:
             return _ANSWER_TIME
         learned = self._answers.mean + _ANSWER_SPREADS * self._answers.spread
         return min(_MOST_ANSWER_TIME, max(_ANSWER_TIME, learned))
 
-    def note_known(self, peer: PeerId) -> None:
-        """`peer` announced a message that we have."""
-        if peer in self._lags:
-            self._lags[peer] *= _LAG_DECAY
+    def note_known(self, link: NeighborRecord) -> None:
+        """A neighbour announced a message that we have."""
+        if link.lag is not None:
+            link.lag *= _LAG_DECAY
 
     def note_first_copy(
-        self, peer: PeerId | None, missing: MissingMessage, at: Time, rtt: float | None = None
+        self, message: GossipMessage, rtt: float | None, informant: NeighborRecord | None
     ) -> None:
-        """The first copy of a missing message came from `peer`, a round trip of `rtt` seconds away,
-        at time `at`."""
-        asked_at = missing.asked_at.get(peer)
+        """The first copy of a missing message came over a round trip of `rtt` seconds; `informant`
+        had announced it first."""
+        asked_at = message.asked_at(message.sender)
         if asked_at is None:
-            self.note_pushed_copy(missing, at)
+            self.note_pushed_copy(message, message.arrived_at, informant)
             return
         self._wait = max(_LEAST_WAIT, _SHRINK * self._wait)
-        if at > self._answers_until:
+        if message.arrived_at > self._answers_until:
             self._answers = None
-        took = max(0.0, at - asked_at - (rtt or 0.0))
+        took = max(0.0, message.arrived_at - asked_at - (rtt or 0.0))
         self._answers = updated(self._answers, min(took, _MOST_ANSWER_TIME))
-        self._answers_until = at + _ANSWERS_KNOWN_FOR
+        self._answers_until = message.arrived_at + _ANSWERS_KNOWN_FOR
 
-    def note_pushed_copy(self, missing: MissingMessage, at: Time) -> None:
+    def note_pushed_copy(
+        self, message: GossipMessage, at: Time, informant: NeighborRecord | None
+    ) -> None:
         """A copy of a message that was missing came without our asking, at time `at`."""
-        late = at - missing.announced_at
-        first = missing.announcers[0][0]
-        lag = self._lags.get(first)
-        if lag is not None:
+        late = at - message.announced_at
+        lag = None if informant is None else informant.lag
+        if informant is not None and lag is not None:
             grown = min(self._most(_MOST_LAG, at), lag + _LAG_GAIN * (late - lag))
-            self._lags[first] = grown if late > lag else max(late, _LAG_DECAY * lag)
+            informant.lag = grown if late > lag else max(late, _LAG_DECAY * lag)
         # Had we waited a little longer, it would have cost one copy less.
-        if missing.asked and self._wait < late <= 2 * self._wait + _FIRST_WAIT:
+        if message.asked and self._wait < late <= 2 * self._wait + _FIRST_WAIT:
             self._wait = min(self._most(_MOST_WAIT, at), _GROW * late)
-
-    def clear(self) -> None:
-        self._lags.clear()
-        self._wait = _FIRST_WAIT
-        self._answers = None

@@ -1,97 +1,131 @@
-"""Lazy push: ids that wait to be announced with IHAVE (E30, E33)."""
+"""Lazy push: ids that wait to be announced with IHAVE (E30, E33), and what new links get (E39)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
+from itertools import islice
 from random import Random
 
+from episub_router.protocol.effects import DownReason, NeighborDown, Send
 from episub_router.protocol.messages import MAX_IDS, IHave, MessageSummary
-from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree.message_cache import GossipMessage
+from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
+from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
+from episub_router.util.bounded import put_last
 
 LAZY_DELAY = 0.4
 """Seconds until a first id is announced, at most. Measured: sooner brings copies that would have
 come by themselves; standbys announce at once."""
 
 MAX_QUEUED = 5_000
-"""Ids that wait at most. go-libp2p-pubsub: MaxIHaveLength 5,000."""
+"""Ids that wait at most, for all and for each neighbour. go-libp2p-pubsub: MaxIHaveLength."""
+
+ANNOUNCE_WINDOW = 3.0
+"""Seconds of messages that are announced to a new neighbour. gossipsub: three heartbeats."""
+
+_NEWCOMER = 2 * ANNOUNCE_WINDOW
+"""Seconds after joining in which messages may be older than the node: newcomers would announce them
+to each other for ever."""
+
+_UNNOTICED = 30.0
+"""Seconds that a link may have been silent before it counted as failed: three link checks."""
+
+_TOGETHER = 10.0
+"""Seconds within which links fail for one reason. Chosen: under traffic a silent neighbour is
+noticed within them."""
+
+_MAX_ANNOUNCED = 1_000
+"""Ids announced to a neighbour whose link had failed; go-libp2p-pubsub: 5,000 in a heartbeat."""
+
+_MAX_FAILED = 64
+"""Failed links that are remembered. Chosen: several times the active view."""
 
 
-class LazyPushQueue:
-    """Collects summaries until the lazy timer fires, then turns them into IHAVEs.
+class LazyPush:
+    """One timer, which runs only while something waits: LAZY_DELAY after the first id, or
+    `lazy_interval` after the last IHAVEs if that is later; a random time of it at each node, so
+    that of two neighbours one announces first, and the other need not. The oldest ids give way."""
 
-    A neighbour known to hold a message gets no summary of it. The timer runs only while something
-    waits: LAZY_DELAY after the first id, `lazy_interval` after the last IHAVEs, whichever is
-    later, and for a different time at each node: of two neighbours one announces first, and the
-    other need not. Bound: `MAX_QUEUED` summaries for all neighbours, and as many for each
-    single one; the oldest are removed first.
-    """
+    __slots__ = ("_failed", "_flushed_at", "_queue", "_rng", "_state", "deadline")
 
-    __slots__ = ("_flushed_at", "_holders", "_params", "_queue", "_rng", "_to_peer", "deadline")
-
-    def __init__(self, params: BroadcastParams, rng: Random) -> None:
-        self._params = params
+    def __init__(self, state: PlumtreeState, rng: Random) -> None:
+        self._state = state
         self._rng = rng
-        self._queue: dict[MessageId, MessageSummary] = {}
-        self._holders: dict[MessageId, list[PeerId]] = {}
-        """Neighbours known to hold a queued message."""
-        self._to_peer: dict[PeerId, list[MessageSummary]] = {}
-        """Summaries for a single neighbour."""
+        self._queue: dict[MessageId, GossipMessage] = {}
         self._flushed_at: Time = -NEVER
+        self._failed: dict[PeerId, tuple[Time, Time]] = {}
+        """Peers whose links failed: when, and since when they were silent."""
         self.deadline: Time = NEVER
 
-    def add(self, summary: MessageSummary, holders: list[PeerId], now: Time) -> None:
-        """Announce to every neighbour, except `holders`, when the timer fires."""
-        self._queue[summary.id] = summary
-        self._holders[summary.id] = holders
-        if len(self._queue) > MAX_QUEUED:
-            oldest = next(iter(self._queue))
-            del self._queue[oldest], self._holders[oldest]
+    def add(self, message: GossipMessage, now: Time) -> None:
+        """Announce `message` to every neighbour that isn't known to hold it."""
+        holders = message.holders
+        if holders is not None and all(peer in holders for peer in self._state.links):
+            message.holders = None
+            return
+        put_last(self._queue, message.id, message, MAX_QUEUED)
         self._start_timer(now)
 
-    def note_holder(self, id: MessageId, peer: PeerId) -> None:
-        """`peer` has pushed or announced a message that we hold."""
-        holders = self._holders.get(id)
-        if holders is not None and peer not in holders:
-            holders.append(peer)
-
-    def add_for(self, peer: PeerId, summaries: Iterable[MessageSummary], now: Time) -> None:
-        """Announce to `peer` alone."""
-        waiting = [*self._to_peer.get(peer, ()), *summaries][-MAX_QUEUED:]
-        if waiting:
-            self._to_peer[peer] = waiting
+    def add_for(self, link: NeighborRecord, summaries: Iterable[MessageSummary], now: Time) -> None:
+        """Announce to one neighbour alone."""
+        link.owed = (*link.owed, *summaries)[-MAX_QUEUED:]
+        if link.owed:
             self._start_timer(now)
-
-    def remove_peer(self, peer: PeerId) -> None:
-        self._to_peer.pop(peer, None)
-
-    def flush(self, neighbors: Collection[PeerId], now: Time) -> Iterator[tuple[PeerId, IHave]]:
-        """All that waits, as IHAVEs of at most `MAX_IDS` ids each; the queue is empty after it."""
-        queue, self._queue = self._queue, {}
-        holders, self._holders = self._holders, {}
-        to_peer, self._to_peer = self._to_peer, {}
-        self.deadline = NEVER
-        self._flushed_at = now
-        for peer in neighbors:
-            new = [entry for id, entry in queue.items() if peer not in holders[id]]
-            new += to_peer.get(peer, ())
-            for message in self._messages(new):
-                yield peer, message
-
-    def _messages(self, summaries: list[MessageSummary]) -> list[IHave]:
-        return [
-            IHave(tuple(summaries[start : start + MAX_IDS]))
-            for start in range(0, len(summaries), MAX_IDS)
-        ]
 
     def _start_timer(self, now: Time) -> None:
         if self.deadline == NEVER:
             soon = now + LAZY_DELAY * (0.1 + 0.9 * self._rng.random())
-            spaced = self._flushed_at + self._params.lazy_interval * (0.5 + self._rng.random() / 2)
-            self.deadline = max(soon, spaced)
+            interval = self._state.params.lazy_interval * (0.5 + self._rng.random() / 2)
+            self.deadline = max(soon, self._flushed_at + interval)
+
+    def flush(self, now: Time) -> None:
+        """Send all that waits, at most `MAX_IDS` ids in each IHAVE."""
+        state, self.deadline, self._flushed_at = self._state, NEVER, now
+        queue = [(m.holders or {}, m.summary()) for m in self._queue.values()]
+        for message in self._queue.values():
+            message.holders = None
+        self._queue.clear()
+        for peer, link in state.links.items():
+            lines = [line for holders, line in queue if peer not in holders]
+            lines += link.owed
+            link.owed = ()
+            for start in range(0, len(lines), MAX_IDS):
+                state.effects.append(Send(peer, IHave(tuple(lines[start : start + MAX_IDS]))))
+
+    def on_neighbor_up(self, link: NeighborRecord, now: Time) -> None:
+        """A new link, or one over which messages may have been lost: announce the newest (E39), and
+        all that are cached since it failed, or since links that it replaces fell silent."""
+        failed = self._failed.pop(link.peer, None)
+        if failed is not None:
+            link.missed_since = failed[0]
+        gap = self._gap_since(now) if failed is None else failed[0] - _UNNOTICED
+        since = min(gap, now - ANNOUNCE_WINDOW)
+        most = _MAX_ANNOUNCED if gap <= since else MAX_IDS
+        recent = self._state.messages.recent(since, self._state.first_link_at + _NEWCOMER)
+        newest = [message.summary() for message in islice(recent, most)]
+        self.add_for(link, reversed(newest), now)
+
+    def on_neighbor_down(self, link: NeighborRecord, event: NeighborDown, now: Time) -> None:
+        """If the link failed there may be a partition; if it had just come back, what was announced
+        over it may not have arrived, and the next one begins where it did."""
+        failed_at = link.missed_since if now - link.up_at < _TOGETHER else NEVER
+        if event.reason is DownReason.FAILED:
+            failed_at = min(failed_at, now)
+        if failed_at < NEVER:
+            put_last(self._failed, link.peer, (failed_at, event.silent_since), _MAX_FAILED)
+
+    def _gap_since(self, now: Time) -> Time:
+        """Since when messages may not have reached us, or not left us, as several links that failed
+        just now were silent. NEVER where one did at most: others brought what it didn't."""
+        silent = [
+            max(since, at - _TOGETHER)
+            for at, since in self._failed.values()
+            if at >= now - _TOGETHER and at - since > ANNOUNCE_WINDOW
+        ]
+        return min(silent) if len(silent) > 1 else NEVER
 
     def clear(self) -> None:
         self._queue.clear()
-        self._holders.clear()
-        self._to_peer.clear()
+        self._failed.clear()
         self.deadline = NEVER

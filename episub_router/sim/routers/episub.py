@@ -149,7 +149,7 @@ class EpisubNode(Node):
         return [peer for peer, link in links if link.kind is LinkKind.NEAR]  # type: ignore[misc]
 
     def eager(self) -> Iterable[int]:
-        return self.topic.broadcast.push_peers.eager  # type: ignore[return-value]
+        return self.topic.broadcast.eager  # type: ignore[return-value]
 
     def messages_in(self, parcel: Received) -> Iterable[int]:
         message = parcel.message

@@ -59,7 +59,7 @@ class OverlayTrace:
 
     def _compare(self, machine: Topic) -> None:
         """Record the links that became eager, and those that are eager no longer."""
-        peers = machine.broadcast.push_peers
+        peers = machine.broadcast
         before = self._eager.get(machine.name, {})
         if peers.eager == before:
             return

@@ -67,7 +67,7 @@ def test_lost_connection_ends_the_link_at_once() -> None:
     assert NeighborDown("a", DownReason.FAILED, silent_since=0.0) in effects
     assert member.active == {"b"}
     assert "a" not in member.passive
-    assert set(member.machine.broadcast.push_peers.eager) == {"b"}
+    assert set(member.machine.broadcast.eager) == {"b"}
     assert [peer for peer, _ in sent(effects + member.wait(100))].count("a") == 0
 
 

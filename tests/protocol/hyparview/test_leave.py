@@ -33,8 +33,8 @@ def test_goodbye_is_said_to_all_neighbours_and_all_is_forgotten(
     effects = member.handle(ev.LeaveOverlay(proof))
     assert sent(effects) == [("a", farewell), ("b", farewell)]
     assert member.active == member.passive == set()
-    assert not member.machine.broadcast.push_peers.eager
-    assert not member.machine.broadcast.push_peers.lazy
+    assert not member.machine.broadcast.eager
+    assert not member.machine.broadcast.lazy
     assert member.machine.next_deadline() == NEVER
     assert not member.machine.membership.joined
 

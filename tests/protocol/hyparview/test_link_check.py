@@ -19,7 +19,6 @@ from episub_router.protocol.messages import (
     NeighborRole,
     Prune,
 )
-from episub_router.protocol.params import EpisubParams
 from tests.protocol.helpers import Member, drops, ihave, sent
 
 QUERY = Neighbor(NeighborRole.QUERY, 5, LinkKind.RANDOM, random_links=5)
@@ -163,8 +162,8 @@ def test_strangers_that_send_like_neighbours_are_told_now_and_then() -> None:
         told += sent(effects).count(("x", Disconnect()))
         member.wait(0.1)
     assert 8 <= told <= 11
-    assert set(member.machine.broadcast.push_peers.eager) == {"a"}
-    assert not member.machine.broadcast.push_peers.lazy
+    assert set(member.machine.broadcast.eager) == {"a"}
+    assert not member.machine.broadcast.lazy
 
 
 @pytest.mark.parametrize("message", [IHave((MessageSummary("m", 1),)), Graft(("m",)), Prune()])
@@ -173,14 +172,14 @@ def test_control_messages_of_strangers_change_nothing(message: object) -> None:
     member = Member("a")
     member.handle(ev.Publish("m", "payload"))
     assert sent(member.receive("x", message)) == [("x", Disconnect())]  # type: ignore[arg-type]
-    assert set(member.machine.broadcast.push_peers.eager) == {"a"}
+    assert set(member.machine.broadcast.eager) == {"a"}
     assert member.machine.broadcast.missing == 0
 
 
 def suspicious(member: Member, announcer: str, id: str = "m") -> list:  # type: ignore[type-arg]
     """`id` is announced to `member` and doesn't come; the effects of asking for it."""
     member.receive(announcer, ihave(id))
-    return member.wait(EpisubParams().broadcast.graft_timeout)
+    return member.wait(0.5)
 
 
 def test_a_parent_is_queried_when_others_announce_what_it_should_have_pushed() -> None:

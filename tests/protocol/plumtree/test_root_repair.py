@@ -17,8 +17,7 @@ from episub_router.protocol.messages import (
     TreeRoot,
 )
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree.machine import Plumtree
-from episub_router.protocol.plumtree.source_tree import ROOT_INTERVAL, TREE_IDLE
+from episub_router.protocol.plumtree import ROOT_INTERVAL, TREE_IDLE, Plumtree
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Branch, drops, sent
 from tests.protocol.plumtree.roots import (
@@ -125,7 +124,7 @@ def test_a_source_announces_its_tree_with_its_first_message() -> None:
     branch = Branch("a", "b")
     first = sent(publish(branch, "m"))
     assert first[:2] == [(peer, root(source=ME)) for peer in "ab"]
-    assert [message.along for _, message in first[2:]] == [None, None]
+    assert [message.tree for _, message in first[2:]] == [None, None]
 
 
 def test_its_messages_go_along_its_tree_once_that_stands() -> None:
@@ -133,7 +132,7 @@ def test_its_messages_go_along_its_tree_once_that_stands() -> None:
     publish(branch, "m")
     branch.receive("a", GRAFT_ME)
     branch.wait(0.4)
-    assert {message.along for _, message in sent(publish(branch, "n"), Gossip)} == {None}
+    assert {message.tree for _, message in sent(publish(branch, "n"), Gossip)} == {None}
     branch.wait(0.2)
     assert sent(publish(branch, "o"), Gossip) == [("a", Gossip("o", 1, "payload", 0, ME, ME))]
 
@@ -141,7 +140,7 @@ def test_its_messages_go_along_its_tree_once_that_stands() -> None:
 def test_rounds_begin_at_the_epoch() -> None:
     """Others remember the rounds before a restart."""
     branch = Branch("a")
-    branch.machine = Plumtree(ME, BroadcastParams(), Random(0), branch.rtts.get, epoch=1000)
+    branch.machine = Plumtree(BroadcastParams(), Random(0), branch.rtts.get, epoch=1000)
     branch.handle(NeighborUp("a", LinkKind.RANDOM))
     assert sent(publish(branch, "m"), Root) == [("a", root(1001, source=ME))]
 
@@ -188,11 +187,11 @@ def test_messages_without_a_source_have_no_tree() -> None:
     assert sent(branch.publish("m"), Root) == []
 
 
-def test_without_source_trees_nobody_sends_or_floods_root() -> None:
+def test_a_source_without_a_tree_of_its_own_sends_no_root() -> None:
     branch = Branch("a", "b", params=BroadcastParams(source_trees=0))
     assert sent(publish(branch, "m"), Root) == []
-    assert branch.receive("a", root()) == []
-    assert sent(branch.wait(SETTLE), Graft) == []
+    branch.wait(TREE_IDLE)
+    assert sent(publish(branch, "n"), Root) == []
 
 
 # Bounds

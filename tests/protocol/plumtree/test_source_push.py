@@ -9,8 +9,7 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, Effect, NeighborDown, NeighborUp
 from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune, Root
-from episub_router.protocol.plumtree.source_tree import TREE_IDLE
-from episub_router.protocol.standing.failures import FAILED_AFTER
+from episub_router.protocol.plumtree import FAILED_AFTER, TREE_IDLE
 from tests.protocol.helpers import ME, Branch, ihave, sent
 from tests.protocol.plumtree.roots import (
     GRAFT_ME,
@@ -26,8 +25,8 @@ from tests.protocol.plumtree.roots import (
 )
 
 
-def gossip(id: object, hops: int = 3, source: Any = "s", along: Any = "s") -> Gossip:
-    return Gossip(id, hops, "payload", 7, source, along)
+def gossip(id: object, hops: int = 3, source: Any = "s", tree: Any = "s") -> Gossip:
+    return Gossip(id, hops, "payload", 7, source, tree)
 
 
 def receivers(effects: list[Effect]) -> list[object]:
@@ -94,14 +93,14 @@ def test_our_own_message_goes_along_the_nearest_root_s_tree() -> None:
     branch.receive("a", gossip("s1", 2))
     branch.receive("b", root(source="t", cost=0.1))
     branch.receive("b", Gossip("t1", 2, "payload", 0, "t", "t"))
-    assert {push.along for _, push in sent(publish(branch, "m"), Gossip)} == {"s"}
+    assert {push.tree for _, push in sent(publish(branch, "m"), Gossip)} == {"s"}
     branch.wait(SETTLE)
-    assert {push.along for _, push in sent(publish(branch, "n"), Gossip)} == {"t"}
+    assert {push.tree for _, push in sent(publish(branch, "n"), Gossip)} == {"t"}
     lose(branch, "b")
-    assert {push.along for _, push in sent(publish(branch, "o"), Gossip)} == {"s"}
+    assert {push.tree for _, push in sent(publish(branch, "o"), Gossip)} == {"s"}
     lose(branch, "a")
     branch.handle(NeighborUp("c", LinkKind.RANDOM))
-    assert {push.along for _, push in sent(publish(branch, "p"), Gossip)} == {None}
+    assert {push.tree for _, push in sent(publish(branch, "p"), Gossip)} == {None}
 
 
 def test_a_message_along_an_unknown_tree_goes_nowhere_but_is_announced() -> None:
@@ -124,56 +123,6 @@ def test_holders_are_not_pushed_to() -> None:
         branch.handle(ev.PayloadArrived(peer, "n", 3, "s"))
     effects = branch.handle(ev.PayloadAccepted("a", "n", "payload", 7, "s"))
     assert sent(effects, Gossip) == [("b", gossip("n", 4))]
-
-
-# Neighbours that know the default tree alone
-
-
-def old_and_new() -> Branch:
-    """Parent a, child c; "old" and "lazy" know no source trees, the latter is lazy."""
-    branch = Branch("a", "c")
-    for peer in ("old", "lazy"):
-        branch.handle(NeighborUp(peer, LinkKind.RANDOM, source_trees=False))
-    branch.receive("lazy", Prune())
-    bring(branch, "a", "c")
-    branch.wait(SETTLE)
-    branch.receive("c", GRAFT_S)
-    return branch
-
-
-def test_neighbours_without_source_trees_get_everything_along_the_default_tree() -> None:
-    branch = old_and_new()
-    effects = branch.receive("a", gossip("m"))
-    assert receivers(effects) == ["c", "old"]
-    assert sent(branch.flush(), IHave) == [("lazy", ihave("m", hops=4))]
-
-
-def test_their_pushes_go_on_along_the_source_s_tree() -> None:
-    """They don't say along which tree a message goes; the source's own is the one."""
-    branch = old_and_new()
-    effects = branch.receive("old", gossip("m", along=None))
-    assert sent(effects, Gossip) == [("c", gossip("m", 4))]
-    effects = branch.receive("old", gossip("n", source="unknown", along=None))
-    assert sent(effects, Gossip) == [
-        (peer, gossip("n", 4, source="unknown", along=None)) for peer in "ac"
-    ]
-
-
-def test_their_duplicates_cut_the_default_tree() -> None:
-    branch = old_and_new()
-    branch.receive("a", gossip("m"))
-    assert sent(branch.receive("old", gossip("m", along=None))) == [("old", Prune())]
-    assert branch.lazy == {"old", "lazy"}
-    assert receivers(branch.receive("a", gossip("n"))) == ["c"]
-
-
-def test_a_graft_for_a_tree_s_message_changes_the_default_tree_for_them_alone() -> None:
-    branch = old_and_new()
-    branch.receive("c", Prune())
-    branch.receive("a", gossip("m"))
-    for peer in ("c", "lazy"):
-        assert receivers(branch.receive(peer, Graft(("m",)))) == [peer]
-    assert branch.lazy == {"c"}
 
 
 # Duplicates
@@ -245,7 +194,7 @@ def test_a_parent_that_misses_two_messages_in_a_row_is_replaced() -> None:
 
 
 def test_a_neighbour_that_may_get_them_from_us_doesn_t_replace_it() -> None:
-    """It is no nearer to the source than we are: parents could form a circle. Only when the parent
+    """It is no nearer to the source than we are: parents could form a cycle. Only when the parent
     has failed is it asked, and the source for another round."""
     branch = built("a", "b", a=0.1, b=0.2)
     for id in range(FAILED_AFTER - 1):
@@ -261,7 +210,7 @@ def test_a_parent_that_has_to_be_asked_gets_our_graft_again() -> None:
 
 
 def test_without_a_parent_the_first_to_bring_a_message_becomes_it() -> None:
-    """And the source is asked for another round where that may close a circle."""
+    """And the source is asked for another round where that may close a cycle."""
     branch = Branch("a", "b")
     bring(branch, "a", a=0.1)
     lose(branch, "a")
@@ -353,7 +302,7 @@ def test_a_message_is_announced_though_many_that_are_gone_hold_it() -> None:
 def test_what_others_say_of_a_message_makes_no_tree() -> None:
     branch = built("a", "b")
     for number in range(300):
-        branch.receive("b", gossip(number, source="t", along=f"invented {number}"))
+        branch.receive("b", gossip(number, source="t", tree=f"invented {number}"))
     assert branch.machine.trees.get("s") is not None
     assert len(branch.machine.trees) == 1
 

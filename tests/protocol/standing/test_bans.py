@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from episub_router.protocol import events as ev
+from episub_router.protocol import standing as rules
 from episub_router.protocol.effects import (
     Ban,
     Dial,
@@ -15,7 +16,6 @@ from episub_router.protocol.effects import (
 )
 from episub_router.protocol.messages import Disconnect, ForwardJoin, Gossip, Join
 from episub_router.protocol.params import EpisubParams
-from episub_router.protocol.standing import rules
 from episub_router.protocol.topic import Topic
 from tests.protocol.helpers import ME, Member, drops, ihave, request, sent
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from episub_router.protocol import events as ev
+from episub_router.protocol import standing as rules
 from episub_router.protocol.effects import Ban, DropReason
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceOffer, TreeOffer
 from episub_router.protocol.pieces.cutting import cut
-from episub_router.protocol.standing import rules
 from tests.protocol.helpers import Member, drops
 
 PREAMBLE, PIECES = cut("id", "source", bytes(50_000))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.standing import Standings, rules
-from episub_router.protocol.standing.standings import MAX_STANDINGS
+from episub_router.protocol import standing as rules
+from episub_router.protocol.standing import MAX_STANDINGS, Standings
 
 
 def test_a_standing_is_the_sum_of_deeds_within_bounds() -> None:

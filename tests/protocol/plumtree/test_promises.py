@@ -5,107 +5,101 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from episub_router.protocol import standing as rules
 from episub_router.protocol.messages import Gossip, Graft, IHave
-from episub_router.protocol.standing import Promises, Standings, rules
-from episub_router.protocol.standing.promises import MAX_PROMISES
+from episub_router.protocol.plumtree import MAX_PROMISES, NeighborRecord
+from episub_router.protocol.plumtree.neighbor_record import BROKEN_AT_ONCE, LONGEST_BACKLOG, SILENCE
+from episub_router.protocol.standing import Standings
 from tests.protocol.helpers import Branch, ihave, sent
 
 
 def test_a_promise_is_kept_once() -> None:
-    promises = Promises()
-    promises.ask("a", "m", 0.0)
-    assert not promises.keep("a", "n", 1.0)
-    assert not promises.keep("b", "m", 1.0)
-    assert promises.keep("a", "m", 1.0)
-    assert not promises.keep("a", "m", 1.0)
-    assert promises.broken(1000.0) == []
+    link = NeighborRecord("a", 0.0)
+    link.ask("m", 0.0)
+    assert not link.keep("n", 1.0)
+    assert link.keep("m", 1.0)
+    assert not link.keep("m", 1.0)
+    assert link.count_broken(1000.0) == 0
 
 
 def test_silence_breaks_it_and_each_counts_once() -> None:
-    promises = Promises()
-    promises.ask("a", "m", 0.0)
-    promises.ask("a", "n", 1.0)
-    assert promises.broken(rules.SILENCE) == []
-    assert promises.broken(rules.SILENCE + 0.1) == ["a"]
-    assert promises.broken(rules.SILENCE + 1.1) == ["a"]
-    assert promises.broken(1000.0) == []
+    link = NeighborRecord("a", 0.0)
+    link.ask("m", 0.0)
+    link.ask("n", 1.0)
+    assert link.count_broken(SILENCE) == 0
+    assert link.count_broken(SILENCE + 0.1) == 1
+    assert link.count_broken(SILENCE + 1.1) == 1
+    assert link.count_broken(1000.0) == 0
 
 
 def test_one_that_broke_a_promise_is_doubted_until_it_sends_a_payload() -> None:
-    promises = Promises()
-    promises.ask("a", "m", 0.0)
-    assert not promises.is_late("a", 0.5, patience=1.0)
-    assert promises.is_late("a", 2.0, patience=1.0)
-    assert promises.broken(20.0) == ["a"]
-    assert promises.is_late("a", 20.0, patience=1.0)
-    assert not promises.keep("a", "another", 21.0)
-    assert not promises.is_late("a", 21.0, patience=1.0)
+    link = NeighborRecord("a", 0.0)
+    link.ask("m", 0.0)
+    assert not link.is_late(0.5, 1.0)
+    assert link.is_late(2.0, 1.0)
+    assert link.count_broken(20.0) == 1
+    assert link.is_late(20.0, 1.0)
+    assert not link.keep("another", 21.0)
+    assert not link.is_late(21.0, 1.0)
 
 
 def test_a_peer_that_sends_has_a_backlog_but_not_for_ever() -> None:
-    promises = Promises()
-    promises.ask("a", "m", 0.0)
+    link = NeighborRecord("a", 0.0)
+    link.ask("m", 0.0)
     for second in range(5, 60, 5):
-        promises.keep("a", second, float(second))
-        assert promises.broken(float(second)) == []
-    promises.keep("a", 60, 60.0)
-    assert promises.broken(rules.LONGEST_BACKLOG + 0.1) == ["a"]
+        link.keep(second, float(second))
+        assert link.count_broken(float(second)) == 0
+    link.keep(60, 60.0)
+    assert link.count_broken(LONGEST_BACKLOG + 0.1) == 1
 
 
 def test_one_that_announces_again_had_no_room() -> None:
-    promises = Promises()
-    promises.ask("a", "m", 0.0)
-    promises.renew("a", "m", 9.0)
-    promises.renew("a", "n", 9.0)
-    assert promises.broken(rules.SILENCE + 5) == []
-    assert promises.broken(rules.SILENCE + 9.1) == ["a"]
-
-
-def test_a_peer_that_is_gone_owes_nothing() -> None:
-    promises = Promises()
-    promises.ask("a", "m", 0.0)
-    promises.forget("a")
-    assert promises.broken(1000.0) == []
+    link = NeighborRecord("a", 0.0)
+    link.ask("m", 0.0)
+    link.renew("m", 9.0)
+    link.renew("n", 9.0)
+    assert link.count_broken(SILENCE + 5) == 0
+    assert link.count_broken(SILENCE + 9.1) == 1
 
 
 def test_promises_of_one_peer_are_bounded() -> None:
-    promises = Promises()
+    link = NeighborRecord("a", 0.0)
     for id in range(2 * MAX_PROMISES):
-        promises.ask("a", id, 0.0)
-    promises.broken(1000.0)
-    kept = [id for id in range(2 * MAX_PROMISES) if promises.keep("a", id, 1000.0)]
+        link.ask(id, 0.0)
+    link.count_broken(1000.0)
+    kept = [id for id in range(2 * MAX_PROMISES) if link.keep(id, 1000.0)]
     assert kept == []
     for id in range(2 * MAX_PROMISES):
-        promises.ask("a", id, 1000.0)
-    kept = [id for id in range(2 * MAX_PROMISES) if promises.keep("a", id, 1000.0)]
+        link.ask(id, 1000.0)
+    kept = [id for id in range(2 * MAX_PROMISES) if link.keep(id, 1000.0)]
     assert kept == list(range(MAX_PROMISES))
 
 
 def test_what_breaks_together_is_one_piece_of_evidence() -> None:
     """A neighbour that is behind by 15 seconds is bad, and no liar; one that is by thirty is
     condemned."""
-    promises, standings = Promises(), Standings()
+    link, standings = NeighborRecord("a", 0.0), Standings()
     condemned_at = []
     for second in range(60):
         now = float(second)
         for id in range(20):
-            promises.ask("a", (second, id), now)
-        for peer in promises.broken(now):
-            standings.add(peer, rules.BROKEN_PROMISE, now)
+            link.ask((second, id), now)
+        for _ in range(link.count_broken(now)):
+            standings.add("a", rules.BROKEN_PROMISE, now)
         if second <= 20:
-            assert standings.is_bad("a", now) == (now > rules.SILENCE)
+            assert standings.is_bad("a", now) == (now > SILENCE)
         if standings.of("a", now) < rules.BAN_BELOW:
             condemned_at.append(second)
-    assert condemned_at[0] > 2 * rules.SILENCE
+    assert condemned_at[0] > 2 * SILENCE
 
 
 def test_what_broke_shortly_before_counts_among_it() -> None:
-    promises = Promises()
-    promises.ask("a", "stray", 0.0)
+    link = NeighborRecord("a", 0.0)
+    link.ask("stray", 0.0)
     for id in range(100):
-        promises.ask("a", id, rules.SILENCE - 0.5)
-    charged = sum(len(promises.broken(tenth / 10)) for tenth in range(150, 301))
-    assert charged == rules.BROKEN_AT_ONCE
+        link.ask(id, SILENCE - 0.5)
+    charged = sum(link.count_broken(tenth / 10) for tenth in range(150, 301))
+    assert charged == BROKEN_AT_ONCE
 
 
 def test_a_liar_is_asked_last_then_beside_another_and_gets_no_tree() -> None:
@@ -142,7 +136,7 @@ def test_a_liar_is_asked_first_once_and_not_again_after_its_promise_is_given_up(
         branch.receive("honest", ihave(id))
         asked.append(sent(branch.wait(0.5), Graft)[0])
         branch.receive("honest", Gossip(id, 1, "payload"))
-        branch.wait(2 * rules.SILENCE)
+        branch.wait(2 * SILENCE)
         assert not branch.machine.standings.is_bad("liar", branch.now)
     assert asked == [("liar", Graft(("first",))), ("honest", Graft(("second",)))]
 
@@ -189,7 +183,7 @@ def test_a_peer_that_answers_within_its_backlog_never_has_a_bad_standing(
     def serve(grafts: list[tuple[object, Graft]]) -> None:
         for peer, graft in grafts:
             for id in graft.ids if peer == "slow" else ():
-                if free_at - branch.now > rules.LONGEST_BACKLOG / 4:
+                if free_at - branch.now > LONGEST_BACKLOG / 4:
                     put(ihave(id), 100)
                 else:
                     put(Gossip(id, 2, "payload"), sizes[id])

@@ -10,21 +10,24 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Gossip, Graft, IHave, Prune
 from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
-from episub_router.protocol.plumtree.lazy_push import MAX_QUEUED
-from episub_router.protocol.plumtree.message_store import MessageStore
-from episub_router.protocol.plumtree.missing_messages import MAX_MISSING_OF_ONE_PEER
-from episub_router.protocol.plumtree.pending_validation import MAX_PENDING
+from episub_router.protocol.plumtree import (
+    MAX_MISSING,
+    MAX_QUEUED,
+    MAX_VALIDATING,
+    GossipMessage,
+    MessageCache,
+)
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
 
-def cached(store: MessageStore, ids: range) -> list[int]:
+def cached(store: MessageCache, ids: range) -> list[int]:
     return [id for id in ids if store.get(id) is not None]
 
 
-def filled(count: int, size: int = 10, every: float = 0.0, **params: object) -> MessageStore:
-    store = MessageStore(BroadcastParams(**params))  # type: ignore[arg-type]
+def filled(count: int, size: int = 10, every: float = 0.0, **params: object) -> MessageCache:
+    store = MessageCache(BroadcastParams(**params))  # type: ignore[arg-type]
     for id in range(count):
-        store.add(id, 1, f"payload {id}", size, id * every)
+        store.store(GossipMessage(id), f"payload {id}", size, id * every)
     return store
 
 
@@ -41,9 +44,9 @@ def test_cache_is_bounded_in_bytes() -> None:
     store = filled(100, size=10, cache_bytes=55)
     assert cached(store, range(100)) == list(range(95, 100))
     assert store.cached_bytes == 50
-    store.add("large", 1, "payload", 40, 0.0)
+    store.store(GossipMessage("large"), "payload", 40, 0.0)
     assert store.cached_bytes == 50
-    store.add("too large", 1, "payload", 56, 0.0)
+    store.store(GossipMessage("too large"), "payload", 56, 0.0)
     assert store.cached_bytes == store.cached_messages == 0
     assert "too large" in store
 
@@ -71,7 +74,7 @@ def test_seen_ids_are_bounded_in_number() -> None:
 def test_recent_messages_come_newest_first() -> None:
     """E39, E41: what is announced to a new neighbour."""
     store = filled(10, every=1.0)
-    assert [stored.id for stored in store.recent(6.5)] == [9, 8, 7]
+    assert [stored.id for stored in store.recent(6.5, 0.0)] == [9, 8, 7]
 
 
 def test_payloads_expire_though_nothing_comes() -> None:
@@ -106,8 +109,8 @@ def test_memory_is_bounded_after_many_messages() -> None:
     assert len(machine.store) <= 3 * 301  # Three messages each 0.01 s.
     assert machine.store.cached_messages == 100
     assert machine.store.cached_bytes == 100 * 100
-    assert machine.missing <= MAX_MISSING_OF_ONE_PEER
-    assert machine.pending <= MAX_PENDING
+    assert machine.missing <= MAX_MISSING
+    assert machine.pending <= MAX_VALIDATING
     told: Counter[str] = Counter()
     for peer, message in sent(branch.wait(60), IHave):
         told[peer] += len(message.summary)

@@ -1,9 +1,9 @@
-"""Neighbours that take part in a tree and don't do what they were asked to."""
+"""Parents and standbys that don't do what they were asked to."""
 
 from __future__ import annotations
 
 from episub_router.protocol.messages import Gossip, Graft, Root, TreeRoot
-from episub_router.protocol.standing.failures import FAILED_AFTER, Failures
+from episub_router.protocol.plumtree import FAILED_AFTER
 from tests.protocol.helpers import Branch, ihave, sent
 from tests.protocol.plumtree.roots import SETTLE, bring, built
 
@@ -39,29 +39,6 @@ def test_a_parent_that_pushed_nothing_is_none_after_the_next_root_either() -> No
     tree = branch.machine.trees.get("s")
     assert tree is not None
     assert "a" not in tree.standbys
-
-
-def test_it_may_be_one_again_after_a_while() -> None:
-    failures = Failures()
-    failures.note("a", 0.0)
-    assert failures.excludes("a", 119.0)
-    assert not failures.excludes("a", 121.0)
-    failures.note("a", 200.0)
-    assert failures.excludes("a", 439.0)
-    assert not failures.excludes("a", 441.0)
-    failures.forget("a")
-    assert "a" not in failures
-
-
-def test_its_announcement_is_enough_the_first_time() -> None:
-    """Where nodes come and go, parents lack messages that they get soon after."""
-    failures = Failures()
-    failures.note("a", 0.0)
-    failures.note_announcement("a")
-    assert not failures.excludes("a", 1.0)
-    failures.note("a", 2.0)
-    failures.note_announcement("a")
-    assert failures.excludes("a", 100.0)
 
 
 def two_trees() -> Branch:
@@ -105,12 +82,3 @@ def test_a_standby_that_announces_nothing_is_replaced() -> None:
         grafts += sent(branch.wait(1), Graft)
     assert grafts == [("d", Graft(standby=("s",)))]
     assert tree.standbys == ["c", "d"]
-
-
-def test_a_standby_is_not_silent_for_many_messages_at_once() -> None:
-    """Its announcements are on their way."""
-    failures = Failures()
-    for _ in range(20):
-        assert failures.silent(["b"], [], 1.0) == []
-    failures.note_announcement("b")
-    assert failures.silent(["b"], [], 9.0) == []

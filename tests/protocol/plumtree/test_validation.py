@@ -6,7 +6,8 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DropReason
 from episub_router.protocol.messages import Gossip, Graft, Prune
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree.pending_validation import MAX_PENDING, PendingValidation
+from episub_router.protocol.plumtree import MAX_VALIDATING, MessageCache
+from episub_router.protocol.plumtree.message_cache import VALIDATION_TIMEOUT, Copy
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
@@ -74,7 +75,7 @@ def test_announced_messages_in_validation_are_not_fetched() -> None:
     assert branch.machine.missing == 0
     branch.receive("l", ihave("n"))
     branch.handle(ev.PayloadArrived("a", "n", 1))
-    grafts = sent(branch.wait(branch.params.validation_timeout + 2), Graft)
+    grafts = sent(branch.wait(VALIDATION_TIMEOUT + 2), Graft)
     assert grafts[0] == ("l", Graft(("n",)))
 
 
@@ -105,7 +106,7 @@ def test_what_is_never_said_to_be_valid_is_forgotten() -> None:
     """A driver need not report rejections: time ends what is in validation."""
     branch = Branch("a")
     branch.handle(ev.PayloadArrived("a", "bad", 1))
-    branch.now += branch.params.validation_timeout
+    branch.now += VALIDATION_TIMEOUT
     branch.handle(ev.PayloadArrived("a", "m", 1))
     assert branch.machine.pending == 1
     assert branch.eager == {"a"}
@@ -114,21 +115,21 @@ def test_what_is_never_said_to_be_valid_is_forgotten() -> None:
 def test_payloads_in_validation_are_bounded() -> None:
     """A flood is counted, and costs no message that proves valid all the same."""
     branch = Branch("a")
-    flood = range(MAX_PENDING + 90)
+    flood = range(MAX_VALIDATING + 90)
     effects = [e for n in flood for e in branch.handle(ev.PayloadArrived("a", n, 1))]
-    assert branch.machine.pending == MAX_PENDING
+    assert branch.machine.pending == MAX_VALIDATING
     assert drops(effects) == [DropReason.PENDING_FULL] * 90
-    dropped = MAX_PENDING + 50
+    dropped = MAX_VALIDATING + 50
     effects = accepted(branch, "a", dropped)
     assert effects[0] == Deliver(dropped, "payload", "a", 1)
 
 
 def test_copies_of_one_message_are_bounded() -> None:
     """However many strangers send the same payload."""
-    pending = PendingValidation(BroadcastParams())
+    messages = MessageCache(BroadcastParams())
     for n in range(1000):
-        assert pending.add(f"x{n}", "m", 1, 0.0)
-    assert len(pending.pop("m")) < 100
+        assert messages.add_copy(f"x{n}", "m", Copy(1, 0.0))
+    assert len(messages.take("m").copies or {}) < 100
     branch = Branch("a", "b")
     for n in range(1000):
         branch.handle(ev.PayloadArrived(f"x{n}", "m", 1))

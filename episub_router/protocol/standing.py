@@ -1,14 +1,42 @@
-"""The standing of each peer: a number that deeds change and time forgets."""
+"""Standing: what each peer has earned, a number that deeds change and time forgets.
+
+In the manner of gossipsub v1.1's peer scores P2 (first deliveries), P4 (invalid messages), P5 (the
+application's word) and P7 (broken promises), without P3: a peer on a slow link, which is never the
+first, loses nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from episub_router.protocol.standing import rules
 from episub_router.protocol.types import PeerId, Time
+from episub_router.util.bounded import put_last
+
+FIRST_COPY = 1.0
+"""Earned by the first copy of a message that proves valid. gossipsub: P2, weight 1."""
+KEPT_PROMISE = 1.0
+"""Earned by an answer to a GRAFT. Chosen: as a first copy, which it mostly is."""
+BROKEN_PROMISE = -4.0
+"""Chosen: a peer that keeps four of five stands as it stood; 5 % of frames may be lost each way."""
+FORGED_PAYLOAD = -10.0
+"""Of a payload, a piece or a preamble. Chosen: no correct peer forwards one, so five are enough.
+gossipsub: P4, the square of their number."""
+MOST = 10.0
+"""What can be earned at most, so that nobody saves up for an attack. gossipsub: P2's cap."""
+LEAST = -60.0
+"""Chosen: beyond BAN_BELOW it only takes longer to be forgiven."""
+HALF_LIFE = 120.0
+"""Seconds in which a standing loses half, good or bad. Chosen: some of a hundred deeds count."""
+BAD_BELOW = -10.0
+"""Asked last, and beside another; no candidate for parent. Chosen: three promises broken, none
+kept."""
+BAN_BELOW = -40.0
+"""Disconnected for BAN_TIME. Chosen: eleven promises broken and none kept, or five forgeries."""
+BAN_TIME = 600.0
+"""Seconds. Chosen: ten times gossipsub's back-off after a PRUNE."""
 
 MAX_STANDINGS = 512
-"""Peers whose standing is remembered, neighbours or not. Ours: many active views."""
+"""Peers whose standing is remembered, neighbours or not. Chosen: many active views."""
 
 
 class Standings:
@@ -28,15 +56,12 @@ class Standings:
 
     def _earned_by(self, peer: PeerId, now: Time) -> float:
         earned, at = self._earned.get(peer, (0.0, now))
-        return float(earned * 0.5 ** ((now - at) / rules.HALF_LIFE))
+        return float(earned * 0.5 ** ((now - at) / HALF_LIFE))
 
     def add(self, peer: PeerId, earned: float, now: Time) -> None:
         """`peer` did something that earns, or costs."""
         total = self._earned_by(peer, now) + earned
-        self._earned.pop(peer, None)
-        self._earned[peer] = max(rules.LEAST, min(rules.MOST, total)), now
-        if len(self._earned) > MAX_STANDINGS:
-            del self._earned[next(iter(self._earned))]
+        put_last(self._earned, peer, (max(LEAST, min(MOST, total)), now), MAX_STANDINGS)
 
     def set(self, peer: PeerId, standing: float) -> None:
         """The application's word on `peer`, added to what it earns; 0 takes it back."""
@@ -47,11 +72,11 @@ class Standings:
 
     def is_bad(self, peer: PeerId, now: Time) -> bool:
         """Whether `peer` is asked last, and is no candidate for parent."""
-        return self._may_be_bad(peer) and self.of(peer, now) < rules.BAD_BELOW
+        return self._may_be_bad(peer) and self.of(peer, now) < BAD_BELOW
 
     def is_condemned(self, peer: PeerId, now: Time) -> bool:
         """Whether `peer` is to be banned."""
-        return self._may_be_bad(peer) and self.of(peer, now) < rules.BAN_BELOW
+        return self._may_be_bad(peer) and self.of(peer, now) < BAN_BELOW
 
     def _may_be_bad(self, peer: PeerId) -> bool:
         earned = self._earned.get(peer)
@@ -62,5 +87,5 @@ class Standings:
         self._earned.pop(peer, None)
 
     def all(self, now: Time) -> Mapping[PeerId, float]:
-        """Every standing that isn't 0, to look at."""
+        """Every standing that isn't 0, as a read-only view."""
         return {peer: self.of(peer, now) for peer in dict.fromkeys((*self._earned, *self._set))}

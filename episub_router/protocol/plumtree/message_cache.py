@@ -1,0 +1,239 @@
+"""The message cache: one record for each message, from its announcement until its id is forgotten.
+
+A message is announced, asked for, validated, stored with its payload, and then known by its id
+(E41); it may skip any of the first steps. What it is worth is only known once it has proved valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from episub_router.protocol.messages import MAX_HOPS, Gossip, MessageSummary
+from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
+from episub_router.protocol.types import NEVER, MessageId, PeerId, SourceId, Time
+
+MAX_VALIDATING = 1024
+"""Messages in validation at most. Chosen: more than a Pubsub validates at once."""
+
+VALIDATION_TIMEOUT = 10.0
+"""Seconds after which a payload counts as rejected. Chosen: twice py-libp2p's own timeout, which
+is never reported to us."""
+
+MAX_HOLDERS = 32
+"""Peers known to have one message at most; the active view is smaller."""
+
+
+def next_hops(hops: int) -> int:
+    """The hop count to send on for what reached us in `hops`."""
+    return min(hops + 1, MAX_HOPS)
+
+
+class Copy(NamedTuple):
+    """A copy in validation: its hop count, when it arrived, and the tree that it came along."""
+
+    hops: int
+    arrived_at: Time
+    tree: SourceId | None = None
+
+
+class GossipMessage:
+    """One message."""
+
+    __slots__ = (
+        "accepted_at", "announced_at", "arrived_at", "asked", "cached", "copies", "due_at",
+        "holders", "hops", "id", "informant", "payload", "sender", "served", "size", "source",
+        "tree",
+    )  # fmt: skip
+
+    def __init__(self, id: MessageId) -> None:
+        self.id = id
+        self.holders: dict[PeerId, int] | None = {}
+        """The peers known to have it, in order, with the hops that they named; None once every
+        neighbour has it or its announcement."""
+        self.informant: PeerId | None = None
+        """The first neighbour to announce it, ..."""
+        self.announced_at: Time = NEVER
+        """... and when it did."""
+        self.due_at: Time = NEVER
+        """When to ask for it, or to ask the next announcer."""
+        self.asked: list[tuple[PeerId, Time]] = _NOBODY
+        """The neighbours that got a GRAFT for it, in order."""
+        self.copies: dict[PeerId, Copy] | None = None
+        """The copies that are in validation, by sender."""
+        self.payload: object = None
+        self.size = 0
+        self.hops = 0
+        """Links from the publisher to us; 0 for our own."""
+        self.source: SourceId | None = None
+        self.tree: SourceId | None = None
+        """The tree that it goes along: its root; None is the shared one."""
+        self.sender: PeerId | None = None
+        """The neighbour that brought the first copy; None for our own."""
+        self.arrived_at: Time = NEVER
+        """When that copy arrived, before validation."""
+        self.accepted_at: Time = NEVER
+        self.cached = False
+        self.served: dict[PeerId, int] | None = None
+        """How often a GRAFT was answered with it, by peer."""
+
+    def note_holder(self, peer: PeerId, hops: int = 0) -> None:
+        """`peer` has it: it announced it with `hops`, or has a copy."""
+        holders = self.holders
+        if holders is not None and len(holders) < MAX_HOLDERS:
+            holders.setdefault(peer, hops)
+
+    def gossip(self) -> Gossip:
+        """A GOSSIP with it from here."""
+        hops = next_hops(self.hops)
+        return Gossip(self.id, hops, self.payload, self.size, self.source, self.tree)
+
+    def summary(self) -> MessageSummary:
+        """Its line in an IHAVE: the hops that a GOSSIP from here would carry."""
+        return MessageSummary(self.id, next_hops(self.hops))
+
+    def asked_at(self, peer: PeerId | None) -> Time | None:
+        """When `peer` got the first GRAFT for it; None if it got none."""
+        return next((at for asked, at in self.asked if asked == peer), None)
+
+
+_NOBODY: list[tuple[PeerId, Time]] = []
+"""For messages that were never asked for: never changed."""
+
+
+class MessageCache:
+    """Payloads are bounded by age, count and bytes, ids by age and count, messages in validation by
+    age and count; those that are only announced by `missing_messages`."""
+
+    __slots__ = ("_order", "_params", "_uncached", "_validating", "bytes", "open", "seen")
+
+    def __init__(self, params: BroadcastParams) -> None:
+        self._params = params
+        self.open: dict[MessageId, GossipMessage] = {}
+        """Messages that were announced or are in validation."""
+        self.seen: dict[MessageId, GossipMessage] = {}
+        """Messages that were accepted."""
+        self._order: list[GossipMessage] = []
+        """Those in the order in which they were accepted, ..."""
+        self._uncached = 0
+        """... of which the first so many have lost their payloads."""
+        self._validating: dict[MessageId, Time] = {}
+        """Messages in validation, and when that began."""
+        self.bytes = 0
+
+    def __contains__(self, id: MessageId) -> bool:
+        """Whether the message was accepted."""
+        return id in self.seen
+
+    def __len__(self) -> int:
+        return len(self.seen)
+
+    @property
+    def cached_messages(self) -> int:
+        return len(self._order) - self._uncached
+
+    @property
+    def cached_bytes(self) -> int:
+        return self.bytes
+
+    @property
+    def validating(self) -> int:
+        return len(self._validating)
+
+    def get(self, id: MessageId) -> GossipMessage | None:
+        """The message, if its payload is cached."""
+        message = self.seen.get(id)
+        return message if message is not None and message.cached else None
+
+    def add_copy(self, peer: PeerId, id: MessageId, copy: Copy) -> bool:
+        """A copy is to be validated; False if there is no room to remember it."""
+        self.expire(copy.arrived_at)
+        message = self.open.get(id)
+        if message is None or message.copies is None:
+            if len(self._validating) >= MAX_VALIDATING:
+                return False
+            message = message or self.open.setdefault(id, GossipMessage(id))
+            message.copies = {}
+            self._validating[id] = copy.arrived_at
+        copies = message.copies
+        if copies is not None and len(copies) < MAX_HOLDERS:
+            copies.setdefault(peer, copy)
+        return True
+
+    def remove_copy(self, peer: PeerId, id: MessageId) -> bool:
+        """The copy of `peer` proved invalid; whether no other is in validation."""
+        message = self.open.get(id)
+        if message is None or message.copies is None:
+            return True
+        message.copies.pop(peer, None)
+        if not message.copies:
+            self._end_validation(message)
+        return message.copies is None
+
+    def _end_validation(self, message: GossipMessage) -> None:
+        message.copies = None
+        del self._validating[message.id]
+        if message.informant is None:
+            del self.open[message.id]
+
+    def take(self, id: MessageId) -> GossipMessage:
+        """The record of a message that proved valid, out of those that are open."""
+        self._validating.pop(id, None)
+        return self.open.pop(id, None) or GossipMessage(id)
+
+    def store(self, message: GossipMessage, payload: object, size: int, now: Time) -> None:
+        """Keep a message, and remove what is too old or too much."""
+        message.payload, message.size, message.accepted_at = payload, size, now
+        message.cached = True
+        self.seen[message.id] = message
+        self._order.append(message)
+        self.bytes += size
+        self.expire(now)
+
+    def recent(self, since: Time, received_since: Time) -> Iterator[GossipMessage]:
+        """Cached messages accepted after `since`, or `received_since` if others sent them, newest
+        first."""
+        for message in islice(reversed(self._order), self.cached_messages):
+            if message.accepted_at < since:
+                return
+            if message.sender is None or message.accepted_at >= received_since:
+                yield message
+
+    def expire(self, now: Time) -> None:
+        """Remove what is too old or beyond a bound."""
+        while self._validating:
+            id, since = next(iter(self._validating.items()))
+            if since + VALIDATION_TIMEOUT > now:
+                break
+            self._end_validation(self.open[id])
+        params, order, first = self._params, self._order, self._uncached
+        while first < len(order) and (
+            order[first].accepted_at < now - params.cache_ttl
+            or len(order) - first > params.cache_messages
+            or self.bytes > params.cache_bytes
+        ):
+            self._uncache(order[first])
+            first += 1
+        gone = 0
+        while gone < first and (
+            order[gone].accepted_at < now - params.seen_ttl or len(order) - gone > SEEN_MESSAGES
+        ):
+            del self.seen[order[gone].id]
+            gone += 1
+        del order[:gone]
+        self._uncached = first - gone
+
+    def _uncache(self, message: GossipMessage) -> None:
+        self.bytes -= message.size
+        message.payload = message.served = message.holders = None
+        message.asked = _NOBODY
+        message.cached = False
+
+    def clear(self) -> None:
+        """Forget all but the ids."""
+        for message in self._order[self._uncached :]:
+            self._uncache(message)
+        self._uncached = len(self._order)
+        self.open.clear()
+        self._validating.clear()

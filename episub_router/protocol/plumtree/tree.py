@@ -1,0 +1,307 @@
+"""One node's part in each tree: which neighbours push to it, and which it pushes to (E31).
+
+The tree `None` is the shared one of the specification, over links that push both ways. Each source
+may have a tree of its own, which ROOT builds: a neighbour that brought the last ROOT earlier is
+on a faster way from the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Sequence
+from typing import NamedTuple
+
+from episub_router.protocol.messages import MAX_IDS
+from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
+from episub_router.util.bounded import put_last
+
+SETUP = 0.5
+"""Seconds from ROOT until its tree is used: GRAFT and its answer cross one link, whatever the
+diameter; three times the longest round trip between continents."""
+
+TREE_IDLE = 120.0
+"""Seconds that a tree stands after its last ROOT. Chosen: half of `seen_ttl`."""
+
+MAX_TREES = 128
+"""Trees kept. Chosen: twice `source_trees`; the rest have expired or carry nothing yet."""
+
+FAILED_AFTER = 6
+"""Messages in a row that a parent didn't push, or a standby not announce, ..."""
+_FAILED_WITHIN = 3.0
+"""... in at least so many seconds. Chosen: 0.1 % of honest ones fail where 30 % of frames are
+lost."""
+
+_FAILED_FOR = 120.0
+"""Seconds for which a neighbour that failed is neither; twice as long each time. Chosen: twice
+go-libp2p-pubsub's back-off after a PRUNE; measured, 60 s let censors come back."""
+_MOST_FAILED_FOR = 960.0
+
+_KEEP_STANDBY = 0.02
+"""Seconds that a standby's copy of ROOT may come later than that of the one to replace it."""
+
+
+class Offer(NamedTuple):
+    """A neighbour's copy of the last ROOT: when it arrived, and the way to the source by it."""
+
+    arrived_at: Time
+    hops: int
+    cost: float
+
+
+class Service:
+    """How a parent or standby has served one tree."""
+
+    __slots__ = ("excluded_until", "failures", "missed", "missed_since")
+
+    def __init__(self) -> None:
+        self.missed = 0
+        """Messages in a row that it did not push or announce, ..."""
+        self.missed_since: Time = NEVER
+        """... and when the first of them came."""
+        self.failures = 0
+        self.excluded_until: Time = -NEVER
+
+
+class Tree:
+    """One node's part in one tree. Some 2 KB with seven neighbours."""
+
+    __slots__ = (
+        "announce_to", "carried", "children", "cost", "hops", "leaving", "offers", "own", "parents",
+        "proven", "requested", "root_at", "round", "services", "source", "standbys", "usable_at",
+    )  # fmt: skip
+
+    def __init__(self, source: SourceId | None) -> None:
+        self.source = source
+        self.parents: list[PeerId] = []
+        """Neighbours that push to us. In the tree of a source the first closes no cycle; in the
+        shared tree they are those that were first with a message."""
+        self.children: dict[PeerId, None] = {}
+        """Neighbours that we push to."""
+        self.standbys: list[PeerId] = []
+        """Neighbours that we asked to announce each message at once."""
+        self.announce_to: dict[PeerId, None] = {}
+        """Neighbours that asked us to do so."""
+        self.leaving: dict[PeerId, None] = {}
+        """Former parents, to be pruned soon: messages in flight come to us through them."""
+        self.offers: dict[PeerId, Offer] = {}
+        """The neighbours that brought the last ROOT, in the order in which they did."""
+        self.services: dict[PeerId, Service] = {}
+        """Of neighbours that missed something."""
+        self.round = -1
+        self.requested = -1
+        """The last round after which a new one was asked for."""
+        self.hops = 0
+        """Links from the source."""
+        self.cost = 0.0
+        """Seconds from the source, as the nodes on the way estimate them."""
+        self.root_at: Time = -NEVER
+        """When the last ROOT arrived, or was sent if the tree is our own."""
+        self.usable_at: Time = NEVER
+        self.own = False
+        """Whether we are the source."""
+        self.proven = False
+        """Whether a message of the source has arrived."""
+        self.carried = 0
+        """Messages along this tree since the last ROOT."""
+
+    @property
+    def parent(self) -> PeerId | None:
+        """The neighbour that pushes to us, the first of them."""
+        return self.parents[0] if self.parents else None
+
+    def is_fresh(self, now: Time) -> bool:
+        """Whether the last ROOT still counts."""
+        return now <= self.root_at + TREE_IDLE
+
+    def stands(self, now: Time) -> bool:
+        """Whether messages may be pushed along it."""
+        return self.usable_at <= now <= self.root_at + TREE_IDLE
+
+    def note_root(self, now: Time) -> None:
+        """A new ROOT arrived, or goes out from us."""
+        if not self.is_fresh(now):
+            self.usable_at, self.proven = now + SETUP, False
+        self.root_at, self.carried = now, 0
+
+    # Candidates for parents and standbys
+
+    def is_feasible(self, peer: PeerId | None) -> bool:
+        """Whether `peer` may become the parent: it is nearer to the source than we are, by the
+        costs of the last ROOT. While every node keeps to that, parents form no cycle (the
+        feasibility condition of Babel, RFC 8966, section 2.4)."""
+        offer = self.offers.get(peer)
+        return offer is not None and offer.cost < self.cost and peer not in self.children
+
+    def next_parent(self, links: Collection[PeerId]) -> PeerId | None:
+        """The neighbour to replace a lost parent: one that pushes already or was the first to bring
+        the last ROOT, of those that are feasible if there is one. Another may close a cycle,
+        which the next message opens. In the shared tree it is any that is lazy."""
+        order = links if self.source is None else [*self.parents, *self.offers]
+        left = [peer for peer in order if peer in links and peer not in self.children]
+        return next((peer for peer in left if self.is_feasible(peer)), left[0] if left else None)
+
+    def choose(
+        self, links: Container[PeerId], parents: int, standbys: int
+    ) -> tuple[list[PeerId], list[PeerId]]:
+        """The parents beside the first one, and the standbys: the neighbours that brought the last
+        ROOT next, feasible ones first as further parents. Children are neither."""
+        first = self.parent
+        fit = [p for p in self.offers if p in links and p != first and p not in self.children]
+        ranked = sorted(fit, key=lambda peer: not self.is_feasible(peer))
+        more = self._best(ranked, parents - 1, self.parents[1:])
+        return more, self._best([p for p in fit if p not in more], standbys, self.standbys)
+
+    def _best(self, fit: list[PeerId], count: int, former: list[PeerId]) -> list[PeerId]:
+        """The first `count`; a former one stays if it was hardly later, or each ROOT would change
+        them."""
+        best = fit[:count]
+        for peer in former:
+            if peer in fit and peer not in best and best:
+                delay = self.offers[peer].arrived_at - self.offers[best[-1]].arrived_at
+                if delay <= _KEEP_STANDBY:
+                    best[-1] = peer
+        return best
+
+    def take_parent(self, peer: PeerId) -> None:
+        """`peer` is the first parent from now on; the former one is left."""
+        former = self.parent
+        if former is not None and former != peer:
+            self.leaving[former] = None
+        self.parents = [peer, *(p for p in self.parents[1:] if p != peer)]
+        self.leaving.pop(peer, None)
+        self.children.pop(peer, None)
+        self.note_served(peer)
+
+    def link(self, peer: PeerId) -> bool:
+        """In the shared tree `peer` and we push to each other; False if that was so."""
+        new = peer not in self.children
+        self.children[peer] = None
+        return new
+
+    def note_parent(self, peer: PeerId) -> None:
+        """In the shared tree `peer` was first with a message."""
+        if peer not in self.parents:
+            self.parents.append(peer)
+
+    def unlink(self, peer: PeerId) -> None:
+        """`peer` and we push no more."""
+        self.children.pop(peer, None)
+        if peer in self.parents:
+            self.parents.remove(peer)
+
+    def forget(self, peer: PeerId) -> None:
+        """`peer` isn't a neighbour any more."""
+        for peers in (self.parents, self.standbys):
+            if peer in peers:
+                peers.remove(peer)
+        for table in (self.children, self.offers, self.announce_to, self.leaving, self.services):
+            table.pop(peer, None)
+
+    # Service
+
+    def missed(self, peer: PeerId | None) -> int:
+        """Messages in a row that `peer` did not push or announce."""
+        service = self.services.get(peer)
+        return 0 if service is None else service.missed
+
+    def note_missed(self, peer: PeerId, now: Time) -> bool:
+        """A message came that `peer` did not push or announce; whether it has failed by that."""
+        service = self._service(peer)
+        if not service.missed:
+            service.missed_since = now
+        service.missed += 1
+        if service.missed < FAILED_AFTER or now - service.missed_since < _FAILED_WITHIN:
+            return False
+        self.exclude(peer, now)
+        return True
+
+    def _service(self, peer: PeerId) -> Service:
+        return self.services.setdefault(peer, Service())
+
+    def exclude(self, peer: PeerId, now: Time) -> None:
+        """`peer` has failed, and is no candidate for a while."""
+        service = self._service(peer)
+        service.excluded_until = now + min(_MOST_FAILED_FOR, _FAILED_FOR * 2**service.failures)
+        service.failures += 1
+        service.missed = 0
+        self.offers.pop(peer, None)
+
+    def note_served(self, peer: PeerId) -> None:
+        """`peer` pushed or announced a message as it was asked to."""
+        service = self.services.get(peer)
+        if service is not None:
+            service.missed = 0
+
+    def note_announced(self, peer: PeerId) -> None:
+        """`peer` announced a message: it gets them again. After its first failure that is enough,
+        as where nodes come and go; one that only announces fails again."""
+        service = self.services.get(peer)
+        if service is None:
+            return
+        if peer not in self.parents:
+            service.missed = 0
+        if service.failures == 1:
+            service.excluded_until = -NEVER
+
+    def excludes(self, peer: PeerId, now: Time) -> bool:
+        """Whether `peer` has failed and is no candidate at `now`."""
+        service = self.services.get(peer)
+        return service is not None and now < service.excluded_until
+
+
+class Trees:
+    """The trees that a node takes part in, those of sources least recently used first."""
+
+    __slots__ = ("by_source", "shared")
+
+    def __init__(self) -> None:
+        self.shared = Tree(None)
+        self.by_source: dict[SourceId, Tree] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_source)
+
+    def __iter__(self) -> Iterator[Tree]:
+        yield self.shared
+        yield from self.by_source.values()
+
+    def get(self, source: SourceId | None) -> Tree | None:
+        return self.shared if source is None else self.by_source.get(source)
+
+    def named(self, sources: Sequence[SourceId]) -> Iterator[Tree]:
+        """Those of `sources` that are known; of the first `MAX_IDS`."""
+        for source in sources[:MAX_IDS]:
+            tree = self.by_source.get(source)
+            if tree is not None:
+                yield tree
+
+    def use(self, source: SourceId) -> Tree:
+        """The tree of `source`, made if there is none; it becomes the last to be forgotten."""
+        tree = self.by_source.get(source)
+        if tree is None:
+            tree = Tree(source)
+            if len(self.by_source) >= MAX_TREES:
+                # One that never carried a message is worth least: anyone can send ROOTs.
+                others = [each for each in self.by_source.values() if not each.own]
+                unproven = next((each for each in others if not each.proven), None)
+                if unproven is not None or others:
+                    del self.by_source[(unproven or others[0]).source]
+        put_last(self.by_source, source, tree, MAX_TREES)
+        return tree
+
+    def count_proven(self, now: Time) -> int:
+        """The sources whose trees carry messages; those that never did don't count, or invented
+        ones could take all the room."""
+        return sum((t.own or t.proven) and t.is_fresh(now) for t in self.by_source.values())
+
+    def nearest(self, links: Collection[PeerId], now: Time) -> Tree | None:
+        """The tree of the nearest source, of those that stand; None if there is none."""
+        standing = (
+            tree
+            for tree in self.by_source.values()
+            if tree.proven and tree.parent in links and tree.stands(now)
+        )
+        return min(standing, key=lambda tree: tree.cost, default=None)
+
+    def clear(self) -> None:
+        self.shared = Tree(None)
+        self.by_source.clear()
