@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from interop.testbed.plans.script import (
+from interop.plans.script import (
     Connect,
     GossipParams,
     IfNodeIdEquals,
@@ -78,11 +78,6 @@ def _begin(nodes: int, rng: Random, settings: Sequence[Instruction]) -> list[Ins
         if chosen:
             made.append(IfNodeIdEquals(node, Connect(tuple(chosen))))
     return made
-
-
-def _delay(node: int) -> float:
-    """Seconds to the first heartbeat: hardly spread, as in theirs."""
-    return round(0.1 + 0.0001 * (node + 1), 4)
 
 
 def _publish(

@@ -1,6 +1,6 @@
 """A node of test-plans' gossipsub-interop, after its test-specs/implementation.md.
 
-`python -m interop.testbed.plans.node --params params.json`; which node it is the host's name says
+`python -m interop.plans.node --params params.json`; which node it is the host's name says
 (`node7`), and `--router gossipsub` has it be py-libp2p's GossipSub in place of Episub.
 """
 
@@ -31,7 +31,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from episub_router import EpisubRouter, FallbackParams, ResilientPubsub
-from interop.testbed.plans import script
+from interop.plans import script
 
 PORT = 9000
 ROUTERS = ("episub", "gossipsub")
