@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -97,6 +98,8 @@ func (n *node) obey(step *Instruction) error {
 	case "publish":
 		data := make([]byte, step.MessageSizeBytes)
 		binary.BigEndian.PutUint64(data, step.MessageID)
+		id := strconv.FormatUint(step.MessageID, 10)
+		log("Published Message", map[string]any{"id": id, "topic": step.TopicID})
 		return n.router.Publish(step.TopicID, data)
 	case "subscribeToTopic":
 		return n.router.Subscribe(step.TopicID)
