@@ -22,6 +22,7 @@ TYPED = (
     "leave",
     "graft",
     "prune",
+    "sendRPCCompleted",
 )
 """Go's events, each at the place that its `TraceEvent.Type` has as number."""
 

@@ -12,10 +12,10 @@ from random import Random
 import pytest
 from libp2p.peer.id import ID
 
+from interop.plans import analysis, script
+from interop.plans.node import key_pair
+from interop.plans.scenarios import SCENARIOS
 from interop.testbed.lab import sandbox
-from interop.testbed.plans import analysis, script
-from interop.testbed.plans.node import key_pair
-from interop.testbed.plans.scenarios import SCENARIOS
 from tests import children
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """go-libp2p-pubsub reads what we write, and we read what it writes.
 
-The files in data/ come from its PBTracer and JSONTracer (v0.16.0), through interop/go/trace.
+The files in data/ come from its PBTracer and JSONTracer (v0.19.0), through interop/go/trace.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ class EventDecoder:
             "leave": self._leave,
             "graft": self._graft,
             "prune": self._prune,
+            "sendRPCCompleted": self._other,
             "header": self._header,
             "report": self._report,
             "node": self._node,
@@ -74,10 +75,11 @@ class EventDecoder:
             handle(offset, event, peer, time)
             return
         kind = kind_of(event)
-        if kind is None:
-            self._columns.add(offset, "other", peer, time)
-        else:
-            self._handlers[kind](offset, event, peer, time)
+        handle = self._other if kind is None else self._handlers[kind]
+        handle(offset, event, peer, time)
+
+    def _other(self, offset: int, event: TraceEvent, peer: str, time: int) -> None:
+        self._columns.add(offset, "other", peer, time)
 
     # Messages.
 

@@ -36,7 +36,7 @@ WRONG_LENGTH = "the length is wrong"
 NOT_AN_EVENT = "not a TraceEvent"
 CONTRADICTORY = "type and content disagree"
 
-_BEGINNING = re.compile(rb"\x08[\x00-\x0c]\x12[\x00-\x7f]")
+_BEGINNING = re.compile(rb"\x08[\x00-\x0d]\x12[\x00-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,11 +127,15 @@ func (n *node) received(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) {
 		header = nil
 	}
 	for _, message := range rpc.Publish {
-		lines.Emit("copy", lines.Digest(message.Data, lines.Fields{"peer": id.String()}))
+		n.copied(id, message)
 		if t := n.topics[message.GetTopic()]; t == nil {
 			n.notSubscribed(id, message.GetTopic(), other, nil)
-		} else if t.Gossip(id, message, header) != nil {
-			lines.Emit("refused", lines.Fields{"peer": id.String(), "reason": "payload"})
+		} else {
+			n.validated(message.GetTopic(), func() {
+				if t.Gossip(id, message, header) != nil {
+					lines.Emit("refused", lines.Fields{"peer": id.String(), "reason": "payload"})
+				}
+			})
 		}
 	}
 }

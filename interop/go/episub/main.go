@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"episub-interop/internal/hosts"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/payload"
-	"episub-interop/internal/pb"
 	"episub-interop/internal/records"
 )
 
@@ -41,7 +39,11 @@ func run() error {
 	alone := flag.Bool("no-listen", false, "listen nowhere")
 	threshold := flag.Int("piece-threshold", 0, "bytes from which on messages go in pieces; 0: none")
 	ids := flag.String("ids", "", "ethereum: message ids of the content, with StrictNoSign")
+	params := flag.String("params", "", "run the script of test-plans in this file")
 	flag.Parse()
+	if *params != "" {
+		return runPlan(*params, *threshold)
+	}
 	if len(listen) == 0 && !*alone {
 		listen = lines.List{"/ip4/127.0.0.1/tcp/0"}
 	}
@@ -142,12 +144,4 @@ func (n *node) connect(addr string) {
 	if err != nil {
 		lines.Failed("dial", err)
 	}
-}
-
-func emitDelivery(policy payload.Policy, message *pb.Message) {
-	lines.Emit("delivery", lines.Digest(message.Data, lines.Fields{
-		"topic": message.GetTopic(),
-		"from":  peer.ID(message.From).String(),
-		"id":    hex.EncodeToString([]byte(policy.ID(message))),
-	}))
 }

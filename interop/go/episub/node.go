@@ -54,6 +54,7 @@ type node struct {
 	dials   map[peer.ID]*dialling
 	faults  faults
 	counts  counts
+	plan    *plan // if a script of test-plans is run
 }
 
 func newNode(h host.Host, key crypto.PrivKey, record []byte, policy payload.Policy) *node {
@@ -188,7 +189,7 @@ func (p port) DialForOthers(id peer.ID, f func(bool))   { p.dialForOthers(id, f)
 func (p port) Ping(id peer.ID, f func(time.Duration))   { p.measure(id, f) }
 func (p port) Send(id peer.ID, controls ...*pb.Control) { p.sendControl(p.name, id, controls...) }
 func (p port) Subscriptions() []string                  { return p.subscriptions() }
-func (p port) Deliver(message *pb.Message)              { emitDelivery(p.policy, message) }
+func (p port) Deliver(message *pb.Message)              { p.delivered(message) }
 
 func (p port) Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool {
 	frame := &pb.EpisubFrame{Topic: &p.name, Gossip: header}

@@ -15,7 +15,7 @@ import (
 type arguments struct {
 	listen, dials, topics          lines.List
 	keySeed, protocol, mesh, trace string
-	collector, policy, ids         string
+	collector, policy, ids, params string
 	heartbeat                      int
 	px, noSign, badSign            bool
 }
@@ -41,6 +41,7 @@ func parse(words []string) (*arguments, error) {
 	flags.StringVar(&args.ids, "ids", "", "message ids: data or ethereum, or else the author's")
 	flags.StringVar(&args.trace, "trace", "", "file for what PBTracer writes")
 	flags.StringVar(&args.collector, "collector", "", "full address that RemoteTracer sends to")
+	flags.StringVar(&args.params, "params", "", "run the script of test-plans in this file")
 	if err := flags.Parse(words); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,8 @@ import (
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	pb "github.com/libp2p/go-libp2p-pubsub/pb"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-msgio/protoio"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/hosts"
 )
@@ -24,7 +25,7 @@ func (n *node) forge(topic string, data []byte) error {
 	if _, err := rand.Read(message.Seqno); err != nil {
 		return err
 	}
-	bare, err := message.Marshal()
+	bare, err := proto.Marshal(message)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (n *node) send(id peer.ID, rpc *pb.RPC) error {
 	if err != nil {
 		return err
 	}
-	if err := protoio.NewDelimitedWriter(stream).WriteMsg(rpc); err != nil {
+	if _, err := protodelim.MarshalTo(stream, rpc); err != nil {
 		_ = stream.Reset()
 		return err
 	}

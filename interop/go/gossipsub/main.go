@@ -7,9 +7,12 @@ import (
 	"os"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/host"
 
 	"episub-interop/internal/hosts"
 	"episub-interop/internal/lines"
+	"episub-interop/internal/plans"
 )
 
 func main() {
@@ -23,6 +26,11 @@ func run(words []string) error {
 	args, err := parse(words)
 	if err != nil {
 		return err
+	}
+	if args.params != "" {
+		return plans.Main(args.params, func(h host.Host, _ crypto.PrivKey) plans.Router {
+			return &planned{host: h, trace: args.trace, topics: map[string]*pubsub.Topic{}}
+		})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -16,6 +16,7 @@ type names map[string]struct{}
 // watch tells of streams, subscriptions and meshes. The library calls it from its event loop, so
 // that it needs no lock.
 type watch struct {
+	unheeded
 	subscribed map[peer.ID]names
 	mesh       map[string]names
 }
@@ -81,14 +82,3 @@ func (w *watch) tellMesh(topic string) {
 	slices.Sort(peers)
 	lines.Emit("mesh", lines.Fields{"topic": topic, "peers": peers})
 }
-
-func (w *watch) Join(string)                           {}
-func (w *watch) Leave(string)                          {}
-func (w *watch) ValidateMessage(*pubsub.Message)       {}
-func (w *watch) DeliverMessage(*pubsub.Message)        {}
-func (w *watch) RejectMessage(*pubsub.Message, string) {}
-func (w *watch) DuplicateMessage(*pubsub.Message)      {}
-func (w *watch) ThrottlePeer(peer.ID)                  {}
-func (w *watch) SendRPC(*pubsub.RPC, peer.ID)          {}
-func (w *watch) DropRPC(*pubsub.RPC, peer.ID)          {}
-func (w *watch) UndeliverableMessage(*pubsub.Message)  {}

@@ -17,7 +17,7 @@ import (
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	pb "github.com/libp2p/go-libp2p-pubsub/pb"
-	"github.com/libp2p/go-msgio/protoio"
+	"google.golang.org/protobuf/encoding/protodelim"
 )
 
 func main() {
@@ -82,8 +82,9 @@ func reader(format string, in io.Reader) func(*pb.TraceEvent) error {
 		return func(event *pb.TraceEvent) error { return decoder.Decode(event) }
 	}
 	// The limit is that of tracestat.
-	reader := protoio.NewDelimitedReader(in, 1<<20)
-	return func(event *pb.TraceEvent) error { return reader.ReadMsg(event) }
+	reader := bufio.NewReader(in)
+	limited := protodelim.UnmarshalOptions{MaxSize: 1 << 20}
+	return func(event *pb.TraceEvent) error { return limited.UnmarshalFrom(reader, event) }
 }
 
 func contentOf(event *pb.TraceEvent) string {
@@ -114,6 +115,8 @@ func contentOf(event *pb.TraceEvent) string {
 		return "graft"
 	case event.Prune != nil:
 		return "prune"
+	case event.SendRPCCompleted != nil:
+		return "sendRPCCompleted"
 	}
 	return ""
 }
@@ -218,6 +221,11 @@ func sample(kind pb.TraceEvent_Type) *pb.TraceEvent {
 		event.Graft = &pb.TraceEvent_Graft{PeerID: peer, Topic: &topic}
 	case pb.TraceEvent_PRUNE:
 		event.Prune = &pb.TraceEvent_Prune{PeerID: peer, Topic: &topic}
+	case pb.TraceEvent_SEND_RPC_COMPLETED:
+		took := int64(25 * time.Millisecond)
+		event.SendRPCCompleted = &pb.TraceEvent_SendRPCCompleted{
+			SendTo: peer, Meta: meta, WriteDurationNanos: &took,
+		}
 	}
 	return event
 }

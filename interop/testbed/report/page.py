@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 import altair as alt
 
 from episub_router.pipeline.report.html.document import document
+from interop.charts import STYLE, Row, finished, over, table, thinned
 from interop.testbed.checker.latency import latencies, percentile
 from interop.testbed.checker.violation import Violation
 from interop.testbed.history.records import History, Neighbors
 from interop.testbed.report.summary import Summary
-
-Row = dict[str, Any]
 
 _POINTS = 4000
 """Deliveries that are drawn; with more of them, each nth."""
@@ -24,21 +23,11 @@ _LISTED = 100
 """Violations that are listed."""
 _BINS = 100
 """Times at which percentiles are shown."""
-_HEIGHT = 200
 _LANES = 3
 """Faults whose names stand below each other: they may begin together."""
 _LANE = 12
 """Pixels between two of them."""
 _MIB = 2**20
-
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; margin: 0 auto;
-  max-width: 64rem; padding: 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 1.5rem 0 .3rem; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid #e4e4e4; }
-.bad { color: #b00020; } .good { color: #00684a; } .chart { width: 100%; }
-"""
 
 
 def page(history: History, summary: Summary, violations: Sequence[Violation]) -> str:
@@ -50,20 +39,20 @@ def page(history: History, summary: Summary, violations: Sequence[Violation]) ->
         f'<p class="{"bad" if violations else "good"}">{verdict}. {history.hosts} hosts '
         f"({escape(', '.join(sorted(set(history.kinds))))}), {history.duration:g} s.</p>",
         *(f'<h2>{_TITLES[name]}</h2><div class="chart" id="{name}"></div>' for name in specs),
-        _table(summary.as_json()),
+        table(summary.as_json()),
         "<h2>Faults</h2><ul>",
         *(f"<li>{escape(fault.text())}</li>" for fault in history.faults),
         "</ul><h2>Violations</h2><ul>",
         *(f"<li>{escape(str(violation))}</li>" for violation in violations[:_LISTED]),
         "</ul>",
     ]
-    return document(history.name, _STYLE, "\n".join(parts), specs)
+    return document(history.name, STYLE, "\n".join(parts), specs)
 
 
 def charts(history: History) -> dict[str, Row]:
     """Vega-Lite specifications by name."""
     return {
-        name: _finished(alt.layer(*_bands(history), chart))
+        name: finished(alt.layer(*_bands(history), chart))
         for name, chart in (
             ("deliveries", _deliveries(history)),
             ("latency", _latency(history)),
@@ -81,10 +70,6 @@ _TITLES = {
     "memory": "Memory of each process",
     "descriptors": "Descriptors of each process",
 }
-
-
-def _over(rows: Sequence[Row]) -> Any:
-    return alt.Chart(alt.InlineData(values=list(rows)))
 
 
 def _time(history: History) -> Any:
@@ -105,12 +90,12 @@ def _bands(history: History) -> list[Any]:
     if not rows:
         return []
     shade = (
-        _over(rows)
+        over(rows)
         .mark_rect(opacity=0.15, color="#d55e00")
         .encode(x=_time(history), x2="end:Q", tooltip="text:N")
     )
     names = [
-        _over(rows[lane::_LANES])
+        over(rows[lane::_LANES])
         .mark_text(align="left", baseline="top", dx=2, fontSize=10)
         .encode(x=_time(history), y=alt.value(lane * _LANE), text="kind:N")
         for lane in range(min(_LANES, len(rows)))
@@ -129,7 +114,7 @@ def _deliveries(history: History) -> Any:
         for found in latencies(history)
     ]
     return (
-        _over(_thinned(rows, _POINTS))
+        over(thinned(rows, _POINTS))
         .mark_circle(size=8, opacity=0.5, color="#0072b2")
         .encode(
             x=_time(history),
@@ -154,7 +139,7 @@ def _latency(history: History) -> Any:
         for name, share in (("p50", 0.5), ("p99", 0.99))
     ]
     return (
-        _over(rows)
+        over(rows)
         .mark_line(interpolate="step-after")
         .encode(
             x=_time(history),
@@ -171,7 +156,7 @@ def _neighbors(history: History) -> Any:
         if isinstance(event, Neighbors)
     ]
     return (
-        _over(rows)
+        over(rows)
         .mark_line(interpolate="step-after", opacity=0.6)
         .encode(
             x=_time(history),
@@ -193,7 +178,7 @@ def _usage(history: History, name: str, title: str) -> Any:
         for usage in history.usage
     ]
     return (
-        _over(_thinned(rows, _READINGS))
+        over(thinned(rows, _READINGS))
         .mark_line(opacity=0.6)
         .encode(
             x=_time(history),
@@ -202,27 +187,3 @@ def _usage(history: History, name: str, title: str) -> Any:
             tooltip=["host:N", f"{name}:Q"],
         )
     )
-
-
-def _thinned(rows: list[Row], most: int) -> list[Row]:
-    return rows[:: max(1, -(-len(rows) // most))]
-
-
-def _finished(chart: Any) -> Row:
-    spec: Row = (
-        chart.properties(width="container", height=_HEIGHT)
-        .configure(font="system-ui, sans-serif", autosize={"type": "fit-x", "contains": "padding"})
-        .configure_view(stroke=None)
-        .configure_axis(gridColor="#e4e4e4")
-        .configure_legend(orient="top")
-        .to_dict()
-    )
-    return spec
-
-
-def _table(figures: Mapping[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{escape(str(value))}</td></tr>"
-        for name, value in figures.items()
-    )
-    return f"<h2>Figures</h2><table>{rows}</table>"

@@ -38,6 +38,12 @@ func NewKey(seed string) (crypto.PrivKey, error) {
 	return key, err
 }
 
+// KeyOf makes the Ed25519 key of a seed of 32 bytes.
+func KeyOf(seed []byte) (crypto.PrivKey, error) {
+	key, _, err := crypto.GenerateEd25519Key(bytes.NewReader(seed))
+	return key, err
+}
+
 // New makes a host of no more than TCP, Noise, Yamux and the transports named; it has no identify.
 func New(key crypto.PrivKey, listen []string, more ...Transport) (host.Host, error) {
 	id, err := peer.IDFromPrivateKey(key)

@@ -18,7 +18,13 @@ import (
 // Fields are those of an event, without its name.
 type Fields map[string]any
 
-var output sync.Mutex
+var (
+	output sync.Mutex
+	file   = os.Stdout
+)
+
+// Aside has events go to standard error, where standard output is for something else.
+func Aside() { file = os.Stderr }
 
 // Emit prints one event as one line. It ends the process when nobody reads it any more.
 func Emit(event string, more Fields) {
@@ -29,7 +35,7 @@ func Emit(event string, more Fields) {
 	}
 	output.Lock()
 	defer output.Unlock()
-	if _, err := os.Stdout.Write(append(line, '\n')); err != nil {
+	if _, err := file.Write(append(line, '\n')); err != nil {
 		os.Exit(1)
 	}
 }

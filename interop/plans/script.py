@@ -150,7 +150,9 @@ def _entry(instruction: Instruction) -> dict[str, Any]:
         case IfNodeIdEquals(node, inner):
             return {"type": "ifNodeIDEquals", "nodeID": node, "instruction": _entry(inner)}
         case WaitUntil(elapsed):
-            return {"type": "waitUntil", "elapsedSeconds": elapsed}
+            # Other implementations take whole numbers only.
+            whole = int(elapsed) if elapsed == int(elapsed) else elapsed
+            return {"type": "waitUntil", "elapsedSeconds": whole}
         case Publish(message, size, topic):
             return {
                 "type": "publish",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,7 +34,7 @@ def analyse(
     copies: defaultdict[str, int] = defaultdict(int)
     nodes = 0
     for place, lines in enumerate(logs):
-        for entry in _entries(lines):
+        for entry in entries(lines):
             if entry["msg"] == "PeerID":
                 nodes += 1
             elif entry["msg"] == "Received Message":
@@ -60,7 +60,8 @@ def analyse(
     return found[skip:]
 
 
-def _entries(lines: Iterable[str]) -> Iterable[dict[str, str]]:
+def entries(lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """The lines that are JSON objects with `msg`."""
     for line in lines:
         try:
             entry = json.loads(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from interop.testbed.plans.script import (
+from interop.plans.script import (
     Connect,
     GossipParams,
     IfNodeIdEquals,
@@ -18,7 +18,7 @@ from interop.testbed.plans.script import (
 )
 
 _LINKS = 20
-"""Connections of a node, or as many as there are others."""
+"""Connections of a node."""
 _BLOB = 48 * 2 * 1024
 """Bytes of a message with the cells of 48 blobs."""
 _VALIDATION = 0.005
@@ -31,7 +31,7 @@ def subnet_blob_msg(
     """96 KiB from a random node every `pause` seconds, from `start` on."""
     topic = "a-subnet"
     return [
-        *_begin(nodes, rng, [ValidationDelay(topic, _VALIDATION)]),
+        *begin(nodes, rng, [ValidationDelay(topic, _VALIDATION)]),
         Subscribe(topic),
         *_publish(nodes, messages, _BLOB, [topic], rng, start, pause),
     ]
@@ -43,7 +43,7 @@ def simple_fanout(
     """1 KiB from a random node to one of two topics, of which each node is in one."""
     topics = ["topic-a", "topic-b"]
     return [
-        *_begin(nodes, rng, []),
+        *begin(nodes, rng, []),
         *(IfNodeIdEquals(node, Subscribe(topics[node % 2])) for node in range(nodes)),
         *_publish(nodes, messages, 1024, topics, rng, start, pause),
     ]
@@ -55,8 +55,10 @@ SCENARIOS: dict[str, Callable[[int, int, Random, float, float], list[Instruction
 }
 
 
-def _begin(nodes: int, rng: Random, settings: Sequence[Instruction]) -> list[Instruction]:
-    """Each node's router, and random connections."""
+def begin(
+    nodes: int, rng: Random, settings: Sequence[Instruction], links: int = _LINKS
+) -> list[Instruction]:
+    """Each node's router, and random connections: so many a node, if there are as many others."""
     made: list[Instruction] = [
         IfNodeIdEquals(
             node,
@@ -67,7 +69,7 @@ def _begin(nodes: int, rng: Random, settings: Sequence[Instruction]) -> list[Ins
         for node in range(nodes)
     ]
     made += settings
-    links = min(_LINKS, nodes - 1)
+    links = min(links, nodes - 1)
     known: dict[int, set[int]] = {node: set() for node in range(nodes)}
     for node in range(nodes):
         free = [other for other in range(nodes) if other != node and other not in known[node]]
@@ -78,11 +80,6 @@ def _begin(nodes: int, rng: Random, settings: Sequence[Instruction]) -> list[Ins
         if chosen:
             made.append(IfNodeIdEquals(node, Connect(tuple(chosen))))
     return made
-
-
-def _delay(node: int) -> float:
-    """Seconds to the first heartbeat: hardly spread, as in theirs."""
-    return round(0.1 + 0.0001 * (node + 1), 4)
 
 
 def _publish(

@@ -1,6 +1,6 @@
 """A node of test-plans' gossipsub-interop, after its test-specs/implementation.md.
 
-`python -m interop.testbed.plans.node --params params.json`; which node it is the host's name says
+`python -m interop.plans.node --params params.json`; which node it is the host's name says
 (`node7`), and `--router gossipsub` has it be py-libp2p's GossipSub in place of Episub.
 """
 
@@ -19,19 +19,25 @@ from typing import Any, NoReturn
 
 import trio
 from libp2p import new_host
-from libp2p.abc import IHost, ISubscriptionAPI
+from libp2p.abc import IHost, IPubsubRouter, ISubscriptionAPI
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pb.rpc_pb2 import Message
-from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.pubsub import Pubsub, get_peer_and_seqno_msg_id
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, FallbackParams, ResilientPubsub
-from interop.testbed.plans import script
+from episub_router import (
+    BroadcastParams,
+    EpisubParams,
+    EpisubRouter,
+    FallbackParams,
+    ResilientPubsub,
+)
+from interop.plans import script
 
 PORT = 9000
 ROUTERS = ("episub", "gossipsub")
@@ -83,9 +89,12 @@ class AnonymousGossipSub(GossipSub):
 class Node:
     """One node and its script."""
 
-    def __init__(self, number: int, router: str, start: float, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, number: int, router: str, threshold: int, start: float, nursery: trio.Nursery
+    ) -> None:
         self._number = number
         self._router = router
+        self._threshold = threshold
         self._start = start
         self._nursery = nursery
         self._host: IHost = new_host(key_pair=key_pair(number), muxer_preference="YAMUX")
@@ -96,7 +105,8 @@ class Node:
         """Carry out the script, and end the process."""
         log("PeerID", id=str(self._host.get_id()), node_id=self._number)
         async with self._stack:
-            listen = [Multiaddr(f"/ip4/0.0.0.0/tcp/{PORT}")]
+            # Others are told of this address: that of all interfaces would not do.
+            listen = [Multiaddr(_address(self._number))]
             await self._stack.enter_async_context(self._host.run(listen))
             for instruction in instructions:
                 await self._obey(instruction)
@@ -119,8 +129,12 @@ class Node:
             case script.Publish(message, size, topic):
                 data = message.to_bytes(_ID, "big").ljust(size, b"\0")
                 pubsub = self._running()
-                # Without author and signature, as the other implementations' nodes publish.
-                await pubsub.push_msg(pubsub.my_id, Message(data=data, topicIDs=[topic]))
+                log("Published Message", id=str(message), topic=topic)
+                if self._threshold:
+                    await pubsub.publish(topic, data)
+                else:
+                    # Without author and signature, as the other implementations' nodes publish.
+                    await pubsub.push_msg(pubsub.my_id, Message(data=data, topicIDs=[topic]))
             case script.Subscribe(topic):
                 self._nursery.start_soon(_drain, await self._running().subscribe(topic))
             case script.ValidationDelay(topic, seconds):
@@ -132,9 +146,17 @@ class Node:
                 self._running().set_topic_validator(topic, validate, True)
 
     async def _init(self, params: script.GossipParams) -> None:
-        router = _episub(params) if self._router == "episub" else _gossipsub(params)
+        router: IPubsubRouter
+        if self._router == "episub":
+            router = _episub(params, self._threshold)
+        else:
+            router = _gossipsub(params)
+        # What goes in pieces has an author.
         pubsub = LoggingPubsub(
-            self._host, router, strict_signing=False, msg_id_constructor=message_id
+            self._host,
+            router,
+            strict_signing=self._threshold > 0,
+            msg_id_constructor=get_peer_and_seqno_msg_id if self._threshold else message_id,
         )
         await self._stack.enter_async_context(background_trio_service(pubsub))
         await self._stack.enter_async_context(background_trio_service(router))
@@ -148,8 +170,7 @@ class Node:
             while peer not in self._host.get_connected_peers():
                 with trio.move_on_after(_ATTEMPT):
                     try:
-                        address = socket.gethostbyname(f"node{node}")
-                        info = PeerInfo(peer, [Multiaddr(f"/ip4/{address}/tcp/{PORT}")])
+                        info = PeerInfo(peer, [Multiaddr(_address(node))])
                         await self._host.connect(info)
                     except Exception as error:
                         print(f"node{node}: {error!r}", file=sys.stderr)
@@ -161,6 +182,10 @@ class Node:
         if self._pubsub is None:
             raise ValueError("the script has no initGossipSub before this")
         return self._pubsub
+
+
+def _address(node: int) -> str:
+    return f"/ip4/{socket.gethostbyname(f'node{node}')}/tcp/{PORT}"
 
 
 def _gossipsub(params: script.GossipParams) -> GossipSub:
@@ -184,17 +209,18 @@ def _gossipsub(params: script.GossipParams) -> GossipSub:
     return router
 
 
-def _episub(params: script.GossipParams) -> EpisubRouter:
+def _episub(params: script.GossipParams, threshold: int) -> EpisubRouter:
     """GossipSub's parameters are for peers that don't speak Episub; its windows and its fanout have
     the specification's values."""
     return EpisubRouter(
+        EpisubParams(broadcast=BroadcastParams(piece_threshold=threshold)),
         fallback=FallbackParams(
             degree=params.degree,
             degree_low=params.degree_low,
             degree_high=params.degree_high,
             heartbeat_interval=max(1, round(params.heartbeat_interval)),
             prune_backoff=round(params.prune_backoff),
-        )
+        ),
     )
 
 
@@ -203,10 +229,12 @@ async def _drain(subscription: ISubscriptionAPI) -> None:
         await subscription.get()
 
 
-async def _main(number: int, router: str, instructions: Sequence[script.Instruction]) -> None:
+async def _main(
+    number: int, router: str, threshold: int, instructions: Sequence[script.Instruction]
+) -> None:
     start = trio.current_time()
     async with trio.open_nursery() as nursery:
-        await Node(number, router, start, nursery).run(instructions)
+        await Node(number, router, threshold, start, nursery).run(instructions)
 
 
 def main(arguments: list[str]) -> int:
@@ -214,6 +242,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--params", type=Path, required=True)
     parser.add_argument("--router", choices=ROUTERS, default="episub")
+    parser.add_argument("--piece-threshold", type=int, default=0)
     args = parser.parse_args(arguments)
     name = socket.gethostname()
     if not name.removeprefix("node").isdecimal():
@@ -223,7 +252,8 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    trio.run(_main, int(name.removeprefix("node")), args.router, instructions)
+    number = int(name.removeprefix("node"))
+    trio.run(_main, number, args.router, args.piece_threshold, instructions)
     return 0
 
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from interop.plans import analysis, script
+from interop.plans.node import ROUTERS
+from interop.plans.scenarios import SCENARIOS
 from interop.testbed.lab import linux, sandbox
 from interop.testbed.lab.network import Network, address
-from interop.testbed.plans import analysis, script
-from interop.testbed.plans.node import ROUTERS
-from interop.testbed.plans.scenarios import SCENARIOS
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 _SPARE = 60.0
 """Seconds that nodes may take beyond their script."""
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     sandbox.enter()
     programs: list[list[str]] = [[str(Path(p).absolute())] for p in args.program or ()]
     for router in args.router or ([] if programs else ["episub"]):
-        programs.append([sys.executable, "-m", "interop.testbed.plans.node", "--router", router])
+        programs.append([sys.executable, "-m", "interop.plans.node", "--router", router])
     failed = _run(programs, args.nodes, instructions, params, out)
     logs = [(out / f"node{node}.stdout").read_text().splitlines() for node in range(args.nodes)]
     half = args.nodes // 2 - 1 if args.scenario == "simple-fanout" else None

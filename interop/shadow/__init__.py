@@ -1,0 +1,1 @@
+"""Real nodes in virtual time, in the Shadow simulator."""
