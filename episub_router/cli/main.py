@@ -18,6 +18,7 @@ from episub_router.cli.chat import command as chat
 from episub_router.cli.demo import command as demo
 from episub_router.cli.node import command as node
 from episub_router.cli.top import command as top
+from episub_router.util.errors import single
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C: 128 and the number of SIGINT."""
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status: int = arguments.run(arguments)
         sys.stdout.flush()
     except BaseException as error:
-        known = _status(_single(error))
+        known = _status(single(error))
         if known is None:
             raise
         status = known
@@ -82,16 +83,6 @@ def _status(error: BaseException) -> int | None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return None
-
-
-def _single(error: BaseException) -> BaseException:
-    """What is in groups of one, which trio's nurseries make; an interrupt beats all else."""
-    if isinstance(error, BaseExceptionGroup):
-        if error.subgroup(KeyboardInterrupt) is not None:
-            return KeyboardInterrupt()
-        if len(error.exceptions) == 1:
-            return _single(error.exceptions[0])
-    return error
 
 
 def _version() -> str:
