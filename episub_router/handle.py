@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from inspect import iscoroutinefunction
+from typing import TypeAlias
 
 import trio
 from libp2p.crypto.keys import KeyPair
 from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import Message
 from multiaddr import Multiaddr
 
 from episub_router.host import FAREWELL, LOOPBACK, EpisubHost, frames_arrive, running
@@ -15,6 +18,9 @@ from episub_router.net.sight.events import EventStream
 from episub_router.pubsub import ResilientPubsub
 from episub_router.pubsub.subscription import Item, Subscription
 from episub_router.router import EpisubRouter
+
+Validator: TypeAlias = Callable[[ID, Message], bool] | Callable[[ID, Message], Awaitable[bool]]
+"""Given the peer that forwarded a message and the message: whether it is valid."""
 
 
 class TopicHandle(AsyncIterator[Item]):
@@ -29,13 +35,20 @@ class TopicHandle(AsyncIterator[Item]):
         self.topic = topic
         self.pubsub = pubsub
         self.router = pubsub.router
-        self._items = subscription.with_gaps()
+        self._subscription = subscription
 
     def __aiter__(self) -> TopicHandle:
         return self
 
     async def __anext__(self) -> Item:
-        return await anext(self._items)
+        for item in await self.take(1):
+            return item
+        raise StopAsyncIteration
+
+    async def take(self, most: int) -> Sequence[Item]:
+        """Wait for the next item, and give those that are there then, at most `most`; none once the
+        topic is left and all is read."""
+        return await self._subscription.take(most)
 
     async def publish(
         self,
@@ -83,6 +96,7 @@ async def open(
     key_pair: KeyPair | None = None,
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
+    validator: Validator | None = None,
 ) -> AsyncIterator[TopicHandle]:
     """A handle on `topic`, for as long as the context lasts.
 
@@ -92,7 +106,7 @@ async def open(
     brings other parameters, discoveries and the like; it has its own `bootstrap`.
 
     With `pubsub`, which runs with an `EpisubRouter`, the topic is another one of that node, and
-    nothing else is given.
+    nothing of the above is given. `validator` judges each message, from the first on.
 
     What the body raises comes out as itself. Leaving waits, at most two seconds, until the
     neighbours have what was published. Raises OSError for an address that can't be listened at,
@@ -111,6 +125,9 @@ async def open(
             pubsub = node.pubsub
         elif topic in pubsub.topic_ids:
             raise ValueError(f"{topic!r} is subscribed already: its messages would be divided")
+        if validator is not None:
+            pubsub.set_topic_validator(topic, validator, iscoroutinefunction(validator))
+            stack.callback(pubsub.remove_topic_validator, topic)
         subscription = await pubsub.subscribe(topic)
         handle = TopicHandle(topic, pubsub, subscription)
         try:

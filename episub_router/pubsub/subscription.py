@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -64,28 +65,27 @@ class Subscription(TrioSubscriptionAPI):
         except trio.EndOfChannel:
             return
 
-    def with_gaps(self) -> AsyncIterator[Item]:
+    async def take(self, most: int) -> list[Item]:
+        """Wait for the next message or gap, and give what is there then, at most `most` items; none
+        once the topic is left and all is read."""
+        items: list[Item] = []
+        with suppress(trio.WouldBlock, trio.EndOfChannel):
+            while len(items) < most:
+                if (gap := self._take_gap()) is not None:
+                    items.append(gap)
+                elif not items:
+                    items.append(await self.get())
+                else:
+                    items.append(self.receive_channel.receive_nowait())
+                    self._taken += 1
+        return items
+
+    async def with_gaps(self) -> AsyncIterator[Item]:
         """The messages, and a `Lagged` where some were dropped before the next one."""
-        return _WithGaps(self)
+        while items := await self.take(1):
+            yield items[0]
 
     def _take_gap(self) -> Lagged | None:
         if self._gaps and self._gaps[0][0] == self._taken:
             return Lagged(self._gaps.popleft()[1])
         return None
-
-
-class _WithGaps(AsyncIterator[Item]):
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-
-    def __aiter__(self) -> _WithGaps:
-        return self
-
-    async def __anext__(self) -> Item:
-        gap = self._subscription._take_gap()
-        if gap is not None:
-            return gap
-        try:
-            return await self._subscription.get()
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
