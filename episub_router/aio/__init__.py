@@ -8,7 +8,7 @@
 context manager, `call` for an async function and `iterate` for an async iterator of trio's.
 """
 
-from episub_router.aio.handle import TopicHandle, open
+from episub_router.aio.handle import AsyncioTopic, open
 from episub_router.aio.trio_thread import call, enter, iterate
 
-__all__ = ["TopicHandle", "call", "enter", "iterate", "open"]
+__all__ = ["AsyncioTopic", "call", "enter", "iterate", "open"]

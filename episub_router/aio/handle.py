@@ -26,7 +26,7 @@ from episub_router.pubsub.subscription import Item
 from episub_router.router import EpisubRouter
 
 
-class TopicHandle(Iteration[Item]):
+class AsyncioTopic(Iteration[Item]):
     """`episub_router.TopicHandle` for asyncio. `pubsub` and `router` are trio's: their async
     methods are for `aio.call`."""
 
@@ -75,7 +75,7 @@ async def open(
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
     validator: Validator | None = None,
-) -> AsyncIterator[TopicHandle]:
+) -> AsyncIterator[AsyncioTopic]:
     """As `episub_router.open`, for asyncio. A `validator` that is a coroutine function runs in the
     asyncio loop, another one in trio's thread."""
     thread = thread_of_the_loop()
@@ -97,4 +97,4 @@ async def open(
             )
         ) as below,
     ):
-        yield TopicHandle(thread, below)
+        yield AsyncioTopic(thread, below)

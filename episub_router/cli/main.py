@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import pipeline, report, sim, store, trace, why
+from episub_router.cli import metrics, pipeline, report, sim, store, trace, why
 from episub_router.cli.arguments import CommandError, Parser
 from episub_router.cli.chat import command as chat
 from episub_router.cli.demo import command as demo
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     top.add_parser(commands)
     chat.add_parser(commands)
     store.add_parser(commands)
+    metrics.add_parser(commands)
     sim.add_parser(commands)
     trace.add_parser(commands)
     pipeline.add_parser(commands)

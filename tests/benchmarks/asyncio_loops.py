@@ -3,7 +3,7 @@
     python -m tests.benchmarks.asyncio_loops [--hosts 3] [--rate 20] [--seconds 15] [--runs 3]
 
 A process for each host, over loopback; one publishes, all read. `trio` is `trio.run`. `guest` runs
-trio inside of the asyncio loop (`start_guest_run`), `thread` beside it, as `episub_router.aio` does.
+trio inside of the asyncio loop (`start_guest_run`), `thread` beside it, as `episub_router.aio`.
 Runs of the three take turns.
 """
 
