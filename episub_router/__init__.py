@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from episub_router.fallback.params import FallbackParams
+    from episub_router.handle import TopicHandle, open
+    from episub_router.host import NodeStopped
     from episub_router.metrics import NodeCollector
     from episub_router.net.discovery.dht import DhtDiscovery
     from episub_router.net.discovery.mdns import MdnsDiscovery
@@ -40,7 +42,14 @@ if TYPE_CHECKING:
         PublishTimeout,
         RouterNotRunning,
     )
-    from episub_router.pubsub import PubsubDrop, PubsubParams, ResilientPubsub, SignaturePolicy
+    from episub_router.pubsub import (
+        Lagged,
+        PubsubDrop,
+        PubsubParams,
+        ResilientPubsub,
+        SignaturePolicy,
+        Subscription,
+    )
     from episub_router.router import EpisubRouter
     from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
 
@@ -59,6 +68,7 @@ _HOMES = {
     "EventsMissed": "net.sight.events",
     "FallbackParams": "fallback.params",
     "Joined": "net.sight.events",
+    "Lagged": "pubsub",
     "MdnsDiscovery": "net.discovery.mdns",
     "MembershipParams": "protocol.params",
     "MessageLost": "net.sight.events",
@@ -67,6 +77,7 @@ _HOMES = {
     "NeighborSnapshot": "snapshot",
     "NeighborUp": "net.sight.events",
     "NodeCollector": "metrics",
+    "NodeStopped": "host",
     "NotJoined": "net.sight.events",
     "OverlaySnapshot": "snapshot",
     "PublishError": "publishing",
@@ -78,6 +89,9 @@ _HOMES = {
     "RouterNotRunning": "publishing",
     "RouterParams": "net.params",
     "SignaturePolicy": "pubsub",
+    "Subscription": "pubsub",
+    "TopicHandle": "handle",
+    "open": "handle",
 }
 
 __all__ = [
@@ -95,6 +109,7 @@ __all__ = [
     "EventsMissed",
     "FallbackParams",
     "Joined",
+    "Lagged",
     "MdnsDiscovery",
     "MembershipParams",
     "MessageLost",
@@ -103,6 +118,7 @@ __all__ = [
     "NeighborSnapshot",
     "NeighborUp",
     "NodeCollector",
+    "NodeStopped",
     "NotJoined",
     "OverlaySnapshot",
     "PublishError",
@@ -114,6 +130,9 @@ __all__ = [
     "RouterNotRunning",
     "RouterParams",
     "SignaturePolicy",
+    "Subscription",
+    "TopicHandle",
+    "open",
 ]
 
 

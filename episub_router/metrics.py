@@ -1,7 +1,8 @@
-"""Prometheus metrics of a node, made from its counters when they are asked for.
+"""Prometheus metrics of nodes, made from their counters when they are asked for.
 
 Names are those of the gossipsub metrics draft (libp2p/specs, pull request 695) where the meaning is
-the same, and begin with `episub_` elsewhere. docs/metrics-node.md has them all.
+the same, but a gauge's ends in no `_total`, and begin with `episub_` elsewhere.
+docs/metrics-node.md has them all.
 """
 
 from __future__ import annotations
@@ -16,85 +17,112 @@ from episub_router.net.counters import Reason
 from episub_router.net.sight.warnings import ADVICE
 from episub_router.pubsub import PubsubDrop, ResilientPubsub
 from episub_router.router import EpisubRouter
+from episub_router.util.checks import check_type
 
 _MAX_TOPICS = 256
-"""Topics with series of their own; ours: peers may name any number, and each costs a series."""
+"""Topics with series of their own; chosen: peers may name any number, and each costs a series."""
 
 _FROM_THE_START = {reason.value: 0 for reason in (*ADVICE, Reason.ERROR)}
 """What is alerted on: Prometheus sees no increase in a series that begins with its first count."""
 
 
 class NodeCollector(Collector):
-    """The metrics of one node; register it with a `prometheus_client` registry.
+    """The metrics of one node, or of several; register it with a `prometheus_client` registry.
 
         REGISTRY.register(NodeCollector(pubsub, router))
 
-    Topics that this node isn't in have no series of their own.
+    Several nodes of one process are told apart by `labels`, which have the same names for each:
+    `NodeCollector(pubsub, router, {"node": "a"}).add(other_pubsub, other_router, {"node": "b"})`.
+    Topics that a node isn't in have no series of their own.
     """
 
-    def __init__(self, pubsub: Pubsub, router: EpisubRouter) -> None:
-        self._pubsub = pubsub
-        self._router = router
+    def __init__(
+        self, pubsub: Pubsub, router: EpisubRouter, labels: Mapping[str, str] | None = None
+    ) -> None:
+        self._names = tuple(labels or ())
+        self._nodes: dict[tuple[str, ...], tuple[Pubsub, EpisubRouter]] = {}
+        self.add(pubsub, router, labels)
+
+    def add(
+        self, pubsub: Pubsub, router: EpisubRouter, labels: Mapping[str, str] | None = None
+    ) -> NodeCollector:
+        """Collect the metrics of another node, too. Raises ValueError for labels of other names
+        than the first node's, or with the values of another node's."""
+        check_type("pubsub", pubsub, Pubsub)
+        check_type("router", router, EpisubRouter)
+        labels = labels or {}
+        if set(labels) != set(self._names):
+            raise ValueError(f"labels must be {self._names}, as for the first node: {labels}")
+        values = tuple(labels[name] for name in self._names)
+        if values in self._nodes:
+            raise ValueError(f"another node has these labels, which must tell them apart: {labels}")
+        self._nodes[values] = (pubsub, router)
+        return self
 
     def collect(self) -> Iterator[Metric]:
-        topics = list(self._pubsub.topic_ids)[:_MAX_TOPICS]
-        mesh = self._router.mesh
-        yield _gauge(
-            "gossipsub_peers_total",
-            "Known peers in each topic.",
-            {topic: len(self._pubsub.peer_topics.get(topic, ())) for topic in topics},
-        )
-        yield _gauge(
-            "gossipsub_mesh_peers_total",
+        families: dict[str, Metric] = {}
+        for own, (pubsub, router) in self._nodes.items():
+            for family, label, values in _families(pubsub, router):
+                metric = families.setdefault(family.name, family)
+                for key, value in values.items():
+                    sample = family.name + ("_total" if family.type == "counter" else "")
+                    names = {**dict(zip(self._names, own, strict=True)), label: key}
+                    metric.add_sample(sample, names, value)
+        yield from families.values()
+
+
+def _families(
+    pubsub: Pubsub, router: EpisubRouter
+) -> Iterator[tuple[Metric, str, Mapping[str, int]]]:
+    """Each metric, the label that its values differ in, and these."""
+    topics = list(pubsub.topic_ids)[:_MAX_TOPICS]
+    mesh = router.mesh
+    hops = {topic: router.deliveries(topic) for topic in topics}
+    yield (
+        GaugeMetricFamily("gossipsub_peers", "Known peers in each topic."),
+        "topic",
+        {topic: len(pubsub.peer_topics.get(topic, ())) for topic in topics},
+    )
+    yield (
+        GaugeMetricFamily(
+            "gossipsub_mesh_peers",
             "Neighbours in each topic: Episub's active view and gossipsub's mesh.",
-            {topic: len(mesh.get(topic, ())) for topic in topics},
-        )
-        hops = {topic: self._router.deliveries(topic) for topic in topics}
-        yield _counter(
+        ),
+        "topic",
+        {topic: len(mesh.get(topic, ())) for topic in topics},
+    )
+    yield (
+        CounterMetricFamily(
             "gossipsub_message_delivered",
             "Messages accepted for local subscribers, own ones included.",
-            "topic",
-            {topic: sum(counts.values()) for topic, counts in hops.items()},
+        ),
+        "topic",
+        {topic: sum(counts.values()) for topic, counts in hops.items()},
+    )
+    yield (
+        CounterMetricFamily("gossipsub_message_published", "Messages published by this node."),
+        "topic",
+        {topic: counts.get(0, 0) for topic, counts in hops.items()},
+    )
+    yield (
+        CounterMetricFamily("episub_events", "What the router counts, by its name."),
+        "event",
+        {**_FROM_THE_START, **router.counters()},
+    )
+    if isinstance(pubsub, ResilientPubsub):
+        yield (
+            CounterMetricFamily("episub_pubsub_dropped", "What ResilientPubsub dropped."),
+            "reason",
+            {
+                **dict.fromkeys((reason.value for reason in PubsubDrop), 0),
+                **{reason.value: count for reason, count in list(pubsub.drops.items())},
+            },
         )
-        yield _counter(
-            "gossipsub_message_published",
-            "Messages published by this node.",
-            "topic",
-            {topic: counts.get(0, 0) for topic, counts in hops.items()},
-        )
-        yield _counter(
-            "episub_events",
-            "What the router counts, by its name in docs/metrics-node.md.",
-            "event",
-            {**_FROM_THE_START, **self._router.counters()},
-        )
-        if isinstance(self._pubsub, ResilientPubsub):
-            yield _counter(
-                "episub_pubsub_dropped",
-                "What ResilientPubsub dropped, by reason.",
-                "reason",
-                {
-                    **dict.fromkeys((reason.value for reason in PubsubDrop), 0),
-                    **{reason.value: count for reason, count in list(self._pubsub.drops.items())},
-                },
-            )
-            yield _counter(
+        yield (
+            CounterMetricFamily(
                 "episub_subscription_lagged",
                 "Messages that a slow subscription of this node missed.",
-                "topic",
-                dict(self._pubsub.lagging),
-            )
-
-
-def _gauge(name: str, text: str, values: Mapping[str, int]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=["topic"])
-    for topic, value in values.items():
-        family.add_metric([topic], value)
-    return family
-
-
-def _counter(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+            ),
+            "topic",
+            dict(pubsub.lagging),
+        )

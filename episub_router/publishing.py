@@ -19,6 +19,7 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service.exceptions import LifecycleError
 
 from episub_router.util.own_readers import OwnReaders
+from episub_router.util.trio_only import check_not_asyncio
 
 _FRAME_ROOM = 64
 """Bytes that a frame adds to a message and its topic: field tags, lengths, sequence id, hops."""
@@ -96,6 +97,7 @@ def check_message_size(message: Message, rpc_size: int) -> None:
 
 def check_one_pubsub(host: IHost, protocols: Iterable[TProtocol]) -> None:
     """Raises RuntimeError if another Pubsub that hasn't stopped serves `protocols` at `host`."""
+    check_not_asyncio()
     for protocol in protocols:
         other = getattr(host.get_mux().handlers.get(protocol), "__self__", None)
         if not isinstance(other, Pubsub):
@@ -132,6 +134,7 @@ class BackpressurePubsub(Pubsub):
         MessageTooLarge, PublishTimeout, RouterNotRunning, TypeError and ValueError, all of them
         before the message is delivered anywhere.
         """
+        check_not_asyncio()
         topics = [topic_id] if isinstance(topic_id, str) else list(topic_id)
         _check_types(topics, data)
         async with self._room(topics, len(data), timeout):

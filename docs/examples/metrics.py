@@ -16,7 +16,7 @@ async def main() -> None:
         await one.publish("news", b"hello")
         await (await two.subscribe("news")).get()
         for line in generate_latest(registry).decode().splitlines():
-            if line.startswith(("gossipsub_mesh_peers_total", "gossipsub_message_published_total")):
+            if line.startswith(("gossipsub_mesh_peers", "gossipsub_message_published_total")):
                 print(line)
         await two.unsubscribe("news")
         async for event in events:

@@ -1,33 +1,15 @@
-"""Leaving: at Ctrl-C, and without losing what was published last."""
+"""Leaving at Ctrl-C."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import trio
-from libp2p.abc import IHost
-from libp2p.peer.id import ID
-
-from episub_router import EpisubRouter
-from episub_router.net.ping import measure_rtt
 
 T = TypeVar("T")
-
-FAREWELL = 2.0
-"""Seconds that leaving may take."""
-
-
-async def frames_arrive(host: IHost, router: EpisubRouter, neighbors: Iterable[ID]) -> None:
-    """Wait until `neighbors` have everything that was sent; at most FAREWELL seconds."""
-    with trio.move_on_after(FAREWELL):
-        await router.wait_for_room(0)
-        for peer in neighbors:
-            # An echo means that what was written before has arrived, too.
-            with suppress(Exception):
-                await measure_rtt(host, peer)
 
 
 def run_until_interrupted(main: Callable[..., Awaitable[T]], *args: Any) -> T:

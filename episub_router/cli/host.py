@@ -13,10 +13,10 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service, background_trio_service
 
 from episub_router import EpisubRouter, ResilientPubsub
-from episub_router.cli.addresses import check_free
+from episub_router.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
-from episub_router.cli.local_host import quiet_libp2p
+from episub_router.cli.quiet import quiet_libp2p
 from episub_router.sds import StoreError
 
 
@@ -30,8 +30,10 @@ async def running_host(args: Namespace) -> AsyncIterator[IHost]:
 
 def _host(args: Namespace) -> IHost:
     quiet_libp2p()
-    if any(protocol.name == "tcp" for protocol in args.listen.protocols()):
+    try:
         check_free(args.listen)
+    except OSError as error:
+        raise CommandError(str(error)) from error
     return new_host(key_pair=load_or_create(args.key) if args.key else create_new_key_pair())
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import pipeline, report, sim, store, trace, why
+from episub_router.cli import metrics, pipeline, report, sim, store, trace, why
 from episub_router.cli.arguments import CommandError, Parser
 from episub_router.cli.chat import command as chat
 from episub_router.cli.demo import command as demo
 from episub_router.cli.node import command as node
 from episub_router.cli.top import command as top
+from episub_router.util.errors import single
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C: 128 and the number of SIGINT."""
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     top.add_parser(commands)
     chat.add_parser(commands)
     store.add_parser(commands)
+    metrics.add_parser(commands)
     sim.add_parser(commands)
     trace.add_parser(commands)
     pipeline.add_parser(commands)
@@ -47,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status: int = arguments.run(arguments)
         sys.stdout.flush()
     except BaseException as error:
-        known = _status(_single(error))
+        known = _status(single(error))
         if known is None:
             raise
         status = known
@@ -82,16 +84,6 @@ def _status(error: BaseException) -> int | None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return None
-
-
-def _single(error: BaseException) -> BaseException:
-    """What is in groups of one, which trio's nurseries make; an interrupt beats all else."""
-    if isinstance(error, BaseExceptionGroup):
-        if error.subgroup(KeyboardInterrupt) is not None:
-            return KeyboardInterrupt()
-        if len(error.exceptions) == 1:
-            return _single(error.exceptions[0])
-    return error
 
 
 def _version() -> str:

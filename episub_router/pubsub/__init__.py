@@ -4,5 +4,13 @@ from episub_router.pubsub.drops import PubsubDrop
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.policy import SignaturePolicy
 from episub_router.pubsub.resilient import ResilientPubsub
+from episub_router.pubsub.subscription import Lagged, Subscription
 
-__all__ = ["PubsubDrop", "PubsubParams", "ResilientPubsub", "SignaturePolicy"]
+__all__ = [
+    "Lagged",
+    "PubsubDrop",
+    "PubsubParams",
+    "ResilientPubsub",
+    "SignaturePolicy",
+    "Subscription",
+]

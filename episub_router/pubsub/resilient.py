@@ -12,16 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import trio
 from google.protobuf.message import DecodeError
-from libp2p.abc import IHost, INetStream, IPubsubRouter, ISubscriptionAPI
+from libp2p.abc import IHost, INetStream, IPubsubRouter
 from libp2p.exceptions import ParseError, ValidationError
 from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.rpc_queue import RpcQueue
-from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
 from episub_router.publishing import BackpressurePubsub
 from episub_router.pubsub.budgets import Budgets
@@ -30,6 +28,7 @@ from episub_router.pubsub.frames import FrameOverdue
 from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.policy import SignaturePolicy, pubsub_options
+from episub_router.pubsub.subscription import Subscription
 from episub_router.pubsub.turns import CopyTurns
 from episub_router.pubsub.validation_queue import ValidationQueue
 from episub_router.pubsub.validators import Costs, Validators
@@ -273,13 +272,15 @@ class ResilientPubsub(BackpressurePubsub):
 
     # Subscriptions of the application
 
-    async def subscribe(self, topic_id: str) -> ISubscriptionAPI:
+    async def subscribe(self, topic_id: str) -> Subscription:
         """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages."""
-        if topic_id in self.topic_ids:
-            return self.subscribed_topics_receive[topic_id]
-        send, receive = trio.open_memory_channel[Message](self.params.subscription_buffer)
-        subscription = TrioSubscriptionAPI(receive, partial(self.unsubscribe, topic_id))
-        self.subscribed_topics_send[topic_id] = send
+        subscribed = self.subscribed_topics_receive.get(topic_id)
+        if isinstance(subscribed, Subscription):
+            return subscribed
+        subscription = Subscription(
+            self.params.subscription_buffer, partial(self.unsubscribe, topic_id)
+        )
+        self.subscribed_topics_send[topic_id] = subscription.send_channel
         self.subscribed_topics_receive[topic_id] = subscription
         if self.trace is not None:
             self.trace.joined(topic_id)
@@ -300,12 +301,8 @@ class ResilientPubsub(BackpressurePubsub):
     def notify_subscriptions(self, publish_message: Message) -> None:
         """Hand a message to the subscriptions of its topics; where a buffer is full, count it."""
         for topic in publish_message.topicIDs:
-            channel = self.subscribed_topics_send.get(topic)
-            if channel is None:
-                continue
-            try:
-                channel.send_nowait(publish_message)
-            except (trio.WouldBlock, trio.BrokenResourceError):
+            subscription = self.subscribed_topics_receive.get(topic)
+            if isinstance(subscription, Subscription) and not subscription.put(publish_message):
                 self.drops[PubsubDrop.SUBSCRIBER_SLOW] += 1
                 self.lagging[topic] += 1
                 if self.trace is not None:

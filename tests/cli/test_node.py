@@ -185,6 +185,6 @@ async def test_metrics_are_served_on_loopback() -> None:
         async with stream:
             await stream.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
             answer = b"".join([part async for part in stream])
-        assert b'gossipsub_mesh_peers_total{topic="' in answer
+        assert b'gossipsub_mesh_peers{topic="' in answer
         await node.end_input()
         assert await node.exit_status() == 0

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts in docs/monitoring/ ask for what nodes report, in a way that a real
+"""The dashboard and the alerts of `episub metrics` ask for what nodes report, in a way that a real
 Prometheus understands."""
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import trio
 from prometheus_client import CollectorRegistry, start_http_server
 
 from episub_router import EpisubRouter, NodeCollector, ResilientPubsub
+from episub_router.cli.main import main
+from tests import children
 from tests.children import child
 from tests.docs.snippets import ROOT
 from tests.hosts import PATIENCE, running_nodes
 from tests.router.overlays import TOPIC, router
 
-MONITORING = ROOT / "docs" / "monitoring"
+MONITORING = ROOT / "episub_router" / "monitoring"
 ALERTS = MONITORING / "alerts.yml"
 PANELS = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
@@ -48,6 +50,18 @@ def test_only_what_is_documented_is_asked_for() -> None:
     events = {name for names in found for name in names.split("|")} - {"frames-(sent", "received)"}
     assert len(events) >= 8
     assert not [name for name in events if f"| `{name}` |" not in TEXT]
+
+
+def test_the_rules_are_rules() -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not there: the alert rules are not checked.")
+    children.run(["promtool", "check", "rules", str(ALERTS)], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("file", ["dashboard.json", "alerts.yml"])
+def test_the_command_prints_them(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", f"--{file.partition('.')[0]}"]) == 0
+    assert capsys.readouterr().out == (MONITORING / file).read_text()
 
 
 def free_port() -> int:
@@ -74,12 +88,12 @@ async def test_a_prometheus_runs_every_expression(tmp_path: Path) -> None:
         try:
             with child(command, stderr=subprocess.DEVNULL):
                 prometheus = Prometheus(own)
-                alone = f'count_over_time(gossipsub_mesh_peers_total{{topic="{TOPIC}"}}[1m]) > 3'
+                alone = f'count_over_time(gossipsub_mesh_peers{{topic="{TOPIC}"}}[1m]) > 3'
                 await prometheus.until(lambda: prometheus.query(alone))
                 for expression in EXPRESSIONS:
                     asked = re.sub(r"\$__rate_interval", "1m", expression)
                     prometheus.query(re.sub(r"\$(instance|topic)", ".*", asked))
-                [series] = prometheus.query("gossipsub_mesh_peers_total")
+                [series] = prometheus.query("gossipsub_mesh_peers")
                 assert series["value"][1] == "0"
                 await prometheus.until(
                     lambda: {rule["health"] for rule in prometheus.rules()} == {"ok"}

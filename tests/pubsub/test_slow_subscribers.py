@@ -6,10 +6,11 @@ import logging
 from typing import Any
 
 import pytest
+import trio
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router import PubsubDrop, PubsubParams, ResilientPubsub
-from tests.hosts import receive, running_nodes
+from episub_router import Lagged, PubsubDrop, PubsubParams, ResilientPubsub, Subscription
+from tests.hosts import PATIENCE, receive, running_nodes
 from tests.pubsub.frames import TOPIC, flood
 
 pytestmark = pytest.mark.hosts
@@ -25,6 +26,50 @@ async def test_what_a_reader_finds_of_100_messages(pubsub_class: type[Pubsub], k
         assert [msg.data for msg in received] == [bytes([n]) for n in range(kept)]
         await node.pubsub.publish(TOPIC, b"next")
         assert (await receive(subscription))[0].data == b"next"
+
+
+async def test_a_reader_is_told_where_messages_are_missing() -> None:
+    options: dict[str, Any] = {"params": PubsubParams(subscription_buffer=3)}
+    async with running_nodes(
+        1, router=flood, pubsub_class=ResilientPubsub, pubsub_options=options
+    ) as (node,):
+        subscription = await node.pubsub.subscribe(TOPIC)
+        assert isinstance(subscription, Subscription)
+
+        async def publish(*numbers: int) -> None:
+            for number in numbers:
+                await node.pubsub.publish(TOPIC, bytes([number]))
+
+        seen: list[object] = []
+
+        async def read(count: int) -> None:
+            with trio.fail_after(PATIENCE):
+                for _ in range(count):
+                    item = await anext(subscription.with_gaps())
+                    seen.append(item if isinstance(item, Lagged) else item.data[0])
+
+        await publish(0, 1, 2, 3, 4)
+        await read(1)
+        await publish(5, 6)
+        await read(5)
+        assert seen == [0, 1, 2, Lagged(2), 5, Lagged(1)]
+        await publish(7, 8, 9, 10, 11)
+        assert [m.data[0] for m in await receive(subscription, 3)] == [7, 8, 9]
+        await publish(12)
+        seen.clear()
+        await read(2)
+        assert seen == [Lagged(2), 12]
+        await publish(13, 14, 15, 16)
+        assert [m.data[0] for m in await receive(subscription, 3)] == [13, 14, 15]
+        await publish(17)
+        assert [m.data[0] for m in await receive(subscription, 1)] == [17]
+        await publish(18)
+        seen.clear()
+        await read(1)
+        assert seen == [18], "a gap that was read over isn't told later"
+        await subscription.unsubscribe()
+        assert [item async for item in subscription.with_gaps()] == []
+        assert [message async for message in subscription] == []
 
 
 async def test_drops_are_counted_by_topic_and_told_now_and_then(

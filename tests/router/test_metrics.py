@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from enum import Enum
+from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
+from libp2p import new_host
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from episub_router import EpisubRouter, NodeCollector, PubsubDrop, ResilientPubsub
 from episub_router.net.address_book import RecordFault
 from episub_router.net.counters import Reason
 from episub_router.protocol.effects import DropReason
 from episub_router.wire import WireFault
+from tests import children
 from tests.docs.snippets import ROOT
 from tests.hosts import PATIENCE, connect, receive, running_nodes
 from tests.router.overlays import TOPIC, router
@@ -22,6 +28,52 @@ TEXT = (ROOT / "docs" / "metrics-node.md").read_text()
 @pytest.mark.parametrize("reasons", [Reason, DropReason, WireFault, RecordFault, PubsubDrop])
 def test_every_counter_is_documented(reasons: type[Enum]) -> None:
     assert not [reason.value for reason in reasons if f"| `{reason.value}` | " not in TEXT]
+
+
+def test_several_nodes_in_one_registry() -> None:
+    one_router, two_router = EpisubRouter(), EpisubRouter()
+    one = ResilientPubsub(new_host(), one_router)
+    two = ResilientPubsub(new_host(), two_router)
+    registry = CollectorRegistry(auto_describe=True)
+    collector = NodeCollector(one, one_router, {"node": "a"})
+    registry.register(collector.add(two, two_router, {"node": "b"}))
+    two.drops[PubsubDrop.FRAME_EMPTY] = 3
+    for node, count in (("a", 0), ("b", 3)):
+        labels = {"node": node, "reason": "frame-empty"}
+        assert registry.get_sample_value("episub_pubsub_dropped_total", labels) == count
+    with pytest.raises(ValueError, match="another node has these labels"):
+        collector.add(two, two_router, {"node": "b"})
+    with pytest.raises(ValueError, match=r"labels must be \('node',\), as for the first node"):
+        collector.add(two, two_router)
+    with pytest.raises(TypeError, match="router must be an EpisubRouter, not NoneType"):
+        NodeCollector(one, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.hosts
+async def test_what_prometheus_finds_wrong(tmp_path: Path) -> None:
+    """`promtool check metrics` where it is installed, and its rules in any case."""
+    async with running_nodes(1, router=EpisubRouter, pubsub_class=ResilientPubsub) as [node]:
+        registry = CollectorRegistry()
+        registry.register(NodeCollector(node.pubsub, router(node)))
+        await node.pubsub.subscribe(TOPIC)
+        await node.pubsub.publish(TOPIC, b"hello")
+        text = generate_latest(registry)
+    families = {family.name: family for family in text_string_to_metric_families(text.decode())}
+    assert len(families) == len(list(registry.collect())) >= 7
+    for name, family in families.items():
+        assert family.documentation
+        assert re.fullmatch("[a-z][a-z_]*", name)
+        suffix = max(({s.name.removeprefix(name) for s in family.samples}), default="")
+        assert (suffix == "_total") == (family.type == "counter") or not family.samples
+        assert family.type == "counter" or not name.endswith(("_total", "_count", "_sum"))
+        assert not re.search("_(ms|milliseconds|minutes|kilobytes|kb|info)(_|$)", name)
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        served = tmp_path / "metrics"
+        served.write_bytes(text)
+        with served.open() as stdin:
+            checked = children.run([promtool, "check", "metrics"], stdin=stdin, capture_output=True)
+        assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
 @pytest.mark.hosts
@@ -37,8 +89,8 @@ async def test_what_two_nodes_report() -> None:
         await two.pubsub.publish(TOPIC, b"ours")
         await receive(subscription, 2)
         topic = {"topic": TOPIC}
-        assert registry.get_sample_value("gossipsub_peers_total", topic) == 1
-        assert registry.get_sample_value("gossipsub_mesh_peers_total", topic) == 1
+        assert registry.get_sample_value("gossipsub_peers", topic) == 1
+        assert registry.get_sample_value("gossipsub_mesh_peers", topic) == 1
         assert registry.get_sample_value("gossipsub_message_delivered_total", topic) == 2
         assert registry.get_sample_value("gossipsub_message_published_total", topic) == 1
         event = {"event": "payloads-received"}

@@ -12,10 +12,10 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter, NotJoined
 from episub_router.cli.chat.lines import JOINED, LEFT, Line, MemberNames, line_in
-from episub_router.cli.farewell import frames_arrive
 from episub_router.cli.host import episub, running_pubsub
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.sight import report_events
+from episub_router.host import frames_arrive
 from episub_router.sds import (
     Acknowledged,
     Receipt,

@@ -96,8 +96,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from episub_router.cli.demo.run import run_demo
     from episub_router.cli.demo.summary import summarize
     from episub_router.cli.farewell import run_until_interrupted
-    from episub_router.cli.local_host import quiet_libp2p
     from episub_router.cli.progress import live_progress
+    from episub_router.cli.quiet import quiet_libp2p
 
     config = _config(arguments)
     quiet_libp2p()

@@ -16,8 +16,8 @@ from libp2p.crypto.ed25519 import create_new_key_pair
 from episub_router import MembershipParams
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.demo.recording import Recorder, RecordingRouter, Trace, duplicates, payload
-from episub_router.cli.local_host import LocalHost
 from episub_router.cli.progress import ShowProgress
+from episub_router.host import EpisubHost
 from episub_router.net.counters import Reason
 from episub_router.trace.tracer import Tracer, TracerStats
 
@@ -118,7 +118,7 @@ def _check_empty(directory: Path) -> None:
 
 class _Demo:
     def __init__(self, config: DemoConfig, progress: ShowProgress) -> None:
-        self.hosts: list[LocalHost] = []
+        self.hosts: list[EpisubHost] = []
         self._config = config
         self._progress = progress
         self._rng = Random(config.seed)
@@ -165,7 +165,7 @@ class _Demo:
             self._progress("Starting hosts", number + 1, self._config.hosts, "")
             seed = self._rng.getrandbits(64)
             router = RecordingRouter(number, self._recorder, contact, seed, self._tracer(number))
-            host = LocalHost(create_new_key_pair(self._rng.randbytes(32)), router)
+            host = EpisubHost(router, key_pair=create_new_key_pair(self._rng.randbytes(32)))
             self._recorder.numbers[host.id] = number
             self.hosts.append(host)
             try:
@@ -186,7 +186,7 @@ class _Demo:
         except OSError as error:
             raise CommandError(f"--trace: {error}") from error
 
-    def _note_end(self, host: LocalHost, state: str) -> None:
+    def _note_end(self, host: EpisubHost, state: str) -> None:
         if host.pubsub.trace is not None:
             host.pubsub.trace.lived(state)
 
@@ -291,7 +291,7 @@ class _Demo:
         while True:
             self._recorder.delivered(number, (await subscription.get()).data)
 
-    async def _watch_mesh(self, host: LocalHost) -> None:
+    async def _watch_mesh(self, host: EpisubHost) -> None:
         while True:
             await host.router.mesh_changed()
             self._change()

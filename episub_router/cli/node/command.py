@@ -106,9 +106,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from episub_router.cli.farewell import run_until_interrupted
     from episub_router.cli.keys import load_or_create
-    from episub_router.cli.local_host import quiet_libp2p
     from episub_router.cli.node.output import JsonOutput, PlainOutput
     from episub_router.cli.node.run import NodeConfig, run_node
+    from episub_router.cli.quiet import quiet_libp2p
     from episub_router.net.discovery.bootstrap import parse_bootstrap
 
     try:

@@ -16,13 +16,11 @@ from multiaddr import Multiaddr
 from prometheus_client import CollectorRegistry, start_http_server
 
 from episub_router import EpisubRouter, NeighborDown, NeighborUp, NotJoined
-from episub_router.cli.addresses import check_free
 from episub_router.cli.arguments import CommandError
-from episub_router.cli.farewell import FAREWELL, frames_arrive
-from episub_router.cli.local_host import LocalHost
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.output import NodeOutput
 from episub_router.cli.sight import report_events
+from episub_router.host import FAREWELL, EpisubHost, frames_arrive
 from episub_router.metrics import NodeCollector
 from episub_router.trace.tracer import Tracer
 
@@ -62,13 +60,14 @@ async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int
 
     Raises CommandError if the host can't start, dies, or finds no neighbour to publish to.
     """
-    for address in config.listen:
-        check_free(address)
     with _tracer(config.trace, config.region) as tracer:
         router = EpisubRouter(bootstrap=config.bootstrap, tracer=tracer)
-        node = LocalHost(config.key_pair, router, config.listen)
+        node = EpisubHost(router, key_pair=config.key_pair, listen=config.listen)
         async with trio.open_nursery() as nursery:
-            await nursery.start(node.run)
+            try:
+                await nursery.start(node.run)
+            except OSError as error:
+                raise CommandError(str(error)) from error
             with _metrics(config.metrics, node):
                 status = await _Session(config, output, node).run(input_fd)
             nursery.cancel_scope.cancel()
@@ -78,7 +77,7 @@ async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int
 
 
 @contextmanager
-def _metrics(port: int | None, node: LocalHost) -> Iterator[None]:
+def _metrics(port: int | None, node: EpisubHost) -> Iterator[None]:
     if port is None:
         yield
         return
@@ -105,7 +104,7 @@ def _tracer(path: Path | None, region: str) -> AbstractContextManager[Tracer | N
 
 
 class _Session:
-    def __init__(self, config: NodeConfig, output: NodeOutput, node: LocalHost) -> None:
+    def __init__(self, config: NodeConfig, output: NodeOutput, node: EpisubHost) -> None:
         self._config = config
         self._output = output
         self._node = node

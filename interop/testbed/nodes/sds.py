@@ -18,9 +18,9 @@ from libp2p.pubsub.pubsub import Pubsub
 from episub_router import EpisubRouter
 from episub_router.cli.arguments import add_host_arguments
 from episub_router.cli.host import episub, running_pubsub
-from episub_router.cli.local_host import quiet_libp2p
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.run import MAX_LINE
+from episub_router.cli.quiet import quiet_libp2p
 from episub_router.sds import SdsChannel, SqliteStore
 
 _WHOLE_LOG = 1_000_000

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from multiaddr import Multiaddr
 from multiaddr.utils import get_thin_waist_addresses
 
-from episub_router.cli.arguments import CommandError
-
 _WILDCARDS = ("/ip4/0.0.0.0/", "/ip6/::/")
 
 AddressFilter = Callable[[Sequence[Multiaddr]], list[Multiaddr]]
@@ -37,10 +35,12 @@ def dialable() -> AddressFilter:
 
 
 def check_free(address: Multiaddr) -> None:
-    """Raise CommandError if another process has the port of `address`.
+    """Raises OSError if another process has the TCP port of `address`.
 
     py-libp2p shares a port with any process that allows it, and each gets some of the connections.
     """
+    if [protocol.name for protocol in address.protocols()][1:] != ["tcp"]:
+        return
     host = address.value_for_protocol(address.protocols()[0].code)
     port = int(address.value_for_protocol("tcp"))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -49,4 +49,4 @@ def check_free(address: Multiaddr) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise CommandError(f"can't listen on {address}: {error.strerror}") from error
+            raise OSError(f"can't listen on {address}: {error.strerror}") from error

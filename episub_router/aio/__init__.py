@@ -1,0 +1,14 @@
+"""The package under asyncio: trio, which py-libp2p needs, runs in a thread beside the asyncio loop.
+
+    async with episub_router.aio.open("news", bootstrap=[...]) as topic:
+        await topic.publish(b"hello")
+        async for message in topic: ...
+
+`open` is `episub_router.open`. Whatever else the package has is used through `enter` for an async
+context manager, `call` for an async function and `iterate` for an async iterator of trio's.
+"""
+
+from episub_router.aio.handle import AsyncioTopic, open
+from episub_router.aio.trio_thread import call, enter, iterate
+
+__all__ = ["AsyncioTopic", "call", "enter", "iterate", "open"]

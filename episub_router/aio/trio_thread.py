@@ -1,0 +1,291 @@
+"""Trio's loop in a thread of its own, and calls into it from one asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Generic, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary, finalize
+
+import trio
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MOST_FETCHED = 64
+"""Items that wait on the asyncio side for one reader; chosen: those that came in a few wake-ups."""
+
+
+class TrioThread:
+    """Runs trio functions for coroutines of the asyncio loop that it is made in.
+
+    It lives from its first user's `enter` to the last one's end. The thread is a daemon: it holds
+    up no exit of the process.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._users = 0
+        self._thread: threading.Thread | None = None
+        self._nursery: trio.Nursery
+        self._token: trio.lowlevel.TrioToken
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[None]:
+        """Run while at least one such context is entered."""
+        self._users += 1
+        if self._users == 1:
+            self._start()
+        try:
+            await asyncio.shield(self._ready)
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                _threads.pop(self._loop, None)
+                await asyncio.shield(self._ready)
+                self._token.run_sync_soon(self._nursery.cancel_scope.cancel)
+                await asyncio.shield(self._ended)
+                if self._thread is not None:
+                    self._thread.join()  # it is at its end
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="episub-trio", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        finally:
+            self.post(self._ended.set_result, None)
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as self._nursery:
+            self._token = trio.lowlevel.current_trio_token()
+            self.post(self._ready.set_result, None)
+            await trio.sleep_forever()
+
+    def post(self, function: Callable[..., object], *args: object) -> None:
+        """Call `function` in the asyncio loop; not at all if that is closed."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *args)
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call `function` in trio's loop; not at all if that has ended."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+    async def call(
+        self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Await `function` in trio. Cancelling this cancels that, and waits for its end."""
+        done: asyncio.Future[T] = self._loop.create_future()
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            end: Callable[[], object] = done.cancel
+            try:
+                with scope:
+                    value = await function(*args, **kwargs)
+                    end = _setter(done.set_result, value)
+            except Exception as error:
+                end = _setter(done.set_exception, error)
+            finally:
+                self.post(end)
+
+        self.soon(_setter(self._nursery.start_soon, run))
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            self.soon(scope.cancel)
+            await asyncio.wait([done])
+            if not done.cancelled():
+                done.exception()  # looked at, so that nobody warns
+            raise
+
+    @asynccontextmanager
+    async def enter(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+        """The context manager of trio's that `make` makes, as one of asyncio's.
+
+        Where the body raises, the context is cancelled; where the context ends with an error, the
+        body is cancelled and the error is raised.
+        """
+        entered: asyncio.Future[T] = self._loop.create_future()
+        leave = trio.Event()
+        leaving = died = False
+
+        async def hold() -> None:
+            async with make() as value:
+                self.post(entered.set_result, value)
+                await leave.wait()
+
+        body = asyncio.current_task()
+        held = asyncio.ensure_future(self.call(hold))
+
+        def on_end(ended: asyncio.Future[None]) -> None:
+            nonlocal died
+            _ = ended.cancelled() or ended.exception()  # looked at, so that nobody warns
+            if not leaving and entered.done() and body is not None:
+                died = body.cancel()
+
+        held.add_done_callback(on_end)
+        try:
+            first: list[asyncio.Future[Any]] = [entered, held]
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if not entered.done():
+                await held
+            yield entered.result()
+            leaving = True
+            if died:
+                await asyncio.sleep(0)  # where the cancellation comes out
+        except BaseException as error:
+            leaving = True
+            held.cancel()
+            await asyncio.wait([held])
+            cancelled = isinstance(error, asyncio.CancelledError)
+            if died and body is not None and body.uncancel() == 0 and cancelled:
+                await held
+            raise
+        self.soon(leave.set)
+        await held
+
+    def from_asyncio(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """`function`, which is asyncio's, for calls from trio."""
+
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            done = trio.Event()
+            result: list[asyncio.Task[T]] = []
+
+            async def main() -> T:
+                return await function(*args, **kwargs)
+
+            def start() -> None:
+                task = self._loop.create_task(main())
+                result.append(task)
+                task.add_done_callback(lambda _: self.soon(done.set))
+
+            def cancel() -> None:
+                for task in result:
+                    task.cancel()
+
+            self.post(start)
+            try:
+                await done.wait()
+            except trio.Cancelled:
+                self.post(cancel)
+                raise
+            return result[0].result()
+
+        return run
+
+
+class _Fetched(Generic[T]):
+    """What was fetched from trio and not read yet."""
+
+    def __init__(self, thread: TrioThread) -> None:
+        self.items: deque[T] = deque()
+        self.there = asyncio.Event()
+        self.room: trio.Event | None = None
+        """Set while the fetching waits, until half of the items are read."""
+        self._thread = thread
+
+    async def fetch(self, take: Callable[[], Awaitable[Sequence[T]]]) -> None:
+        """Fetch all that `take` gives, until it gives nothing."""
+        while items := await take():
+            self.items.extend(items)
+            self._thread.post(self.there.set)
+            if len(self.items) >= MOST_FETCHED:
+                self.room = room = trio.Event()
+                if len(self.items) >= MOST_FETCHED:
+                    await room.wait()
+
+
+class Iteration(AsyncIterator[T], Generic[T]):
+    """Items that `take` gets in trio, one or several at a time, and none at their end.
+
+    They are fetched before they are asked for, so a reader that is cancelled, as by a time-out,
+    loses none.
+    """
+
+    def __init__(self, thread: TrioThread, take: Callable[[], Awaitable[Sequence[T]]]) -> None:
+        self._thread = thread
+        self._fetched: _Fetched[T] = _Fetched(thread)
+        self._fetching = asyncio.ensure_future(thread.call(self._fetched.fetch, take))
+        self._fetching.add_done_callback(_setter(self._fetched.there.set))
+        finalize(self, self._fetching.cancel)
+
+    def __aiter__(self) -> Iteration[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        fetched = self._fetched
+        while not fetched.items:
+            if self._fetching.cancelled():
+                raise StopAsyncIteration
+            if self._fetching.done():
+                self._fetching.result()
+                raise StopAsyncIteration
+            fetched.there.clear()
+            await fetched.there.wait()
+        item = fetched.items.popleft()
+        if fetched.room is not None and len(fetched.items) <= MOST_FETCHED // 2:
+            self._thread.soon(fetched.room.set)
+            fetched.room = None
+        return item
+
+
+def _setter(function: Callable[..., object], *args: object) -> Callable[..., object]:
+    return lambda *_: function(*args)
+
+
+_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, TrioThread] = WeakKeyDictionary()
+"""One for each asyncio loop, so that all contexts of a loop share their objects."""
+
+
+def thread_of_the_loop() -> TrioThread:
+    """The thread of the running asyncio loop; not started yet if nobody uses it."""
+    loop = asyncio.get_running_loop()
+    if loop not in _threads:
+        _threads[loop] = TrioThread()
+    return _threads[loop]
+
+
+def _running() -> TrioThread:
+    thread = _threads.get(asyncio.get_running_loop())
+    if thread is None:
+        raise RuntimeError(
+            "nothing runs yet: use this inside of `async with` aio.open or aio.enter"
+        )
+    return thread
+
+
+@asynccontextmanager
+async def enter(make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+    """The async context manager of trio's that `make` makes, in an asyncio task.
+
+    `make` is called in trio, and what it gives is used through `call` and `iterate`.
+    """
+    thread = thread_of_the_loop()
+    async with thread.used(), thread.enter(make) as value:
+        yield value
+
+
+async def call(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await an async function of trio's, such as a method of what `enter` gave."""
+    return await _running().call(function, *args, **kwargs)
+
+
+def iterate(items: AsyncIterator[T]) -> AsyncIterator[T]:
+    """The items of an async iterator of trio's; one that a time-out interrupts loses none."""
+
+    async def take() -> Sequence[T]:
+        async for item in items:
+            return (item,)
+        return ()
+
+    return Iteration(_running(), take)

@@ -1,0 +1,138 @@
+"""The short way in: a topic as a handle, with the host, the pubsub and the router behind it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from inspect import iscoroutinefunction
+from typing import TypeAlias
+
+import trio
+from libp2p.crypto.keys import KeyPair
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import Message
+from multiaddr import Multiaddr
+
+from episub_router.host import FAREWELL, LOOPBACK, EpisubHost, frames_arrive, running
+from episub_router.net.sight.events import EventStream
+from episub_router.pubsub import ResilientPubsub
+from episub_router.pubsub.subscription import Item, Subscription
+from episub_router.router import EpisubRouter
+
+Validator: TypeAlias = Callable[[ID, Message], bool] | Callable[[ID, Message], Awaitable[bool]]
+"""Given the peer that forwarded a message and the message: whether it is valid."""
+
+
+class TopicHandle(AsyncIterator[Item]):
+    """One topic of a running node, made by `open`: publish to it, and iterate over its messages.
+
+    Where the reader was behind and messages were dropped, iteration gives a `Lagged` in their
+    place. It ends when the topic is left.
+    """
+
+    def __init__(self, topic: str, pubsub: ResilientPubsub, subscription: Subscription) -> None:
+        assert isinstance(pubsub.router, EpisubRouter)
+        self.topic = topic
+        self.pubsub = pubsub
+        self.router = pubsub.router
+        self._subscription = subscription
+
+    def __aiter__(self) -> TopicHandle:
+        return self
+
+    async def __anext__(self) -> Item:
+        for item in await self.take(1):
+            return item
+        raise StopAsyncIteration
+
+    async def take(self, most: int) -> Sequence[Item]:
+        """Wait for the next item, and give those that are there then, at most `most`; none once the
+        topic is left and all is read."""
+        return await self._subscription.take(most)
+
+    async def publish(
+        self,
+        data: bytes,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 (it raises an error of its own)
+    ) -> None:
+        """Publish `data`; waits while a neighbour is behind, and raises what
+        `ResilientPubsub.publish` does."""
+        await self.pubsub.publish(self.topic, data, timeout=timeout)
+
+    async def publish_nowait(self, data: bytes) -> None:
+        """Publish `data`, or raise BacklogFull where `publish` would wait."""
+        await self.pubsub.publish_nowait(self.topic, data)
+
+    async def joined(
+        self,
+        timeout: float = 30.0,  # noqa: ASYNC109 (it raises an error of its own)
+    ) -> None:
+        """Wait for a neighbour; raises NotJoined after `timeout` seconds, with the reasons."""
+        await self.router.joined(self.topic, timeout)
+
+    def events(self) -> EventStream:
+        """What happens in the topic from now on, for `async for`."""
+        return self.router.events(self.topic)
+
+    @property
+    def neighbors(self) -> tuple[ID, ...]:
+        """The present neighbours, of Episub and of gossipsub."""
+        return tuple(self.router.mesh.get(self.topic, ()))
+
+    @property
+    def addresses(self) -> tuple[Multiaddr, ...]:
+        """The node's full addresses, with /p2p/: what others bootstrap from."""
+        return tuple(self.pubsub.host.get_addrs())
+
+
+@asynccontextmanager
+async def open(
+    topic: str,
+    *,
+    bootstrap: Iterable[Multiaddr | str] = (),
+    listen: Iterable[Multiaddr | str] = (LOOPBACK,),
+    announce: Iterable[Multiaddr | str] = (),
+    key_pair: KeyPair | None = None,
+    router: EpisubRouter | None = None,
+    pubsub: ResilientPubsub | None = None,
+    validator: Validator | None = None,
+) -> AsyncIterator[TopicHandle]:
+    """A handle on `topic`, for as long as the context lasts.
+
+    A node is started for it: it joins through the full addresses in `bootstrap`, listens at
+    `listen` (by default on this machine only), and gives others the addresses in `announce`, by
+    default those that it listens at. `key_pair` is its identity, by default a new one. `router`
+    brings other parameters, discoveries and the like; it has its own `bootstrap`.
+
+    With `pubsub`, which runs with an `EpisubRouter`, the topic is another one of that node, and
+    nothing of the above is given. `validator` judges each message, from the first on.
+
+    What the body raises comes out as itself. Leaving waits, at most two seconds, until the
+    neighbours have what was published. Raises OSError for an address that can't be listened at,
+    ValueError for bad addresses and for a topic that is subscribed already, NodeStopped if the node
+    dies.
+    """
+    async with AsyncExitStack() as stack:
+        if pubsub is None:
+            node = EpisubHost(
+                EpisubRouter(bootstrap=bootstrap) if router is None else router,
+                key_pair=key_pair,
+                listen=[Multiaddr(str(address)) for address in listen],
+                announce=[Multiaddr(str(address)) for address in announce],
+            )
+            await stack.enter_async_context(running(node))
+            pubsub = node.pubsub
+        elif topic in pubsub.topic_ids:
+            raise ValueError(f"{topic!r} is subscribed already: its messages would be divided")
+        if validator is not None:
+            pubsub.set_topic_validator(topic, validator, iscoroutinefunction(validator))
+            stack.callback(pubsub.remove_topic_validator, topic)
+        subscription = await pubsub.subscribe(topic)
+        handle = TopicHandle(topic, pubsub, subscription)
+        try:
+            yield handle
+            await frames_arrive(pubsub.host, handle.router, handle.neighbors)
+        finally:
+            with trio.CancelScope(deadline=trio.current_time() + FAREWELL, shield=True):
+                await subscription.unsubscribe()

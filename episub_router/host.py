@@ -1,0 +1,154 @@
+"""A py-libp2p host with Episub: started, watched, and stopped without losing what was sent last."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import trio
+from libp2p import new_host
+from libp2p.abc import IHost
+from libp2p.crypto.keys import KeyPair
+from libp2p.peer.id import ID
+from libp2p.tools.anyio_service import background_trio_service
+from multiaddr import Multiaddr
+
+from episub_router.addresses import check_free, dialable, is_wildcard
+from episub_router.net.connections.sockets import socket_below
+from episub_router.net.ping import measure_rtt
+from episub_router.pubsub import ResilientPubsub
+from episub_router.router import EpisubRouter
+from episub_router.util.errors import has_cancelled, single
+
+LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
+
+FAREWELL = 2.0
+"""Seconds that leaving may take."""
+
+
+class NodeStopped(RuntimeError):
+    """The node died of an error, which is the cause of this one."""
+
+
+class EpisubHost:
+    """A host over TCP, Noise and Yamux with a `ResilientPubsub` and `router`.
+
+    It listens at `listen`, and gives others the addresses in `announce`, by default those that it
+    listens at. `failure` holds the error that ended it, if one did; `stopped` is set once it has
+    stopped, for whatever reason.
+    """
+
+    def __init__(
+        self,
+        router: EpisubRouter,
+        *,
+        key_pair: KeyPair | None = None,
+        listen: Sequence[Multiaddr] = (LOOPBACK,),
+        announce: Sequence[Multiaddr] = (),
+    ) -> None:
+        expand = not announce and any(map(is_wildcard, listen))
+        self.host = new_host(
+            key_pair=key_pair,
+            muxer_preference="YAMUX",
+            announce_addrs=announce or None,
+            addrs_factory=dialable() if expand else None,
+        )
+        self.router = router
+        self.pubsub = ResilientPubsub(self.host, router)
+        self.failure: Exception | None = None
+        self.stopped = trio.Event()
+        self._listen = listen
+        self._scope = trio.CancelScope()
+
+    @property
+    def id(self) -> ID:
+        return self.host.get_id()
+
+    @property
+    def addresses(self) -> list[Multiaddr]:
+        """Full addresses, with /p2p/, at which others reach this host."""
+        return self.host.get_addrs()
+
+    async def run(self, *, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until `stop` or `crash`, or an error, which goes to `failure`.
+
+        Raises what goes wrong before the host is ready, for example OSError for an address.
+        """
+        ready = False
+        try:
+            for address in self._listen:
+                check_free(address)
+            with self._scope:
+                async with AsyncExitStack() as stack:
+                    await stack.enter_async_context(self.host.run(self._listen))
+                    await stack.enter_async_context(background_trio_service(self.pubsub))
+                    await stack.enter_async_context(background_trio_service(self.router))
+                    await self.pubsub.wait_until_ready()
+                    ready = True
+                    task_status.started()
+                    await trio.sleep_forever()
+        except Exception as error:
+            if not ready:
+                raise
+            # A swarm that is stopped under traffic raises of its own accord.
+            if not self._scope.cancel_called:
+                self.failure = error
+        finally:
+            self.pubsub.seen_messages.stop()  # its thread would stay for ever
+            self.stopped.set()
+
+    def stop(self) -> None:
+        """Begin to stop."""
+        self._scope.cancel()
+
+    def crash(self) -> None:
+        """Be gone at once, for the peers as well: no goodbye of any layer gets out."""
+        for connection in self.host.get_network().get_connections():
+            # Cancelling a host leaves its sockets open.
+            socket = socket_below(connection.muxed_conn)
+            if socket is not None:
+                socket.close()
+        self._scope.cancel()
+
+
+@asynccontextmanager
+async def running(node: EpisubHost) -> AsyncIterator[None]:
+    """Run `node` around the body.
+
+    What the body raises comes out as itself, not in a group. Raises NodeStopped if the node dies
+    meanwhile, and what goes wrong before it is ready.
+    """
+    raised: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.run)
+
+            @nursery.start_soon
+            async def watch() -> None:
+                await node.stopped.wait()
+                nursery.cancel_scope.cancel()
+
+            try:
+                yield
+            except BaseException as error:
+                if has_cancelled(error):
+                    raise
+                raised = error
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise single(group) from None
+    if raised is not None:
+        raise raised
+    if node.failure is not None:
+        raise NodeStopped(f"the node stopped: {node.failure!r}") from node.failure
+
+
+async def frames_arrive(host: IHost, router: EpisubRouter, neighbors: Iterable[ID]) -> None:
+    """Wait until `neighbors` have everything that was sent; at most FAREWELL seconds."""
+    with trio.move_on_after(FAREWELL):
+        await router.wait_for_room(0)
+        for peer in neighbors:
+            # An echo means that what was written before has arrived, too.
+            with suppress(Exception):
+                await measure_rtt(host, peer)

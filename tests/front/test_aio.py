@@ -1,0 +1,219 @@
+"""`episub_router.aio`: the package under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import trio
+from libp2p import new_host
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import Message
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router import EpisubRouter, Joined, NodeStopped, NotJoined, ResilientPubsub, aio
+from episub_router.pubsub.subscription import Item
+from tests.children import child
+from tests.hosts import PATIENCE
+
+pytestmark = pytest.mark.hosts
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+    assert not [thread for thread in threading.enumerate() if thread.name == "episub-trio"]
+
+
+def data(item: Item) -> bytes:
+    assert isinstance(item, Message)
+    return item.data
+
+
+def test_two_nodes_of_a_topic() -> None:
+    async def main() -> None:
+        async with (
+            aio.open("news") as one,
+            aio.open("news", bootstrap=one.addresses) as two,
+        ):
+            events = two.events()
+            for topic in (one, two):
+                await topic.joined(PATIENCE)
+            assert two.neighbors == (one.pubsub.my_id,)
+            assert isinstance([await anext(events) for _ in range(2)][1], Joined)
+            await one.publish(b"hello")
+            await one.publish_nowait(b"again")
+            assert [data(await anext(two)) for _ in range(2)] == [b"hello", b"again"]
+            assert len([t for t in threading.enumerate() if t.name == "episub-trio"]) == 1
+        assert [item async for item in two] == []
+
+    run(main)
+
+
+def test_a_reader_that_times_out_loses_nothing() -> None:
+    async def main() -> None:
+        async with aio.open("news") as topic:
+            for number in range(200):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(topic), 0.0001)
+                await topic.publish(bytes([number]))
+                assert data(await anext(topic)) == bytes([number])
+
+    run(main)
+
+
+def test_an_error_of_the_body_comes_out_as_itself() -> None:
+    async def main() -> None:
+        with pytest.raises(KeyError, match="mine"):
+            async with aio.open("news"):
+                raise KeyError("mine")
+
+    run(main)
+
+
+def test_what_can_not_start_is_raised() -> None:
+    async def main() -> None:
+        async with aio.open("news") as one:
+            taken = str(one.addresses[0]).partition("/p2p/")[0]
+            with pytest.raises(OSError, match="can't listen on"):
+                async with aio.open("news", listen=[taken]):
+                    pass
+            with pytest.raises(ValueError, match="'news' is subscribed already"):
+                async with aio.open("news", pubsub=one.pubsub):
+                    pass
+            async with aio.open("sport", pubsub=one.pubsub):
+                with pytest.raises(NotJoined):
+                    await one.joined(timeout=0.01)
+
+    run(main)
+
+
+def test_cancelling_a_task_leaves_the_topic() -> None:
+    async def main() -> None:
+        entered, left = asyncio.Event(), asyncio.Event()
+
+        async def use() -> None:
+            try:
+                async with aio.open("news") as topic:
+                    entered.set()
+                    await anext(topic)
+            finally:
+                left.set()
+
+        async with aio.open("lobby"):
+            for before in (entered, asyncio.sleep(0.05)):
+                task = asyncio.create_task(use())
+                await (before.wait() if isinstance(before, asyncio.Event) else before)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert left.is_set()
+
+    run(main)
+
+
+def test_cancelling_a_call_cancels_it_in_trio() -> None:
+    async def main() -> None:
+        cancelled = threading.Event()
+
+        async def forever() -> None:
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled:
+                cancelled.set()
+                raise
+
+        async with aio.open("news"):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(aio.call(forever), 0.1)
+            assert cancelled.is_set()
+        with pytest.raises(RuntimeError, match="nothing runs yet"):
+            await aio.call(forever)
+
+    run(main)
+
+
+def test_a_node_that_dies_ends_the_body() -> None:
+    async def main() -> None:
+        async def broken() -> None:
+            raise RuntimeError("broken")
+
+        async def spoil(pubsub: ResilientPubsub) -> None:
+            pubsub.manager.run_task(broken)
+
+        with pytest.raises(NodeStopped, match="broken"):  # noqa: PT012
+            async with aio.open("news") as topic:
+                await aio.call(spoil, topic.pubsub)
+                await asyncio.sleep(PATIENCE)
+        task = asyncio.current_task()
+        assert task is not None
+        assert not task.cancelling()
+
+    run(main)
+
+
+def test_a_validator_of_asyncio_s() -> None:
+    async def main() -> None:
+        async def is_a_number(_: ID, message: Message) -> bool:
+            await asyncio.sleep(0.001)
+            return message.data.isdigit()
+
+        async with (
+            aio.open("numbers", validator=is_a_number) as one,
+            aio.open("numbers", bootstrap=one.addresses) as two,
+        ):
+            for topic in (one, two):
+                await topic.joined(PATIENCE)
+            for number in (b"1", b"two", b"3"):
+                await two.publish(number)
+            assert [data(await anext(one)) for _ in range(2)] == [b"1", b"3"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("pubsub_class", [ResilientPubsub, Pubsub])
+def test_trio_s_api_under_asyncio_says_what_to_use(pubsub_class: type[Pubsub]) -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
+            pubsub_class(new_host(), EpisubRouter())
+        async with aio.open("news") as topic:
+            with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
+                await topic.pubsub.publish("news", b"hello")
+
+    run(main)
+
+
+_INTERRUPTED = """
+import asyncio
+from episub_router import aio
+
+async def main():
+    try:
+        async with aio.open("news") as topic:
+            print("open", flush=True)
+            await anext(topic)
+    finally:
+        print("closed", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_ctrl_c() -> None:
+    with child(
+        [sys.executable, "-c", _INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert out == "closed\n"
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
