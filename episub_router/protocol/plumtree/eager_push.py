@@ -180,13 +180,13 @@ class EagerPush:
             state.standings.add(peer, FIRST_COPY, now)
         state.effects.append(Deliver(message.id, payload, peer, message.hops))
         targets = self._targets(message, copies, now)
-        for other in (*copies, peer) if peer is not None else copies:
+        for other in (*copies, peer):
             message.note_holder(other)
         self._push(message, targets)
         for other, copy in copies.items():
             self._on_duplicate(other, message, copy.hops, copy.arrived_at)
         if message.tree is None:
-            self._optimize(message, copies)
+            self._optimize(message)
         else:
             self._announce_at_once(message)
         self._lazy_push.add(message, now)
@@ -285,14 +285,11 @@ class EagerPush:
             tree.unlink(peer)
         self._state.prune(peer, None)
 
-    def _optimize(self, message: GossipMessage, copies: Copies) -> None:
+    def _optimize(self, message: GossipMessage) -> None:
         """Tree optimisation (E38): swap the link that pushed for one of an announcer that would
         have pushed in fewer hops."""
-        state, peer, threshold = (
-            self._state,
-            message.sender,
-            self._state.params.optimization_threshold,
-        )
+        state, peer = self._state, message.sender
+        threshold = state.params.optimization_threshold
         tree, holders = state.trees.shared, message.holders or {}
         if threshold is None or peer not in tree.children or message.informant is None:
             return
