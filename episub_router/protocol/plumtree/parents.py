@@ -54,7 +54,8 @@ class Parents:
             return
         peer, holders = message.sender, message.holders or {}
         asked = message.asked_at(peer) is not None
-        parent, failed = tree.parent, False
+        parent = tree.parent
+        failed = asked and peer not in tree.parents and self._pushes_nothing(tree, now)
         if not asked and peer in self._state.links:
             self._state.links[peer].missed = 0
         for each in [*tree.parents, *tree.standbys]:
@@ -80,17 +81,11 @@ class Parents:
                 self._state.prune(peer, tree.source)
         if failed and tree.parent == parent:
             self._leave(tree, now)
+            self._send_grafts()
 
     def _on_pulled(self, tree: Tree, peer: PeerId, failed: bool, now: Time) -> None:
         """`peer` had to be asked for a message; whether the parent has `failed` by that."""
         parent, missed = tree.parent, tree.missed(tree.parent)
-        link = self._state.links.get(parent)
-        if link is not None:
-            link.missed += 1
-            if link.missed >= FAILED_AFTER:
-                self._leave_others(link.peer, tree, now)
-                tree.exclude(link.peer, now)
-                failed = True
         if parent is None or failed or not tree.is_feasible(parent):
             # Each cycle of parents has such a link: look for another way at once.
             adopt = peer not in tree.children
@@ -106,13 +101,16 @@ class Parents:
 
     def set_parent(self, tree: Tree, peer: PeerId, now: Time, *, graft: bool = True) -> None:
         """Have `peer` push to us; without `graft` it does already."""
-        if tree.parent == peer:
+        former = tree.parent
+        if former == peer:
             return
         graft = graft and peer not in tree.parents
         tree.take_parent(peer)
         if graft:
             self._state.graft(peer, tree.source)
-        if tree.leaving or peer in tree.standbys:
+        if former is not None:
+            tree.leaving[former] = now + SETTLE
+        if former is not None or peer in tree.standbys:
             self.schedule_rebalance(tree, now)
 
     def _find_parent(self, tree: Tree, now: Time) -> None:
@@ -137,18 +135,25 @@ class Parents:
     def _leave(self, tree: Tree, now: Time) -> None:
         """The first parent pushes nothing any more."""
         former = tree.parents.pop(0)
-        tree.leaving[former] = None
+        tree.leaving[former] = now + SETTLE
         self._find_parent(tree, now)
-        self._send_grafts()
 
-    def _leave_others(self, peer: PeerId, but: Tree, now: Time) -> None:
-        """`peer` pushes nothing any more, in whichever tree: take others in all `but` one."""
-        for tree in self._state.trees.by_source.values():
-            if tree.parent == peer and tree is not but:
-                tree.exclude(peer, now)
-                tree.leaving[tree.parents.pop(0)] = None
-                self._find_parent(tree, now)
+    def _pushes_nothing(self, tree: Tree, now: Time) -> bool:
+        """The parent in `tree` didn't push a message: whether it pushes nothing any more, in
+        whichever tree. Then it has failed in all."""
+        link = self._state.links.get(tree.parent)
+        if link is None:
+            return False
+        link.missed += 1
+        if link.missed < FAILED_AFTER:
+            return False
+        for each in self._state.trees.by_source.values():
+            if each.parent == link.peer:
+                each.exclude(link.peer, now)
+                if each is not tree:
+                    self._leave(each, now)
         self._send_grafts()
+        return True
 
     def _send_grafts(self) -> None:
         for parent, sources in self._grafts.items():
@@ -222,13 +227,15 @@ class Parents:
             if tree is None:
                 continue
             more, standbys = tree.choose(links, state.params.parents, STANDBYS)
-            tree.leaving |= dict.fromkeys(p for p in tree.parents[1:] if p not in more)
+            tree.leaving |= dict.fromkeys((p for p in tree.parents[1:] if p not in more), now)
             tree.parents = [*tree.parents[:1], *more]
             left = [p for p in tree.standbys if p not in standbys and p not in tree.parents]
             added = [p for p in standbys if p not in tree.standbys]
             tree.standbys = standbys
-            gone = [p for p in tree.leaving if p not in tree.parents]
-            tree.leaving.clear()
+            gone = [p for p, at in tree.leaving.items() if at <= now and p not in tree.parents]
+            tree.leaving = {p: at for p, at in tree.leaving.items() if at > now}
+            if tree.leaving:
+                self.schedule_rebalance(tree, now)
             for order, peers in enumerate((more, added, gone, left)):
                 for peer in peers:
                     if peer in links:

@@ -101,7 +101,7 @@ class RootProcedure:
         if not tree.own:
             # We are no child, and don't begin after what others claim to be our round.
             tree.own, tree.round, tree.hops, tree.cost = True, self._epoch, 0, 0.0
-            tree.leaving |= dict.fromkeys(tree.parents)
+            tree.leaving |= dict.fromkeys(tree.parents, now)
             tree.parents, tree.offers = [], {}
             if tree.leaving or tree.standbys:
                 self._parents.schedule_rebalance(tree, now)

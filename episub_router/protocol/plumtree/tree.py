@@ -80,8 +80,8 @@ class Tree:
         """Neighbours that we asked to announce each message at once."""
         self.announce_to: dict[PeerId, None] = {}
         """Neighbours that asked us to do so."""
-        self.leaving: dict[PeerId, None] = {}
-        """Former parents, to be pruned soon: messages in flight come to us through them."""
+        self.leaving: dict[PeerId, Time] = {}
+        """Former parents, and when to PRUNE them: messages in flight come to us through them."""
         self.offers: dict[PeerId, Offer] = {}
         """The neighbours that brought the last ROOT, in the order in which they did."""
         self.services: dict[PeerId, Service] = {}
@@ -162,10 +162,7 @@ class Tree:
         return best
 
     def take_parent(self, peer: PeerId) -> None:
-        """`peer` is the first parent from now on; the former one is left."""
-        former = self.parent
-        if former is not None and former != peer:
-            self.leaving[former] = None
+        """`peer` is the first parent from now on, in place of the one before."""
         self.parents = [peer, *(p for p in self.parents[1:] if p != peer)]
         self.leaving.pop(peer, None)
         self.children.pop(peer, None)
