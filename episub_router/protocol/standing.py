@@ -12,10 +12,8 @@ from collections.abc import Mapping
 from episub_router.protocol.types import PeerId, Time
 from episub_router.util.bounded import put_last
 
-FIRST_COPY = 1.0
-"""Earned by the first copy of a message that proves valid. gossipsub: P2, weight 1."""
-KEPT_PROMISE = 1.0
-"""Earned by an answer to a GRAFT. Chosen: as a first copy, which it mostly is."""
+FIRST_COPY = 1.0  # Earned by the first copy of a message that proves valid. gossipsub: P2, weight 1
+KEPT_PROMISE = 1.0  # Earned by an answer to a GRAFT. Chosen: as a first copy, which it mostly is
 BROKEN_PROMISE = -4.0
 """Chosen: a peer that keeps four of five stands as it stood; 5 % of frames may be lost each way."""
 FORGED_PAYLOAD = -10.0
@@ -23,8 +21,7 @@ FORGED_PAYLOAD = -10.0
 gossipsub: P4, the square of their number."""
 MOST = 10.0
 """What can be earned at most, so that nobody saves up for an attack. gossipsub: P2's cap."""
-LEAST = -60.0
-"""Chosen: beyond BAN_BELOW it only takes longer to be forgiven."""
+LEAST = -60.0  # Chosen: beyond BAN_BELOW it only takes longer to be forgiven
 HALF_LIFE = 120.0
 """Seconds in which a standing loses half, good or bad. Chosen: some of a hundred deeds count."""
 BAD_BELOW = -10.0
@@ -32,8 +29,7 @@ BAD_BELOW = -10.0
 kept."""
 BAN_BELOW = -40.0
 """Disconnected for BAN_TIME. Chosen: eleven promises broken and none kept, or five forgeries."""
-BAN_TIME = 600.0
-"""Seconds. Chosen: ten times gossipsub's back-off after a PRUNE."""
+BAN_TIME = 600.0  # Seconds. Chosen: ten times gossipsub's back-off after a PRUNE
 
 MAX_STANDINGS = 512
 """Peers whose standing is remembered, neighbours or not. Chosen: many active views."""

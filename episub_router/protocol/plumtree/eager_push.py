@@ -46,8 +46,7 @@ class LeadingSource:
 
     def __init__(self) -> None:
         self._recent: list[SourceId] = []
-        self._without_leader = 0
-        """Messages since the last one of the leader."""
+        self._without_leader = 0  # Messages since the last one of the leader
 
     def note_message(self, source: SourceId | None) -> None:
         """A new message of `source` was accepted."""

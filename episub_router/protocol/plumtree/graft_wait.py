@@ -16,15 +16,12 @@ from episub_router.protocol.types import NEVER, Time
 _FIRST_WAIT = 0.02
 _LEAST_WAIT = 0.01
 _MOST_WAIT = 1.0
-_SHRINK = 0.8
-"""Of the wait, after a message that would not have arrived by itself."""
-_GROW = 1.25
-"""In multiples of the time after which a message did arrive by itself."""
+_SHRINK = 0.8  # Of the wait, after a message that would not have arrived by itself
+_GROW = 1.25  # In multiples of the time after which a message did arrive by itself
 
 FIRST_LAG = 0.02
 _MOST_LAG = 0.5
-_LAG_GAIN = 0.25
-"""As the spread of a round-trip time (RFC 6298)."""
+_LAG_GAIN = 0.25  # As the spread of a round-trip time (RFC 6298)
 _LAG_DECAY = 0.95
 _LAG_FACTOR = 1.2
 _LAG_MARGIN = 0.005
@@ -36,13 +33,11 @@ _LONGEST_ANSWER = 0.5
 """Seconds for a neighbour without a known RTT. Chosen: two round trips of the longest links."""
 _MOST_ANSWER_TIME = 5.0
 """Chosen: more than a burst needs; members that answer late on purpose cost no more."""
-_ANSWER_SPREADS = 4
-"""RFC 6298, 2.3: K."""
+_ANSWER_SPREADS = 4  # RFC 6298, 2.3: K
 _ANSWERS_KNOWN_FOR = 30.0
 """Seconds after the last answer for which the learned time holds: load passes."""
 
-LOST_AFTER = 5.0
-"""Seconds after which a message is given up, once each announcer was asked, ..."""
+LOST_AFTER = 5.0  # Seconds after which a message is given up, once each announcer was asked, ...
 _ANSWERS_UNTIL_LOST = 3
 """... or times that answers take: one for it to come by itself, two for announcers. Beyond that,
 reliability is SDS's task."""

@@ -38,8 +38,7 @@ noticed within them."""
 _MAX_ANNOUNCED = 1_000
 """Ids announced to a neighbour whose link had failed; go-libp2p-pubsub: 5,000 in a heartbeat."""
 
-_MAX_FAILED = 64
-"""Failed links that are remembered. Chosen: several times the active view."""
+_MAX_FAILED = 64  # Failed links that are remembered. Chosen: several times the active view
 
 
 class LazyPush:

@@ -184,28 +184,27 @@ class Plumtree:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        # Asked after each message.
+        # Asked after each message: `min` of three would be the larger part of it.
         deadline = self._lazy_push.deadline
-        if len(self._missing.due):
-            deadline = min(deadline, self._missing.due.deadline)
-        root, parents = self._root, self._parents
-        if len(root.choices) or len(root.renewals) or len(parents.rebalances):
-            trees = min(root.choices.deadline, root.renewals.deadline, parents.rebalances.deadline)
-            deadline = min(deadline, trees)
-        return deadline
+        missing, trees = self._missing.due.deadline, self._state.timers.deadline
+        if missing < deadline:
+            deadline = missing
+        return trees if trees < deadline else deadline
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
         state = self._state
         state.messages.expire(now)
         for peer, link in state.links.items():
-            for _ in range(link.count_broken(now)):
-                state.standings.add(peer, BROKEN_PROMISE, now)
+            if link.asked_at:
+                for _ in range(link.count_broken(now)):
+                    state.standings.add(peer, BROKEN_PROMISE, now)
         if self._lazy_push.deadline <= now:
             self._lazy_push.flush(now)
-        self._missing.fire(now)
-        self._root.fire(now)
-        self._parents.rebalance(now)
+        if self._missing.due.deadline <= now:
+            self._missing.fire(now)
+        if state.timers.deadline <= now:
+            self._root.fire(now)
         return state.take_effects()
 
     def clear(self) -> None:
@@ -217,5 +216,5 @@ class Plumtree:
         self._lazy_push.clear()
         self._missing.clear()
         self._root.clear()
-        self._parents.rebalances.clear()
+        state.timers.clear()
         state.trees.clear()

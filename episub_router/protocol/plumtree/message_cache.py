@@ -21,8 +21,7 @@ VALIDATION_TIMEOUT = 10.0
 """Seconds after which a payload counts as rejected. Chosen: twice py-libp2p's own timeout, which
 is never reported to us."""
 
-MAX_HOLDERS = 32
-"""Peers known to have one message at most; the active view is smaller."""
+MAX_HOLDERS = 32  # Peers known to have one message at most; the active view is smaller
 
 
 def next_hops(hops: int) -> int:
@@ -52,27 +51,22 @@ class GossipMessage:
         self.holders: dict[PeerId, int] | None = {}
         """The peers known to have it, in order, with the hops that they named; None once every
         neighbour has it or its announcement."""
-        self.informant: PeerId | None = None
-        """The first neighbour to announce it, ..."""
-        self.announced_at: Time = NEVER
-        """... and when it did."""
-        self.due_at: Time = NEVER
-        """When to ask for it, or to ask the next announcer."""
+        self.informant: PeerId | None = None  # The first neighbour to announce it, ...
+        self.announced_at: Time = NEVER  # ... and when it did
+        self.due_at: Time = NEVER  # When to ask for it, or to ask the next announcer
         self.asked: list[tuple[PeerId, Time]] = _NOBODY
         """The neighbours that got a GRAFT for it, in order."""
         self.copies: dict[PeerId, Copy] | None = None
         """The copies that are in validation, by sender."""
         self.payload: object = None
         self.size = 0
-        self.hops = 0
-        """Links from the publisher to us; 0 for our own."""
+        self.hops = 0  # Links from the publisher to us; 0 for our own
         self.source: SourceId | None = None
         self.tree: SourceId | None = None
         """The tree that it goes along: its root; None is the shared one."""
         self.sender: PeerId | None = None
         """The neighbour that brought the first copy; None for our own."""
-        self.arrived_at: Time = NEVER
-        """When that copy arrived, before validation."""
+        self.arrived_at: Time = NEVER  # When that copy arrived, before validation
         self.accepted_at: Time = NEVER
         self.cached = False
         self.served: dict[PeerId, int] | None = None
@@ -112,14 +106,10 @@ class MessageCache:
         self._params = params
         self.open: dict[MessageId, GossipMessage] = {}
         """Messages that were announced or are in validation."""
-        self.seen: dict[MessageId, GossipMessage] = {}
-        """Messages that were accepted."""
-        self._order: list[GossipMessage] = []
-        """Those in the order in which they were accepted, ..."""
-        self._uncached = 0
-        """... of which the first so many have lost their payloads."""
-        self._validating: dict[MessageId, Time] = {}
-        """Messages in validation, and when that began."""
+        self.seen: dict[MessageId, GossipMessage] = {}  # Messages that were accepted
+        self._order: list[GossipMessage] = []  # Those in the order in which they were accepted, ...
+        self._uncached = 0  # ... of which the first so many have lost their payloads
+        self._validating: dict[MessageId, Time] = {}  # Messages in validation, and when that began
         self.bytes = 0
 
     def __contains__(self, id: MessageId) -> bool:

@@ -20,8 +20,7 @@ from episub_router.util.params import Rate
 from episub_router.util.timers import TimerMap
 from episub_router.util.token_buckets import TokenBuckets
 
-MAX_MISSING = 10_000
-"""Messages in the list. iroh-gossip PR 135."""
+MAX_MISSING = 10_000  # Messages in the list. iroh-gossip PR 135
 
 ANNOUNCEMENTS = Rate(2_000, 1_000)
 """Unknown ids that one peer may announce. go-libp2p-pubsub: 10 IHAVEs a heartbeat."""
@@ -29,14 +28,12 @@ ANNOUNCEMENTS = Rate(2_000, 1_000)
 MAX_RETRANSMISSIONS = 3
 """How often GRAFTs of one peer get it one message. go-libp2p-pubsub: GossipRetransmission."""
 
-_MAX_PEERS = 64
-"""Peers whose announcements are counted. Chosen: several times the active view."""
+_MAX_PEERS = 64  # Peers whose announcements are counted. Chosen: several times the active view
 
 _LOOKED_AT = 16
 """Newest messages of a peer among which one that nobody else announced is looked for."""
 
-_PIGGYBACK = 0.02
-"""Seconds before its own time at which a message is asked for beside others (E35)."""
+_PIGGYBACK = 0.02  # Seconds before its own time at which a message is asked for beside others (E35)
 
 _PENDING_CHECK = 0.5
 """Seconds until a message in validation, or without a neighbour to ask, is looked at again."""
@@ -51,10 +48,8 @@ class Reluctance(IntEnum):
     """What speaks against asking a neighbour for a message."""
 
     NONE = 0
-    LATE = 1
-    """It has let an answer wait."""
-    BAD = 2
-    """Its standing is bad: it is asked beside another."""
+    LATE = 1  # It has let an answer wait
+    BAD = 2  # Its standing is bad: it is asked beside another
 
 
 class MissingMessages:
@@ -65,8 +60,7 @@ class MissingMessages:
 
     def __init__(self, state: PlumtreeState) -> None:
         self._state = state
-        self.due: TimerMap[MessageId] = TimerMap()
-        """The missing messages, and when to ask for each."""
+        self.due: TimerMap[MessageId] = TimerMap()  # The missing messages, and when to ask for each
         self.wait = GraftWait()
         self._announcements: TokenBuckets[PeerId] = TokenBuckets(ANNOUNCEMENTS, _MAX_PEERS)
 
@@ -152,8 +146,6 @@ class MissingMessages:
 
     def fire(self, now: Time) -> None:
         """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""
-        if self.due.deadline > now:
-            return
         state = self._state
         grafts: dict[PeerId, list[MessageId]] = {}
         for id in self.due.pop_due(now + _PIGGYBACK):

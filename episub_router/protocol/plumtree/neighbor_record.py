@@ -8,8 +8,7 @@ from __future__ import annotations
 from episub_router.protocol.messages import MessageSummary
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
-MAX_PROMISES = 256
-"""Promises remembered of one neighbour. Chosen: many messages' worth of evidence."""
+MAX_PROMISES = 256  # Promises remembered of one neighbour. Chosen: many messages' worth of evidence
 
 SILENCE = 15.0
 """Seconds until a promise is broken in which its peer sent no payload at all: a peer that sends
@@ -35,24 +34,17 @@ class NeighborRecord:
     def __init__(self, peer: PeerId, now: Time, missed_since: Time = NEVER) -> None:
         self.peer = peer
         self.up_at = now
-        self.missed_since = missed_since
-        """When its former link had failed."""
-        self.missed = 0
-        """Messages in a row, of all trees, that it did not push as our parent."""
-        self.owed: tuple[MessageSummary, ...] = ()
-        """What is to be announced to it alone."""
+        self.missed_since = missed_since  # When its former link had failed
+        self.missed = 0  # Messages in a row, of all trees, that it did not push as our parent
+        self.owed: tuple[MessageSummary, ...] = ()  # What is to be announced to it alone
         self.lag: float | None = None
         """Of a standby: how much later than its announcement the message comes by itself."""
         self.first_announced: dict[MessageId, None] = {}
         """Missing messages that it was the first to announce."""
-        self.asked_at: dict[MessageId, Time] = {}
-        """Its promises, the oldest first."""
-        self.payload_at: Time = -NEVER
-        """When it last sent a payload, whichever."""
-        self.charged_at: tuple[Time, ...] = ()
-        """When broken promises cost it something last."""
-        self.broke = False
-        """Whether it broke a promise, and has sent no payload since."""
+        self.asked_at: dict[MessageId, Time] = {}  # Its promises, the oldest first
+        self.payload_at: Time = -NEVER  # When it last sent a payload, whichever
+        self.charged_at: tuple[Time, ...] = ()  # When broken promises cost it something last
+        self.broke = False  # Whether it broke a promise, and has sent no payload since
 
     def ask(self, id: MessageId, now: Time) -> None:
         """It has announced `id`, and gets a GRAFT for it."""

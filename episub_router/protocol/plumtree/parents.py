@@ -12,10 +12,9 @@ from episub_router.protocol.messages import MAX_IDS, Graft, Prune, Root, RootReq
 from episub_router.protocol.params import EagerRepair
 from episub_router.protocol.plumtree.graft_wait import FIRST_LAG
 from episub_router.protocol.plumtree.message_cache import GossipMessage
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
 from episub_router.protocol.plumtree.tree import FAILED_AFTER, Tree
 from episub_router.protocol.types import PeerId, SourceId, Time
-from episub_router.util.timers import TimerMap
 
 STANDBYS = 2
 """Neighbours that announce each message of a source at once. Measured: 10 % of 1,000 nodes crash:
@@ -33,18 +32,15 @@ _ADOPT_AFTER = 2
 class Parents:
     """Chooses and replaces the neighbours that push to us, and those that announce at once."""
 
-    __slots__ = ("_grafts", "_state", "rebalances")
+    __slots__ = ("_grafts", "_state")
 
     def __init__(self, state: PlumtreeState) -> None:
         self._state = state
-        self._grafts: dict[PeerId, list[SourceId]] = {}
-        """New parents that were not told yet."""
-        self.rebalances: TimerMap[SourceId] = TimerMap()
-        """Trees whose helpers are to be chosen and former parents left."""
+        self._grafts: dict[PeerId, list[SourceId]] = {}  # New parents that were not told yet
 
     def schedule_rebalance(self, tree: Tree, now: Time) -> None:
         """Choose further parents and standbys, and leave former parents, a little later."""
-        self.rebalances.set_earliest(tree.source, now + SETTLE)
+        self._state.timers.set_earliest((TreeTask.REBALANCE, tree.source), now + SETTLE)
 
     def on_source_message(
         self, tree: Tree, message: GossipMessage, others: Container[PeerId], now: Time
@@ -218,11 +214,11 @@ class Parents:
         for tree in trees.named(message.standby):
             tree.announce_to.pop(peer, None)
 
-    def rebalance(self, now: Time) -> None:
-        """Choose helpers and leave former parents in the trees that are due."""
+    def rebalance(self, sources: list[SourceId], now: Time) -> None:
+        """Choose helpers and leave former parents in the trees of `sources`."""
         state, links = self._state, self._state.links
         orders: dict[PeerId, list[list[SourceId]]] = {}
-        for source in self.rebalances.pop_due(now):
+        for source in sources:
             tree = state.trees.by_source.get(source)
             if tree is None:
                 continue

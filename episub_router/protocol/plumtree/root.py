@@ -11,17 +11,15 @@ from episub_router.protocol.effects import DropReason, Send
 from episub_router.protocol.messages import MAX_IDS, Root, RootRequest, TreeRoot
 from episub_router.protocol.plumtree.message_cache import next_hops
 from episub_router.protocol.plumtree.parents import Parents
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
 from episub_router.protocol.plumtree.tree import TREE_IDLE, Offer, Tree
 from episub_router.protocol.types import PeerId, SourceId, Time
-from episub_router.util.timers import TimerMap
 
 ROOT_INTERVAL = 20.0
 """Least time in seconds between two ROOTs of a source that nobody asked for. Measured: at 1 % churn
 a second trees that lose nodes ask for one sooner."""
 
-MAX_COST = 60.0
-"""Seconds: bound of the cost that a ROOT may name."""
+MAX_COST = 60.0  # Seconds: bound of the cost that a ROOT may name
 
 _ROOT_MESSAGES = 3
 """Messages between two ROOTs of a source, at least: beyond that it costs less than it saves."""
@@ -30,8 +28,7 @@ _REQUEST_INTERVAL = 5.0
 """Seconds between two ROOTs of a source, however many nodes ask. Measured: 6 s in place of 4 take
 80 bytes a delivery from five sources on a plane, and add a tenth to p99 at 1 % churn a second."""
 
-_RETRY = 1.0
-"""Seconds until a source whose ROOT nobody answered sends another."""
+_RETRY = 1.0  # Seconds until a source whose ROOT nobody answered sends another
 
 _CHOOSE_AFTER = 0.01
 """Seconds after the first copy of a ROOT until the parent is chosen; the present one stays if it
@@ -51,27 +48,26 @@ _MUCH_CHEAPER = 0.8
 class RootProcedure:
     """Sends and floods ROOT, and chooses the parent by it."""
 
-    __slots__ = ("_epoch", "_parents", "_state", "choices", "renewals")
+    __slots__ = ("_epoch", "_parents", "_state")
 
     def __init__(self, state: PlumtreeState, parents: Parents, epoch: int) -> None:
         self._state = state
         self._parents = parents
-        self._epoch = epoch
-        """Where our rounds start: above those that others remember from before."""
-        self.choices: TimerMap[SourceId] = TimerMap()
-        """Trees whose parent is to be chosen."""
-        self.renewals: TimerMap[SourceId] = TimerMap()
-        """Our own trees that were asked for ROOT."""
+        self._epoch = epoch  # Where our rounds start: above those that others remember
 
     def fire(self, now: Time) -> None:
-        """Choose the parents that are due, and send the ROOTs."""
-        by_source = self._state.trees.by_source
-        for source in self.choices.pop_due(now):
-            if source in by_source and not by_source[source].own:
-                self._choose_parent(by_source[source], now)
-        for source in self.renewals.pop_due(now):
-            if source in by_source and by_source[source].carried:
+        """Do for trees what is due."""
+        rebalanced = []
+        for task, source in self._state.timers.pop_due(now):
+            tree = self._state.trees.by_source.get(source)
+            if task is TreeTask.REBALANCE:
+                rebalanced.append(source)
+            elif tree is not None and task is TreeTask.CHOOSE_PARENT and not tree.own:
+                self._choose_parent(tree, now)
+            elif tree is not None and task is TreeTask.SEND_ROOT and tree.carried:
                 self._send_root(source, now)
+        if rebalanced:
+            self._parents.rebalance(rebalanced, now)
 
     def choose_tree(self, source: SourceId | None, now: Time) -> SourceId | None:
         """The tree that our next message of `source` goes along: its own once that stands, till
@@ -148,7 +144,7 @@ class RootProcedure:
         tree.round = root.round
         tree.offers = {peer: offer}
         self._take_offer(tree, peer, offer)
-        self.choices.set_earliest(source, now + _CHOOSE_AFTER)
+        state.timers.set_earliest((TreeTask.CHOOSE_PARENT, source), now + _CHOOSE_AFTER)
         return TreeRoot(source, root.round, next_hops(hops), tree.cost)
 
     def _take_offer(self, tree: Tree, peer: PeerId, offer: Offer) -> None:
@@ -194,7 +190,7 @@ class RootProcedure:
             return  # A newer round is on its way.
         if tree.own:
             at = max(now, tree.root_at + _REQUEST_INTERVAL)
-            self.renewals.set_earliest(request.source, at)
+            self._state.timers.set_earliest((TreeTask.SEND_ROOT, request.source), at)
         elif tree.requested < tree.round and tree.parent != peer:
             self._parents.request_root(tree, now)
 
@@ -213,5 +209,3 @@ class RootProcedure:
         """We left the topic; rounds go on if we come back."""
         own = [tree.round for tree in self._state.trees if tree.own]
         self._epoch = max([self._epoch, *own])
-        self.choices.clear()
-        self.renewals.clear()

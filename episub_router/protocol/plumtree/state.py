@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
 from episub_router.protocol.messages import MAX_HOPS, BroadcastMessage, Graft, Prune
 from episub_router.protocol.params import BroadcastParams
@@ -10,16 +12,26 @@ from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
 from episub_router.protocol.plumtree.tree import Trees
 from episub_router.protocol.standing import KEPT_PROMISE, Standings
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, SourceId, Time
+from episub_router.util.timers import TimerMap
 
 _UNKNOWN_DELAY = 0.05
 """Seconds for a link without an RTT yet; the mean of simulated links is about that."""
+
+
+class TreeTask(IntEnum):
+    """What is to be done for the tree of a source, at a time."""
+
+    CHOOSE_PARENT = 0
+    SEND_ROOT = 1
+    REBALANCE = 2
 
 
 class PlumtreeState:
     """One node's part in one topic's broadcast; only the procedures of this package use it."""
 
     __slots__ = (
-        "effects", "first_link_at", "links", "messages", "params", "rtt_of", "standings", "trees",
+        "effects", "first_link_at", "links", "messages", "params", "rtt_of", "standings", "timers",
+        "trees",
     )  # fmt: skip
 
     def __init__(self, params: BroadcastParams, rtt_of: RttOf) -> None:
@@ -30,6 +42,7 @@ class PlumtreeState:
         self.first_link_at: Time = NEVER
         self.messages = MessageCache(params)
         self.trees = Trees()
+        self.timers: TimerMap[tuple[TreeTask, SourceId]] = TimerMap()
         self.standings = Standings()
         self.effects: list[Effect] = []
 

@@ -18,14 +18,12 @@ SETUP = 0.5
 """Seconds from ROOT until its tree is used: GRAFT and its answer cross one link, whatever the
 diameter; three times the longest round trip between continents."""
 
-TREE_IDLE = 120.0
-"""Seconds that a tree stands after its last ROOT. Chosen: half of `seen_ttl`."""
+TREE_IDLE = 120.0  # Seconds that a tree stands after its last ROOT. Chosen: half of `seen_ttl`
 
 MAX_TREES = 128
 """Trees kept. Chosen: twice `source_trees`; the rest have expired or carry nothing yet."""
 
-FAILED_AFTER = 6
-"""Messages in a row that a parent didn't push, or a standby not announce, ..."""
+FAILED_AFTER = 6  # Messages in a row that a parent didn't push, or a standby not announce, ...
 _FAILED_WITHIN = 3.0
 """... in at least so many seconds. Chosen: 0.1 % of honest ones fail where 30 % of frames are
 lost."""
@@ -53,10 +51,8 @@ class Service:
     __slots__ = ("excluded_until", "failures", "missed", "missed_since")
 
     def __init__(self) -> None:
-        self.missed = 0
-        """Messages in a row that it did not push or announce, ..."""
-        self.missed_since: Time = NEVER
-        """... and when the first of them came."""
+        self.missed = 0  # Messages in a row that it did not push or announce, ...
+        self.missed_since: Time = NEVER  # ... and when the first of them came
         self.failures = 0
         self.excluded_until: Time = -NEVER
 
@@ -74,34 +70,25 @@ class Tree:
         self.parents: list[PeerId] = []
         """Neighbours that push to us. In the tree of a source the first closes no cycle; in the
         shared tree they are those that were first with a message."""
-        self.children: dict[PeerId, None] = {}
-        """Neighbours that we push to."""
+        self.children: dict[PeerId, None] = {}  # Neighbours that we push to
         self.standbys: list[PeerId] = []
         """Neighbours that we asked to announce each message at once."""
-        self.announce_to: dict[PeerId, None] = {}
-        """Neighbours that asked us to do so."""
+        self.announce_to: dict[PeerId, None] = {}  # Neighbours that asked us to do so
         self.leaving: dict[PeerId, Time] = {}
         """Former parents, and when to PRUNE them: messages in flight come to us through them."""
         self.offers: dict[PeerId, Offer] = {}
         """The neighbours that brought the last ROOT, in the order in which they did."""
-        self.services: dict[PeerId, Service] = {}
-        """Of neighbours that missed something."""
+        self.services: dict[PeerId, Service] = {}  # Of neighbours that missed something
         self.round = -1
-        self.requested = -1
-        """The last round after which a new one was asked for."""
-        self.hops = 0
-        """Links from the source."""
-        self.cost = 0.0
-        """Seconds from the source, as the nodes on the way estimate them."""
+        self.requested = -1  # The last round after which a new one was asked for
+        self.hops = 0  # Links from the source
+        self.cost = 0.0  # Seconds from the source, as the nodes on the way estimate them
         self.root_at: Time = -NEVER
         """When the last ROOT arrived, or was sent if the tree is our own."""
         self.usable_at: Time = NEVER
-        self.own = False
-        """Whether we are the source."""
-        self.proven = False
-        """Whether a message of the source has arrived."""
-        self.carried = 0
-        """Messages along this tree since the last ROOT."""
+        self.own = False  # Whether we are the source
+        self.proven = False  # Whether a message of the source has arrived
+        self.carried = 0  # Messages along this tree since the last ROOT
 
     @property
     def parent(self) -> PeerId | None:
