@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     from episub_router.handle import TopicHandle, open
     from episub_router.host import NodeStopped
     from episub_router.metrics import NodeCollector
+    from episub_router.net.discovery import Discovery
     from episub_router.net.discovery.dht import DhtDiscovery
     from episub_router.net.discovery.mdns import MdnsDiscovery
     from episub_router.net.discovery.rendezvous_point import RendezvousPointDiscovery
-    from episub_router.net.discovery.source import Discovery
-    from episub_router.net.params import RouterParams
-    from episub_router.net.peer import PROTOCOL_ID
-    from episub_router.net.sight.events import (
+    from episub_router.net.events import (
         Alone,
         Banned,
         BootstrapFailed,
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
         NeighborUp,
         NotJoined,
     )
+    from episub_router.net.params import RouterParams
+    from episub_router.net.peers import PROTOCOL_ID
     from episub_router.protocol.params import (
         BroadcastParams,
         EagerRepair,
@@ -54,31 +54,31 @@ if TYPE_CHECKING:
     from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
 
 _HOMES = {
-    "PROTOCOL_ID": "net.peer",
-    "Alone": "net.sight.events",
+    "PROTOCOL_ID": "net.peers",
+    "Alone": "net.events",
     "BacklogFull": "publishing",
-    "Banned": "net.sight.events",
-    "BootstrapFailed": "net.sight.events",
+    "Banned": "net.events",
+    "BootstrapFailed": "net.events",
     "BroadcastParams": "protocol.params",
     "DhtDiscovery": "net.discovery.dht",
     "Discovery": "net.discovery.source",
     "EagerRepair": "protocol.params",
     "EpisubParams": "protocol.params",
     "EpisubRouter": "router",
-    "EventsMissed": "net.sight.events",
+    "EventsMissed": "net.events",
     "FallbackParams": "fallback.params",
-    "Joined": "net.sight.events",
+    "Joined": "net.events",
     "Lagged": "pubsub",
     "MdnsDiscovery": "net.discovery.mdns",
     "MembershipParams": "protocol.params",
-    "MessageLost": "net.sight.events",
+    "MessageLost": "net.events",
     "MessageTooLarge": "publishing",
-    "NeighborDown": "net.sight.events",
+    "NeighborDown": "net.events",
     "NeighborSnapshot": "snapshot",
-    "NeighborUp": "net.sight.events",
+    "NeighborUp": "net.events",
     "NodeCollector": "metrics",
     "NodeStopped": "host",
-    "NotJoined": "net.sight.events",
+    "NotJoined": "net.events",
     "OverlaySnapshot": "snapshot",
     "PublishError": "publishing",
     "PublishTimeout": "publishing",

@@ -42,9 +42,6 @@ _AS_HERE: Mapping[str, Any] = {
 }
 """What holds here anyway, where it isn't GossipSub's default."""
 
-_PYTHON_REFUSES_GRAFTS = 10
-"""Seconds after a PRUNE; py-libp2p: graft_flood_threshold, or prune_back_off if that is less."""
-
 
 def router_options(arguments: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of `EpisubRouter` for what a `GossipSub` was made with.
@@ -59,11 +56,7 @@ def router_options(arguments: Sequence[Any], options: Mapping[str, Any]) -> dict
             f"an EpisubRouter has nothing like GossipSub's {', '.join(sorted(refused))}; "
             "docs/from-gossipsub.md has what there is in place of each"
         )
-    wanted = {ours: made[theirs] for theirs, ours in _FALLBACK.items() if theirs in made}
-    if "prune_back_off" in made:
-        wanted["regraft_pause"] = min(_PYTHON_REFUSES_GRAFTS, made["prune_back_off"])
-    least = FallbackParams().bridge_degree
-    wanted["bridge_degree"] = min(least, wanted.get("degree", least))
+    wanted = {name: made[theirs] for theirs, name in _FALLBACK.items() if theirs in made}
     fallback = FallbackParams(protocols=tuple(made["protocols"]), **wanted)
     return {"fallback": fallback, "direct_peers": tuple(made.get("direct_peers") or ())}
 

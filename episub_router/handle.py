@@ -14,7 +14,7 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 from multiaddr import Multiaddr
 
 from episub_router.host import FAREWELL, LOOPBACK, EpisubHost, frames_arrive, running
-from episub_router.net.sight.events import EventStream
+from episub_router.net.events import EventStream
 from episub_router.pubsub import ResilientPubsub
 from episub_router.pubsub.subscription import Item, Subscription
 from episub_router.router import EpisubRouter

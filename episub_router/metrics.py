@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from episub_router.net.counters import Reason
-from episub_router.net.sight.warnings import ADVICE
+from episub_router.net.warnings import ADVICE
 from episub_router.pubsub import PubsubDrop, ResilientPubsub
 from episub_router.router import EpisubRouter
 from episub_router.util.checks import check_type

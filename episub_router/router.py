@@ -1,4 +1,5 @@
-"""The py-libp2p router: hooks that hand on to the peer table and to the two sides of a node.
+"""The py-libp2p router: Pubsub's hooks, which hand on to the two sides of a node, and what
+applications see of it.
 
 Pubsub can't survive an exception from its router: one out of `handle_rpc` stops the whole
 host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
@@ -7,13 +8,15 @@ host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from inspect import signature
 from random import Random
 from typing import Any
 
 import trio
+from libp2p.abc import IPubsubRouter
 from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
@@ -28,15 +31,13 @@ from multiaddr import Multiaddr
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.gossipsub_arguments import router_options
-from episub_router.net.arrivals import ConnectionNotifee
-from episub_router.net.connections.direct import DirectPeers
+from episub_router.net.connections import ConnectionNotifee, DirectPeers
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.discovery.bootstrap import Bootstrap, parse_bootstrap
-from episub_router.net.discovery.source import Discovery, check_sources
+from episub_router.net.discovery import Bootstrap, Discovery, check_sources, parse_bootstrap
+from episub_router.net.events import EventStream, NotJoined
+from episub_router.net.node import NodeParts
 from episub_router.net.params import RouterParams
-from episub_router.net.peer import PROTOCOL_ID, PeerSide
-from episub_router.net.peer_table import PeerTable
-from episub_router.net.service import EpisubService
+from episub_router.net.peers import PROTOCOL_ID, PeerSide
 from episub_router.protocol.params import EpisubParams
 from episub_router.publishing import (
     RouterNotRunning,
@@ -44,11 +45,12 @@ from episub_router.publishing import (
     check_one_pubsub,
 )
 from episub_router.pubsub import ResilientPubsub
-from episub_router.router_sight import RouterSight
+from episub_router.snapshot import OverlaySnapshot, overlay_snapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_names, check_type
 from episub_router.wire import check_params, check_topics
+from episub_router.wire.peer_records import record_excess
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +61,7 @@ _stock: Any = gossipsub
 _WITH_EXTENSIONS = (PROTOCOL_ID_V13, PROTOCOL_ID_V14, PROTOCOL_ID_V20)
 
 
-class EpisubRouter(RouterSight, Service):
+class EpisubRouter(IPubsubRouter, Service):
     """Broadcasts along trees over a self-healing overlay, one of each per topic.
 
         router = EpisubRouter(bootstrap=["/ip4/10.0.0.1/tcp/4001/p2p/12D3..."])
@@ -103,30 +105,35 @@ class EpisubRouter(RouterSight, Service):
         check_type("seed", seed, int, optional=True)
         check_type("tracer", tracer, Tracer, optional=True)
         self.tracer = tracer
-        self._params = params or EpisubParams()
-        check_params(self._params)
+        params = params or EpisubParams()
+        check_params(params)
         self._router_params = router_params or RouterParams()
         self._fallback = fallback
         self._offers_episub = offer_episub
         if fallback is None and not offer_episub:
             raise ValueError("without a fallback, Episub has to be offered")
-        self._bootstrap = Bootstrap(parse_bootstrap(bootstrap))
-        self._discovery = check_sources(discovery)
-        self._may_ban = may_ban
-        self._protected_topics = check_names("protected_topics", protected_topics)
-        self._direct = DirectPeers(
-            direct_peers, (fallback or _DEFAULT_FALLBACK).direct_connect_interval
-        )
-        self._rng = Random(seed)
         self._counters = Counters()
+        self._make_node = partial(
+            NodeParts,
+            params=params,
+            router_params=self._router_params,
+            counters=self._counters,
+            bootstrap=Bootstrap(parse_bootstrap(bootstrap)),
+            discovery=check_sources(discovery),
+            rng=Random(seed),
+            may_ban=may_ban,
+            protected_topics=check_names("protected_topics", protected_topics),
+            offers_episub=offer_episub,
+        )
+        interval = (fallback or _DEFAULT_FALLBACK).direct_connect_interval
+        self._direct = DirectPeers(direct_peers, interval)
         self._pubsub: Pubsub | None = None
-        self._peers: PeerTable | None = None
         self._unattached: dict[ID, TProtocol] = {}
         """Peers that were added before there was a Pubsub: by tests, not by py-libp2p."""
-        self._service: EpisubService | None = None
+        self._node: NodeParts | None = None
         self._bridge: Bridge | None = None
         self._logged: set[str] = set()
-        self.degree = self._params.membership.active_size
+        self.degree = params.membership.active_size
         self.extensions_state = EpisubExtension(announced=offer_episub)
 
     @classmethod
@@ -138,9 +145,9 @@ class EpisubRouter(RouterSight, Service):
         (docs/from-gossipsub.md).
         """
         own = set(signature(cls).parameters) - {"fallback", "direct_peers"}
-        ours = {name: value for name, value in options.items() if name in own}
+        kept = {name: value for name, value in options.items() if name in own}
         theirs = {name: value for name, value in options.items() if name not in own}
-        return cls(**router_options(arguments, theirs), **ours)
+        return cls(**router_options(arguments, theirs), **kept)
 
     # For applications, tools and tests
 
@@ -158,6 +165,94 @@ class EpisubRouter(RouterSight, Service):
     def direct_peers(self) -> dict[ID, PeerInfo]:
         """The peers that this node stays connected to."""
         return self._direct.peers
+
+    @property
+    def mesh(self) -> dict[str, set[ID]]:  # type: ignore[override]
+        """Joined topics and the neighbours in each, Episub's and gossipsub's."""
+        bridged = self._bridge.mesh if self._bridge else {}
+        return _union(self._attached().mesh.neighbors, bridged)
+
+    @property
+    def fanout(self) -> dict[str, set[ID]]:  # type: ignore[override]
+        """Topics published to without joining, and the subscribers chosen for each."""
+        bridged = self._bridge.fanout if self._bridge else {}
+        return _union(self._attached().payloads.fanout.peers, bridged)
+
+    @property
+    def peer_protocol(self) -> dict[ID, TProtocol]:  # type: ignore[override]
+        """What our stream to each peer negotiated."""
+        return self._unattached if self._node is None else self._node.peers.protocols()
+
+    def overlay(self, topic: str) -> OverlaySnapshot:
+        """A snapshot of `topic`; raises KeyError if this node hasn't joined it."""
+        node = self._attached()
+        machine = node.topics.joined(topic)
+        if machine is None:
+            raise KeyError(topic)
+        now = trio.current_time()
+        return overlay_snapshot(machine, node.topics.hops(topic), node.counts(), now)
+
+    def set_standing(self, peer: ID, standing: float) -> None:
+        """Add `standing` to what `peer` earns by its doings, in all topics; 0 takes it back. Below
+        -10 it is asked last, below -40 banned, and what is above 0 outweighs faults."""
+        self._attached().topics.set_standing(peer.to_bytes(), standing)
+
+    def counters(self) -> Mapping[str, int]:
+        """Every counter by name (docs/metrics-node.md)."""
+        return self._attached().counts()
+
+    def deliveries(self, topic: str) -> Mapping[int, int]:
+        """How many messages of `topic` were accepted after how many hops; 0 for our own."""
+        return self._attached().topics.hops(topic)
+
+    def events(self, topic: str) -> EventStream:
+        """What happens in `topic` from now on, for `async for`; the topic may be joined later.
+
+        At most 256 events wait for the reader; `EventsMissed` stands for those before them.
+        """
+        return self._attached().events.read(topic)
+
+    async def joined(
+        self,
+        topic: str,
+        timeout: float = 30.0,  # noqa: ASYNC109 (it raises an error of its own)
+    ) -> None:
+        """Wait until there is a neighbour in `topic`, of Episub's or of gossipsub's.
+
+        Raises `NotJoined` after `timeout` seconds, which says what was tried, and KeyError if
+        nobody here subscribed to `topic`.
+        """
+        if topic not in self.mesh:
+            raise KeyError(topic)
+        with trio.move_on_after(timeout):
+            while not self.mesh.get(topic):
+                await self.mesh_changed()
+            return
+        raise NotJoined(topic, timeout, self._attached().why_alone(topic))
+
+    async def wait_for_mesh(
+        self,
+        peer_id: ID,
+        topic_id: str,
+        timeout: float = 5.0,  # noqa: ASYNC109 (Pubsub passes it)
+    ) -> None:
+        """Wait until `peer_id` is a neighbour in `topic_id`; trio.TooSlowError after `timeout`."""
+        with trio.fail_after(timeout):
+            while peer_id not in self.mesh.get(topic_id, ()):
+                await self.mesh_changed()
+
+    async def mesh_changed(self) -> None:
+        """Wait until an Episub neighbour comes or goes, or a gossipsub one comes, in any topic."""
+        await self._attached().mesh.changed()
+
+    async def wait_for_room(self, most: int = 16) -> None:
+        """Wait until no peer has more than `most` messages queued, so that what is published
+        next isn't dropped for lack of room.
+
+        Returns after `RouterParams.stall_timeout` at the latest; a peer that has taken nothing
+        for so long doesn't count.
+        """
+        await self._attached().outbound.wait_for_room(most)
 
     @asynccontextmanager
     async def room_to_publish(
@@ -177,7 +272,7 @@ class EpisubRouter(RouterSight, Service):
     def check_message_size(self, message: rpc_pb2.Message) -> None:
         """Raises MessageTooLarge for a message of this node that can go neither whole nor in
         pieces."""
-        if self._offers_episub and self._attached().takes_in_pieces(message):
+        if self._offers_episub and self._attached().payloads.takes_in_pieces(message):
             return
         assert self._pubsub is not None
         check_message_size(message, self._pubsub.max_inbound_rpc_size)
@@ -197,102 +292,84 @@ class EpisubRouter(RouterSight, Service):
         if self.tracer is not None and not isinstance(pubsub, ResilientPubsub):
             raise ValueError("a tracer needs a ResilientPubsub")
         self._pubsub = pubsub
-        self._peers = peers = PeerTable(
-            pubsub, self._router_params, self._counters, offers_episub=self._offers_episub
-        )
-        self._service = service = EpisubService(
-            pubsub,
-            peers,
-            self._counters,
-            self._params,
-            self._router_params,
-            self._bootstrap,
-            self._discovery,
-            self._rng,
-            self._may_ban,
-            self._protected_topics,
-        )
+        self._node = node = self._make_node(pubsub)
         if self._fallback is not None:
+            direct = self._direct.peers.values()
             self._bridge = Bridge(
-                pubsub,
-                self._fallback,
-                self._router_params,
-                self.extensions_state,
-                peers,
-                service,
-                self._direct.peers.values(),
+                pubsub, self._fallback, self._router_params, self.extensions_state, node, direct
             )
         self._direct.attach(pubsub.host)
         silence = self._router_params.silence_timeout
-        pubsub.host.get_network().register_notifee(ConnectionNotifee(peers, self._guard, silence))
+        notifee = ConnectionNotifee(node.peers, self._guard, silence)
+        pubsub.host.get_network().register_notifee(notifee)
 
     def trace_to(self, trace: NodeTrace) -> None:
         """Trace neighbours, links, round trips and drops; Pubsub calls it."""
         self._attached().trace_to(trace)
-        bridge = self._bridge
-        if bridge is not None:
-            trace.watch_mesh(lambda: bridge.mesh)
+        if self._bridge is not None:
+            trace.watch_mesh(self._bridge.links)
 
     async def run(self) -> None:
         """The service: timers, heartbeats, dials, pings and retries."""
-        service = self._attached()
+        node = self._attached()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(service.outbox.run)
-            nursery.start_soon(self._direct.run, service.host)
+            nursery.start_soon(node.outbound.run)
+            nursery.start_soon(self._direct.run)
             if self._offers_episub:
-                nursery.start_soon(service.run)
+                nursery.start_soon(node.run)
             if self._bridge is not None:
                 nursery.start_soon(self._bridge.run)
 
     def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
         if protocol_id is None:
             return
-        if self._peers is None:
+        if self._node is None:
             self._unattached[peer_id] = protocol_id
             return
         with self._guard("add_peer"):
-            self._peers.stream_opened(peer_id, protocol_id)
+            self._node.peers.stream_opened(peer_id, protocol_id)
 
     def remove_peer(self, peer_id: ID) -> None:
         with self._guard("remove_peer"):
-            self._table().stream_lost(peer_id)
+            self._attached().peers.stream_lost(peer_id)
 
     async def flush_pending_messages(self, peer_id: ID) -> None:
         with self._guard("flush_pending_messages"):
             if self._offers_episub:
                 await self._attached().stop_auto_connector()
-            self._table().queue_opened(peer_id)
+            self._attached().peers.queue_opened(peer_id)
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         with self._guard("send_recent_messages"):
-            peer = self._table().look_at_side(peer_id)
+            peer = self._attached().peers.look_at_side(peer_id)
             if peer.side is PeerSide.EPISUB:
-                self._attached().replay(peer, topic)
+                self._attached().payloads.replay(peer, topic)
             elif self._bridge is not None:
                 await self._bridge.replay(peer_id, topic)
 
     async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
         with self._guard("on_peer_subscribed"):
-            peer = self._table().look_at_side(peer_id)
+            peer = self._attached().peers.look_at_side(peer_id)
             if peer.side is PeerSide.EPISUB:
-                self._attached().peer_subscribed(peer, topic)
+                self._attached().topics.peer_subscribed(peer, topic)
             elif self._bridge is not None:
                 await self._bridge.peer_subscribed(peer_id, topic)
 
     async def handle_rpc(self, rpc: rpc_pb2.RPC, sender_peer_id: ID) -> None:
         with self._guard("handle_rpc"):
-            peers = self._table()
+            node = self._attached()
             # ResilientPubsub has looked at the record, and taken it out.
-            if rpc.HasField("senderRecord") and not _stock.maybe_consume_signed_record(
-                rpc, self._attached().host, sender_peer_id
+            if rpc.HasField("senderRecord") and (
+                record_excess(rpc.senderRecord)
+                or not _stock.maybe_consume_signed_record(rpc, node.host, sender_peer_id)
             ):
                 return
-            peer = peers[sender_peer_id.to_bytes()]
+            peer = node.peers[sender_peer_id.to_bytes()]
             if self._offers_episub:
-                if self._attached().inbound.receive(peer, rpc):
+                if node.inbound.receive(peer, rpc):
                     return
                 if announces_episub(rpc):
-                    peers.note_episub(peer)
+                    node.peers.note_episub(peer)
             if self._bridge is not None and peer.side is not PeerSide.EPISUB:
                 await self._bridge.receive(rpc, sender_peer_id)
             else:
@@ -307,7 +384,7 @@ class EpisubRouter(RouterSight, Service):
             self.check_message_size(pubsub_msg)
         if self._offers_episub:
             with self._guard("publish"):
-                self._attached().publish(msg_forwarder, pubsub_msg)
+                self._attached().payloads.publish(msg_forwarder, pubsub_msg)
         if self._bridge is not None:
             with self._guard("publish"):
                 await self._bridge.publish(msg_forwarder, pubsub_msg)
@@ -319,12 +396,12 @@ class EpisubRouter(RouterSight, Service):
         it."""
         if self._offers_episub:
             with self._guard("payload_rejected"):
-                self._attached().reject(msg_forwarder, pubsub_msg, forged)
+                self._attached().payloads.reject(msg_forwarder, pubsub_msg, forged)
 
     def queue_taken(self, peer_id: ID) -> None:
         """There is room in Pubsub's queue for a peer; `ResilientPubsub` calls it."""
         with self._guard("queue_taken"):
-            self._attached().outbox.queue_taken(peer_id)
+            self._attached().outbound.queue_taken(peer_id)
 
     async def join(self, topic: str) -> None:
         if self._offers_episub:
@@ -352,15 +429,10 @@ class EpisubRouter(RouterSight, Service):
                 return
         raise RouterNotRunning
 
-    def _attached(self) -> EpisubService:
-        if self._service is None:
+    def _attached(self) -> NodeParts:
+        if self._node is None:
             raise RuntimeError("the router isn't attached to a Pubsub")
-        return self._service
-
-    def _table(self) -> PeerTable:
-        if self._peers is None:
-            raise RuntimeError("the router isn't attached to a Pubsub")
-        return self._peers
+        return self._node
 
     @contextmanager
     def _guard(self, hook: str) -> Iterator[None]:
@@ -371,3 +443,11 @@ class EpisubRouter(RouterSight, Service):
             if hook not in self._logged:
                 self._logged.add(hook)
                 logger.exception("%s failed; further failures are only counted", hook)
+
+
+def _union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:
+    """Both, topic by topic."""
+    return {
+        topic: one.get(topic, set()) | other.get(topic, set())
+        for topic in dict.fromkeys([*one, *other])
+    }

@@ -20,7 +20,7 @@ from episub_router.aio.trio_thread import (
 )
 from episub_router.handle import Validator
 from episub_router.host import LOOPBACK
-from episub_router.net.sight.events import TopicEvent
+from episub_router.net.events import TopicEvent
 from episub_router.pubsub import ResilientPubsub
 from episub_router.pubsub.subscription import Item
 from episub_router.router import EpisubRouter

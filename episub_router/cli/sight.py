@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable
 
-from episub_router.net.sight.events import (
+from episub_router.net.events import (
     Alone,
     Banned,
     BootstrapFailed,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import trio
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
-from libp2p.peer.peerstore import env_to_send_in_RPC
 from libp2p.pubsub.extensions import ExtensionsState
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
@@ -19,10 +19,10 @@ from episub_router.fallback.exchange import PeerExchange
 from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.view import GossipView
 from episub_router.net.counters import Reason
+from episub_router.net.framer import own_record
+from episub_router.net.node import NodeParts
 from episub_router.net.params import RouterParams
-from episub_router.net.peer import RemotePeer
-from episub_router.net.peer_table import PeerListener, PeerTable
-from episub_router.net.service import EpisubService
+from episub_router.net.peers import PeerListener, RemotePeer
 from episub_router.publishing import largest_message
 
 logger = logging.getLogger(__name__)
@@ -41,30 +41,29 @@ class Bridge(PeerListener):
         params: FallbackParams,
         router_params: RouterParams,
         extensions: ExtensionsState,
-        peers: PeerTable,
-        episub: EpisubService,
+        node: NodeParts,
         direct_peers: Iterable[PeerInfo] = (),
     ) -> None:
-        """`episub` is the other side of this node."""
+        """`node` has the other side, and what both share."""
         self._pubsub = pubsub
         self._params = params
-        self._counters = episub.counters
-        self._exchange = PeerExchange(pubsub.host, episub.book, router_params)
+        self._counters = node.counters
+        self._exchange = PeerExchange(pubsub.host, node.book, router_params)
         self._gossip = ContainedGossipSub(
             params,
             extensions,
             pubsub.get_message_id,
-            note_link=episub.mesh.note_link,
+            note_link=node.mesh.notify,
             connect_to=self._exchange.connect_to,
-            is_bridged=episub.has_peers,
+            is_bridged=node.payloads.has_subscribers,
             direct_peers=direct_peers,
         )
-        self._gossip.own_record = lambda: env_to_send_in_RPC(pubsub.host)[0]
-        view: Any = GossipView(pubsub, self.serves, peers, episub.outbox)
+        self._gossip.own_record = partial(own_record, pubsub.host)
+        view: Any = GossipView(pubsub, self.serves, node.peers, node.outbound)
         self._gossip.attach(view)
-        peers.listen(self)
-        self._peers = peers
-        episub.room.add_receivers(self._pushed_to)
+        self._peers = node.peers
+        node.peers.listen(self)
+        node.room.add_receivers(self._receivers)
 
     def serves(self, peer: ID) -> bool:
         """Whether `peer` is on this side."""
@@ -75,12 +74,16 @@ class Bridge(PeerListener):
         """Joined topics and the mesh of each on this side."""
         return self._gossip.mesh
 
+    def links(self) -> dict[str, set[ID]]:
+        """The same, for a trace."""
+        return self._gossip.mesh
+
     @property
     def fanout(self) -> dict[str, set[ID]]:
         """Topics published to without joining, and the peers of this side chosen for each."""
         return self._gossip.fanout
 
-    def _pushed_to(self, topic: str) -> list[RemotePeer]:
+    def _receivers(self, topic: str) -> list[RemotePeer]:
         """Those that a message of ours in `topic` goes to at once."""
         chosen = self.mesh.get(topic) or self.fanout.get(topic) or set()
         return [self._peers[peer.to_bytes()] for peer in chosen]

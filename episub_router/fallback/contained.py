@@ -29,7 +29,7 @@ from episub_router.fallback.sending import MessageSender
 _T = TypeVar("_T")
 
 BACKOFF_SLACK = 2.0
-"""Seconds; ours: a second that py-libp2p rounds off, and a heartbeat on the way."""
+"""Seconds; chosen: a second that py-libp2p rounds off, and a heartbeat on the way."""
 
 _FANOUT_TTL = 60
 """Seconds; gossipsub: fanout_ttl = 60 s."""
@@ -38,7 +38,7 @@ _MAX_IDONTWANT = 1000
 """Ids per peer and heartbeat; go-libp2p-pubsub: MaxIDontWantMessages."""
 
 _BRIDGE_DEGREE_LOW = 1
-"""gossipsub's D_low where Episub brings messages too; ours."""
+"""gossipsub's D_low where Episub brings messages too; chosen."""
 
 
 class NothingToDo(Exception):
@@ -54,13 +54,13 @@ class ContainedGossipSub(MessageSender):
         extensions: ExtensionsState,
         message_id: Callable[[rpc_pb2.Message], bytes],
         *,
-        note_link: Callable[[str, ID], None],
+        note_link: Callable[[], None],
         connect_to: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
         is_bridged: Callable[[str], bool],
         direct_peers: Iterable[PeerInfo] = (),
     ) -> None:
-        """`note_link` gets each new mesh link, by topic and peer, and `connect_to` the peers in a
-        PRUNE; `is_bridged` says of a topic whether Episub brings its messages too."""
+        """`note_link` is called for each new mesh link, and `connect_to` with the peers in a PRUNE;
+        `is_bridged` says of a topic whether Episub brings its messages too."""
         super().__init__(
             params.protocols,
             degree=params.degree,
@@ -127,7 +127,7 @@ class ContainedGossipSub(MessageSender):
         self._fresh[topic, peer_id] = None
         if self._protection is not None:
             self._protection.protect(topic, peer_id)
-        self._note_link(topic, peer_id)
+        self._note_link()
 
     def remove_peer(self, peer_id: ID) -> None:
         super().remove_peer(peer_id)
@@ -259,10 +259,14 @@ class ContainedGossipSub(MessageSender):
 
     async def handle_graft(self, graft_msg: rpc_pb2.ControlGraft, sender_peer_id: ID) -> None:
         """A back-off that the sender's clock may have ended a second ago is over, and no other
-        counts: 10 s after any PRUNE, whatever it said, do otherwise."""
+        counts: 10 s after any PRUNE, whatever it said, do otherwise. Each GRAFT for a topic that we
+        aren't in gets a PRUNE otherwise, a hundred microseconds of work; gossipsub v1.1 ignores
+        it."""
         topic = graft_msg.topicID
+        if topic not in self.mesh:
+            return
         back_offs = self.back_off.get(topic, {})
-        if topic in self.mesh and time.time() >= back_offs.get(sender_peer_id, 0) - 1:
+        if time.time() >= back_offs.get(sender_peer_id, 0) - 1:
             back_offs.pop(sender_peer_id, None)
             self._left.pop((topic, sender_peer_id), None)
             self.graft_flood_tracking[sender_peer_id].pop(topic, None)

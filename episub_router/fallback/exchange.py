@@ -12,14 +12,13 @@ from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.net.address_book import AddressBook
-from episub_router.net.connections.dial_budget import DialBudget
-from episub_router.net.connections.dialer import DIALS_AT_ONCE
+from episub_router.net.connections import DIALS_AT_ONCE, DialBudget
 from episub_router.net.params import RouterParams
 
 _MAX_WAITING = 64
 """Peers that wait to be dialled; there is no hurry, and more will be named."""
 
-_TELLER = b"peer exchange"
+_INFORMANT = b"peer exchange"
 """All that are named so have one share of the address book, and one budget of dials."""
 
 
@@ -39,7 +38,7 @@ class PeerExchange:
             peer = ID(info.peerID)
             if peer == self._host.get_id() or self._host.get_network().get_connections(peer):
                 continue
-            if self._book.learn(info.peerID, info.signedPeerRecord, _TELLER):
+            if self._book.learn(info.peerID, info.signedPeerRecord, _INFORMANT):
                 with suppress(trio.WouldBlock):
                     self._named.send_nowait(peer)
 
@@ -52,7 +51,7 @@ class PeerExchange:
     async def _dial_some(self) -> None:
         async for peer in self._to_dial.clone():
             addresses = list(self._book.addresses(peer.to_bytes()))
-            if not self._budget.take(_TELLER, addresses, trio.current_time()):
+            if not self._budget.take(_INFORMANT, addresses, trio.current_time()):
                 continue
             # Whatever goes wrong, it was an offer.
             with suppress(Exception), trio.move_on_after(self._params.dial_timeout):

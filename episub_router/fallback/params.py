@@ -17,6 +17,14 @@ from libp2p.pubsub.gossipsub import (
 
 from episub_router.util.params import check_numbers, param
 
+_BRIDGE_DEGREE = 2
+"""gossipsub's D where Episub brings messages too; chosen: two paths to gossipsub, more if its peers
+want."""
+
+_GRAFT_REFUSED = 10
+"""Seconds; gossipsub v1.1's unsubscribe back-off. py-libp2p refuses a GRAFT so long after a PRUNE,
+or for `prune_back_off` if that is less."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallbackParams:
@@ -38,28 +46,26 @@ class FallbackParams:
     """Mesh links below which it grafts more."""
     degree_high: int = param(12, "peers", "gossipsub: D_high = 12")
     """Mesh links above which it prunes."""
-    bridge_degree: int = param(
-        2,
-        "peers",
-        "ours: D where Episub brings messages too; two paths to gossipsub, more if its peers want",
-    )
-    """Mesh links that it asks for where Episub brings a topic's messages, too."""
     prune_backoff: int = param(60, "s", "gossipsub v1.1: 1 minute")
     """Time in which a peer that was pruned may not graft."""
     unsubscribe_backoff: int = param(
         1,
         "s",
-        "ours: gossipsub v1.1 has 10 s, in which py-libp2p sends nothing to a peer that came back",
+        "chosen: gossipsub v1.1 has 10 s, in which py-libp2p sends a peer that came back nothing",
     )
     """The same after this node unsubscribed."""
-    regraft_pause: int = param(
-        10,
-        "s",
-        "gossipsub v1.1's unsubscribe back-off; py-libp2p refuses a GRAFT so long after any PRUNE",
-    )
-    """Time in which this node grafts no peer that it left by unsubscribing."""
     direct_connect_interval: int = param(300, "s", "go-libp2p-pubsub: DirectConnectTicks 300")
     """How often direct peers that are gone are dialled."""
+
+    @property
+    def bridge_degree(self) -> int:
+        """Mesh links that GossipSub asks for where Episub brings a topic's messages, too."""
+        return min(_BRIDGE_DEGREE, self.degree)
+
+    @property
+    def regraft_pause(self) -> int:
+        """Seconds in which this node grafts no peer that it left by unsubscribing."""
+        return min(_GRAFT_REFUSED, self.prune_backoff)
 
     def __post_init__(self) -> None:
         if not self.protocols:
@@ -72,10 +78,6 @@ class FallbackParams:
             raise ValueError(
                 f"degree_low, degree and degree_high must not decrease: "
                 f"{self.degree_low}, {self.degree}, {self.degree_high}"
-            )
-        if self.bridge_degree > self.degree:
-            raise ValueError(
-                f"bridge_degree must not be above degree: {self.bridge_degree} > {self.degree}"
             )
 
 

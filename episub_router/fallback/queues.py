@@ -12,8 +12,8 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.rpc_queue import RpcQueue
 
-from episub_router.net.outbound.outbox import Outbox
-from episub_router.net.peer import RemotePeer
+from episub_router.net.outbound import Outbound
+from episub_router.net.peers import RemotePeer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class OutgoingRpc:
 class GossipQueue:
     """What GossipSub uses of a peer's `RpcQueue`. Control RPCs overtake payloads."""
 
-    def __init__(self, peer: RemotePeer, queue: RpcQueue, outbox: Outbox) -> None:
+    def __init__(self, peer: RemotePeer, queue: RpcQueue, outbound: Outbound) -> None:
         self._peer = peer
-        self._outbox = outbox
+        self._outbound = outbound
         self.max_message_size = queue.max_message_size
         self.split_rpc = queue.split_rpc
 
     def push(self, rpc: rpc_pb2.RPC, priority: bool = False) -> bool:
         """Queue `rpc`; False if there is no room in the backlog either."""
-        return self._outbox.send_rpc(self._peer, OutgoingRpc(rpc, priority))
+        return self._outbound.send_rpc(self._peer, OutgoingRpc(rpc, priority))
 
 
 class GossipQueues(Mapping[ID, GossipQueue]):
@@ -53,14 +53,14 @@ class GossipQueues(Mapping[ID, GossipQueue]):
         self,
         queues: Mapping[ID, RpcQueue],
         record_of: Callable[[ID], RemotePeer],
-        outbox: Outbox,
+        outbound: Outbound,
     ) -> None:
         self._queues = queues
         self._record_of = record_of
-        self._outbox = outbox
+        self._outbound = outbound
 
     def __getitem__(self, peer: ID) -> GossipQueue:
-        return GossipQueue(self._record_of(peer), self._queues[peer], self._outbox)
+        return GossipQueue(self._record_of(peer), self._queues[peer], self._outbound)
 
     def __iter__(self) -> Iterator[ID]:
         return iter(self._queues)

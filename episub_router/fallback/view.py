@@ -12,8 +12,8 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
 from episub_router.fallback.queues import GossipQueues
-from episub_router.net.outbound.outbox import Outbox
-from episub_router.net.peer_table import PeerTable
+from episub_router.net.outbound import Outbound
+from episub_router.net.peers import PeerTable
 
 _V = TypeVar("_V")
 
@@ -28,7 +28,7 @@ class GossipView:
     """
 
     def __init__(
-        self, pubsub: Pubsub, is_served: IsServed, peers: PeerTable, outbox: Outbox
+        self, pubsub: Pubsub, is_served: IsServed, peers: PeerTable, outbound: Outbound
     ) -> None:
         self._pubsub = pubsub
         self.host: IHost = pubsub.host
@@ -37,7 +37,7 @@ class GossipView:
         self.peer_queues = GossipQueues(
             _Part(lambda: pubsub.peer_queues, is_served),
             lambda peer: peers[peer.to_bytes()],
-            outbox,
+            outbound,
         )
         self.peer_topics: Mapping[str, set[ID]] = _Subscribers(pubsub, is_served)
 

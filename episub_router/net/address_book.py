@@ -1,73 +1,42 @@
-"""Signed peer records of peers that we may want to dial or to name to others.
+"""Where peers are that we may want to dial or to name to others.
 
 libp2p's peerstore forgets addresses after two minutes; a passive view lives longer.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import Enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from libp2p.peer.envelope import consume_envelope
-from libp2p.peer.id import ID
-from libp2p.peer.pb import envelope_pb2, peer_record_pb2
-from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_DOMAIN
 from multiaddr import Multiaddr
 
-from episub_router.wire.keys import is_affordable
-from episub_router.wire.limits import DEFAULT_LIMITS as WIRE_LIMITS
-from episub_router.wire.limits import WireLimits
+from episub_router.util.bounded import put_last
+from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
+from episub_router.wire.peer_records import RecordFault, VerifiedRecord, verify_record
 
 MAX_PEERS = 4096
-"""Records; ours: the passive views (42 peers) of about a hundred topics."""
+"""Records; chosen: the views of about a hundred topics."""
 
-TELLERS_SHARE = 8
-"""Part of the book that one peer can fill with records of others: an eighth; ours: eight peers
+INFORMANTS_SHARE = 8
+"""Part of the book that one peer can fill with records of others: an eighth; chosen: eight peers
 would have to agree on flushing it."""
+
+MAX_FOUND = 256
+"""Peers found by a discovery whose addresses are kept; chosen."""
 
 _LOOKED_AT = 64
 """Records looked at for one to forget, so that a book full of peers in use costs no more."""
 
-MAX_ADDRESSES = 32
-"""Addresses in one record; ours: a host with many interfaces has fewer."""
-
 DIALLED_ADDRESSES = 3
-"""Addresses of one peer that are tried, in turn; ours."""
-
-
-class RecordFault(Enum):
-    """Why a peer record was refused. The value is the counter's name."""
-
-    TOO_LARGE = "record-too-large"
-    MALFORMED = "record-malformed"
-    """No envelope around a peer record, or a bad key or signature."""
-    KEY_COSTLY = "record-key-costly"
-    """Its signature would take too long to check."""
-    WRONG_PEER = "record-wrong-peer"
-    """About another peer than said, or signed by another."""
-    NO_ADDRESSES = "record-no-addresses"
-    """None at all, or none that can be read."""
-    TOO_MANY_ADDRESSES = "record-too-many-addresses"
-    STALE = "record-stale"
-    """Not newer than the record that we hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    envelope: bytes
-    seq: int
-    addresses: tuple[Multiaddr, ...]
-    teller: bytes
-    """The peer that sent it first; the subject itself, if it did."""
+"""Addresses of one peer that are tried, in turn; chosen."""
 
 
 class AddressBook:
-    """Verified signed peer records by peer id, the least recently used forgotten first.
+    """Verified signed peer records by peer id, the least recently used forgotten first; and the
+    addresses that the application and its discoveries gave, which nobody signed.
 
-    One teller's records take up an eighth of the book at most: beyond, its own make room. Peers
+    One informant's records take up an eighth of the book at most: beyond, its own make room. Peers
     that are `in_use` are forgotten last. `refused` counts the records that `learn` turned down,
     by reason.
     """
@@ -75,52 +44,85 @@ class AddressBook:
     def __init__(
         self,
         max_peers: int = MAX_PEERS,
-        wire_limits: WireLimits = WIRE_LIMITS,
+        wire_limits: WireLimits = DEFAULT_LIMITS,
         in_use: Callable[[bytes], bool] = lambda peer: False,
+        given: Mapping[bytes, tuple[Multiaddr, ...]] | None = None,
     ) -> None:
+        """`given` are addresses that are never forgotten."""
         self._max_peers = max_peers
         self._in_use = in_use
-        self._named: dict[bytes, OrderedDict[bytes, None]] = {}
-        """The subjects of each teller's records, the oldest first."""
-        self._max_record_bytes = wire_limits.max_record_bytes
-        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._limits = wire_limits
+        self._given = given or {}
+        self._found: dict[bytes, tuple[Multiaddr, ...]] = {}
+        """What discoveries said, the peer found longest ago first."""
+        self._records: dict[bytes, VerifiedRecord] = {}
+        """The one used longest ago first."""
+        self._informants: dict[bytes, bytes] = {}
+        """The peer that sent each record first; the subject itself, if it did."""
+        self._named: dict[bytes, dict[bytes, None]] = {}
+        """The subjects of each informant's records, the oldest first."""
         self.refused: Counter[RecordFault] = Counter()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._records)
 
-    def learn(self, peer: bytes, envelope: bytes, teller: bytes | None = None) -> bool:
-        """Verify and keep `envelope`, said by `teller` to be `peer`'s signed peer record.
+    def found(self, peer: bytes, addresses: tuple[Multiaddr, ...]) -> None:
+        """A discovery says that `peer` is at `addresses`."""
+        put_last(self._found, peer, addresses, MAX_FOUND)
 
-        Without a `teller` it is `peer`'s own word. True if it is the record held now. An older
+    def learn(self, peer: bytes, envelope: bytes, informant: bytes | None = None) -> bool:
+        """Verify and keep `envelope`, said by `informant` to be `peer`'s signed peer record.
+
+        Without an `informant` it is `peer`'s own word. True if it is the record held now. An older
         record never replaces a newer one. Never raises: a bad record is counted in `refused`.
         """
-        known = self._entries.get(peer)
+        known = self._touch(peer)
         if known is not None and known.envelope == envelope:
-            self._entries.move_to_end(peer)
             return True
-        named_by = teller or peer
-        if known is not None and named_by != peer:
-            named_by = known.teller
-        result = self._verify(peer, envelope, known.seq if known is not None else -1, named_by)
+        informant = informant or peer
+        if known is not None and informant != peer:
+            informant = self._informants[peer]
+        held_seq = -1 if known is None else known.seq
+        result = verify_record(peer, envelope, held_seq, self._limits)
         if isinstance(result, RecordFault):
             self.refused[result] += 1
             return False
         if known is not None:
             self._forget(peer)
-        self._entries[peer] = result
-        named = self._named.setdefault(named_by, OrderedDict())
+        self._records[peer] = result
+        self._informants[peer] = informant
+        named = self._named.setdefault(informant, {})
         named[peer] = None
-        if len(named) > max(1, self._max_peers // TELLERS_SHARE):
+        if len(named) > max(1, self._max_peers // INFORMANTS_SHARE):
             self._forget_one_of(named)
-        if len(self._entries) > self._max_peers:
-            self._forget_one_of(self._entries)
-        return peer in self._entries
+        if len(self._records) > self._max_peers:
+            self._forget_one_of(self._records)
+        return peer in self._records
 
-    def teller(self, peer: bytes) -> bytes | None:
-        """The peer on whose word we have `peer`'s record; None if it is its own, or unknown."""
-        entry = self._entries.get(peer)
-        return entry.teller if entry is not None and entry.teller != peer else None
+    def informant(self, peer: bytes) -> bytes | None:
+        """The peer on whose word alone we know where `peer` is; None if it is its own, the
+        application's or a discovery's."""
+        if peer in self._given or peer in self._found:
+            return None
+        informant = self._informants.get(peer)
+        return None if informant == peer else informant
+
+    def record(self, peer: bytes) -> bytes | None:
+        """The signed peer record of `peer` as envelope bytes; None if unknown."""
+        record = self._touch(peer)
+        return record.envelope if record is not None else None
+
+    def addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
+        """The readable addresses in `peer`'s record, then those that were given and found."""
+        record = self._touch(peer)
+        signed = record.addresses if record is not None else ()
+        return signed + self._given.get(peer, ()) + self._found.get(peer, ())
+
+    def _touch(self, peer: bytes) -> VerifiedRecord | None:
+        record = self._records.pop(peer, None)
+        if record is not None:
+            self._records[peer] = record
+        return record
 
     def _forget_one_of(self, peers: Iterable[bytes]) -> None:
         """The first that isn't in use, or else the first."""
@@ -128,60 +130,9 @@ class AddressBook:
         self._forget(next((peer for peer in looked_at if not self._in_use(peer)), looked_at[0]))
 
     def _forget(self, peer: bytes) -> None:
-        teller = self._entries.pop(peer).teller
-        named = self._named[teller]
+        del self._records[peer]
+        informant = self._informants.pop(peer)
+        named = self._named[informant]
         del named[peer]
         if not named:
-            del self._named[teller]
-
-    def record(self, peer: bytes) -> bytes | None:
-        """The signed peer record of `peer` as envelope bytes; None if unknown."""
-        entry = self._touch(peer)
-        return entry.envelope if entry is not None else None
-
-    def addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
-        """The readable addresses in `peer`'s record, in its order; empty if unknown."""
-        entry = self._touch(peer)
-        return entry.addresses if entry is not None else ()
-
-    def _touch(self, peer: bytes) -> _Entry | None:
-        if peer in self._entries:
-            self._entries.move_to_end(peer)
-        return self._entries.get(peer)
-
-    def _verify(
-        self, peer: bytes, data: bytes, held_seq: int, teller: bytes
-    ) -> _Entry | RecordFault:
-        if len(data) > self._max_record_bytes:
-            return RecordFault.TOO_LARGE
-        try:
-            # Cheap refusals first: checking a signature takes 60 us (Ed25519) to 600 us (RSA).
-            outer = envelope_pb2.Envelope.FromString(data)
-            inner = peer_record_pb2.PeerRecord.FromString(outer.payload)
-            if inner.peer_id != peer:
-                return RecordFault.WRONG_PEER
-            if inner.seq <= held_seq:
-                return RecordFault.STALE
-            if len(inner.addresses) > MAX_ADDRESSES:
-                return RecordFault.TOO_MANY_ADDRESSES
-            if not is_affordable(outer.public_key.SerializeToString()):
-                return RecordFault.KEY_COSTLY
-            envelope, record = consume_envelope(data, PEER_RECORD_ENVELOPE_DOMAIN)
-            # consume_envelope leaves open whose key signed.
-            if ID.from_pubkey(envelope.public_key).to_bytes() != peer:
-                return RecordFault.WRONG_PEER
-        except Exception:
-            # libp2p and the key libraries below it raise nearly anything for bad bytes.
-            return RecordFault.MALFORMED
-        addresses = tuple(filter(_is_readable, record.addrs))
-        if not addresses:
-            return RecordFault.NO_ADDRESSES
-        return _Entry(data, record.seq, addresses, teller)
-
-
-def _is_readable(address: Multiaddr) -> bool:
-    # Multiaddr takes any bytes, and raises only when it is read.
-    try:
-        return bool(str(address))
-    except Exception:
-        return False
+            del self._named[informant]

@@ -13,7 +13,7 @@ from typing import Protocol
 from libp2p.pubsub.rpc_queue import RpcQueue
 
 PAYLOADS_TO_CONTROL = 16
-"""Payloads for each control frame that may wait; ours: their bytes are what bounds them."""
+"""Payloads for each control frame that may wait; chosen: their bytes are what bounds them."""
 
 
 class Sendable(Protocol):

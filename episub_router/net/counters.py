@@ -59,7 +59,7 @@ class Reason(Enum):
     DIAL_NO_ADDRESS = "dial-no-address"
     DIAL_BACKED_OFF = "dial-backed-off"
     DIAL_UNAFFORDABLE = "dial-unaffordable"
-    """A dial on another peer's word, beyond what the teller or the target may cost."""
+    """A dial on another peer's word, beyond what its informant or the target may cost."""
     DIALS_FULL = "dials-full"
     NO_EPISUB_STREAM = "no-episub-stream"
     """Connected, but the peer opened no Episub stream in time."""
@@ -102,22 +102,23 @@ ORDINARY = frozenset(
 
 
 class Counters:
-    """Counts by the name of a reason. Bounded: every reason is a member of some enum.
+    """Counts by the name of a reason. Bounded: every reason is a member of some enum."""
 
-    `on_add`, if set, is called with each addition.
-    """
-
-    __slots__ = ("_counts", "on_add")
+    __slots__ = ("_counts", "_listeners")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self.on_add: Callable[[Enum, int], None] | None = None
+        self._listeners: list[Callable[[Enum, int], None]] = []
+
+    def listen(self, listener: Callable[[Enum, int], None]) -> None:
+        """Call `listener` with each addition."""
+        self._listeners.append(listener)
 
     def add(self, reason: Enum, count: int = 1) -> None:
         name = reason.value
         self._counts[name] = self._counts.get(name, 0) + count
-        if self.on_add is not None:
-            self.on_add(reason, count)
+        for listener in self._listeners:
+            listener(reason, count)
 
     def __getitem__(self, reason: Enum) -> int:
         return self._counts.get(reason.value, 0)

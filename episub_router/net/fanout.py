@@ -10,16 +10,22 @@ from random import Random
 import trio
 from libp2p.peer.id import ID
 
+from episub_router.net.peers import PeerListener, RemotePeer
 from episub_router.protocol.messages import Gossip
+from episub_router.util.bounded import put_last
 
 FANOUT_TTL = 60.0
 """Seconds; gossipsub: fanout_ttl 60 s."""
 
+FANOUT_DEGREE = 4
+"""Subscribers that get what is published to a topic without joining it. The specification's C_rand,
+which is what a joining node gets."""
+
 MAX_TOPICS = 64
-"""Topics published to without subscribing; ours."""
+"""Topics published to without subscribing; chosen."""
 
 REPLAY_WINDOW = 30.0
-"""Seconds; ours: two dials and a pubsub stream in turn, each of which takes up to 10 s on a busy
+"""Seconds; chosen: two dials and a pubsub stream in turn, each of which takes up to 10 s on a busy
 machine."""
 
 MAX_REPLAYED = 32
@@ -33,12 +39,12 @@ class _Recent:
     sent_to: set[ID]
 
 
-class Fanout:
+class Fanout(PeerListener):
     """For topics that this node publishes to without having joined them: a few subscribers,
     the same ones as long as publishing goes on. Bounded by `MAX_TOPICS`."""
 
-    def __init__(self, degree: int, rng: Random) -> None:
-        self._degree = degree
+    def __init__(self, rng: Random, degree: int | None = None) -> None:
+        self.degree = degree or FANOUT_DEGREE
         self._rng = rng
         self.peers: dict[str, set[ID]] = {}
         """Chosen subscribers by topic; the topic published to last comes last."""
@@ -51,15 +57,13 @@ class Fanout:
         for stale in [name for name, until in self._until.items() if until <= now]:
             self.leave(stale)
         there = sorted(subscribers, key=ID.to_bytes)
-        before = self.peers.pop(topic, set())
+        before = self.peers.get(topic, ())
         chosen = [peer for peer in there if peer in before]
         others = [peer for peer in there if peer not in chosen]
-        missing = max(0, self._degree - len(chosen))
+        missing = max(0, self.degree - len(chosen))
         chosen += self._rng.sample(others, min(missing, len(others)))
-        self.peers[topic] = set(chosen)
-        self._until[topic] = now + FANOUT_TTL
-        if len(self.peers) > MAX_TOPICS:
-            self.leave(next(iter(self.peers)))
+        put_last(self.peers, topic, set(chosen), MAX_TOPICS)
+        put_last(self._until, topic, now + FANOUT_TTL, MAX_TOPICS)
         return chosen
 
     def leave(self, topic: str) -> None:
@@ -67,9 +71,10 @@ class Fanout:
         self.peers.pop(topic, None)
         self._until.pop(topic, None)
 
-    def remove(self, peer: ID) -> None:
+    def stream_lost(self, peer: RemotePeer) -> None:
+        """Publish to others."""
         for peers in self.peers.values():
-            peers.discard(peer)
+            peers.discard(peer.id)
 
 
 class Replay:
@@ -83,11 +88,9 @@ class Replay:
 
     def remember(self, topic: str, gossip: Gossip, sent_to: Iterable[ID] = ()) -> None:
         """Keep `gossip` for peers that subscribe to `topic` within the window."""
-        recent = self._recent.pop(topic, None) or deque(maxlen=MAX_REPLAYED)
-        self._recent[topic] = recent
+        recent = self._recent.get(topic) or deque(maxlen=MAX_REPLAYED)
         recent.append(_Recent(trio.current_time(), gossip, set(sent_to)))
-        if len(self._recent) > MAX_TOPICS:
-            del self._recent[next(iter(self._recent))]
+        put_last(self._recent, topic, recent, MAX_TOPICS)
 
     def take(self, topic: str, peer: ID) -> list[Gossip]:
         """What `peer` has not been sent and is still within the window, oldest first."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import trio
+from libp2p.abc import INetworkService
 from libp2p.peer.id import ID
+
+from episub_router.net.events import Alone, Joined, NeighborDown, NeighborUp, TopicEvents
+from episub_router.net.peers import RemotePeer
 
 
 class Mesh:
-    """`neighbors` maps each joined topic to its active view; `wait` waits for a neighbour."""
+    """Notes links, reports them as events, and protects them from the connection manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: INetworkService, events: TopicEvents) -> None:
+        self._network = network
+        self._events = events
         self.neighbors: dict[str, set[ID]] = {}
+        """The active view of each joined topic."""
         self._changed = trio.Event()
-        self._waiting: dict[tuple[str, ID], trio.Event] = {}
-
-    def everyone(self) -> set[ID]:
-        """The neighbours of all topics."""
-        return set[ID]().union(*self.neighbors.values())
 
     def join(self, topic: str) -> None:
         self.neighbors.setdefault(topic, set())
@@ -24,44 +26,33 @@ class Mesh:
     def leave(self, topic: str) -> None:
         self.neighbors.pop(topic, None)
 
-    def up(self, topic: str, peer: ID) -> None:
-        self.neighbors.setdefault(topic, set()).add(peer)
-        self.note_link(topic, peer)
+    def up(self, topic: str, peer: RemotePeer) -> None:
+        """`peer` became a neighbour."""
+        neighbors = self.neighbors.setdefault(topic, set())
+        neighbors.add(peer.id)
+        peer.topics[topic] = None
+        self._network.protect(peer.id, f"episub/{topic}")
+        self.notify()
+        self._events.emit(NeighborUp(topic, peer.id, len(neighbors)))
+        if len(neighbors) == 1:
+            self._events.emit(Joined(topic))
 
-    def note_link(self, topic: str, peer: ID) -> None:
-        """`peer` became a neighbour in `topic`, perhaps one that isn't kept here."""
-        event = self._waiting.pop((topic, peer), None)
-        if event is not None:
-            event.set()
-        self._notify()
+    def down(self, topic: str, peer: RemotePeer) -> None:
+        """`peer` is a neighbour no longer."""
+        neighbors = self.neighbors.get(topic, set())
+        neighbors.discard(peer.id)
+        peer.forget_topic(topic)
+        self._network.unprotect(peer.id, f"episub/{topic}")
+        self.notify()
+        self._events.emit(NeighborDown(topic, peer.id, len(neighbors)))
+        if not neighbors:
+            self._events.emit(Alone(topic))
 
-    def down(self, topic: str, peer: ID) -> None:
-        self.neighbors.get(topic, set()).discard(peer)
-        self._notify()
-
-    async def changed(self) -> None:
-        """Return once a neighbour has come or gone, in any topic."""
-        await self._changed.wait()
-
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """A neighbour came or went, of Episub's or of gossipsub's."""
         self._changed.set()
         self._changed = trio.Event()
 
-    async def wait(self, topic: str, peer: ID) -> None:
-        """Return once `peer` is a neighbour in `topic`."""
-        if peer in self.neighbors.get(topic, ()):
-            return
-        event = self._waiting.setdefault((topic, peer), trio.Event())
-        try:
-            await event.wait()
-        finally:
-            if not event.is_set() and event.statistics().tasks_waiting == 0:
-                self._waiting.pop((topic, peer), None)
-
-
-def union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:
-    """Both, topic by topic."""
-    return {
-        topic: one.get(topic, set()) | other.get(topic, set())
-        for topic in dict.fromkeys([*one, *other])
-    }
+    async def changed(self) -> None:
+        """Return at the next `notify`."""
+        await self._changed.wait()

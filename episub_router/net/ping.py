@@ -7,7 +7,6 @@ equally near.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -17,30 +16,30 @@ from libp2p.io.utils import read_exactly
 from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.patience import patient
-from episub_router.net.peer import RemotePeer
+from episub_router.net.peers import PeerTable, RemotePeer
+from episub_router.util.load_aware import load_aware
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
 _PING_LENGTH = 32
 
 PINGS_PER_SECOND = 4.0
-"""Over all topics; ours: a ping costs 5 ms of CPU, so 2 % of a core."""
+"""Over all topics; chosen: a ping costs 5 ms of CPU, so 2 % of a core."""
 
 _TIMEOUT = 2.0
-"""Seconds; ours: above any RTT that is worth knowing."""
+"""Seconds; chosen: above any RTT that is worth knowing."""
 
 _CONCURRENCY = 4
-"""Streams; ours: RTTs measured side by side disturb each other."""
+"""Streams; chosen: RTTs measured side by side disturb each other."""
 
 _MAX_REQUESTS = 64
-"""Peers measured or waiting for it; requests beyond fail at once; ours."""
+"""Peers measured or waiting for it; requests beyond fail at once; chosen."""
 
 _PAUSE = 10.0
 """Seconds of rest after a ping that found the event loop behind. Measured: while 50 hosts in one
 process join, every ping times out and takes CPU from the dials."""
 
 _TRIES = 3
-"""Pings for one measurement while they find the event loop behind. Ours: such a ping measures how
+"""Pings for one measurement while they find the event loop behind. Chosen: such a ping measures how
 busy this host is, and near neighbours that look far have nearer ones looked for."""
 
 
@@ -74,69 +73,57 @@ class Pinger:
     Requests for a peer that is already being measured share its measurement.
     """
 
-    def __init__(
-        self,
-        host: IHost,
-        counters: Counters,
-        report_rtt: Callable[[RemotePeer, float | None], None],
-    ) -> None:
+    def __init__(self, host: IHost, peers: PeerTable, counters: Counters) -> None:
         self._host = host
+        self._peers = peers
         self._counters = counters
-        self._report_rtt = report_rtt
-        self._limiter = trio.CapacityLimiter(_CONCURRENCY)
         self._next = -float("inf")
         """When the budget next allows a ping."""
-        self._measuring: dict[RemotePeer, None] = {}
-        self._nursery: trio.Nursery | None = None
+        self._wanted, self._requests = trio.open_memory_channel[RemotePeer](_MAX_REQUESTS)
 
     async def run(self) -> None:
-        """Host the measurements until cancelled."""
+        """Measure until cancelled."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for peer in self._measuring:
-                nursery.start_soon(self._measure, peer)
-            await trio.sleep_forever()
+            for _ in range(_CONCURRENCY):
+                nursery.start_soon(self._measure_some)
 
     def request(self, peer: RemotePeer) -> None:
-        """Measure `peer`; the report comes later, never from within this call."""
-        if peer in self._measuring:
+        """Measure `peer`. Where too many wait it fails at once."""
+        if peer.is_measured:
             return
-        self._measuring[peer] = None
-        if self._nursery is not None:
-            self._nursery.start_soon(self._measure, peer)
-
-    async def _measure(self, peer: RemotePeer) -> None:
-        rtt = None
+        peer.is_measured = True
         try:
-            if len(self._measuring) <= _MAX_REQUESTS:
-                async with self._limiter:
-                    for _ in range(_TRIES):
-                        await self._turn()
-                        rtt, is_behind = await self._ping(peer.id)
-                        if not is_behind:
-                            break
-        except Exception:
+            self._wanted.send_nowait(peer)
+        except trio.WouldBlock:
+            self._report(peer, None)
+
+    async def _measure_some(self) -> None:
+        async for peer in self._requests.clone():
             rtt = None
-        finally:
-            del self._measuring[peer]
+            with suppress(Exception):
+                rtt = await self._measure(peer.id)
+            self._report(peer, rtt)
+
+    def _report(self, peer: RemotePeer, rtt: float | None) -> None:
+        peer.is_measured = False
         if rtt is None:
             self._counters.add(Reason.PINGS_FAILED)
-        self._report_rtt(peer, rtt)
+        self._peers.note_rtt(peer, rtt)
 
-    async def _ping(self, target: ID) -> tuple[float | None, bool]:
-        """The round trip, if there was one, and whether the event loop was behind meanwhile."""
-        # new_stream would dial a peer that isn't connected.
-        if not self._host.get_network().get_connections(target):
-            return None, False
+    async def _measure(self, target: ID) -> float | None:
         rtt = None
-        async with patient(_TIMEOUT) as seen:
-            with suppress(Exception):
-                rtt = await measure_rtt(self._host, target)
-        if seen.is_slow:
+        for _ in range(_TRIES):
+            start = max(self._next, trio.current_time())
+            self._next = start + 1 / PINGS_PER_SECOND
+            await trio.sleep_until(start)
+            # new_stream would dial a peer that isn't connected.
+            if not self._host.get_network().get_connections(target):
+                return None
+            rtt = None
+            async with load_aware(_TIMEOUT) as seen:
+                with suppress(Exception):
+                    rtt = await measure_rtt(self._host, target)
+            if not seen.is_slow:
+                break
             self._next = trio.current_time() + _PAUSE
-        return rtt, seen.is_slow
-
-    async def _turn(self) -> None:
-        start = max(self._next, trio.current_time())
-        self._next = start + 1 / PINGS_PER_SECOND
-        await trio.sleep_until(start)
+        return rtt

@@ -21,7 +21,10 @@ MAX_SIGNATURE_BYTES = 512
 """An RSA key of 4,096 bits makes as many."""
 
 _MAX_SEQNO_BYTES = 64
-"""Ours: the specification has 8, and other authors' numbers are signed."""
+"""Chosen: the specification has 8, and other authors' numbers are signed."""
+
+MAX_TOPICS = 8
+"""Distinct topics of one message; chosen: go-libp2p's messages have one."""
 
 _IDENTITY, _SHA2_256 = b"\x00", b"\x12\x20"
 
@@ -31,11 +34,11 @@ def is_topic(topic: object) -> bool:
     return isinstance(topic, str) and len(topic.encode()) <= MAX_TOPIC_BYTES
 
 
-def fault_of(message: Message, max_topics: int, *, authored: bool = True) -> PubsubDrop | None:
+def fault_of(message: Message, *, authored: bool = True) -> PubsubDrop | None:
     """Why `message` is to be dropped before its signature is looked at, if it is; `authored` says
     whether messages may name an author."""
     topics = message.topicIDs
-    if len(topics) > max_topics or len(set(topics)) < len(topics):
+    if len(topics) > MAX_TOPICS or len(set(topics)) < len(topics):
         return PubsubDrop.TOPICS_REFUSED
     if not all(map(is_topic, topics)):
         return PubsubDrop.TOPIC_UNREADABLE

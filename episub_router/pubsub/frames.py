@@ -19,7 +19,7 @@ _SMALL = 8_192
 """Bytes: after a read of fewer, the next one waits for more to come."""
 
 _PAUSE = 0.005
-"""Seconds from one such read to the next. Ours: each read is answered with an update of Yamux's
+"""Seconds from one such read to the next. Chosen: each read is answered with an update of Yamux's
 window, and begins a write to each receiver; beyond 200 messages a second they share those."""
 
 _LONGEST_LENGTH = 10

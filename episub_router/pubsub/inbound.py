@@ -13,22 +13,29 @@ from libp2p.pubsub.pubsub import GossipsubEvent, Pubsub
 from libp2p.pubsub.utils import maybe_consume_signed_record
 
 from episub_router.pubsub.acceptance import fault_of, is_topic
-from episub_router.pubsub.budgets import MAX_PEERS, Budgets
 from episub_router.pubsub.drops import FAULTS, REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameReader, UnfinishedFrames
 from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.validation_queue import ValidationJob
-from episub_router.pubsub.validators import MOST_FRAME_WORK, Costs, Validators
+from episub_router.pubsub.validators import MAX_PEERS, MOST_FRAME_WORK, Costs, Validators
 from episub_router.trace.node import NodeTrace
+from episub_router.util.bounded import put_last
+from episub_router.util.token_buckets import TokenBuckets
 from episub_router.wire.fields import is_crowded
-from episub_router.wire.keys import has_affordable_key
+from episub_router.wire.peer_records import RecordFault, record_excess
 
 _READING = 50e-6
 """Seconds of CPU time that a frame takes before it is looked at and after; measured, with room."""
 
 _EMPTY = 2
 """Bytes; an RPC with a `control` that has nothing in it."""
+
+
+MAX_CONTROL = 1024
+"""GossipSub's control messages in one frame; chosen: some for each of hundreds of topics."""
+
+_CONTROL = ("ihave", "iwant", "graft", "prune", "idontwant")
 
 
 class OutOfBudgetError(Exception):
@@ -63,15 +70,13 @@ class InboundFrames:
         """`drop` counts and logs, `refuse` notifies the router of an invalid message; `authored`
         says whether messages may name their authors."""
         self._pubsub = pubsub
-        self._params = params
         self._costs = costs
         self._validators = validators
         self._count_drop = drop
         self._refuse = refuse
         self._authored = authored
         self._unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
-        changes = params.subscription_changes
-        self._changes = Budgets(changes.per_second, changes.burst)
+        self._changes: TokenBuckets[ID] = TokenBuckets(params.subscription_changes, MAX_PEERS)
         self._records: dict[ID, bytes] = {}
         """The last signed record of each peer, the one that came longest ago first."""
         self.trace: NodeTrace | None = None
@@ -82,17 +87,16 @@ class InboundFrames:
         reader = FrameReader(stream, self._pubsub.max_inbound_rpc_size, self._unfinished)
         while self._pubsub.manager.is_running:
             frame = await reader.read()
-            if self._costs.faults.left(peer, trio.current_time()) < 0:
+            if self._costs.is_bankrupt(peer):
                 raise OutOfBudgetError("its faults have cost too much")
             # An honest peer may be over its budget where this node is slow. It loses nothing:
             # what it sends waits, and in the end so does the peer.
-            await trio.sleep(self._costs.work.wait(peer, trio.current_time()))
+            await trio.sleep(self._costs.wait(peer))
             taken, meter = _Frame(), Meter()
             try:
                 await meter.run(self._take_frame(peer, frame, stream, taken))
             finally:
-                budget = self._costs.faults if taken.is_faulty else self._costs.work
-                budget.charge(peer, meter.spent + _READING, trio.current_time())
+                self._costs.charge(peer, meter.spent + _READING, is_faulty=taken.is_faulty)
             for job in taken.jobs:
                 if not taken.is_faulty:
                     job.frame_work = min(meter.spent / len(taken.jobs), MOST_FRAME_WORK)
@@ -105,17 +109,14 @@ class InboundFrames:
         if len(frame) <= _EMPTY and not (rpc.publish or rpc.subscriptions or rpc.senderRecord):
             self._drop(PubsubDrop.FRAME_EMPTY, peer, f"{len(frame)} bytes", taken)
             return
+        entries = sum(len(getattr(rpc.control, name)) for name in _CONTROL)
+        if entries > MAX_CONTROL:
+            self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{entries} control messages", taken)
+            return
         if self.trace is not None:
             self.trace.rpc_received(rpc, frame, peer)
-        if rpc.HasField("senderRecord") and not has_affordable_key(rpc.senderRecord):
-            self._drop(PubsubDrop.KEY_COSTLY, peer, "a peer record", taken)
+        if rpc.HasField("senderRecord") and not self._take_record(peer, rpc, taken):
             return
-        if not self._is_known(peer, rpc) and not maybe_consume_signed_record(
-            rpc, self._pubsub.host, peer
-        ):
-            self._drop(PubsubDrop.RECORD_INVALID, peer, "a peer record of another", taken)
-            return
-        self._note_record(peer, rpc)
         self._take_messages(peer, rpc, taken)
         self._take_subscriptions(peer, rpc, taken)
         if rpc.HasField("control"):
@@ -131,22 +132,26 @@ class InboundFrames:
         if stream.metric_send_channel is not None:
             await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
 
-    def _is_known(self, peer: ID, rpc: RPC) -> bool:
-        """Whether the record in `rpc` is the last one of `peer`: py-libp2p sends it with each."""
-        return rpc.HasField("senderRecord") and self._records.get(peer) == rpc.senderRecord
-
-    def _note_record(self, peer: ID, rpc: RPC) -> None:
-        """It is verified; take it out, or a router would do that again."""
-        if rpc.HasField("senderRecord"):
-            self._records.pop(peer, None)
-            self._records[peer] = rpc.senderRecord
-            if len(self._records) > MAX_PEERS:
-                del self._records[next(iter(self._records))]
-            rpc.ClearField("senderRecord")
+    def _take_record(self, peer: ID, rpc: RPC, taken: _Frame) -> bool:
+        """Verify the signed peer record in `rpc`, unless it is the last one of `peer`: py-libp2p
+        sends it with each. It is taken out, or a router would do that again."""
+        record = rpc.senderRecord
+        if self._records.get(peer) != record:
+            excess = record_excess(record)
+            if excess is RecordFault.KEY_COSTLY:
+                self._drop(PubsubDrop.KEY_COSTLY, peer, "a peer record", taken)
+                return False
+            if excess is not None or not maybe_consume_signed_record(rpc, self._pubsub.host, peer):
+                detail = "a peer record of another" if excess is None else excess.value
+                self._drop(PubsubDrop.RECORD_INVALID, peer, detail, taken)
+                return False
+        put_last(self._records, peer, record, MAX_PEERS)
+        rpc.ClearField("senderRecord")
+        return True
 
     def fault_of(self, msg: Message) -> PubsubDrop | None:
         """Why `msg` is to be dropped before it is validated, if it is."""
-        return fault_of(msg, self._params.max_topics_per_message, authored=self._authored)
+        return fault_of(msg, authored=self._authored)
 
     def _take_messages(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         for msg in rpc.publish:

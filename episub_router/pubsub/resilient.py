@@ -22,7 +22,6 @@ from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router.publishing import BackpressurePubsub
-from episub_router.pubsub.budgets import Budgets
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue
 from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
@@ -43,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 _VALIDATIONS_AT_ONCE = 20
-"""Ours: py-libp2p has 10, and so has a peer alone here."""
+"""Chosen: py-libp2p has 10, and so has a peer alone here."""
 
 
 class _AcceptedMeanwhile(Exception):
@@ -86,10 +85,7 @@ class ResilientPubsub(BackpressurePubsub):
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
         at_once = options.setdefault("max_concurrent_validator_count", _VALIDATIONS_AT_ONCE)
-        costs = Costs(
-            work=Budgets(self.params.work_share, self.params.work_burst),
-            faults=Budgets(self.params.fault_share, self.params.fault_burst),
-        )
+        costs = Costs(self.params)
         self._validators = Validators(
             ValidationQueue(self.params.max_validating, self.params.max_validating_bytes, at_once),
             costs,

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import Message
 
-from episub_router.pubsub.budgets import Budgets
 from episub_router.pubsub.metering import Meter
+from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
+from episub_router.util.token_buckets import TokenBuckets
 
 MOST_FRAME_WORK = 0.002
-"""Seconds of CPU time of a frame that a new valid message in it pays for; ours: ten times what
+"""Seconds of CPU time of a frame that a new valid message in it pays for; chosen: ten times what
 a frame with one message takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What each peer has cost, in seconds of CPU time."""
+MAX_PEERS = 1024
+"""Peers whose budgets are remembered, connected or not: a peer gets nothing by coming back. Chosen:
+many times the connections of one host."""
 
-    work: Budgets
-    """Of input that a correct peer may send, such as duplicates and control messages."""
-    faults: Budgets
-    """Of input that it doesn't send."""
+_MILLISECONDS = 1000
+
+
+class Costs:
+    """What each peer may still cost, in CPU time."""
+
+    def __init__(self, params: PubsubParams) -> None:
+        self._work: TokenBuckets[ID] = TokenBuckets(params.work, MAX_PEERS)
+        """For input that a correct peer may send, such as duplicates and control messages."""
+        self._faults: TokenBuckets[ID] = TokenBuckets(params.faults, MAX_PEERS)
+        """For input that it doesn't send."""
+
+    def charge(self, peer: ID, seconds: float, *, is_faulty: bool = False) -> None:
+        """Take `seconds` from what `peer` has left, or give them back if they are negative."""
+        budget = self._faults if is_faulty else self._work
+        budget.spend(peer, trio.current_time(), _MILLISECONDS * seconds)
+
+    def is_bankrupt(self, peer: ID) -> bool:
+        """Whether its faults have cost too much."""
+        return self._faults.left(peer, trio.current_time()) < 0
+
+    def wait(self, peer: ID) -> float:
+        """Seconds until its work has been paid for."""
+        return self._work.wait(peer, trio.current_time())
 
 
 class Validators:
@@ -106,11 +126,10 @@ class Validators:
     def _charge(self, job: ValidationJob, spent: float) -> None:
         if not job.is_charged:
             return
-        now = trio.current_time()
-        if job.accepted:
-            self._costs.work.charge(job.forwarder, -job.frame_work, now)
-        elif job.forged:
-            self._costs.work.charge(job.forwarder, -job.frame_work, now)
-            self._costs.faults.charge(job.forwarder, spent + job.frame_work, now)
-        else:
-            self._costs.work.charge(job.forwarder, spent, now)
+        peer = job.forwarder
+        if job.accepted or job.forged:
+            self._costs.charge(peer, -job.frame_work)
+        if job.forged:
+            self._costs.charge(peer, spent + job.frame_work, is_faulty=True)
+        elif not job.accepted:
+            self._costs.charge(peer, spent)

@@ -14,7 +14,7 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.utils.varint import encode_uvarint
 
 _MOST = 32 * 1024
-"""Bytes in one write, unless one RPC has more; ours: an eighth of Yamux's first window."""
+"""Bytes in one write, unless one RPC has more; chosen: an eighth of Yamux's first window."""
 
 
 async def write_all(

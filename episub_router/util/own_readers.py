@@ -8,14 +8,14 @@ from typing import Any
 import trio
 
 _LOOK_INTERVAL = 0.01
-"""Seconds; ours: a channel can't be awaited for room. As often as the router looks at queues."""
+"""Seconds; chosen: a channel can't be awaited for room. As often as the router looks at queues."""
 
 _GIVEN_UP_AFTER = 1.0
-"""Seconds in which a reader takes nothing until nobody waits for it any more. Ours: one that isn't
-there, as where one task publishes first and reads later, shall cost no more."""
+"""Seconds in which a reader takes nothing until nobody waits for it any more. Chosen: one that
+isn't there, as where one task publishes first and reads later, shall cost no more."""
 
 _LONGEST = 10.0
-"""Seconds that a slow reader is waited for in all, until half of its buffer is free. Ours: at a
+"""Seconds that a slow reader is waited for in all, until half of its buffer is free. Chosen: at a
 message in some seconds the others are not kept waiting for minutes."""
 
 

@@ -9,40 +9,41 @@ list says that it has read so far.
 from __future__ import annotations
 
 from episub_router.util.params import Rate
+from episub_router.util.token_buckets import TokenBuckets
 
 FIRST_WINDOW = 256 * 1024
 """Bytes that a peer may be behind at first. Yamux's first window."""
 
 LEAST_WINDOW = 64 * 1024
-"""Ours: some forty messages of 1 kB, so that writes stay large."""
+"""Chosen: some forty messages of 1 kB, so that writes stay large."""
 
 MOST_WINDOW = 16 * 2**20
 """Yamux's largest window: beyond, the peer's own stream waits."""
 
 _QUICK = 1.0
-"""Seconds; where the list comes within, the window grows. Ours: several round trips."""
+"""Seconds; where the list comes within, the window grows. Chosen: several round trips."""
 
 _SLOW = 4.0
-"""Seconds; where it takes longer, the window shrinks. Ours: less than GRAFT's longest wait for
+"""Seconds; where it takes longer, the window shrinks. Chosen: less than GRAFT's longest wait for
 copies that come by themselves (`plumtree/graft_wait.py`)."""
 
 _PATIENCE = 30.0
-"""Seconds without a list after which the peer isn't waited for until one comes. Ours: half of
+"""Seconds without a list after which the peer isn't waited for until one comes. Chosen: half of
 `publish_timeout`; one that has stopped is noticed before."""
 
 _OVERHEAD = 256
 """Bytes that a message counts beside its own: signature, keys, headers."""
 
 _QUERIES = Rate(0.25, 6)
-"""Queries a second, and at once. Ours: a quarter of the NEIGHBORs that a peer takes, since each has
-an answer, and both ends may publish (`hyparview/rate_limiter.py`)."""
+"""Queries a second, and at once. Chosen: a quarter of the NEIGHBORs that a peer takes, since each
+has an answer, and both ends may publish (`hyparview/rate_limiter.py`)."""
 
 
 class SendWindow:
     """What one peer was sent of our own messages, and what it has read of them. Times in seconds,
     sizes in bytes."""
 
-    __slots__ = ("_full_at", "_marked", "_marked_at", "_read", "_sent", "_silent", "size")
+    __slots__ = ("_marked", "_marked_at", "_queries", "_read", "_sent", "_silent", "size")
 
     def __init__(self) -> None:
         self.size = FIRST_WINDOW
@@ -53,8 +54,7 @@ class SendWindow:
         self._marked_at = 0.0
         self._silent = False
         """Whether it left a query unanswered."""
-        self._full_at = -float("inf")
-        """When as many queries as `_QUERIES` has at once may be sent again."""
+        self._queries: TokenBuckets[None] = TokenBuckets(_QUERIES, 1)
 
     @property
     def behind(self) -> int:
@@ -77,13 +77,12 @@ class SendWindow:
         finds no room."""
         if self._marked or not self.behind:
             return False
-        wait = (_QUERIES.burst - 1) / _QUERIES.per_second
         much = self.behind >= self.size / 2 or self.behind + size + _OVERHEAD > self.size
-        return much and self._full_at - now <= wait
+        return much and self._queries.has(None, now)
 
     def note_query(self, now: float) -> None:
         """The peer is queried."""
-        self._full_at = max(self._full_at, now) + 1 / _QUERIES.per_second
+        self._queries.spend(None, now)
         self._marked, self._marked_at = self._sent, now
 
     def forget(self) -> None:

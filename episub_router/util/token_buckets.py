@@ -10,8 +10,8 @@ from episub_router.util.params import Rate
 
 K = TypeVar("K", bound=Hashable)
 
-_ROUNDING = 1e-6
-"""Tokens by which sums of times may be off."""
+_DIGITS = 6
+"""Of tokens, as sums of times may be off."""
 
 
 class TokenBuckets(Generic[K]):
@@ -31,10 +31,18 @@ class TokenBuckets(Generic[K]):
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def has(self, key: K, now: float, tokens: float = 1) -> bool:
-        """Whether `tokens` are left for `key` at `now`, in seconds."""
+    def left(self, key: K, now: float) -> float:
+        """The tokens of `key` at `now`, in seconds; below 0 if it is in debt."""
         missing = (self._full_at.get(key, now) - now) * self.rate.per_second
-        return missing <= self.rate.burst - tokens + _ROUNDING
+        return round(self.rate.burst - max(0.0, missing), _DIGITS)
+
+    def has(self, key: K, now: float, tokens: float = 1) -> bool:
+        """Whether `tokens` are left for `key`."""
+        return self.left(key, now) >= tokens
+
+    def wait(self, key: K, now: float) -> float:
+        """Seconds until `key` is out of debt."""
+        return max(0.0, -self.left(key, now) / self.rate.per_second)
 
     def take(self, key: K, now: float, tokens: float = 1) -> bool:
         """Take `tokens` of `key`; False, with nothing taken, where fewer are left."""
@@ -44,7 +52,8 @@ class TokenBuckets(Generic[K]):
         return allowed
 
     def spend(self, key: K, now: float, tokens: float = 1) -> None:
-        """Take `tokens` of `key` though there may be fewer: a debt that time pays back."""
+        """Take `tokens` of `key` though there may be fewer: a debt that time pays back. Fewer than
+        none give tokens back."""
         full_at = max(self._full_at.get(key, now), now) + tokens / self.rate.per_second
         put_last(self._full_at, key, full_at, self.most)
 

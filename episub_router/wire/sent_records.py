@@ -6,13 +6,15 @@ long as the peer id that it belongs to.
 
 from __future__ import annotations
 
+from episub_router.util.bounded import put_last
+
 AGAIN_AFTER = 300.0
-"""Seconds after which a record is sent again: the receiver may not have kept it. Ours: views have
+"""Seconds after which a record is sent again: the receiver may not have kept it. Chosen: views have
 changed by then, and at that rate it costs next to nothing."""
 
 MAX_REMEMBERED = 128
-"""Records remembered for one connection, the oldest forgotten first. Ours: what neighbours name to
-each other, their neighbours and most of a passive view, several times."""
+"""Records remembered for one connection, the oldest forgotten first. Chosen: what neighbours name
+to each other, their neighbours and most of a passive view, several times."""
 
 
 class SentRecords:
@@ -43,11 +45,8 @@ class SentRecords:
     def note_frame_sent(self, now: float) -> None:
         """The frame is in the queue."""
         for peer, record in self._in_frame.items():
-            self._sent.pop(peer, None)
-            self._sent[peer] = record, now
+            put_last(self._sent, peer, (record, now), MAX_REMEMBERED)
         self._in_frame = {}
-        while len(self._sent) > MAX_REMEMBERED:
-            del self._sent[next(iter(self._sent))]
 
     def clear(self) -> None:
         """The connection or its stream ended, and perhaps what was in the queue with it."""

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 import trio
-
 from episub_router.net.sight.bootstrap import root_cause
+
 from interop.testbed.checker.check import check
 from interop.testbed.faults import NETWORK
 from interop.testbed.history import files

@@ -117,6 +117,29 @@ def test_an_overlay_that_does_not_form_fails_the_run(capsys: pytest.CaptureFixtu
     assert "of 3 hosts found 2 neighbours" in output.err
 
 
+def test_hops_are_averaged_over_messages_as_in_the_pipeline_s_figures() -> None:
+    """Of a message from before a crash there are more deliveries than of one from after it."""
+    traces = (
+        Trace(0, 1.0, parents={1: 0, 2: 1, 3: 2}, arrivals={1: 1.1, 2: 1.1, 3: 1.1}),
+        Trace(0, 2.0, parents={1: 0, 2: 0}, arrivals={1: 2.1, 2: 2.1}),
+    )
+    outcome = run.DemoOutcome(
+        config=run.DemoConfig(
+            hosts=4, messages=2, size=8, sources=1, victims=1, seed=1, patience=1.0
+        ),
+        killed=(3,),
+        live=(0, 1, 2),
+        traces=traces,
+        active=(2, 2, 2),
+        passive=(0, 0, 0),
+        errors=0,
+        failures={},
+        joining=1.0,
+        broadcasting=1.0,
+    )
+    assert summary.summarize(outcome).hops == summary.Spread(1, 1.5, 3)
+
+
 def draw(trace: Trace, crashed: tuple[int, ...] = (), max_lines: int = 32) -> list[str]:
     console = Console(width=100, color_system=None)
     with console.capture() as capture:

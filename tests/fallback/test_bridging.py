@@ -167,7 +167,7 @@ async def test_a_bridge_that_comes_back_is_not_refused() -> None:
         return router
 
     def bridge() -> IPubsubRouter:
-        return episub(fallback=FallbackParams(regraft_pause=2))
+        return episub(fallback=FallbackParams(prune_backoff=2))
 
     async with network([slow, bridge, episub], [(0, 1), (1, 2)]) as (peer, node, far):
         refused = 0

@@ -67,7 +67,7 @@ class Lab:
 
     def __init__(self, kind: str, *, message_id: Any = get_peer_and_seqno_msg_id) -> None:
         self.pubsub = FakePubsub(message_id)
-        self.meshed: list[tuple[str, ID]] = []
+        self.links = 0
         self.bridged: set[str] = set()
         self.exchanged: list[rpc_pb2.PeerInfo] = []
         if kind == "contained":
@@ -75,13 +75,16 @@ class Lab:
                 FallbackParams(),
                 ExtensionsState(),
                 message_id,
-                note_link=lambda topic, peer: self.meshed.append((topic, peer)),
+                note_link=self.note_link,
                 connect_to=self.exchanged.extend,
                 is_bridged=lambda topic: topic in self.bridged,
             )
         else:
             self.router = GossipSub([PROTOCOL_ID_V12], 6, 4, 12, heartbeat_interval=1)
         self.router.attach(self.pubsub)  # type: ignore[arg-type]
+
+    def note_link(self) -> None:
+        self.links += 1
 
     def add(self, count: int, *, protocol: Any = PROTOCOL_ID_V11, topic: str = TOPIC) -> list[ID]:
         peers = [ID(b"peer %d" % number) for number in range(count)]
@@ -301,6 +304,18 @@ async def test_a_peer_in_back_off_is_told_of_messages(kind: str) -> None:
     assert not rpc.control.graft
 
 
+async def test_grafts_for_topics_that_we_are_not_in_cost_nothing(kind: str) -> None:
+    """handle_graft answers each with a PRUNE, and remembers it."""
+    lab = Lab(kind)
+    await lab.router.join(TOPIC)
+    [peer] = lab.add(1)
+    lab.pubsub.sent(peer)
+    for number in range(100):
+        await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=f"t{number}"), peer)
+    assert not lab.pubsub.sent(peer)
+    assert not lab.router.graft_flood_tracking[peer]
+
+
 async def test_a_peer_that_comes_into_the_mesh_is_told_of_what_it_missed(kind: str) -> None:
     """_handle_topic_heartbeat tells only peers outside the mesh."""
     lab = Lab(kind)
@@ -507,4 +522,4 @@ def test_mesh_links_are_reported() -> None:
     lab = Lab("contained")
     [peer] = lab.add(1)
     lab.router._notify_mesh_peer_added(peer, TOPIC)
-    assert lab.meshed == [(TOPIC, peer)]
+    assert lab.links == 1

@@ -25,7 +25,7 @@ from tests.fallback.mixed import (
     subscribe,
 )
 from tests.hosts import Node, connect, eventually, receive, running_nodes
-from tests.router.overlays import count, joined, push, push_frame, reading, router, service
+from tests.router.overlays import count, joined, parts, push, push_frame, reading, router
 
 pytestmark = pytest.mark.hosts
 
@@ -64,7 +64,6 @@ def test_what_is_offered_in_which_order() -> None:
         ({"protocols": (TProtocol("/meshsub/9.0.0"),)}, "/meshsub/9.0.0"),
         ({"degree_low": 7}, "must not decrease"),
         ({"heartbeat_interval": 0}, "heartbeat_interval"),
-        ({"bridge_degree": 7}, "bridge_degree"),
     ],
 )
 def test_params_that_make_no_sense(wrong: dict[str, object], text: str) -> None:
@@ -98,7 +97,7 @@ async def test_episub_nodes_that_meet_on_meshsub_13_find_each_other() -> None:
         for node in nodes:
             await node.pubsub.subscribe(TOPIC)
         await joined(nodes)
-        assert {peer for node in nodes for peer in service(node).mesh.neighbors[TOPIC]} == {
+        assert {peer for node in nodes for peer in parts(node).mesh.neighbors[TOPIC]} == {
             node.id for node in nodes
         }
 

@@ -11,8 +11,7 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router import PROTOCOL_ID, RouterParams
 from episub_router.net.counters import Counters
-from episub_router.net.peer import RemotePeer
-from episub_router.net.peer_table import PeerListener, PeerTable
+from episub_router.net.peers import PeerListener, PeerTable, RemotePeer
 
 MESHSUB = TProtocol("/meshsub/1.1.0")
 

@@ -7,7 +7,7 @@ from multiaddr import Multiaddr
 from episub_router.net.connections.dial_budget import (
     PER_ADDRESS,
     PER_HOST,
-    PER_TELLER,
+    PER_INFORMANT,
     DialBudget,
 )
 
@@ -17,18 +17,18 @@ def address(host: int, port: int = 4001) -> list[Multiaddr]:
 
 
 def dials(budget: DialBudget, tries: list[tuple[bytes, list[Multiaddr]]], now: float) -> int:
-    return sum(budget.take(teller, addresses, now) for teller, addresses in tries)
+    return sum(budget.take(informant, addresses, now) for informant, addresses in tries)
 
 
-def test_a_teller_has_a_budget() -> None:
+def test_a_informant_has_a_budget() -> None:
     budget = DialBudget()
     tries = [(b"hostile", address(n)) for n in range(200)]
-    assert dials(budget, tries, 0.0) == PER_TELLER.burst
-    assert dials(budget, tries[100:], 20.0) == 20 * PER_TELLER.per_second
+    assert dials(budget, tries, 0.0) == PER_INFORMANT.burst
+    assert dials(budget, tries[100:], 20.0) == 20 * PER_INFORMANT.per_second
     assert budget.take(b"honest", address(1), 20.0)
 
 
-def test_many_tellers_cannot_aim_at_one_target() -> None:
+def test_many_informants_cannot_aim_at_one_target() -> None:
     """The 636 connections to a third party, named by as many identities."""
     budget = DialBudget()
     one_port = [(b"%d" % n, address(1)) for n in range(636)]

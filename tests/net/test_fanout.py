@@ -8,6 +8,7 @@ import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
+from episub_router.net.backlog import Backlog
 from episub_router.net.fanout import (
     FANOUT_TTL,
     MAX_REPLAYED,
@@ -16,6 +17,7 @@ from episub_router.net.fanout import (
     Fanout,
     Replay,
 )
+from episub_router.net.peers import RemotePeer
 from episub_router.protocol.messages import Gossip
 
 PEERS = [ID(bytes([number])) for number in range(10)]
@@ -26,7 +28,7 @@ def gossip(number: int) -> Gossip:
 
 
 async def test_the_same_few_peers_as_long_as_they_are_there() -> None:
-    fanout = Fanout(3, Random(1))
+    fanout = Fanout(Random(1), 3)
     first = fanout.choose("t", PEERS)
     assert len(first) == 3
     assert set(fanout.choose("t", reversed(PEERS))) == set(first) == fanout.peers["t"]
@@ -39,14 +41,14 @@ async def test_the_same_few_peers_as_long_as_they_are_there() -> None:
 
 async def test_the_choice_depends_on_the_seed_and_not_on_the_order() -> None:
     chosen = {
-        tuple(Fanout(3, Random(7)).choose("t", peers))
+        tuple(Fanout(Random(7), 3).choose("t", peers))
         for peers in (PEERS, PEERS[::-1], PEERS[5:] + PEERS[:5])
     }
     assert len(chosen) == 1
 
 
 async def test_fanout_ends_when_publishing_does(autojump_clock: MockClock) -> None:
-    fanout = Fanout(4, Random(1))
+    fanout = Fanout(Random(1), 4)
     fanout.choose("t", PEERS)
     await trio.sleep(0.9 * FANOUT_TTL)
     fanout.choose("u", PEERS)
@@ -57,7 +59,7 @@ async def test_fanout_ends_when_publishing_does(autojump_clock: MockClock) -> No
 
 
 async def test_fanout_topics_are_bounded() -> None:
-    fanout = Fanout(4, Random(1))
+    fanout = Fanout(Random(1), 4)
     topics = [f"t{number}" for number in range(MAX_TOPICS)]
     for topic in [*topics, "t0", "new"]:
         fanout.choose(topic, PEERS)
@@ -66,9 +68,9 @@ async def test_fanout_topics_are_bounded() -> None:
 
 
 async def test_a_peer_that_is_gone_is_in_no_fanout() -> None:
-    fanout = Fanout(10, Random(1))
+    fanout = Fanout(Random(1), 10)
     fanout.choose("t", PEERS)
-    fanout.remove(PEERS[0])
+    fanout.stream_lost(RemotePeer(PEERS[0], Backlog(1, 1), 0))
     assert fanout.peers["t"] == set(PEERS[1:])
 
 

@@ -13,8 +13,8 @@ from multiaddr import Multiaddr
 from episub_router.net.address_book import AddressBook
 from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters
-from episub_router.net.outbound.framer import Framer
-from episub_router.net.peer import RemotePeer
+from episub_router.net.framer import Framer, OutgoingFrame
+from episub_router.net.peers import RemotePeer
 from episub_router.protocol.messages import Nodes
 from episub_router.wire.sent_records import AGAIN_AFTER, MAX_REMEMBERED, SentRecords
 
@@ -54,7 +54,7 @@ async def test_a_record_goes_over_a_connection_once_in_a_while(autojump_clock: o
     queue = RpcQueue()
 
     async def carries_record() -> bool:
-        frame = framer.frame(somebody, "topic", (Nodes((peer.to_bytes(),), 6),))
+        frame = OutgoingFrame(somebody, "topic", (Nodes((peer.to_bytes(),), 6),), framer)
         assert frame.push_to(queue)
         sent = await queue.pop()
         assert sent is not None

@@ -10,7 +10,7 @@ from libp2p.peer.id import ID
 from trio.testing import MockClock
 
 from episub_router import RouterParams
-from episub_router.net.connections.idle import IdleConnections
+from episub_router.net.connections import IdleConnections
 from episub_router.net.counters import Reason
 from tests.net.fakes import Lab
 
@@ -37,7 +37,7 @@ async def test_a_connection_that_could_not_be_closed_in_time_is_closed_later(
         get_connections=lambda peer: lab.pubsub.connections.get(peer, []),
     )
     host: Any = SimpleNamespace(get_network=lambda: network, disconnect=disconnect)
-    idle = IdleConnections(host, lab.peers, lab.counters, lambda _: False)
+    idle = IdleConnections(host, lab.peers, lab.counters)
     lab.peers.note_dialled(peer)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(idle.run)

@@ -7,9 +7,9 @@ import time
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 
-from episub_router.net.inbound.leave_gate import MAX_AGE, MAX_REMEMBERED, LeaveGate
-from episub_router.net.inbound.leave_proof import sign_leave
+from episub_router.net.inbound import MAX_LEAVE_AGE, MAX_LEAVES, LeaveGate
 from episub_router.protocol.messages import Disconnect, Leave
+from episub_router.wire.leave_proof import sign_leave
 
 KEY = create_new_key_pair(bytes(32))
 SOURCE = ID.from_pubkey(KEY.public_key).to_bytes()
@@ -34,7 +34,7 @@ def test_a_proven_leave_passes_once() -> None:
 def test_old_early_and_foreign_leaves_do_not_pass() -> None:
     gate = LeaveGate()
     now = time.time_ns()
-    too_long = int((MAX_AGE + 1) * 1e9)
+    too_long = int((MAX_LEAVE_AGE + 1) * 1e9)
     assert gate.admit(RELAY, "t", leave(now - too_long)) is None
     assert gate.admit(RELAY, "t", leave(now + 2 * too_long)) is None
     assert gate.admit(RELAY, "t", leave(now, topic="u")) is None
@@ -54,7 +54,7 @@ def test_the_source_itself_is_believed_but_not_passed_on_unproven() -> None:
 def test_the_memory_is_bounded() -> None:
     gate = LeaveGate()
     message = leave(time.time_ns())
-    gate._newest.update({("t", b"%d" % number): 1 for number in range(MAX_REMEMBERED)})
+    gate._newest.update({("t", b"%d" % number): 1 for number in range(MAX_LEAVES)})
     assert gate.admit(RELAY, "t", message) is message
-    assert len(gate._newest) == MAX_REMEMBERED
+    assert len(gate._newest) == MAX_LEAVES
     assert gate.admit(RELAY, "t", message) is None, "the newest is remembered"

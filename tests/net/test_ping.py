@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from episub_router.net import ping
 from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.peer import RemotePeer
+from episub_router.net.peers import RemotePeer
 
 CONNECTED = SimpleNamespace(get_network=lambda: SimpleNamespace(get_connections=lambda peer: [1]))
 
@@ -28,7 +28,7 @@ class Measuring:
         self.reports: list[tuple[bytes, float | None]] = []
         self.counters = Counters()
         host: Any = CONNECTED
-        self.pinger = ping.Pinger(host, self.counters, self.report)
+        self.pinger = ping.Pinger(host, self, self.counters)  # type: ignore[arg-type]
 
         async def measure(host: Any, peer: ID) -> float:
             self.started.append(trio.current_time())
@@ -39,7 +39,7 @@ class Measuring:
 
         monkeypatch.setattr(ping, "measure_rtt", measure)
 
-    def report(self, peer: RemotePeer, rtt: float | None) -> None:
+    def note_rtt(self, peer: RemotePeer, rtt: float | None) -> None:
         self.reports.append((peer.key, rtt))
 
 
@@ -84,7 +84,7 @@ async def test_what_was_measured_while_the_event_loop_was_behind_is_measured_aga
     async def watched(seconds: float) -> AsyncIterator[SimpleNamespace]:
         yield SimpleNamespace(is_slow=next(paces))
 
-    monkeypatch.setattr(ping, "patient", watched)
+    monkeypatch.setattr(ping, "load_aware", watched)
     measuring = Measuring(monkeypatch, 0.01)
     await run(measuring, 60, b"peer")
     assert len(measuring.started) == 3

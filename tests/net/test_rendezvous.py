@@ -14,9 +14,11 @@ from libp2p.peer.peerinfo import PeerInfo
 from multiaddr import Multiaddr
 from trio.testing import MockClock
 
+from episub_router.net.address_book import MAX_FOUND, AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery import rendezvous
 from episub_router.net.discovery.rendezvous import Rendezvous
+from episub_router.net.events import Alone, TopicEvents
 
 ME = b"me"
 ADDRESS = Multiaddr("/ip4/192.0.2.1/tcp/4001")
@@ -54,12 +56,16 @@ class Seeker:
 
     def __init__(self, *sources: Any) -> None:
         self.counters = Counters()
+        self.book = AddressBook()
+        self.events = TopicEvents()
         self.contacts: list[tuple[bytes, ...]] = []
         self.rendezvous = Rendezvous(
             ME,
             sources,
             self.counters,
             Random(0),
+            self.book,
+            self.events,
             lambda _topic, peers: self.contacts.append(peers),
         )
 
@@ -80,8 +86,8 @@ async def test_what_is_found_is_told_with_its_addresses(autojump_clock: MockCloc
     async with seeking(source) as seeker:
         await trio.sleep(0.1)
         assert seeker.contacts == [(b"a", b"b")]
-        assert seeker.rendezvous.addresses(b"a") == (ADDRESS,)
-        assert seeker.rendezvous.addresses(b"nobody") == ()
+        assert seeker.book.addresses(b"a") == (ADDRESS,)
+        assert seeker.book.addresses(b"nobody") == ()
 
 
 async def test_others_are_asked_for_before_we_are_provided(autojump_clock: MockClock) -> None:
@@ -106,7 +112,7 @@ async def test_a_lonely_topic_is_looked_up_again_soon(autojump_clock: MockClock)
     async with seeking(source) as seeker:
         await trio.sleep(2000)
         for _ in range(50):
-            seeker.rendezvous.look_again("t")
+            seeker.events.emit(Alone("t"))
         now, before = trio.current_time(), len(source.found)
         await trio.sleep(rendezvous.FIRST_PAUSE * 1.5)
         assert [at - now for at in source.found[before:]] == [rendezvous.FIRST_PAUSE]
@@ -141,8 +147,8 @@ async def test_thousands_of_providers_are_cut_to_a_random_few(autojump_clock: Mo
         await trio.sleep(10_000)
         assert all(len(peers) == rendezvous.MAX_CONTACTS for peers in seeker.contacts)
         assert len({peer for peers in seeker.contacts for peer in peers}) > 100
-        known = sum(bool(seeker.rendezvous.addresses(b"%d" % n)) for n in range(5000))
-        assert known == rendezvous.MAX_FOUND
+        known = sum(bool(seeker.book.addresses(b"%d" % n)) for n in range(5000))
+        assert known == MAX_FOUND
         excess = 5000 - rendezvous.MAX_ANSWER
         assert seeker.counters[Reason.DISCOVERY_EXCESS] == excess * len(source.found)
 

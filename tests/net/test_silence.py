@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from libp2p.peer.id import ID
 from trio.testing import MockClock
 
 from episub_router.net.connections import silence
@@ -16,13 +15,13 @@ from episub_router.net.connections.silence import (
     LOOKS_PUSHED,
     SilenceWatch,
 )
-from episub_router.net.peer import RemotePeer
+from episub_router.net.peers import PeerListener, RemotePeer
 from tests.net.fakes import Lab
 
 ME = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
 
 
-class Watched(Lab):
+class Watched(Lab, PeerListener):
     """One peer over one connection, with as many bytes received as a test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,13 +31,14 @@ class Watched(Lab):
         self.peer = self.peers[ME]
         self.peer.probed = True
         self.reported: list[RemotePeer] = []
-        self.neighbors: list[ID] = []
+        self.peers.listen(self)
         connection = SimpleNamespace(muxed_conn=None)
         network = SimpleNamespace(get_connections=lambda _: [connection])
         host: Any = SimpleNamespace(get_network=lambda: network)
-        self.watch = SilenceWatch(
-            host, self.peers, lambda: self.neighbors, lambda peer: self.reported.append(peer)
-        )
+        self.watch = SilenceWatch(host, self.peers)
+
+    def peer_silent(self, peer: RemotePeer) -> None:
+        self.reported.append(peer)
 
     def looks(self, most: int) -> int:
         """How many looks it takes until the peer is reported; `most` if it isn't."""
@@ -80,7 +80,7 @@ async def test_neighbours_are_looked_at_without_pushes(
 ) -> None:
     watched.watch.look()
     autojump_clock.jump(1000)
-    watched.neighbors.append(watched.peer.id)
+    watched.peer.topics["t"] = None
     for look in range(2 * LOOKS_AT_REST + 2):
         watched.watch.look()
         watched.watch.look()  # Not due: looks between don't count.
@@ -94,7 +94,7 @@ async def test_a_neighbour_whose_yamux_answers_is_left_alone(
 ) -> None:
     """A ping each 30 s is enough."""
     assert watched.received is not None
-    watched.neighbors.append(watched.peer.id)
+    watched.peer.topics["t"] = None
     for look in range(100):
         watched.received += look % 2
         watched.watch.look()
@@ -106,7 +106,7 @@ async def test_where_the_system_says_nothing_nobody_is_reported(
     watched: Watched, autojump_clock: MockClock
 ) -> None:
     watched.received = None
-    watched.neighbors.append(watched.peer.id)
+    watched.peer.topics["t"] = None
     for _ in range(20):
         watched.watch.note_push(watched.peer)
         watched.watch.look()

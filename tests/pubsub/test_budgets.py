@@ -11,34 +11,31 @@ from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.utils import encode_varint_prefixed
+from trio.testing import MockClock
 
-from episub_router.pubsub.budgets import MAX_PEERS, Budgets
+from episub_router.pubsub import PubsubParams
 from episub_router.pubsub.frames import FrameOverdue, FrameReader, UnfinishedFrames
 from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
+from episub_router.pubsub.validators import Costs
+from episub_router.util.params import Rate
 
 A, B, C = ID(b"a"), ID(b"b"), ID(b"c")
 
 
-def test_a_budget_fills_up_again() -> None:
-    budgets = Budgets(per_second=2, most=10)
-    budgets.charge(A, 25, 100.0)
-    assert budgets.left(A, 100.0) == -15
-    assert budgets.left(A, 105.0) == -5
-    assert budgets.left(A, 200.0) == 10
-    assert budgets.left(B, 100.0) == 10
-    assert budgets.wait(A, 105.0) == 2.5
-    assert budgets.wait(B, 105.0) == 0
-    assert not budgets.take(A, 107.5)
-    assert budgets.take(A, 108.0)
-
-
-def test_budgets_of_a_bounded_number_of_peers_are_remembered() -> None:
-    budgets = Budgets(per_second=1, most=1)
-    for n in range(MAX_PEERS + 1):
-        budgets.charge(ID(b"%d" % n), 5, 0.0)
-    assert budgets.left(ID(b"0"), 0.0) == 1
-    assert budgets.left(ID(b"1"), 0.0) == -4
+async def test_what_a_peer_may_cost_is_bounded_and_time_pays(autojump_clock: MockClock) -> None:
+    costs = Costs(PubsubParams(work=Rate(200, 1000), faults=Rate(100, 500)))
+    costs.charge(A, 2.5)
+    assert (costs.wait(A), costs.wait(B)) == (pytest.approx(7.5), 0.0)
+    assert not costs.is_bankrupt(A)
+    await trio.sleep(5)
+    assert costs.wait(A) == pytest.approx(2.5)
+    costs.charge(A, -0.5)
+    assert costs.wait(A) == 0.0
+    costs.charge(A, 0.6, is_faulty=True)
+    assert costs.is_bankrupt(A)
+    await trio.sleep(2)
+    assert not costs.is_bankrupt(A)
 
 
 async def test_a_meter_counts_the_steps_of_its_own_work_only() -> None:

@@ -12,10 +12,9 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubParams, EpisubRouter, MembershipParams, RouterParams
-from episub_router.net.connections.sockets import socket_below
-from episub_router.net.peer import RemotePeer
-from episub_router.net.peer_table import PeerTable
-from episub_router.net.service import EpisubService
+from episub_router.net.connections import socket_below
+from episub_router.net.node import NodeParts
+from episub_router.net.peers import PeerTable, RemotePeer
 from episub_router.protocol.messages import Message
 from episub_router.wire import Frame, encode_frame
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
@@ -31,18 +30,16 @@ def router(node: Node) -> EpisubRouter:
     return node.router
 
 
-def service(node: Node) -> EpisubService:
-    """Episub's side of `node`."""
-    found = router(node)._service
+def parts(node: Node) -> NodeParts:
+    """What the router of `node` is made of."""
+    found = router(node)._node
     assert found is not None
     return found
 
 
 def peers_of(node: Node) -> PeerTable:
     """The records that `node` has of others."""
-    peers = router(node)._peers
-    assert peers is not None
-    return peers
+    return parts(node).peers
 
 
 def record(node: Node, other: Node) -> RemotePeer:
@@ -53,7 +50,7 @@ def record(node: Node, other: Node) -> RemotePeer:
 def count(nodes: Node | Iterable[Node], reason: Any) -> int:
     """A counter of one node, or summed over several."""
     every = [nodes] if isinstance(nodes, Node) else nodes
-    return sum(service(node).counters[reason] for node in every)
+    return sum(parts(node).counters[reason] for node in every)
 
 
 def neighbors(node: Node, topic: str = TOPIC) -> int:

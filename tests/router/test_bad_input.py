@@ -15,12 +15,12 @@ from libp2p.utils.varint import encode_uvarint
 
 from episub_router import PROTOCOL_ID, EpisubParams, EpisubRouter, PubsubDrop, ResilientPubsub
 from episub_router.net.counters import Reason
-from episub_router.net.inbound.leave_proof import sign_leave
-from episub_router.net.peer import RemotePeer
+from episub_router.net.peers import RemotePeer
 from episub_router.protocol import messages as m
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.events import PayloadArrived, PayloadRejected
 from episub_router.wire import Decoded, WireFault, decode_frame
+from episub_router.wire.leave_proof import sign_leave
 from episub_router.wire.root_gate import ROOT_RATE
 from tests.hosts import Node, connect, eventually, receive, running_nodes
 from tests.router.overlays import (
@@ -28,11 +28,11 @@ from tests.router.overlays import (
     count,
     joined,
     overlay_of,
+    parts,
     push,
     push_frame,
     record,
     router,
-    service,
 )
 
 pytestmark = pytest.mark.hosts
@@ -62,7 +62,7 @@ async def assert_unharmed(nodes: list[Node], subscriptions: list[ISubscriptionAP
 def frames_to(node: Node) -> list[Decoded]:
     """Records every Episub frame that `node` receives from now on."""
     frames: list[Decoded] = []
-    receive_rpc = service(node).inbound.receive
+    receive_rpc = parts(node).inbound.receive
 
     def spy(peer: RemotePeer, rpc: rpc_pb2.RPC) -> bool:
         frame = decode_frame(rpc)
@@ -70,20 +70,20 @@ def frames_to(node: Node) -> list[Decoded]:
         frames.append(frame)
         return receive_rpc(peer, rpc)
 
-    service(node).inbound.receive = spy  # type: ignore[method-assign]
+    parts(node).inbound.receive = spy  # type: ignore[method-assign]
     return frames
 
 
 def events_of(node: Node) -> list[Any]:
     """Records every event that the core of `node` is fed from now on."""
     events: list[Any] = []
-    feed = service(node).driver.feed
+    feed = parts(node).topics.feed
 
     def spy(topic: str, event: Any) -> None:
         events.append(event)
         feed(topic, event)
 
-    service(node).driver.feed = spy  # type: ignore[method-assign]
+    parts(node).topics.feed = spy  # type: ignore[method-assign]
     return events
 
 
@@ -260,14 +260,14 @@ async def test_a_copy_that_is_not_accepted_ceases_to_be_in_validation(reason: st
 async def test_bad_records_are_not_used() -> None:
     async with victims_and_attacker() as (nodes, subscriptions, attacker):
         stranger = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
-        framer = service(attacker).framer
+        framer = parts(attacker).framer
         own = framer.record(attacker.id.to_bytes())
         assert own is not None
         framer.record = lambda peer: own  # type: ignore[method-assign]
         victim = record(attacker, nodes[0])
-        service(attacker).send(victim, TOPIC, (m.ForwardJoin(stranger, 0),))
-        await eventually(lambda: service(nodes[0]).counts().get("record-wrong-peer", 0) == 1)
-        assert service(nodes[0]).book.record(stranger) is None
+        parts(attacker).outbound.send(victim, TOPIC, (m.ForwardJoin(stranger, 0),))
+        await eventually(lambda: parts(nodes[0]).counts().get("record-wrong-peer", 0) == 1)
+        assert parts(nodes[0]).book.record(stranger) is None
         await assert_unharmed(nodes, subscriptions)
 
 
@@ -288,16 +288,16 @@ async def test_exceptions_stay_in_the_router(caplog: pytest.LogCaptureFixture) -
         def fail(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        broken = service(nodes[0])
-        healthy = broken.inbound.receive, broken.publish
-        broken.inbound.receive = broken.publish = fail  # type: ignore[method-assign]
+        broken = parts(nodes[0])
+        healthy = broken.inbound.receive, broken.payloads.publish
+        broken.inbound.receive = broken.payloads.publish = fail  # type: ignore[method-assign]
         await nodes[1].pubsub.publish(TOPIC, b"one")
         await nodes[0].pubsub.publish(TOPIC, b"two")
         assert len(await receive(subscriptions[0], 2)) == 2
         await eventually(lambda: count(nodes[0], Reason.ERROR) >= 3)
         failures = [record for record in caplog.records if record.name == "episub_router.router"]
         assert len(failures) == 2
-        broken.inbound.receive, broken.publish = healthy  # type: ignore[method-assign]
+        broken.inbound.receive, broken.payloads.publish = healthy  # type: ignore[method-assign]
         await nodes[1].pubsub.publish(TOPIC, b"three")
         assert [msg.data for msg in await receive(subscriptions[0])] == [b"three"]
 

@@ -7,7 +7,7 @@ import pytest
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.net.counters import Reason
 from tests.hosts import Node, connect, eventually, running_nodes
-from tests.router.overlays import TOPIC, count, record, router, service
+from tests.router.overlays import TOPIC, count, parts, record, router
 
 
 def is_connected(one: Node, two: Node) -> bool:
@@ -25,7 +25,7 @@ async def ban(node: Node, other: Node) -> None:
 def end_ban(node: Node, other: Node) -> None:
     """As if the time of the ban had passed."""
     record(node, other).banned_until = record(node, other).dial_not_before = 0.0
-    machine = service(node).driver.joined(TOPIC)
+    machine = parts(node).topics.joined(TOPIC)
     assert machine is not None
     machine.membership._state.banned_until.clear()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router import EpisubRouter, RouterParams
+from episub_router import EpisubRouter
+from episub_router.net import fanout
 from episub_router.net.counters import Reason
 from tests.hosts import connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import TOPIC, count, joined, overlay_of, reading, router
@@ -12,13 +13,16 @@ from tests.router.overlays import TOPIC, count, joined, overlay_of, reading, rou
 pytestmark = pytest.mark.hosts
 
 
-async def test_a_publisher_that_has_not_joined_reaches_everybody() -> None:
+async def test_a_publisher_that_has_not_joined_reaches_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fanout, "FANOUT_DEGREE", 2)
     messages = [b"%d" % number for number in range(10)]
     async with (
         overlay_of(6) as (nodes, subscriptions),
         running_nodes(
             1,
-            router=lambda: EpisubRouter(router_params=RouterParams(fanout_degree=2), seed=1),
+            router=lambda: EpisubRouter(seed=1),
             seed=1,
         ) as [publisher],
         reading(subscriptions) as readers,
@@ -37,12 +41,13 @@ async def test_a_publisher_that_has_not_joined_reaches_everybody() -> None:
         assert not any(publisher.id in router(node).mesh[TOPIC] for node in nodes)
 
 
-async def test_a_lost_fanout_peer_is_replaced() -> None:
+async def test_a_lost_fanout_peer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout, "FANOUT_DEGREE", 1)
     async with (
         overlay_of(3) as (nodes, subscriptions),
         running_nodes(
             1,
-            router=lambda: EpisubRouter(router_params=RouterParams(fanout_degree=1), seed=1),
+            router=lambda: EpisubRouter(seed=1),
             seed=1,
         ) as [publisher],
     ):

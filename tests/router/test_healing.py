@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from episub_router.net.counters import Reason
 from episub_router.protocol.effects import DownReason, NeighborDown
-from tests.router.overlays import TOPIC, count, joined, overlay_of, reading, router, service
+from tests.router.overlays import TOPIC, count, joined, overlay_of, parts, reading, router
 
 pytestmark = pytest.mark.hosts
 
@@ -23,7 +23,7 @@ def clock(mock_clock: MockClock) -> MockClock:
 async def test_a_link_that_one_side_forgot_becomes_two_sided_again(clock: MockClock) -> None:
     async with overlay_of(3) as (nodes, subscriptions):
         forgetful, other = nodes[0], nodes[1]
-        machine = service(forgetful).driver.joined(TOPIC)
+        machine = parts(forgetful).topics.joined(TOPIC)
         assert machine is not None
         peer = other.id.to_bytes()
         machine.membership.active.remove(peer)

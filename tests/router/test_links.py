@@ -10,7 +10,9 @@ import trio
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
 from libp2p.network.swarm import Swarm
+from libp2p.peer.envelope import seal_record
 from libp2p.peer.id import ID
+from libp2p.peer.peer_record import PeerRecord
 from libp2p.peer.peerstore import PERMANENT_ADDR_TTL, PeerStore
 from libp2p.pubsub.pubsub import Pubsub
 from multiaddr import Multiaddr
@@ -22,18 +24,19 @@ from episub_router import (
     ResilientPubsub,
     RouterParams,
 )
+from episub_router.net import peers
 from episub_router.net.counters import Reason
-from episub_router.net.peer import PeerState
+from episub_router.net.peers import PeerState
 from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import (
     TOPIC,
     count,
     joined,
     overlay_of,
+    parts,
     peers_of,
     record,
     router,
-    service,
 )
 
 pytestmark = pytest.mark.hosts
@@ -98,7 +101,10 @@ async def test_a_node_joins_through_its_bootstrap_list() -> None:
         assert [m.data for m in await receive(subscription)] == [b"hello"]
 
 
-async def test_a_bootstrap_node_that_comes_up_later_is_found() -> None:
+async def test_a_bootstrap_node_that_comes_up_later_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "DIAL_BACKOFF", 0.1)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
@@ -108,9 +114,7 @@ async def test_a_bootstrap_node_that_comes_up_later_is_found() -> None:
         [node] = await stack.enter_async_context(
             running_nodes(
                 1,
-                router=lambda: EpisubRouter(
-                    bootstrap=[bootstrap], router_params=RouterParams(dial_backoff=0.1)
-                ),
+                router=lambda: EpisubRouter(bootstrap=[bootstrap]),
                 seed=1,
             )
         )
@@ -134,7 +138,7 @@ async def test_peers_are_dialled_from_the_records_that_frames_bring() -> None:
             await node.pubsub.subscribe(TOPIC)
         await joined([left, middle, right])
         assert right.id in router(left).mesh[TOPIC]
-        assert service(left).book.addresses(right.id.to_bytes())
+        assert parts(left).book.addresses(right.id.to_bytes())
 
 
 async def test_only_unused_connections_that_the_router_opened_are_closed() -> None:
@@ -206,6 +210,34 @@ async def test_a_mute_listener_does_not_hold_a_dial_up() -> None:
     await listener.aclose()
 
 
+async def test_of_a_peer_known_on_anothers_word_one_address_is_tried_at_a_time() -> None:
+    """Three addresses of a third party in each made-up record made 1,164 connections of 110
+    dials."""
+    connected: list[int] = []
+
+    async def refuse(stream: trio.SocketStream) -> None:
+        connected.append(stream.socket.getsockname()[1])
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery, running_nodes(1, router=EpisubRouter) as [node]:
+        listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(3)]
+        nursery.start_soon(trio.serve_listeners, refuse, listeners)
+        ports = [listener.socket.getsockname()[1] for listener in listeners]
+        addresses = [Multiaddr(f"/ip4/127.0.0.1/tcp/{port}") for port in ports]
+        keys = create_new_key_pair(b"m" * 32)
+        made_up = PeerRecord(ID.from_pubkey(keys.public_key), addresses, 1)
+        key = made_up.peer_id.to_bytes()
+        record = seal_record(made_up, keys.private_key).marshal_envelope()
+        assert parts(node).book.learn(key, record, b"hostile")
+        peer = peers_of(node)[key]
+        for dials in (1, 2):
+            peer.dial_not_before = 0.0
+            parts(node).peers.request(peer, for_others=True)
+            await eventually(lambda dials=dials: count(node, Reason.DIAL_FAILED) == dials)  # type: ignore[misc]
+            assert list(dict.fromkeys(connected)) == ports[:dials]
+        nursery.cancel_scope.cancel()
+
+
 async def test_dials_for_others_do_not_hold_ours_up() -> None:
     """A member may name any number of peers at addresses that never answer."""
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -213,11 +245,11 @@ async def test_dials_for_others_do_not_hold_ours_up() -> None:
     async with running_nodes(2, router=EpisubRouter) as (node, other):
         for number in range(20):
             peer = b"\x00\x24\x08\x01\x12\x20" + bytes(31) + bytes([number])
-            service(node)._rendezvous._learn(peer, (mute,))
-            service(node).dial(peers_of(node)[peer], for_others=True)
+            parts(node).book.found(peer, (mute,))
+            parts(node).peers.request(peers_of(node)[peer], for_others=True)
         await eventually(lambda: count(node, Reason.DIALS) > 0)
-        service(node)._rendezvous._learn(other.id.to_bytes(), tuple(other.info.addrs))
-        service(node).dial(record(node, other))
+        parts(node).book.found(other.id.to_bytes(), tuple(other.info.addrs))
+        parts(node).peers.request(record(node, other))
         await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
         assert count(node, Reason.DIAL_FAILED) == 0
     await listener.aclose()
@@ -226,30 +258,31 @@ async def test_dials_for_others_do_not_hold_ours_up() -> None:
 async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
     async with running_nodes(1, router=EpisubRouter) as [node]:
         peer = peers_of(node)[b"\x00\x24\x08\x01\x12\x20" + bytes(32)]
-        service(node).dial(peer)
+        parts(node).peers.request(peer)
         await eventually(lambda: count(node, Reason.DIAL_NO_ADDRESS) == 1)
-        service(node).dial(peer)
+        parts(node).peers.request(peer)
         await eventually(lambda: count(node, Reason.DIAL_BACKED_OFF) == 1)
         assert count(node, Reason.DIALS) == 0
 
 
-async def test_a_corrected_address_is_dialled_at_once() -> None:
+async def test_a_corrected_address_is_dialled_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """py-libp2p refuses to for a minute, and then dials the old address."""
-    async with running_nodes(
-        2, router=lambda: EpisubRouter(router_params=RouterParams(dial_backoff=1e-6))
-    ) as (node, other):
+    monkeypatch.setattr(peers, "DIAL_BACKOFF", 1e-6)
+    async with running_nodes(2, router=EpisubRouter) as (node, other):
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listener.socket.getsockname()[1]
         await listener.aclose()
         wrong = Multiaddr(f"/ip4/127.0.0.1/tcp/{port}")
         node.host.get_peerstore().add_addrs(other.id, [wrong], 120)
         peer = record(node, other)
-        service(node).dial(peer)
+        parts(node).peers.request(peer)
         await eventually(lambda: count(node, Reason.DIAL_FAILED) == 1)
-        envelope = service(other).framer.record(peer.key)
+        envelope = parts(other).framer.record(peer.key)
         assert envelope is not None
-        assert service(node).book.learn(peer.key, envelope)
-        service(node).dial(peer)
+        assert parts(node).book.learn(peer.key, envelope)
+        parts(node).peers.request(peer)
         await node.pubsub.wait_for_peer(other.id)
 
 
@@ -297,7 +330,6 @@ async def test_waiting_for_a_neighbor_that_does_not_come() -> None:
         await node.pubsub.subscribe(TOPIC)
         with pytest.raises(trio.TooSlowError):
             await node.pubsub.wait_for_mesh(other.id, TOPIC, timeout=0.05)
-        assert not service(node).mesh._waiting
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.pubsub.wait_for_mesh, other.id, TOPIC)
             await connect(node, other)

@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from episub_router import EpisubRouter, NodeCollector, PubsubDrop, ResilientPubsub
-from episub_router.net.address_book import RecordFault
 from episub_router.net.counters import Reason
 from episub_router.protocol.effects import DropReason
 from episub_router.wire import WireFault
+from episub_router.wire.peer_records import RecordFault
 from tests import children
 from tests.docs.snippets import ROOT
 from tests.hosts import PATIENCE, connect, receive, running_nodes

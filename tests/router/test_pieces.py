@@ -20,14 +20,14 @@ from episub_router import (
     RouterParams,
 )
 from episub_router.net.counters import Reason
-from episub_router.net.outbound.outbox import NOTIFIED_INTERVAL, PIECE_INTERVAL
-from episub_router.net.peer import RemotePeer
+from episub_router.net.outbound import NOTIFIED_INTERVAL, PIECE_INTERVAL
+from episub_router.net.peers import RemotePeer
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Message
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce
 from tests.fallback.mixed import episub, network, stock, subscribe
 from tests.hosts import Node, eventually, receive
-from tests.router.overlays import EAGER_TO_GROW, TOPIC, count, neighbors, overlay_of, service
+from tests.router.overlays import EAGER_TO_GROW, TOPIC, count, neighbors, overlay_of, parts
 
 pytestmark = pytest.mark.hosts
 
@@ -48,7 +48,7 @@ async def publish(
 
 def children(node: Node, source: Node) -> list[bytes]:
     """Those that `node` pushes pieces of `source` to."""
-    machine = service(node).driver.joined(TOPIC)
+    machine = parts(node).topics.joined(TOPIC)
     assert machine is not None
     assert machine.pieces is not None
     trees = machine.pieces.trees.items()
@@ -57,7 +57,7 @@ def children(node: Node, source: Node) -> list[bytes]:
 
 
 def standing(node: Node, other: Node) -> float:
-    machine = service(node).driver.joined(TOPIC)
+    machine = parts(node).topics.joined(TOPIC)
     assert machine is not None
     return machine.broadcast.standings.of(other.id.to_bytes(), trio.current_time())
 
@@ -80,7 +80,7 @@ async def test_a_message_beyond_an_rpc_arrives_once_and_whole(
         assert count(nodes, Reason.ERROR) == 0
         # Whether Pubsub notifies the router of room in its queues.
         interval = NOTIFIED_INTERVAL if pubsub_class is ResilientPubsub else PIECE_INTERVAL
-        assert {service(node).outbox.piece_interval for node in nodes} == {interval}
+        assert {parts(node).outbound.piece_interval for node in nodes} == {interval}
 
 
 class Liar:
@@ -88,27 +88,29 @@ class Liar:
 
     def __init__(self, node: Node) -> None:
         self.sent = 0
-        self._honest = service(node)
-        self._send = self._honest.send
-        # The driver calls what its service has under this name.
-        self._honest.send = self  # type: ignore[method-assign, assignment]
+        self._outbound = parts(node).outbound
+        self._send = self._outbound.send
+        self._send_piece = self._outbound.send_piece
+        self._outbound.send = self.send  # type: ignore[method-assign]
+        self._outbound.send_piece = self.send_piece  # type: ignore[method-assign]
 
-    def __call__(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> None:
+    def send_piece(self, peer: RemotePeer, topic: str, piece: Piece, more: int = 0) -> bool:
+        self.sent += 1
+        for lie in (
+            replace(piece, data=bytes(piece.size)),
+            replace(piece, data=bytes(piece.size + 1), size=piece.size + 1),
+            replace(piece, index=511),
+            replace(piece, id=b"of nothing"),
+        ):
+            self._send_piece(peer, topic, lie, more)
+        return True
+
+    def send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> bool:
         for message in messages:
-            if isinstance(message, Piece):
-                self.sent += 1
-                for lie in (
-                    replace(message, data=bytes(message.size)),
-                    replace(message, data=bytes(message.size + 1), size=message.size + 1),
-                    replace(message, index=511),
-                    replace(message, id=b"of nothing"),
-                ):
-                    self._send(peer, topic, (lie,))
-            elif isinstance(message, PieceAnnounce):
+            if isinstance(message, PieceAnnounce):
                 forged = replace(message.preamble, root=bytes(32))
-                self._send(peer, topic, (replace(message, preamble=forged), message))
-            else:
-                self._send(peer, topic, (message,))
+                self._send(peer, topic, (replace(message, preamble=forged),))
+        return self._send(peer, topic, messages)
 
 
 async def test_a_parent_that_sends_bad_pieces_is_left_and_the_message_arrives() -> None:
@@ -159,7 +161,7 @@ async def test_peers_that_know_no_pieces_get_and_give_whole_messages() -> None:
 
 def distrusts(node: Node, other: Node) -> bool:
     """Whether `node` got a bad piece from `other`."""
-    machine = service(node).driver.joined(TOPIC)
+    machine = parts(node).topics.joined(TOPIC)
     assert machine is not None
     assert machine.pieces is not None
     return other.pubsub.my_id.to_bytes() in machine.pieces.distrusted
@@ -167,7 +169,7 @@ def distrusts(node: Node, other: Node) -> bool:
 
 def takers(node: Node) -> int:
     """Neighbours of `node` that take pieces."""
-    machine = service(node).driver.joined(TOPIC)
+    machine = parts(node).topics.joined(TOPIC)
     assert machine is not None
     assert machine.pieces is not None
     return len(machine.pieces.takers)

@@ -24,8 +24,8 @@ from episub_router import (
     ResilientPubsub,
 )
 from episub_router.net.counters import Reason
-from episub_router.net.sight.events import MAX_WAITING, TopicEvents
-from episub_router.net.sight.warnings import CapacityWarnings
+from episub_router.net.events import MAX_WAITING, TopicEvents
+from episub_router.net.warnings import CapacityWarnings
 from tests.hosts import PATIENCE, Node, connect, running_nodes
 from tests.router.overlays import TOPIC, router
 

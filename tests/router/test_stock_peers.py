@@ -14,7 +14,7 @@ from episub_router import PROTOCOL_ID, EpisubRouter, ResilientPubsub
 from episub_router.net.connections import dialer
 from episub_router.net.counters import Reason
 from tests.hosts import connect, eventually, receive, running_nodes
-from tests.router.overlays import TOPIC, count, joined, overlay_of, record, router, service
+from tests.router.overlays import TOPIC, count, joined, overlay_of, parts, record, router
 
 pytestmark = pytest.mark.hosts
 
@@ -41,7 +41,7 @@ async def test_without_a_fallback_peers_that_only_speak_meshsub_are_left_alone(
     ):
         await stranger.pubsub.subscribe(TOPIC)
         await stranger.host.connect(nodes[0].info)
-        service(nodes[0]).dial(record(nodes[0], stranger))
+        parts(nodes[0]).peers.request(record(nodes[0], stranger))
         await eventually(lambda: count(nodes[0], Reason.NO_EPISUB_STREAM) == 1)
         assert stranger.id not in router(nodes[0]).peer_protocol
         await nodes[0].pubsub.publish(TOPIC, b"among us")

@@ -17,8 +17,9 @@ from libp2p.peer.id import ID
 from libp2p.utils import encode_varint_prefixed
 
 from episub_router import PubsubDrop, PubsubParams, ResilientPubsub
+from episub_router.util.params import Rate
 from tests.hosts import receive
-from tests.router.overlays import overlay_of, service
+from tests.router.overlays import overlay_of, parts
 from tests.security.megabytes import KINDS, TOPIC
 from tests.security.streams import suffer
 
@@ -58,7 +59,9 @@ async def fuzz(count: int, seed: int) -> int:
     rng = random.Random(seed)
     hostile = ID.from_pubkey(create_new_key_pair(rng.randbytes(32)).public_key)
     # With the default most frames would be dropped unread, as those of a peer that costs too much.
-    options = {"params": PubsubParams(work_burst=10.0**9, fault_burst=10.0**9, warn_every=10**6)}
+    options = {
+        "params": PubsubParams(work=Rate(1, 10**12), faults=Rate(1, 10**12), warn_every=10**6)
+    }
     async with overlay_of(2, pubsub_class=ResilientPubsub, pubsub_options=options) as (
         (honest, victim),
         (_, subscription),
@@ -70,7 +73,7 @@ async def fuzz(count: int, seed: int) -> int:
             # One stream for each: a frame that is no RPC ends it.
             await suffer(victim, hostile, next(made))
         assert PubsubDrop.STREAM_FAILED not in pubsub.drops
-        assert service(victim).counts().get("error", 0) == 0
+        assert parts(victim).counts().get("error", 0) == 0
         await honest.pubsub.publish(TOPIC, b"still there")
         while (await receive(subscription))[0].data != b"still there":
             pass

@@ -11,14 +11,14 @@ from libp2p.crypto.keys import KeyPair
 from libp2p.peer.envelope import Envelope, seal_record
 from libp2p.peer.id import ID
 from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, PeerRecord
-from libp2p.pubsub.pb.rpc_pb2 import RPC, ControlMessage, Message
+from libp2p.pubsub.pb.rpc_pb2 import RPC, ControlGraft, ControlMessage, Message
 from libp2p.utils import encode_varint_prefixed
 from libp2p.utils.varint import encode_uvarint
 from multiaddr import Multiaddr
 
-from episub_router.net.inbound.leave_proof import sign_leave
 from episub_router.protocol import messages as m
 from episub_router.wire import Frame, encode_frame
+from episub_router.wire.leave_proof import sign_leave
 from tests.pubsub.frames import costly_key
 
 SIZE = 1_000_000
@@ -113,6 +113,21 @@ def costly_sender_records() -> Iterator[bytes]:
         yield RPC(senderRecord=envelope).SerializeToString()
 
 
+def sender_records_of_many_addresses() -> Iterator[bytes]:
+    addresses = [Multiaddr(f"/ip4/10.0.{n >> 8}.{n & 255}/tcp/1") for n in range(5000)]
+    for seq in count(1):
+        record = PeerRecord(ID(id_of(_KEYS[0])), addresses, seq)
+        envelope = seal_record(record, _KEYS[0].private_key).marshal_envelope()
+        yield RPC(senderRecord=envelope).SerializeToString()
+
+
+def grafts() -> Iterator[bytes]:
+    for most in (1000, 2000):
+        for n in range(10):
+            made = [ControlGraft(topicID=f"{n} {k} of nobody's") for k in range(most)]
+            yield RPC(control=ControlMessage(graft=made)).SerializeToString()
+
+
 def announcements() -> Iterator[bytes]:
     for n in count():
         lines = [m.MessageSummary(b"%d/%d" % (n, k), 1) for k in range(1000)]
@@ -168,6 +183,8 @@ KINDS: dict[str, Callable[[], Iterator[bytes]]] = {
         costly_keys,
         many_topics,
         costly_sender_records,
+        sender_records_of_many_addresses,
+        grafts,
         announcements,
         leaves,
         records,

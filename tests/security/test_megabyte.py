@@ -10,7 +10,7 @@ import pytest
 
 from episub_router import ResilientPubsub
 from tests.hosts import receive
-from tests.router.overlays import overlay_of, service
+from tests.router.overlays import overlay_of, parts
 from tests.security.megabytes import KINDS, TOPIC, UNFINISHED, megabyte
 from tests.security.streams import suffer
 
@@ -33,7 +33,7 @@ async def test_a_megabyte(kind: str) -> None:
             await honest.pubsub.publish(TOPIC, b"%d" % n)
             assert [msg.data for msg in await receive(subscriptions[1])] == [b"%d" % n]
         assert spent <= MOST_CPU
-        assert service(victim).counts().get("error", 0) == 0
+        assert parts(victim).counts().get("error", 0) == 0
 
 
 def resident(name: str) -> int:

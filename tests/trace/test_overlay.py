@@ -19,7 +19,7 @@ def test_what_went_well_is_no_discard(tmp_path: Path) -> None:
     with Tracer(path) as tracer:
         counters = Counters()
         node = NodeTrace(tracer, ID(b"me"), "episub", lambda message: message.seqno)
-        counters.on_add = OverlayTrace(node, ORDINARY).counted
+        counters.listen(OverlayTrace(node, ORDINARY).counted)
         counters.add(Reason.CONTACTS_FOUND, 2)
         counters.add(Reason.DELIVERED)
         counters.add(Reason.DISCOVERY_UNUSABLE, 3)

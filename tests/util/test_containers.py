@@ -42,6 +42,11 @@ def test_a_debt_is_paid_back_by_time() -> None:
     buckets.spend("a", 0.0, tokens=5)
     assert not buckets.has("a", 3.5)
     assert buckets.has("a", 4.0)
+    assert (buckets.left("a", 0.0), buckets.wait("a", 0.0), buckets.wait("b", 0.0)) == (-3, 3, 0)
+    buckets.spend("a", 4.0, tokens=-1)
+    assert buckets.left("a", 4.0) == 2
+    buckets.spend("a", 4.0, tokens=-1)
+    assert buckets.left("a", 4.0) == 2, "no more than the burst"
 
 
 def test_the_bucket_used_longest_ago_gives_way_and_full_ones_go() -> None:

@@ -13,8 +13,9 @@ from libp2p.peer.pb import peer_record_pb2
 from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, PeerRecord
 from multiaddr import Multiaddr
 
-from episub_router.net import address_book
-from episub_router.net.address_book import MAX_ADDRESSES, AddressBook, RecordFault
+from episub_router.net.address_book import AddressBook
+from episub_router.wire import peer_records
+from episub_router.wire.peer_records import MAX_ADDRESSES, RecordFault
 from tests.pubsub.frames import costly_key
 from tests.wire.keys import ALICE, OF_EACH_KIND
 
@@ -53,7 +54,7 @@ def test_a_known_record_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) -
     book = AddressBook()
     envelope = sealed(ALICE, ADDRESS)
     assert book.learn(id_of(ALICE), envelope)
-    monkeypatch.setattr(address_book, "consume_envelope", None)
+    monkeypatch.setattr(peer_records, "consume_envelope", None)
     assert book.learn(id_of(ALICE), envelope)
     assert not book.refused
 
@@ -145,7 +146,7 @@ def test_the_least_recently_used_peers_are_forgotten() -> None:
     assert [book.addresses(id_of(keys)) != () for keys in pairs] == [True, False, False, True, True]
 
 
-def test_a_teller_fills_a_share_of_the_book_with_its_own_records_only() -> None:
+def test_an_informant_fills_a_share_of_the_book_with_its_own_records_only() -> None:
     """A megabyte of signed records doesn't flush the peers that others named, or that live."""
     mine = [create_new_key_pair(b"m%d" % n * 16) for n in range(8)]
     made_up = [create_new_key_pair(b"u%02d" % n + bytes(29)) for n in range(40)]
@@ -157,7 +158,7 @@ def test_a_teller_fills_a_share_of_the_book_with_its_own_records_only() -> None:
     assert all(book.addresses(id_of(keys)) for keys in mine)
     kept = [keys for keys in made_up if book.addresses(id_of(keys))]
     assert kept == [made_up[0], made_up[-1]]
-    assert book.teller(id_of(kept[0])) == b"hostile"
+    assert book.informant(id_of(kept[0])) == b"hostile"
 
 
 def test_peers_in_use_are_forgotten_last() -> None:
@@ -171,10 +172,10 @@ def test_peers_in_use_are_forgotten_last() -> None:
 def test_a_record_is_nobody_elses_word_once_its_subject_has_sent_it() -> None:
     book = AddressBook()
     book.learn(id_of(ALICE), sealed(ALICE, ADDRESS), id_of(BOB))
-    assert book.teller(id_of(ALICE)) == id_of(BOB)
+    assert book.informant(id_of(ALICE)) == id_of(BOB)
     assert not book.learn(id_of(ALICE), sealed(ALICE, ADDRESS, seq=0), id_of(ALICE))
     book.learn(id_of(ALICE), sealed(ALICE, ADDRESS, seq=2), id_of(ALICE))
-    assert book.teller(id_of(ALICE)) is None
+    assert book.informant(id_of(ALICE)) is None
 
 
 def test_a_key_that_is_costly_to_verify_with_is_refused() -> None:
@@ -202,7 +203,7 @@ def test_any_bytes_in_a_well_formed_envelope_are_refused(
     record.addresses.add(multiaddr=address)
     book = AddressBook()
     for key_type in range(5):
-        envelope = address_book.envelope_pb2.Envelope(
+        envelope = peer_records.envelope_pb2.Envelope(
             payload_type=PEER_RECORD_ENVELOPE_PAYLOAD_TYPE,
             payload=record.SerializeToString(),
             signature=signature,

@@ -14,9 +14,6 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.fallback.extension import EpisubExtension
-from episub_router.net.address_book import MAX_ADDRESSES
-from episub_router.net.inbound.leave_proof import sign_leave, verify_leave
-from episub_router.net.sequence import WINDOW
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
 from episub_router.protocol import piece_messages as pm
@@ -31,6 +28,9 @@ from episub_router.wire import (
     source_id,
     verify_preamble,
 )
+from episub_router.wire.leave_proof import sign_leave, verify_leave
+from episub_router.wire.peer_records import MAX_ADDRESSES
+from episub_router.wire.sequence import WINDOW
 
 TEXT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 VECTORS = [

@@ -12,9 +12,9 @@ from libp2p.peer.id import ID
 from libp2p.peer.peer_record import PeerRecord
 from multiaddr import Multiaddr
 
-from episub_router.net.inbound.leave_proof import leave_seq, sign_leave, verify_leave
 from episub_router.pb import episub_pb2 as pb
 from episub_router.wire import WireLimits
+from episub_router.wire.leave_proof import leave_seq, sign_leave, verify_leave
 from tests.wire.keys import ALICE, OF_EACH_KIND, rsa_keys
 
 BOB = create_new_key_pair(b"b" * 32)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from libp2p.peer.id import ID
 
 from episub_router.net.backlog import Backlog
-from episub_router.net.peer import RemotePeer
-from episub_router.net.sequence import ReplayWindow
+from episub_router.net.peers import RemotePeer
+from episub_router.wire.sequence import ReplayWindow
 
 START = 1_790_000_000_000_000_000
 

@@ -69,6 +69,10 @@ def summarize(outcome: DemoOutcome) -> Summary:
         for host in hosts
         if host in trace.arrivals
     ]
+    # As in the simulator and the pipeline: over each message, then over the messages.
+    hops: dict[int, list[int]] = {}
+    for trace, host in deliveries:
+        hops.setdefault(id(trace), []).append(trace.hops(host))
     latencies = sorted(trace.arrivals[host] - trace.published for trace, host in deliveries)
     return Summary(
         delivered=len(deliveries),
@@ -76,7 +80,11 @@ def summarize(outcome: DemoOutcome) -> Summary:
         repeated=sum(trace.repeated for trace in outcome.traces),
         duplicates_first=duplicates(outcome.traces[:WINDOW]),
         duplicates_last=duplicates(outcome.traces[-WINDOW:]),
-        hops=Spread.of([trace.hops(host) for trace, host in deliveries]),
+        hops=Spread(
+            min(map(min, hops.values()), default=0),
+            fmean(map(fmean, hops.values())) if hops else 0,
+            max(map(max, hops.values()), default=0),
+        ),
         latency_p50=percentile(latencies, 0.50),
         latency_p99=percentile(latencies, 0.99),
         active=Spread.of(outcome.active),

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from episub_router.net.counters import Reason
-from episub_router.net.sight.warnings import ADVICE
+from episub_router.net.warnings import ADVICE
 from episub_router.snapshot import OverlaySnapshot
 
 NEWS = 6

@@ -6,7 +6,6 @@ over once that is so, or has failed; every request ends in one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 
 import trio
@@ -20,18 +19,17 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.rcmgr import Direction
 from multiaddr import Multiaddr
 
-from episub_router.net.address_book import DIALLED_ADDRESSES
+from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.connections.dial_budget import DialBudget
 from episub_router.net.connections.kept_addresses import addresses_kept
 from episub_router.net.counters import Counters, Reason
+from episub_router.net.groups import reach
 from episub_router.net.params import RouterParams
-from episub_router.net.patience import Pace, patient
-from episub_router.net.peer import PROTOCOL_ID, RemotePeer
-from episub_router.net.peer_table import PeerListener, PeerTable
-from episub_router.net.sight.bootstrap import root_cause
+from episub_router.net.peers import PROTOCOL_ID, PeerListener, PeerTable, RemotePeer
+from episub_router.util.load_aware import Pace, load_aware
 
 _MAX_REQUESTS = 256
-"""Peers that are being made writable; ours: four topics' worth of requests under way."""
+"""Peers that are being made writable; chosen: four topics' worth of requests under way."""
 
 STREAM_TIMEOUT = 10.0
 """Seconds that a connected peer has for Pubsub's stream to it: as long as py-libp2p negotiates one,
@@ -67,17 +65,14 @@ class Dialer(PeerListener):
         peers: PeerTable,
         params: RouterParams,
         counters: Counters,
-        addresses_of: Callable[[bytes], Iterable[Multiaddr]],
-        teller_of: Callable[[bytes], bytes | None],
+        book: AddressBook,
     ) -> None:
-        """`teller_of` is the peer on whose word alone another is known, if that is so."""
         self._pubsub = pubsub
         self._host: IHost = pubsub.host
         self._peers = peers
         self._params = params
         self._counters = counters
-        self._addresses_of = addresses_of
-        self._teller_of = teller_of
+        self._book = book
         self._budget = DialBudget()
         self._limiter = trio.CapacityLimiter(1)
         """As many dials at a time as the event loop keeps up with, up to `DIALS_AT_ONCE`."""
@@ -87,7 +82,6 @@ class Dialer(PeerListener):
         self._allow(_FEWEST)
         self._under_way = 0
         self._nursery: trio.Nursery | None = None
-        peers.listen(self)
 
     async def run(self) -> None:
         """Host the dials until cancelled."""
@@ -123,7 +117,7 @@ class Dialer(PeerListener):
         self, peer: RemotePeer, writable: trio.Event, for_others: bool
     ) -> Reason:
         """Return when `writable` is set, or why it isn't."""
-        if not self._is_connected(peer.id):
+        if not self._peers.is_connected(peer.id):
             if self._under_way > _MAX_REQUESTS:
                 return Reason.DIALS_FULL
             if peer.dial_not_before > trio.current_time():
@@ -137,24 +131,24 @@ class Dialer(PeerListener):
                     # Identify and Pubsub's streams are more work than the dial was.
                     await self._wait_for_stream(peer.id, writable, _HELD)
             if reason is not None:
-                self._note_failure(peer)
+                peer.note_failed_dial(trio.current_time())
                 return reason
         await self._wait_for_stream(peer.id, writable, STREAM_TIMEOUT)
         if self._may_speak_episub(peer.id) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by
             # itself.
-            async with patient(STREAM_TIMEOUT):
+            async with load_aware(STREAM_TIMEOUT):
                 await self._pubsub.ensure_peer_stream(peer.id, STREAM_TIMEOUT)
         if not writable.is_set():
-            self._note_failure(peer)
+            peer.note_failed_dial(trio.current_time())
         return Reason.NO_EPISUB_STREAM
 
     async def _wait_for_stream(self, target: ID, writable: trio.Event, seconds: float) -> None:
         """Until `writable` is set, it can't be expected any more, or `seconds` have passed."""
-        async with patient(seconds) as seen:
+        async with load_aware(seconds) as seen:
             while (
                 not writable.is_set()
-                and self._is_connected(target)
+                and self._peers.is_connected(target)
                 and self._may_speak_episub(target)
             ):
                 with trio.move_on_after(_LOOK_AGAIN):
@@ -176,18 +170,22 @@ class Dialer(PeerListener):
         addresses = self._known_addresses(peer)
         if not addresses or target == self._host.get_id():
             return Reason.DIAL_NO_ADDRESS
-        teller = self._teller_of(peer.key)
-        if teller and not self._budget.take(teller, addresses, trio.current_time()):
+        informant = self._book.informant(peer.key)
+        if informant:
+            # One of them at a time: nobody but the peer itself says that they are its own.
+            by_reach = sorted(addresses, key=reach)
+            addresses = [by_reach[peer.failed_dials % len(by_reach)]]
+        if informant and not self._budget.take(informant, addresses, trio.current_time()):
             return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
         peer.dialled_until = trio.current_time() + STREAM_TIMEOUT + self._params.dial_timeout
         share = self._params.dial_timeout / len(addresses)
         with addresses_kept(self._host.get_peerstore(), target, addresses):
             await self._try_each(peer, addresses, share)
-        if not self._is_connected(target):
+        if not self._peers.is_connected(target):
             return Reason.DIAL_FAILED
-        if teller:
-            self._budget.give_back(teller, addresses, trio.current_time())
+        if informant:
+            self._budget.give_back(informant, addresses, trio.current_time())
         # The other side may have dialled at the same time, and been faster.
         if any(
             isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
@@ -208,7 +206,7 @@ class Dialer(PeerListener):
                 network.unblock_peer(target)
             peer.dial_error = f"no answer in {share:g} s"
             try:
-                async with patient(share) as seen:
+                async with load_aware(share) as seen:
                     try:
                         await self._host.connect(PeerInfo(target, [address]))
                     finally:
@@ -216,18 +214,15 @@ class Dialer(PeerListener):
             except Exception as error:
                 # Whatever goes wrong here, there is the next address.
                 peer.dial_error = root_cause(error)
-            if self._is_connected(target):
+            if self._peers.is_connected(target):
                 return
 
     def _known_addresses(self, peer: RemotePeer) -> list[Multiaddr]:
         """Ours first, then those that the host has from elsewhere, without repetition."""
-        known = dict.fromkeys(self._addresses_of(peer.key))
+        known = dict.fromkeys(self._book.addresses(peer.key))
         with suppress(PeerStoreError):
             known.update(dict.fromkeys(self._host.get_peerstore().addrs(peer.id)))
         return list(known)[:DIALLED_ADDRESSES]
-
-    def _is_connected(self, target: ID) -> bool:
-        return self._peers.is_connected(target)
 
     def _may_speak_episub(self, target: ID) -> bool:
         """False if identify says that it doesn't."""
@@ -237,5 +232,19 @@ class Dialer(PeerListener):
             return True
         return not spoken or PROTOCOL_ID in spoken
 
-    def _note_failure(self, peer: RemotePeer) -> None:
-        peer.note_failed_dial(trio.current_time(), self._params.dial_backoff)
+
+def root_cause(error: BaseException) -> str:
+    """The error at the bottom of a chain or a group, in one line."""
+    while True:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        elif error.__cause__ is not None:
+            error = error.__cause__
+        else:
+            break
+    text = " ".join(str(error).split())
+    if "handshake failed" in text:
+        return f"does the peer there have another id? {text}"
+    if "fail to open connection" in text or "all attempts to connect" in text:
+        return f"nothing listens there, or a firewall is in between: {text}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

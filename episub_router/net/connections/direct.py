@@ -17,7 +17,7 @@ _FIRST_AFTER = 0.1
 """Seconds; py-libp2p: direct_connect_initial_delay."""
 
 _DIAL_TIMEOUT = 10.0
-"""Seconds; ours: twice `RouterParams.dial_timeout`."""
+"""Seconds; chosen: twice `RouterParams.dial_timeout`."""
 
 _TAG = "direct-peer"
 
@@ -32,17 +32,20 @@ class DirectPeers:
             check_type("a direct peer", info, PeerInfo)
             self.peers[info.peer_id] = info
         self._interval = interval
+        self._host: IHost | None = None
 
     def attach(self, host: IHost) -> None:
         """Remember their addresses, and protect them in the connection manager."""
+        self._host = host
         network = host.get_network()
         for peer, info in self.peers.items():
             host.get_peerstore().add_addrs(peer, info.addrs, PERMANENT_ADDR_TTL)
             network.protect(peer, _TAG)
 
-    async def run(self, host: IHost) -> None:
+    async def run(self) -> None:
         """Connect to those that aren't connected, until cancelled."""
-        if not self.peers:
+        host = self._host
+        if host is None or not self.peers:
             return
         await trio.sleep(_FIRST_AFTER)
         while True:

@@ -7,7 +7,6 @@ another topic has protected it. What else the application or the remote side ope
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -16,8 +15,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.peer import PROTOCOL_ID, RemotePeer
-from episub_router.net.peer_table import PeerTable
+from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
 from episub_router.net.ping import PING_PROTOCOL
 
 _CLOSE_TIMEOUT = 5.0
@@ -32,18 +30,10 @@ _IGNORED = frozenset(
 class IdleConnections:
     """Closes connections that were released, or that nothing has used for a while."""
 
-    def __init__(
-        self,
-        host: IHost,
-        peers: PeerTable,
-        counters: Counters,
-        is_needed: Callable[[RemotePeer], bool],
-    ) -> None:
-        """`is_needed` says whether a peer is a neighbour or has something under way."""
+    def __init__(self, host: IHost, peers: PeerTable, counters: Counters) -> None:
         self._host = host
         self._peers = peers
         self._counters = counters
-        self._is_needed = is_needed
 
     async def run(self) -> None:
         """Close what is due, until cancelled."""
@@ -61,7 +51,7 @@ class IdleConnections:
                         peer.close_at = None
                         if not self._host.get_network().is_protected(peer.id):
                             nursery.start_soon(self._close, peer)
-                    elif self._is_needed(peer) or self._is_used_by_others(peer.id):
+                    elif peer.is_needed or self._is_used_by_others(peer.id):
                         self._peers.note_use(peer)
                     else:
                         peer.close_at = None

@@ -15,7 +15,7 @@ _LAYERS = ("secured_conn", "conn", "read_writer", "stream")
 """Names by which py-libp2p's layers know the one below."""
 
 _PROBE_AFTER = 2
-"""Seconds that a connection receives nothing before the kernel probes it. Ours: with the default
+"""Seconds that a connection receives nothing before the kernel probes it. Chosen: with the default
 `silence_timeout`, a quiet link to a peer that is cut off ends after 8 s, too."""
 
 _PROBE_INTERVAL = 2

@@ -1,4 +1,4 @@
-"""A list of nodes to join through, given by hand (E02)."""
+"""A list of nodes to join through, given by hand (E02), and why they could not be reached."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from multiaddr import Multiaddr
 
+from episub_router.net.events import BootstrapFailed, TopicEvents
+from episub_router.net.peers import PeerListener, RemotePeer
+
+_SAME_KEY = "it has this node's own peer id: two nodes can't share a key"
+
 
 class Bootstrap:
     """The same nodes for every topic; it can't provide this node to others."""
 
     def __init__(self, peers: Sequence[PeerInfo]) -> None:
         self.peers = peers
+        self.addresses = {info.peer_id.to_bytes(): tuple(info.addrs) for info in peers}
 
     async def find(self, topic: str) -> Sequence[PeerInfo]:
         return self.peers
@@ -23,6 +29,41 @@ class Bootstrap:
 
     async def withdraw(self, topic: str) -> None:
         pass
+
+
+class BootstrapWatch(PeerListener):
+    """Reports failed dials to the bootstrap list in each joined topic.
+
+    `failures` has the last reason for each address; bounded by the list.
+    """
+
+    def __init__(
+        self, me: bytes, bootstrap: Bootstrap, topics: Iterable[str], events: TopicEvents
+    ) -> None:
+        self._me = me
+        self._addresses = bootstrap.addresses
+        self._topics = topics
+        self._events = events
+        self.failures: dict[Multiaddr, str] = {}
+
+    def joined(self, topic: str) -> None:
+        """Report what can't work in `topic`."""
+        if self._me in self._addresses:
+            self._report((topic,), self._me, _SAME_KEY)
+
+    def dial_failed(self, peer: RemotePeer) -> None:
+        if peer.key in self._addresses:
+            self._report(self._topics, peer.key, peer.dial_error or "the dial failed")
+
+    def peer_writable(self, peer: RemotePeer) -> None:
+        for address in self._addresses.get(peer.key, ()):
+            self.failures.pop(address, None)
+
+    def _report(self, topics: Iterable[str], key: bytes, reason: str) -> None:
+        for address in self._addresses[key][:1]:
+            self.failures[address] = reason
+            for topic in topics:
+                self._events.emit(BootstrapFailed(topic, address, reason))
 
 
 def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:

@@ -1,4 +1,4 @@
-"""Nodes of the local network, as py-libp2p's mDNS hears of them (E02)."""
+"""Nodes of the local network, as py-libp2p's mDNS finds them (E02)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from libp2p.discovery.events.peerDiscovery import peerDiscovery
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
 
+from episub_router.util.bounded import put_last
+
 _MOST = 64
-"""Peers that are kept, the latest ones; ours: as many as a discovery's answer is looked at."""
+"""Peers that are kept, the latest ones; chosen: as many as a discovery's answer is looked at."""
 
 
 class MdnsDiscovery:
@@ -29,10 +31,7 @@ class MdnsDiscovery:
 
     def _add(self, info: PeerInfo) -> None:
         # In a thread of zeroconf.
-        self._found.pop(info.peer_id, None)
-        self._found[info.peer_id] = info
-        if len(self._found) > _MOST:
-            self._found.pop(next(iter(self._found)), None)
+        put_last(self._found, info.peer_id, info, _MOST)
 
     async def find(self, topic: str) -> Sequence[PeerInfo]:
         """Those that were found so far; nothing says which topics they are in."""

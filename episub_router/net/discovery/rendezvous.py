@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
@@ -11,31 +11,29 @@ import trio
 from libp2p.peer.peerinfo import PeerInfo
 from multiaddr import Multiaddr
 
-from episub_router.net.address_book import DIALLED_ADDRESSES
+from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.source import Discovery
+from episub_router.net.events import Alone, TopicEvents
 
 FIRST_PAUSE = 1.0
-"""Seconds after the first look-up in a source; doubles each time; ours."""
+"""Seconds after the first look-up in a source; doubles each time; chosen."""
 
 LONGEST_PAUSE = 300.0
-"""Seconds between two look-ups at most; ours: as contact_interval."""
+"""Seconds between two look-ups at most; chosen: as the core asks its contacts."""
 
 PROVIDE_INTERVAL = 3600.0
-"""Seconds; ours: a DHT node that came back without its records has ours in an hour."""
+"""Seconds; chosen: a DHT node that came back without its records has ours in an hour."""
 
 LOOKUP_TIMEOUT = 30.0
 """Seconds; py-libp2p: its DHT look-ups end after 30 s."""
 
 MAX_ANSWER = 1000
-"""Peers; ours: more of one answer are not looked at."""
+"""Peers; chosen: more of one answer are not looked at."""
 
 MAX_CONTACTS = 16
-"""Peers of one answer that are used, at random; ours: as nodes_size, a quarter of the table of
-contacts."""
-
-MAX_FOUND = 256
-"""Found peers whose addresses are kept; ours."""
+"""Peers of one answer that are used, at random; chosen: a quarter of the core's
+table of contacts."""
 
 _P2P = 421
 """Code of the multiaddr part that holds a peer id."""
@@ -44,14 +42,7 @@ _MAX_PEER_ID = 128
 """Bytes; a libp2p peer id has at most 42."""
 
 
-class _Search:
-    """Contacts of one topic are being sought, until `scope` is cancelled."""
-
-    def __init__(self) -> None:
-        self.scope = trio.CancelScope()
-        self.alone = trio.Event()
-
-
+@dataclass(eq=False)
 class Rendezvous:
     """One task for each joined topic and source: find, provide, wait, find again.
 
@@ -60,23 +51,18 @@ class Rendezvous:
     left.
     """
 
-    def __init__(
-        self,
-        me: bytes,
-        sources: Sequence[Discovery],
-        counters: Counters,
-        rng: Random,
-        add_contacts: Callable[[str, tuple[bytes, ...]], None],
-    ) -> None:
-        """`add_contacts` gets the topic and the peers found; `addresses` has where they are."""
-        self._me = me
-        self._sources = sources
-        self._counters = counters
-        self._rng = rng
-        self._add_contacts = add_contacts
-        self._addresses: OrderedDict[bytes, tuple[Multiaddr, ...]] = OrderedDict()
-        """Of peers that were found, the one found longest ago first."""
-        self._searches: dict[str, _Search] = {}
+    me: bytes
+    sources: Sequence[Discovery]
+    counters: Counters
+    rng: Random
+    book: AddressBook
+    events: TopicEvents
+    add_contacts: Callable[[str, tuple[bytes, ...]], None]
+    """Gets the topic and the peers found, whose addresses go to `book`."""
+
+    def __post_init__(self) -> None:
+        self._searches: dict[str, trio.CancelScope] = {}
+        """By topic."""
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
@@ -87,15 +73,11 @@ class Rendezvous:
                 nursery.start_soon(self._serve, topic, search)
             await trio.sleep_forever()
 
-    def addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
-        """Where a source said that `peer` is; empty if none did."""
-        return self._addresses.get(peer, ())
-
     def join(self, topic: str) -> None:
         """Seek contacts of `topic` until `leave`."""
-        if topic in self._searches or not self._sources:
+        if topic in self._searches or not self.sources:
             return
-        search = self._searches[topic] = _Search()
+        search = self._searches[topic] = trio.CancelScope()
         if self._nursery is not None:
             self._nursery.start_soon(self._serve, topic, search)
 
@@ -103,36 +85,31 @@ class Rendezvous:
         """Seek no longer, and stop being found."""
         search = self._searches.pop(topic, None)
         if search is not None:
-            search.scope.cancel()
+            search.cancel()
 
-    def look_again(self, topic: str) -> None:
-        """`topic` has no neighbours left: ask again soon."""
-        search = self._searches.get(topic)
-        if search is not None:
-            search.alone.set()
-            search.alone = trio.Event()
-
-    async def _serve(self, topic: str, search: _Search) -> None:
-        with search.scope:
+    async def _serve(self, topic: str, search: trio.CancelScope) -> None:
+        with search:
             async with trio.open_nursery() as nursery:
-                for source in self._sources:
-                    nursery.start_soon(self._seek, topic, search, source)
-        for source in self._sources:
+                for source in self.sources:
+                    nursery.start_soon(self._seek, topic, source)
+        for source in self.sources:
             if topic not in self._searches:
                 await self._attempt(source.withdraw(topic))
 
-    async def _seek(self, topic: str, search: _Search, source: Discovery) -> None:
+    async def _seek(self, topic: str, source: Discovery) -> None:
         pause = FIRST_PAUSE
         provide_at = trio.current_time()
         while True:
-            alone = search.alone
+            events = self.events.read(topic)
             contacts = await self._find(topic, source)
             if contacts:
-                self._add_contacts(topic, contacts)
+                self.add_contacts(topic, contacts)
             if provide_at <= trio.current_time() and await self._attempt(source.provide(topic)):
                 provide_at = trio.current_time() + PROVIDE_INTERVAL
-            with trio.move_on_after(pause * self._rng.uniform(0.5, 1.0)):
-                await alone.wait()
+            with trio.move_on_after(pause * self.rng.uniform(0.5, 1.0)):
+                async for event in events:
+                    if isinstance(event, Alone):
+                        break
                 # What has just been found was of no use.
                 pause = FIRST_PAUSE
                 await trio.sleep(pause)
@@ -144,7 +121,7 @@ class Rendezvous:
             with trio.fail_after(LOOKUP_TIMEOUT):
                 await call
         except Exception:
-            self._counters.add(Reason.DISCOVERY_FAILED)
+            self.counters.add(Reason.DISCOVERY_FAILED)
             return False
         return True
 
@@ -156,7 +133,7 @@ class Rendezvous:
             found = await source.find(topic)
             most = MAX_ANSWER
             if len(found) > most:
-                self._counters.add(Reason.DISCOVERY_EXCESS, len(found) - most)
+                self.counters.add(Reason.DISCOVERY_EXCESS, len(found) - most)
             for info in islice(found, most):
                 self._take(info, answer)
 
@@ -164,9 +141,9 @@ class Rendezvous:
         chosen = sorted(answer)
         limit = MAX_CONTACTS
         if len(chosen) > limit:
-            chosen = self._rng.sample(chosen, limit)
+            chosen = self.rng.sample(chosen, limit)
         for peer in chosen:
-            self._learn(peer, answer[peer])
+            self.book.found(peer, answer[peer])
         return tuple(chosen)
 
     def _take(self, info: PeerInfo, answer: dict[bytes, tuple[Multiaddr, ...]]) -> None:
@@ -179,15 +156,9 @@ class Rendezvous:
             # An application's discovery may return anything.
             usable = False
         if not usable:
-            self._counters.add(Reason.DISCOVERY_UNUSABLE)
-        elif peer != self._me:
+            self.counters.add(Reason.DISCOVERY_UNUSABLE)
+        elif peer != self.me:
             answer.setdefault(peer, addresses)
-
-    def _learn(self, peer: bytes, addresses: tuple[Multiaddr, ...]) -> None:
-        self._addresses[peer] = addresses
-        self._addresses.move_to_end(peer)
-        if len(self._addresses) > MAX_FOUND:
-            self._addresses.popitem(last=False)
 
 
 def _dialable(addresses: Sequence[Multiaddr]) -> tuple[Multiaddr, ...]:

@@ -11,7 +11,7 @@ _REGISTERED = 7200
 """Seconds; the specification's shortest: the router registers again every hour."""
 
 _FOUND = 100
-"""Registrations in one answer; ours: many times what a joining node dials."""
+"""Registrations in one answer; chosen: many times what a joining node dials."""
 
 
 def namespace(topic: str) -> str:

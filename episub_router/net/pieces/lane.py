@@ -12,8 +12,8 @@ from episub_router.protocol.pieces.turns import PieceTurns
 from episub_router.protocol.types import MessageId
 
 MAX_LANE_BYTES = 4 * MAX_SIZE
-"""Of pieces for one peer; ours: as much as may be under way. The machine keeps the bytes, so a lane
-holds them no longer than their message is kept, or than its peer takes nothing."""
+"""Of pieces for one peer; chosen: as much as may be under way. The machine keeps the bytes, so a
+lane holds them no longer than their message is kept, or than its peer takes nothing."""
 
 _IN_QUEUE = 2
 """RPCs in Pubsub's queue up to which a piece is added: so many are what others wait for at most."""

@@ -15,6 +15,7 @@ from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.piece_messages import Preamble
 from episub_router.protocol.pieces.cutting import MAX_SIZE, cut, joined
+from episub_router.util.bounded import put_last
 from episub_router.wire import (
     Authorship,
     has_key_for_preambles,
@@ -25,7 +26,7 @@ from episub_router.wire import (
 )
 
 _MAX_VERIFIED = 1024
-"""Preambles known to be signed, so that the copies of each neighbour cost no check; ours: many
+"""Preambles known to be signed, so that the copies of each neighbour cost no check; chosen: many
 times what is under way."""
 
 
@@ -87,9 +88,7 @@ class LargeMessages:
             return Reason.PREAMBLE_KEY_REFUSED
         if not verify_preamble(topic, preamble):
             return Reason.PREAMBLE_FORGED
-        self._verified[topic, id] = preamble
-        if len(self._verified) > _MAX_VERIFIED:
-            del self._verified[next(iter(self._verified))]
+        put_last(self._verified, (topic, id), preamble, _MAX_VERIFIED)
         return None
 
     def take(self, topic: str, whole: Assembled) -> None:

@@ -14,6 +14,7 @@ from episub_router.trace.harmless import harmless
 from episub_router.trace.kinds import CARRIER
 from episub_router.trace.node.rpcs import MessageIds, describe, text
 from episub_router.trace.tracer import Tracer
+from episub_router.util.bounded import put_last
 
 _NANOSECONDS = 1e9
 _REMEMBERED = 4096
@@ -117,9 +118,9 @@ class NodeTrace:
         source = sender.to_bytes()
         if frame.HasField("hops"):
             for message in meta.messages:
-                self._hops.setdefault(message.messageID, {})[source] = frame.hops
-            while len(self._hops) > _REMEMBERED:
-                del self._hops[next(iter(self._hops))]
+                hops = self._hops.get(message.messageID, {})
+                hops[source] = frame.hops
+                put_last(self._hops, message.messageID, hops, _REMEMBERED)
         self._emit(
             TraceEvent.RECV_RPC,
             recvRPC=TraceEvent.RecvRPC(receivedFrom=source, meta=meta),

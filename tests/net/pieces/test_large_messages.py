@@ -15,8 +15,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import get_peer_and_seqno_msg_id
 
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.pieces import large_messages
-from episub_router.net.pieces.large_messages import LargeMessages
+from episub_router.net.pieces import LargeMessages, large_messages
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.pieces.cutting import cut

@@ -45,7 +45,7 @@ class Pace:
 
 
 @asynccontextmanager
-async def patient(seconds: float) -> AsyncIterator[Pace]:
+async def load_aware(seconds: float) -> AsyncIterator[Pace]:
     """Cancel the block after `seconds`, longer where the turns of the event loop are slow; a
     single stall that is longer than what is left still ends it."""
     pace = Pace()

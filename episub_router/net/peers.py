@@ -1,4 +1,4 @@
-"""The one place that knows of every remote peer and moves it from state to state.
+"""What a node knows of each remote peer, in one record, and the table that moves it.
 
 The host's and Pubsub's arrivals and departures end here, and requests to make a peer writable.
 docs/design.md has the table of transitions.
@@ -7,8 +7,9 @@ docs/design.md has the table of transitions.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
 
 import trio
 from libp2p.custom_types import TProtocol
@@ -19,15 +20,170 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
-from episub_router.net.peer import PROTOCOL_ID, PeerSide, PeerState, RemotePeer
+from episub_router.net.pieces.lane import PieceLane
+from episub_router.util.bounded import put_last
+from episub_router.util.send_window import SendWindow
+from episub_router.wire.sent_records import SentRecords
+from episub_router.wire.sequence import ReplayWindow
+
+PROTOCOL_ID = TProtocol("/episub/1.0.0")
 
 MAX_IDLE_PEERS = 4096
 """Records kept of peers that aren't connected, for their dial back-off and their sequence ids;
-ours: many times the connections of one host."""
+chosen: many times the connections of one host."""
+
+DIAL_BACKOFF = 2.0
+"""Seconds of pause after a failed dial, doubled with each failure in a row; chosen: a peer that
+restarts is back by then."""
+
+_LONGEST_BACKOFF = 60.0
+"""Seconds; py-libp2p blocks a peer that couldn't be dialled for as long."""
+
+_MAX_DOUBLINGS = 16
+"""Of the dial back-off; its longest value is reached long before."""
+
+
+class PeerState(Enum):
+    """How far we are from sending to a peer."""
+
+    IDLE = "idle"
+    """Not connected, and not being dialled."""
+    DIALLING = "dialling"
+    """Not connected; a request to make it writable is under way."""
+    CONNECTED = "connected"
+    """A connection, and no stream of ours over which it takes messages."""
+    WRITABLE = "writable"
+    """Pubsub has a queue for it, and it takes what is in there."""
+    INTERRUPTED = "interrupted"
+    """It was writable; its stream broke, and a new one is awaited over the same connection."""
+
+
+class PeerSide(Enum):
+    """Which protocol a peer is served with.
+
+    Each direction negotiates its own, so a peer may choose Episub for its stream to us while
+    ours to it fell back to gossipsub. Either is enough for Episub's side.
+    """
+
+    UNKNOWN = "unknown"
+    EPISUB = "episub"
+    GOSSIPSUB = "gossipsub"
+    """gossipsub or floodsub."""
+
+
+@dataclass(slots=True)
+class Quiet:
+    """How much had come from a peer, and at how many looks nothing more had."""
+
+    received: int
+    """Bytes."""
+    looks: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class RemotePeer:
+    """What we know of one peer. `PeerTable` alone changes `state` and `side`."""
+
+    id: ID
+    backlog: Backlog
+    last_sent: int  # the sequence id of the last frame to it (E42)
+    key: bytes = field(init=False)  # the bytes of `id`, by which the core knows the peer
+    state: PeerState = PeerState.IDLE
+    side: PeerSide = PeerSide.UNKNOWN
+    showed_episub: bool = False
+    """Whether it sent a frame, announced the extension, or opened an Episub stream to us."""
+    protocol: TProtocol | None = None  # what our stream to it negotiated
+    topics: dict[str, None] = field(default_factory=dict)  # topics in which it is a neighbour
+
+    # What it sends, and what goes to it
+    window: ReplayWindow = field(default_factory=ReplayWindow)
+    """Sequence ids received over the connection."""
+    records_sent: SentRecords = field(default_factory=SentRecords)
+    """Address records that it has from us."""
+    pieces: PieceLane = field(default_factory=PieceLane)  # what waits for it behind `backlog`
+    send_window: SendWindow = field(default_factory=SendWindow)
+    """How far it may be behind with what this node publishes."""
+
+    # Dials, and connections to close
+    request: trio.Event | None = None  # while it is to be made writable; set when it is
+    topics_dialling: dict[str, None] = field(default_factory=dict)
+    """Topics that wait for an answer to `Dial`."""
+    failed_dials: int = 0  # in a row
+    dial_error: str = ""  # why the last request to make it writable failed
+    dial_not_before: float = 0.0  # on trio's clock: the end of the back-off
+    dialled_until: float = 0.0
+    """Seconds on trio's clock: a connection to it that comes up before is the router's doing."""
+    close_at: float | None = None
+    """When to close its connection unless it is needed; None if the router didn't make it."""
+    banned_until: float = 0.0
+    """Seconds on trio's clock: till then its connections are closed, whichever side opened them."""
+
+    # What is measured of it
+    is_measured: bool = False  # whether a ping is under way or waits for its turn
+    topics_measuring: dict[str, None] = field(default_factory=dict)
+    """Topics that wait for an answer to `MeasureRtt`."""
+    probed: bool | None = None
+    """Whether the system ends each of its connections soon after it is gone; None while unknown."""
+    pushed: Quiet | None = None  # since a payload went to it and nothing came back
+    at_rest: Quiet | None = None  # since the last look at all neighbours
+    was_reported: bool = False
+    """Whether nothing came from it for so long that it was asked for a sign of life."""
+    watched: bool = False  # whether something was sent to it since its queue was last seen empty
+    taken: int = 0  # how much it had taken from its queue when that was last looked at
+    idle_looks: int = 0  # looks in a row at which it had taken nothing, though something was there
+    stalled: bool = False  # whether it has taken nothing for `stall_timeout`
+
+    def __post_init__(self) -> None:
+        self.key = self.id.to_bytes()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it is a neighbour, or something is under way."""
+        return bool(self.topics or self.request is not None or self.backlog or self.pieces)
+
+    def next_sequence_id(self) -> int:
+        """The id of the next frame; take it when the frame enters Pubsub's queue.
+
+        Counted for each receiver: with one count for all, a frame that a priority frame
+        overtakes in a queue could fall out of its receiver's window.
+        """
+        self.last_sent += 1
+        return self.last_sent
+
+    def forget_topic(self, topic: str) -> None:
+        """It isn't a neighbour in `topic` any more: nothing in there waits for it, and what it was
+        asked there stays without an answer."""
+        self.topics.pop(topic, None)
+        self.pieces.forget(topic)
+        self.send_window.forget()
+
+    def note_failed_dial(self, now: float) -> None:
+        """Leave the peer alone for `DIAL_BACKOFF`, doubled with each failure in a row."""
+        pause = DIAL_BACKOFF * 2 ** min(self.failed_dials, _MAX_DOUBLINGS)
+        self.failed_dials += 1
+        self.dial_not_before = now + min(pause, _LONGEST_BACKOFF)
+
+    def forget_connection(self) -> None:
+        """The last connection closed: the peer may return as something else.
+
+        The next connection is authenticated anew, and a peer that restarted with its clock set
+        back must not be locked out by an old window of sequence ids.
+        """
+        self.side = PeerSide.UNKNOWN
+        self.showed_episub = False
+        self.protocol = None
+        self.window = ReplayWindow()
+        self.records_sent.clear()
+        self.send_window = SendWindow()
+        self.close_at = None
+        self.probed = None
+        self.was_reported = False
+        self.stalled = False
+        self.idle_looks = 0
 
 
 class PeerListener:
-    """Is notified of transitions, after they are made. Override what is of interest."""
+    """Is notified of what happens to peers, afterwards. Override what is of interest."""
 
     def peer_writable(self, peer: RemotePeer) -> None:
         """Frames can be sent to `peer`, which is on Episub's side."""
@@ -37,6 +193,12 @@ class PeerListener:
 
     def peer_lost(self, peer: RemotePeer) -> None:
         """`peer` isn't writable any more, or frames for it were lost."""
+
+    def peer_silent(self, peer: RemotePeer) -> None:
+        """Nothing has come from `peer` for too long."""
+
+    def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
+        """The round trip to `peer` takes `rtt` seconds; None if it could not be measured."""
 
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         """`peer` is to be made writable; `for_others` if another node's message asked for it."""
@@ -67,7 +229,7 @@ class PeerTable:
         self._offers_episub = offers_episub
         self._listeners: list[PeerListener] = []
         self._peers: dict[bytes, RemotePeer] = {}
-        self._idle: OrderedDict[bytes, None] = OrderedDict()
+        self._idle: dict[bytes, None] = {}
         """Keys of idle peers, the one used longest ago first."""
         self._first_sequence_id = time.time_ns()
         """A restarted node goes on above its past; ids stay in [1, 2^64)."""
@@ -84,8 +246,7 @@ class PeerTable:
         peer = self._peers.get(key)
         if peer is None:
             backlog = Backlog(self._params.backlog_frames, self._params.backlog_bytes)
-            peer = RemotePeer(ID(key), backlog, self._first_sequence_id)
-            self._peers[key] = peer
+            peer = self._peers[key] = RemotePeer(ID(key), backlog, self._first_sequence_id)
             self._move(peer, PeerState.IDLE)
         return peer
 
@@ -98,11 +259,6 @@ class PeerTable:
 
     def __len__(self) -> int:
         return len(self._peers)
-
-    def side(self, peer: ID) -> PeerSide:
-        """Which side `peer` is on."""
-        known = self.known(peer)
-        return PeerSide.UNKNOWN if known is None else known.side
 
     def is_writable(self, peer: RemotePeer) -> bool:
         """Whether a frame can be put into the queue of `peer`, or wait for room in it."""
@@ -213,6 +369,7 @@ class PeerTable:
         peer = self[peer_id.to_bytes()]
         peer.protocol = None
         peer.stalled = False
+        peer.send_window.forget()
         connected = self.is_connected(peer_id)
         if connected and peer.side is PeerSide.EPISUB:
             # Of two connections that crossed, one goes, and Pubsub opens a stream on the other.
@@ -234,6 +391,7 @@ class PeerTable:
 
     def request(self, peer: RemotePeer, for_others: bool = False) -> None:
         """Make `peer` writable; while a request is under way, another adds nothing."""
+        self.note_use(peer)
         if peer.request is not None:
             return
         peer.request = trio.Event()
@@ -261,7 +419,18 @@ class PeerTable:
         if interrupted or discarded:
             self._notify_lost(peer)
 
-    # Peers that take nothing
+    # What is found out about peers
+
+    def note_rtt(self, peer: RemotePeer, rtt: float | None) -> None:
+        """The measurement that was asked for has ended."""
+        for listener in self._listeners:
+            listener.rtt_measured(peer, rtt)
+
+    def note_silence(self, peer: RemotePeer) -> None:
+        """Nothing has come from `peer` for too long."""
+        self._counters.add(Reason.PEER_SILENT)
+        for listener in self._listeners:
+            listener.peer_silent(peer)
 
     def stall(self, peer: RemotePeer) -> None:
         """`peer` takes nothing from its queue: what waits for it is dropped."""
@@ -328,12 +497,11 @@ class PeerTable:
         if state is not PeerState.IDLE:
             self._idle.pop(peer.key, None)
             return
-        self._idle[peer.key] = None
-        self._idle.move_to_end(peer.key)
-        if len(self._idle) > MAX_IDLE_PEERS:
-            oldest = self._peers.pop(self._idle.popitem(last=False)[0])
+        forgotten = put_last(self._idle, peer.key, None, MAX_IDLE_PEERS)
+        if forgotten is not None:
             # Should it come back, its ids start above everything that it was sent.
-            self._first_sequence_id = max(self._first_sequence_id, oldest.last_sent)
+            last_sent = self._peers.pop(forgotten).last_sent
+            self._first_sequence_id = max(self._first_sequence_id, last_sent)
 
     def _open(self, peer: RemotePeer) -> None:
         """Use `peer`, if there is a queue for it, and it hasn't been in use already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import trio
 from libp2p.peer.id import ID
@@ -10,23 +11,24 @@ from libp2p.peer.id import ID
 from episub_router.net.backlog import Sendable
 from episub_router.net.connections.silence import LOOK_INTERVAL, REST_INTERVAL, SilenceWatch
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.outbound.framer import OutgoingFrame
+from episub_router.net.framer import Framer, OutgoingFrame
 from episub_router.net.params import RouterParams
-from episub_router.net.peer import PeerSide, PeerState, RemotePeer
-from episub_router.net.peer_table import PeerListener, PeerTable
+from episub_router.net.peers import PeerListener, PeerSide, PeerState, PeerTable, RemotePeer
+from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.piece_messages import Piece
+from episub_router.trace.node import NodeTrace
 
 FLUSH_INTERVAL = 0.01
-"""Seconds between two looks for room for other things; ours: Pubsub's queue can't be awaited, and
+"""Seconds between two looks for room for other things; chosen: Pubsub's queue can't be awaited, and
 32 frames in 10 ms exceed a core's rate."""
 
 PIECE_INTERVAL = 0.002
 """Seconds between two looks for room for pieces, two of which wait in Pubsub's queue, where Pubsub
-doesn't say that it took something. Ours: with pieces of 16 KiB that is up to 130 Mbit/s for one
+doesn't say that it took something. Chosen: with pieces of 16 KiB that is up to 130 Mbit/s for one
 peer."""
 
 NOTIFIED_INTERVAL = 0.5
-"""Seconds likewise, where it does. Ours: only should a queue take the place of another one, which
+"""Seconds likewise, where it does. Chosen: only should a queue take the place of another one, which
 is still being emptied, without a word."""
 
 _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
@@ -58,76 +60,77 @@ class _Waiting:
                 self._flush(peer)
 
 
-class Outbox(PeerListener):
+@dataclass(eq=False)
+class Outbound(PeerListener):
     """Sends to the peers of both sides, each with one backlog of bounded size.
 
     A peer that takes nothing for `stall_timeout` loses its backlog and gets nothing more, until
     it goes on with what Pubsub's queue (32 RPCs) holds for it.
     """
 
-    def __init__(
-        self,
-        peers: PeerTable,
-        params: RouterParams,
-        counters: Counters,
-        silence: SilenceWatch | None = None,
-    ) -> None:
-        """`silence` is notified of payloads that go out, and looks when the queues are looked
-        at."""
-        self._peers = peers
-        self._silence = silence
-        self._params = params
-        self._counters = counters
+    peers: PeerTable
+    framer: Framer
+    params: RouterParams
+    counters: Counters
+    silence: SilenceWatch | None = None
+    """Is notified of payloads that go out, and looks when the queues are looked at."""
+
+    def __post_init__(self) -> None:
         self._with_backlog = _Waiting(FLUSH_INTERVAL, self._flush)
         """Peers with a queue that is full, and a backlog."""
         self._with_pieces = _Waiting(PIECE_INTERVAL, self._flush_pieces)
         """Peers with pieces in their lanes."""
         self._sent = trio.Event()
         """Set when something is sent."""
-        peers.listen(self)
+        self.trace: NodeTrace | None = None
 
-    def send(self, peer: RemotePeer, frame: OutgoingFrame) -> bool:
-        """Send an Episub frame; False if there is no room for it.
+    def send(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> bool:
+        """Send a frame; False if there is no room for it.
 
         A peer that isn't writable is made so, and what waits for it is dropped if that fails.
         """
+        self.peers.note_use(peer)
         if peer.side is PeerSide.GOSSIPSUB:
-            self._counters.add(Reason.UNDELIVERABLE)
+            self.counters.add(Reason.UNDELIVERABLE)
             return False
+        frame = OutgoingFrame(peer, topic, messages, self.framer)
         takes = peer.side is PeerSide.EPISUB and not peer.stalled
-        if takes and self._peers.queue(peer) is not None:
-            if self._silence is not None and not frame.is_control:
-                self._silence.note_push(peer)
-            return self._put(peer, frame)
-        self._peers.interrupt(peer)
-        kept = self._put(peer, frame, hold=True)
-        self._peers.request(peer)
+        if takes and self.peers.queue(peer) is not None:
+            if self.silence is not None and not frame.is_control:
+                self.silence.note_push(peer)
+            kept = self._put(peer, frame)
+        else:
+            self.peers.interrupt(peer)
+            kept = self._put(peer, frame, hold=True)
+            self.peers.request(peer)
+        first = messages[0]
+        if not kept and self.trace is not None and isinstance(first, Gossip):
+            self.trace.payload_dropped(first.id, topic, first.size, peer.key)
         return kept
 
-    def send_piece(
-        self, peer: RemotePeer, piece: Piece, frame: OutgoingFrame, more: int = 0
-    ) -> bool:
+    def send_piece(self, peer: RemotePeer, topic: str, piece: Piece, more: int = 0) -> bool:
         """Send a piece after all else that waits; `more` of its message will follow. False without
         room for it, or a way to the peer: it will be asked for again."""
+        self.peers.note_use(peer)
         is_open = peer.side is PeerSide.EPISUB and peer.state in _OPEN and not peer.stalled
-        lane = peer.pieces
-        if not is_open or not lane.put(frame.topic, piece.id, piece.index, frame, more):
-            self._counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
+        frame = OutgoingFrame(peer, topic, (piece,), self.framer)
+        if not is_open or not peer.pieces.put(topic, piece.id, piece.index, frame, more):
+            self.counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
             return False
         self._flush_pieces(peer)
         return True
 
     def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
         """Send gossipsub's RPC; False if there is no room for it, or no stream to the peer."""
-        if not peer.stalled and self._peers.queue(peer) is not None:
+        if not peer.stalled and self.peers.queue(peer) is not None:
             return self._put(peer, rpc)
-        self._counters.add(Reason.BACKLOG_FULL)
+        self.counters.add(Reason.BACKLOG_FULL)
         return False
 
     def queue_taken(self, peer_id: ID) -> None:
         """Pubsub took something out of its queue for a peer: put in what waits."""
         self._with_pieces.interval = NOTIFIED_INTERVAL
-        peer = self._peers.known(peer_id)
+        peer = self.peers.known(peer_id)
         if peer is not None and (peer.backlog or peer.pieces):
             self._flush(peer)
 
@@ -137,7 +140,8 @@ class Outbox(PeerListener):
         return self._with_pieces.interval
 
     def peer_writable(self, peer: RemotePeer) -> None:
-        """Send what was held for `peer`."""
+        """Learn its record while the peerstore has it, and send what was held for it."""
+        self.framer.record(peer.key)
         self._flush(peer)
 
     def forget_topic(self, topic: str) -> None:
@@ -146,7 +150,7 @@ class Outbox(PeerListener):
         def is_wanted(item: Sendable) -> bool:
             return not isinstance(item, OutgoingFrame) or item.topic != topic or item.says_goodbye
 
-        for peer in self._peers:
+        for peer in self.peers:
             peer.pieces.forget(topic)
             if peer.backlog:
                 peer.backlog.keep_only(is_wanted)
@@ -155,15 +159,15 @@ class Outbox(PeerListener):
         """The most messages that wait for one peer, here and in Pubsub's queue; a peer that takes
         nothing doesn't count."""
         most = 0
-        for peer in self._peers:
-            queue = self._peers.queue(peer)
+        for peer in self.peers:
+            queue = self.peers.queue(peer)
             if queue is not None and not peer.stalled:
                 most = max(most, len(queue) + len(peer.backlog) + len(peer.pieces))
         return most
 
     async def wait_for_room(self, most: int) -> None:
         """Wait until no peer has more than `most` messages waiting, or `stall_timeout` is over."""
-        with trio.move_on_after(self._params.stall_timeout):
+        with trio.move_on_after(self.params.stall_timeout):
             while self.most_queued() > most:  # noqa: ASYNC110 (Pubsub's queues can't be awaited)
                 await trio.sleep(FLUSH_INTERVAL)
 
@@ -178,8 +182,8 @@ class Outbox(PeerListener):
     def _put(self, peer: RemotePeer, item: Sendable, hold: bool = False) -> bool:
         peer.watched = True
         self._sent.set()
-        if not peer.backlog.send(item, None if hold else self._peers.queue(peer)):
-            self._counters.add(Reason.BACKLOG_FULL)
+        if not peer.backlog.send(item, None if hold else self.peers.queue(peer)):
+            self.counters.add(Reason.BACKLOG_FULL)
             return False
         if peer.backlog and not hold:
             self._with_backlog.add(peer)
@@ -187,7 +191,7 @@ class Outbox(PeerListener):
 
     def _flush(self, peer: RemotePeer) -> None:
         """Move what waits for `peer` into its queue, as far as there is room."""
-        queue = self._peers.queue(peer)
+        queue = self.peers.queue(peer)
         if queue is None or peer.state is not PeerState.WRITABLE:
             return
         peer.backlog.flush(queue)
@@ -197,7 +201,7 @@ class Outbox(PeerListener):
 
     def _flush_pieces(self, peer: RemotePeer) -> None:
         """Move pieces for `peer` into its queue, if nothing else waits for it."""
-        queue = self._peers.queue(peer)
+        queue = self.peers.queue(peer)
         if not peer.pieces or queue is None or peer.state is not PeerState.WRITABLE:
             return
         if not peer.backlog:
@@ -219,20 +223,20 @@ class Outbox(PeerListener):
                 await trio.sleep_until(due)
             if trio.current_time() - due > _LATE:
                 continue
-            watched = [p for p in self._peers if p.watched or p.state is PeerState.CONNECTED]
+            watched = [p for p in self.peers if p.watched or p.state is PeerState.CONNECTED]
             for peer in watched:
                 self._look_at(peer)
-            rest = REST_INTERVAL if self._silence is None else self._silence.look()
+            rest = REST_INTERVAL if self.silence is None else self.silence.look()
             if watched:
                 rest = 0.0
 
     def _look_at(self, peer: RemotePeer) -> None:
-        queue = self._peers.queue(peer)
+        queue = self.peers.queue(peer)
         if queue is None:
             peer.watched = False
             if peer.state is PeerState.CONNECTED:
                 # py-libp2p reports no end of a connection that it cancelled while it came up.
-                self._peers.connection_closed(peer.id)
+                self.peers.connection_closed(peer.id)
             return
         taken = peer.backlog.pushed + peer.pieces.pushed - len(queue)
         if len(queue) == 0 and not peer.stalled:
@@ -241,8 +245,8 @@ class Outbox(PeerListener):
             peer.taken = taken
             peer.idle_looks = 0
             if peer.stalled:
-                self._peers.resume(peer)
+                self.peers.resume(peer)
             return
         peer.idle_looks += 1
-        if not peer.stalled and peer.idle_looks * LOOK_INTERVAL >= self._params.stall_timeout:
-            self._peers.stall(peer)
+        if not peer.stalled and peer.idle_looks * LOOK_INTERVAL >= self.params.stall_timeout:
+            self.peers.stall(peer)

@@ -12,7 +12,7 @@ from libp2p.rcmgr import Direction
 from multiaddr import Multiaddr
 
 from episub_router.net.connections.sockets import notice_silence
-from episub_router.net.peer_table import PeerTable
+from episub_router.net.peers import PeerTable
 
 
 class ConnectionNotifee(INotifee):

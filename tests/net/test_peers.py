@@ -12,9 +12,9 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from trio.testing import MockClock
 
 from episub_router import PROTOCOL_ID, RouterParams
-from episub_router.net import peer_table
+from episub_router.net import peers
 from episub_router.net.counters import Reason
-from episub_router.net.peer import PeerSide, PeerState, RemotePeer
+from episub_router.net.peers import PeerSide, PeerState, RemotePeer
 from tests.net.fakes import MESHSUB, FakeConnection, Lab
 
 KEY = b"\x00\x24\x08\x01\x12\x20" + bytes(32)
@@ -107,7 +107,7 @@ def test_a_failed_dial_loses_what_was_held(lab: Lab, peer: RemotePeer) -> None:
 
 async def test_dialling_to_writable(lab: Lab, peer: RemotePeer) -> None:
     lab.peers.request(peer)
-    peer.note_failed_dial(trio.current_time(), 2.0)
+    peer.note_failed_dial(trio.current_time())
     waiting = peer.request
     lab.connect(peer)
     assert now(peer) == (CONNECTED, UNKNOWN)
@@ -351,14 +351,14 @@ async def test_what_the_router_dialled_is_its_own_to_close(autojump_clock: MockC
 def test_back_off_doubles_up_to_a_minute(peer: RemotePeer) -> None:
     pauses = []
     for _ in range(20):
-        peer.note_failed_dial(100.0, 2.0)
+        peer.note_failed_dial(100.0)
         pauses.append(peer.dial_not_before - 100.0)
     assert pauses[:6] == [2, 4, 8, 16, 32, 60]
     assert pauses[-1] == 60
 
 
 def test_idle_records_are_bounded_and_connected_ones_stay(monkeypatch: Any) -> None:
-    monkeypatch.setattr(peer_table, "MAX_IDLE_PEERS", 3)
+    monkeypatch.setattr(peers, "MAX_IDLE_PEERS", 3)
     lab = Lab()
     peer = lab.peers[KEY]
     lab.make_writable(peer)
@@ -373,7 +373,7 @@ def test_idle_records_are_bounded_and_connected_ones_stay(monkeypatch: Any) -> N
 @given(st.lists(st.integers(0, 6), max_size=100))
 def test_sequence_ids_only_rise_though_receivers_are_forgotten(receivers: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(peer_table, "MAX_IDLE_PEERS", 2)
+        patch.setattr(peers, "MAX_IDLE_PEERS", 2)
         lab = Lab()
         last: dict[int, int] = {}
         for receiver in receivers:

@@ -1,11 +1,9 @@
-"""Turning the core's messages into RPCs: sequence ids and address records are added here."""
+"""Turning the core's messages into RPCs: sequence ids and address records are added here (E42)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import trio
 from libp2p.abc import IHost
@@ -16,23 +14,19 @@ from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 
 from episub_router.net.address_book import AddressBook
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.peer import RemotePeer
+from episub_router.net.peers import RemotePeer
 from episub_router.protocol.messages import Disconnect, Gossip, Leave, Message
 from episub_router.protocol.piece_messages import Piece
 from episub_router.wire import Frame, encode_frame
 
 
 class Framer:
-    """Makes frames for one receiver each (E42)."""
+    """Makes frames for one receiver each."""
 
     def __init__(self, host: IHost, book: AddressBook, counters: Counters) -> None:
         self._host = host
         self._book = book
-        self._counters = counters
-
-    def frame(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> OutgoingFrame:
-        """A frame for `peer`, to be encoded later."""
-        return OutgoingFrame(peer, topic, messages, self.encode, self._counters)
+        self.counters = counters
 
     def encode(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> rpc_pb2.RPC:
         """The RPC for `peer`, with its next sequence id; raises ValueError or TypeError as
@@ -45,14 +39,14 @@ class Framer:
         )
         if isinstance(messages[0], Gossip) and messages[0].hops == 1:
             # As GossipSub does: those next to an author have its newest addresses.
-            rpc.senderRecord = env_to_send_in_RPC(self._host)[0]
+            rpc.senderRecord = own_record(self._host)
         return rpc
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer`, ourselves included, if we have it."""
         target = ID(peer)
         if target == self._host.get_id():
-            return env_to_send_in_RPC(self._host)[0]
+            return own_record(self._host)
         # The peerstore has the newest records of those that Pubsub talks to, for a while; asked
         # for one whose addresses have expired, it raises.
         with suppress(PeerStoreError):
@@ -62,7 +56,9 @@ class Framer:
         return self._book.record(peer)
 
 
-Encode: TypeAlias = Callable[[RemotePeer, str, tuple[Message, ...]], rpc_pb2.RPC]
+def own_record(host: IHost) -> bytes:
+    """This node's signed peer record."""
+    return env_to_send_in_RPC(host)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +71,7 @@ class OutgoingFrame:
     peer: RemotePeer
     topic: str
     messages: tuple[Message, ...]
-    encode: Encode
-    counters: Counters
-
-    @property
-    def gossip(self) -> Gossip | None:
-        """The payload message, if it is one."""
-        first = self.messages[0]
-        return first if isinstance(first, Gossip) else None
-
-    @property
-    def piece(self) -> Piece | None:
-        """The piece of a large message, if it is one."""
-        first = self.messages[0]
-        return first if isinstance(first, Piece) else None
+    framer: Framer
 
     @property
     def is_control(self) -> bool:
@@ -109,24 +92,25 @@ class OutgoingFrame:
         """Encode the frame into `queue`; False if the queue is full."""
         if len(queue) >= OutBoundQueueSize:
             return False
+        counters = self.framer.counters
         try:
-            rpc = self.encode(self.peer, self.topic, self.messages)
+            rpc = self.framer.encode(self.peer, self.topic, self.messages)
         except Exception:
             # Ids that aren't bytes, a topic that is too long for a frame; whatever else it is, it
             # must not reach Pubsub or the nursery, since the host would stop.
-            self.counters.add(Reason.UNENCODABLE)
+            counters.add(Reason.UNENCODABLE)
             return True
         if rpc.ByteSize() > queue.max_message_size:
             rpc.ClearField("senderRecord")
         if rpc.ByteSize() > queue.max_message_size:
             # Announcing it instead would only make others ask for what can't be sent.
-            self.counters.add(Reason.OVERSIZE)
+            counters.add(Reason.OVERSIZE)
             return True
         if not queue.push(rpc, priority=self.is_control):
             return False
         self.peer.records_sent.note_frame_sent(trio.current_time())
-        self.counters.add(Reason.FRAMES_SENT)
+        counters.add(Reason.FRAMES_SENT)
         if not self.is_control:
-            is_piece = self.piece is not None
-            self.counters.add(Reason.PIECES_SENT if is_piece else Reason.PAYLOADS_SENT)
+            is_piece = isinstance(self.messages[0], Piece)
+            counters.add(Reason.PIECES_SENT if is_piece else Reason.PAYLOADS_SENT)
         return True

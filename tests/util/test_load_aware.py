@@ -8,14 +8,14 @@ import pytest
 import trio
 import trio.testing
 
-from episub_router.net.patience import patient
+from episub_router.util.load_aware import load_aware
 
 
 async def test_time_passes_as_usual_where_the_loop_is_not_slow(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     start = trio.current_time()
-    async with patient(5.0) as pace:
+    async with load_aware(5.0) as pace:
         await trio.sleep_forever()
     assert trio.current_time() - start == pytest.approx(5.0)
     assert not pace.is_slow
@@ -33,7 +33,7 @@ async def test_slow_turns_count_for_less(nursery: trio.Nursery) -> None:
 
     nursery.start_soon(turns)
     # A worker that waits for a core for longer than what is left between two looks ends it.
-    async with patient(2.0) as pace:
+    async with load_aware(2.0) as pace:
         await arrived.wait()
     assert arrived.is_set()
     assert pace.is_slow
@@ -48,7 +48,7 @@ async def test_a_time_out_is_not_stretched_for_ever(nursery: trio.Nursery) -> No
             await trio.lowlevel.checkpoint()
 
     nursery.start_soon(turns)
-    async with patient(0.3):
+    async with load_aware(0.3):
         await trio.sleep_forever()
     over.set()
 
@@ -57,7 +57,7 @@ async def test_a_block_that_ends_in_time_goes_on_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     start = trio.current_time()
-    async with patient(5.0):
+    async with load_aware(5.0):
         await trio.sleep(1)
     assert trio.current_time() - start == pytest.approx(1)
 
@@ -66,7 +66,7 @@ async def test_errors_of_the_block_come_out_as_they_are(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     with pytest.raises(ValueError, match="broken"):
-        async with patient(5.0):
+        async with load_aware(5.0):
             raise ValueError("broken")
 
 
@@ -75,7 +75,7 @@ async def test_an_error_while_it_is_cancelled_from_outside_makes_no_group(
 ) -> None:
     """A group of the error and the cancellation would pass every `except Exception`."""
     with trio.move_on_after(1) as outer:
-        async with patient(5.0):
+        async with load_aware(5.0):
             try:
                 await trio.sleep_forever()
             finally:

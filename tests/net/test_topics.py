@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -11,8 +12,9 @@ from trio.testing import MockClock
 
 from episub_router import BroadcastParams, EpisubParams
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.driver import MAX_LEFT_TOPICS, Driver
-from episub_router.net.peer import RemotePeer
+from episub_router.net.events import TopicEvents
+from episub_router.net.peers import PeerListener, RemotePeer
+from episub_router.net.topics import MAX_LEFT_TOPICS, TopicDriver
 from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as m
@@ -24,44 +26,27 @@ ME, PEER, OTHER = b"me", b"peer", b"other"
 REQUEST = m.Neighbor(m.NeighborRole.REQUEST, 0)
 
 
-class Recorder:
-    """Actions that only note what they were asked for."""
+class Recorder(PeerListener):
+    """Notes what the driver asks of the parts around it."""
 
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []
 
-    def send(self, peer: RemotePeer, topic: str, messages: tuple[m.Message, ...]) -> None:
+    def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
+        self.log.append(("dial", peer.key))
+
+    def send(self, peer: RemotePeer, topic: str, messages: tuple[m.Message, ...]) -> bool:
         kinds = (type(message).__name__ for message in messages)
         self.log.append(("send", peer.key, topic, *kinds))
-
-    def dial(self, peer: RemotePeer, for_others: bool = False) -> None:
-        self.log.append(("dial", peer.key))
+        return True
 
     def release(self, peer: RemotePeer) -> None:
         self.log.append(("release", peer.key))
 
-    def measure(self, peer: RemotePeer) -> None:
-        self.log.append(("measure", peer.key))
-
-    def group_of(self, peer: object) -> None:
-        return None
-
-    def neighbor_up(self, topic: str, peer: RemotePeer) -> None:
+    def up(self, topic: str, peer: RemotePeer) -> None:
         self.log.append(("up", topic, peer.key))
 
-    def assembled(self, topic: str, whole: ef.Assembled) -> None:
-        self.log.append(("assembled", topic, whole.preamble.id))
-
-    def may_ban(self, topic: str, peer: object) -> bool:
-        return True
-
-    def banned(self, topic: str, peer: RemotePeer, seconds: float) -> None:
-        self.log.append(("banned", topic, peer.key))
-
-    def dropped(self, topic: str, reason: ef.DropReason) -> None:
-        pass
-
-    def neighbor_down(self, topic: str, peer: RemotePeer) -> None:
+    def down(self, topic: str, peer: RemotePeer) -> None:
         self.log.append(("down", topic, peer.key))
 
     def take(self) -> list[tuple[object, ...]]:
@@ -71,17 +56,28 @@ class Recorder:
 
 class Harness:
     def __init__(self) -> None:
-        self.actions = Recorder()
+        self.actions: Any = Recorder()
         self.counters = Counters()
         self.lab = Lab()
-        self.driver = Driver(
+        self.lab.peers.release = self.actions.release  # type: ignore[method-assign]
+        unused: Any = None
+        self.machines: dict[str, Topic] = {}
+        self.driver = TopicDriver(
             ME,
             EpisubParams(),
-            self.lab.peers,
-            Random(1),
-            self.counters,
-            self.actions,
+            self.machines,
+            rng=Random(1),
+            counters=self.counters,
+            peers=self.lab.peers,
+            outbound=self.actions,
+            pinger=unused,
+            large=unused,
+            mesh=self.actions,
+            events=TopicEvents(),
+            group_of=lambda peer: None,
         )
+        self.lab.peers.listen(self.driver)
+        self.lab.peers.listen(self.actions)
 
     def make_writable(self, peer: bytes) -> None:
         record = self.lab.peers[peer]
@@ -106,7 +102,7 @@ async def test_each_topic_that_waits_for_a_dial_is_answered() -> None:
     harness = Harness()
     harness.driver.join("t", (PEER,))
     harness.driver.join("u", (PEER,))
-    assert harness.actions.take() == [("dial", PEER), ("dial", PEER)]
+    assert harness.actions.take() == [("dial", PEER)]
     harness.make_writable(PEER)
     assert harness.actions.take() == [
         ("send", PEER, "t", "GetNodes"),
@@ -127,7 +123,8 @@ async def test_a_failed_dial_is_reported_to_the_topics_that_waited() -> None:
 
     harness.driver.join("t", (PEER,))
     harness.driver.join("u", ())
-    harness.driver.observer = Watching()
+    watching: Any = Watching()
+    harness.driver.trace = watching
     peer = harness.lab.peers[PEER]
     harness.driver.dial_failed(peer)
     harness.driver.dial_failed(peer)
@@ -153,17 +150,17 @@ async def test_events_caused_by_effects_wait_for_their_turn() -> None:
     harness.neighbor()
     depth = 0
 
-    def send(peer: RemotePeer, topic: str, messages: tuple[m.Message, ...]) -> None:
+    def send(peer: RemotePeer, topic: str, messages: tuple[m.Message, ...]) -> bool:
+        """There is no room for payloads."""
         nonlocal depth
         depth += 1
         assert depth == 1
-        for message in messages:
-            if isinstance(message, m.Gossip):
-                driver.feed(topic, ev.PayloadDropped(peer.key, message.id, message.hops))
         Recorder.send(harness.actions, peer, topic, messages)
+        driver.feed(topic, ev.ContactsFound(()))
         depth -= 1
+        return not isinstance(messages[0], m.Gossip)
 
-    harness.actions.send = send  # type: ignore[method-assign]
+    harness.actions.send = send
     driver.feed("t", ev.Publish(b"id", None, 1))
     assert harness.actions.take() == [("send", PEER, "t", "Gossip")]
     topic = driver.joined("t")
@@ -247,7 +244,7 @@ async def test_a_node_that_joins_again_has_not_forgotten_what_it_saw(
         assert deliver() == 0
         driver.leave("t", b"")
         await trio.sleep(EpisubParams().broadcast.seen_ttl + 1)
-        assert driver._topics == {}
+        assert harness.machines == {}
         nursery.cancel_scope.cancel()
 
 
@@ -257,7 +254,7 @@ async def test_left_topics_are_bounded() -> None:
         harness.driver.join(f"t{number}", ())
         harness.driver.leave(f"t{number}", b"")
     kept = [f"t{number}" for number in range(2, MAX_LEFT_TOPICS + 2)]
-    assert list(harness.driver._topics) == kept
+    assert list(harness.machines) == kept
     assert list(harness.driver._left) == kept
 
 
@@ -277,6 +274,7 @@ async def test_a_bug_in_a_machine_is_counted_and_logged_once(
 async def test_nothing_happens_after_the_end() -> None:
     harness = Harness()
     harness.driver.join("t", ())
+    harness.actions.neighbors = {}
     harness.driver.stop()
     harness.driver.join("u", (PEER,))
     harness.make_writable(PEER)

@@ -13,7 +13,7 @@ from episub_router.protocol.effects import DropReason
 logger = logging.getLogger(__name__)
 
 INTERVAL = 60.0
-"""Seconds between two lines of one kind; ours."""
+"""Seconds between two lines of one kind; chosen."""
 
 ADVICE: dict[Enum, str] = {
     Reason.BACKLOG_FULL: "a neighbour takes less than is sent to it, and gets announcements in "

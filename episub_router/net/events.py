@@ -13,7 +13,7 @@ from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 
 MAX_WAITING = 256
-"""Events that wait for one reader; ours: a view of ten neighbours, turned over many times."""
+"""Events that wait for one reader; chosen: a view of ten neighbours, turned over many times."""
 
 
 @dataclass(frozen=True, slots=True)

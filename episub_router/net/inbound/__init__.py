@@ -1,1 +1,0 @@
-"""Frames from remote peers: what of them may reach a topic (E42)."""

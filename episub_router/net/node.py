@@ -1,0 +1,178 @@
+"""The parts of a node, and how they are joined; `EpisubRouter`'s hooks call them.
+
+docs/design.md has the way of a message through them, in and out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+from random import Random
+from types import MappingProxyType
+
+import trio
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.net.address_book import AddressBook
+from episub_router.net.connections import Dialer, IdleConnections, SilenceWatch
+from episub_router.net.counters import ORDINARY, Counters
+from episub_router.net.discovery import Bootstrap, BootstrapWatch, Discovery, Rendezvous
+from episub_router.net.events import TopicEvents
+from episub_router.net.framer import Framer
+from episub_router.net.groups import group_of
+from episub_router.net.inbound import Inbound
+from episub_router.net.mesh import Mesh
+from episub_router.net.outbound import Outbound
+from episub_router.net.params import RouterParams
+from episub_router.net.payloads import Payloads
+from episub_router.net.peers import PeerTable
+from episub_router.net.pieces import LargeMessages
+from episub_router.net.ping import Pinger
+from episub_router.net.publish_room import PublishRoom
+from episub_router.net.topics import TopicDriver, is_in_a_view
+from episub_router.net.warnings import CapacityWarnings
+from episub_router.protocol.hyparview.join import CONTACTS_ASKED
+from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.topic import Topic
+from episub_router.trace.node import NodeTrace
+from episub_router.trace.node.overlay import OverlayTrace
+from episub_router.wire.leave_proof import sign_leave
+
+
+class NodeParts:
+    """Everything around one Pubsub that serves the peers that speak Episub."""
+
+    def __init__(
+        self,
+        pubsub: Pubsub,
+        params: EpisubParams,
+        router_params: RouterParams,
+        *,
+        counters: Counters,
+        bootstrap: Bootstrap,
+        discovery: Sequence[Discovery],
+        rng: Random,
+        may_ban: Callable[[str, ID], bool] | None,
+        protected_topics: Container[str],
+        offers_episub: bool,
+    ) -> None:
+        self._params = router_params
+        self._bootstrap = bootstrap
+        self._has_sources = bool(bootstrap.peers or discovery)
+        self.host = host = pubsub.host
+        me = pubsub.my_id.to_bytes()
+        threshold = params.broadcast.piece_threshold
+        machines: dict[str, Topic] = {}
+        self.counters = counters
+        counters.listen(CapacityWarnings().counted)
+        self.peers = peers = PeerTable(pubsub, router_params, counters, offers_episub=offers_episub)
+        self.events = TopicEvents()
+        self.mesh = Mesh(host.get_network(), self.events)
+        self.book = AddressBook(in_use=partial(is_in_a_view, machines), given=bootstrap.addresses)
+        self.framer = Framer(host, self.book, counters)
+        silence = SilenceWatch(host, peers)
+        self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
+        self._pinger = Pinger(host, peers, counters)
+        large = LargeMessages(pubsub, counters, threshold, router_params.max_message_size)
+        self.topics = TopicDriver(
+            me,
+            params,
+            machines,
+            rng=rng,
+            counters=counters,
+            peers=peers,
+            outbound=self.outbound,
+            pinger=self._pinger,
+            large=large,
+            mesh=self.mesh,
+            events=self.events,
+            group_of=partial(group_of, host, self.book),
+            may_ban=may_ban,
+            protected_topics=protected_topics,
+        )
+        self.payloads = Payloads(pubsub, counters, peers, self.topics, self.outbound, large, rng)
+        self.inbound = Inbound(
+            pubsub, counters, self.book, peers, self.topics, self.outbound, large
+        )
+        self.room = PublishRoom(router_params, threshold, self.topics.query)
+        self.room.add_receivers(self.payloads.receivers)
+        self._dialer = Dialer(pubsub, peers, router_params, counters, self.book)
+        self._idle = IdleConnections(host, peers, counters)
+        self._watch = BootstrapWatch(me, bootstrap, self.mesh.neighbors, self.events)
+        sources = [*([bootstrap] if bootstrap.peers else []), *discovery]
+        seed = Random(rng.getrandbits(64))
+        self.rendezvous = Rendezvous(
+            me, sources, counters, seed, self.book, self.events, self.topics.contacts_found
+        )
+        # They are notified in this order: the topics' machines before what waits is sent.
+        for part in (self.topics, self._watch, self.outbound, self.payloads.fanout, self._dialer):
+            peers.listen(part)
+
+    def trace_to(self, trace: NodeTrace) -> None:
+        """Trace what happens here."""
+        overlay = OverlayTrace(trace, ORDINARY)
+        self.topics.trace = overlay
+        self.outbound.trace = trace
+        self.counters.listen(overlay.counted)
+
+    async def run(self) -> None:
+        """Run timers, dials, pings and look-ups until cancelled; `outbound` runs by itself."""
+        await self.stop_auto_connector()
+        parts = self.topics, self._dialer, self._idle, self._pinger, self.rendezvous
+        try:
+            async with trio.open_nursery() as nursery:
+                for part in parts:
+                    nursery.start_soon(part.run)
+        finally:
+            self.topics.stop()
+
+    async def stop_auto_connector(self) -> None:
+        """Keep py-libp2p from dialling what the overlay let go; a host that is started later
+        starts it again."""
+        network = self.host.get_network()
+        if isinstance(network, Swarm) and not self._params.keep_auto_connector:
+            await network.auto_connector.stop()
+
+    def join(self, topic: str) -> None:
+        """Enter the overlay of `topic` through connected subscribers, and where they are too few
+        to check one another, through the bootstrap list; discovery may find more."""
+        self.payloads.fanout.leave(topic)
+        self.mesh.join(topic)
+        contacts = [peer.to_bytes() for peer in self.payloads.subscribers(topic)]
+        if len(contacts) < CONTACTS_ASKED:
+            contacts += self._bootstrap.addresses
+        self._watch.joined(topic)
+        self.topics.join(topic, tuple(contacts))
+        self.rendezvous.join(topic)
+
+    def leave(self, topic: str) -> None:
+        """Say goodbye to the neighbours in `topic`."""
+        proof = sign_leave(self.host.get_private_key(), topic, time.time_ns())
+        self.outbound.forget_topic(topic)
+        self.topics.leave(topic, proof)
+        self.rendezvous.leave(topic)
+        self.mesh.leave(topic)
+
+    # Read-only views
+
+    def counts(self) -> Mapping[str, int]:
+        """Every counter by name."""
+        refused = {fault.value: count for fault, count in self.book.refused.items()}
+        return MappingProxyType({**self.counters.view(), **refused})
+
+    def why_alone(self, topic: str) -> list[str]:
+        """What speaks against neighbours in `topic`, one line each."""
+        failures = self._watch.failures
+        reasons = [f"{address}: {reason}" for address, reason in failures.items()]
+        speakers = self.peers.writable()
+        there = self.payloads.subscribers(topic)
+        if there:
+            reasons.append(f"{len(there)} connected peers are in the topic; links are being made")
+        elif speakers:
+            reasons.append(f"{len(speakers)} connected peers speak Episub; none is in {topic!r}")
+        elif not self._has_sources:
+            reasons.append("no bootstrap address, no discovery, and no connected peer")
+        return reasons or ["no peer has been found yet"]

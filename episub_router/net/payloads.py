@@ -1,0 +1,123 @@
+"""Pubsub's messages on their way to the topics' machines, and those that no machine can carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.fanout import Fanout, Replay
+from episub_router.net.outbound import Outbound
+from episub_router.net.peers import PeerTable, RemotePeer
+from episub_router.net.pieces import LargeMessages
+from episub_router.net.topics import TopicDriver
+from episub_router.protocol import events as ev
+from episub_router.protocol.messages import Gossip
+from episub_router.publishing import MessageTooLarge
+from episub_router.wire import source_id
+
+
+@dataclass(eq=False)
+class Payloads:
+    """Messages of this node, and those of others that Pubsub has validated."""
+
+    pubsub: Pubsub
+    counters: Counters
+    peers: PeerTable
+    topics: TopicDriver
+    outbound: Outbound
+    large: LargeMessages
+    rng: Random
+
+    def __post_init__(self) -> None:
+        self._me = self.pubsub.my_id.to_bytes()
+        self.fanout = Fanout(self.rng)
+        self._replay = Replay()
+
+    def takes_in_pieces(self, message: rpc_pb2.Message) -> bool:
+        """Whether `message` of this node goes in pieces. Raises MessageTooLarge if even those would
+        be too many."""
+        if not self.large.threshold or len(message.topicIDs) != 1:
+            return False
+        size, limit = message.ByteSize(), self.large.max_size
+        is_joined = self.topics.joined(message.topicIDs[0]) is not None
+        if not is_joined or not self.large.goes_in_pieces(message, size):
+            return False
+        if size > limit:
+            raise MessageTooLarge(size, limit, "pieces", "max_message_size")
+        return True
+
+    def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
+        """`message` is valid: our own, or the first copy of another node's."""
+        id, size = self.pubsub.get_message_id(message), message.ByteSize()
+        source, peer = source_id(message.from_id), forwarder.to_bytes()
+        for topic in dict.fromkeys(message.topicIDs):
+            is_joined = self.topics.joined(topic) is not None
+            if peer != self._me:
+                if is_joined:
+                    event = ev.PayloadAccepted(peer, id, message, size, source)
+                    self.topics.feed(topic, event)
+                continue
+            self.counters.add(Reason.PUBLISHED)
+            gossip = Gossip(id, 1, message, size)
+            if not is_joined:
+                self._publish_fanout(topic, gossip)
+                continue
+            if not self.topics.neighbors(topic):
+                self._replay.remember(topic, gossip)
+            in_pieces = self.large.cut(message, id, size)
+            self.topics.feed(topic, in_pieces or ev.Publish(id, message, size, source))
+
+    def _publish_fanout(self, topic: str, gossip: Gossip) -> None:
+        chosen = self.fanout.choose(topic, self.subscribers(topic))
+        if not self.pubsub.peer_topics.get(topic):
+            self.counters.add(Reason.FANOUT_EMPTY)
+        if len(chosen) < self.fanout.degree:
+            self._replay.remember(topic, gossip, chosen)
+        for peer in chosen:
+            self.outbound.send(self.peers[peer.to_bytes()], topic, (gossip,))
+
+    def reject(self, forwarder: ID, message: rpc_pb2.Message, forged: bool) -> None:
+        """A copy of `message` was not accepted; `forged`: its author didn't sign it."""
+        id = self.pubsub.get_message_id(message)
+        for topic in dict.fromkeys(message.topicIDs):
+            machine = self.topics.joined(topic)
+            if machine is None:
+                continue
+            # Of one in pieces the author signed what it is made of; those that passed it on
+            # couldn't tell.
+            forged = forged and not (machine.pieces is not None and id in machine.pieces)
+            self.topics.feed(topic, ev.PayloadRejected(forwarder.to_bytes(), id, forged))
+
+    def replay(self, peer: RemotePeer, topic: str) -> None:
+        """Send `peer`, a new subscriber to `topic`, what was published before it subscribed."""
+        if self.peers.is_writable(peer):
+            for gossip in self._replay.take(topic, peer.id):
+                self.outbound.send(peer, topic, (gossip,))
+
+    def subscribers(self, topic: str) -> list[ID]:
+        """Writable subscribers that speak Episub, in an order that doesn't depend on hashing."""
+        subscribers = self.pubsub.peer_topics.get(topic, ())
+        return sorted(
+            (p for p in subscribers if self.peers.is_writable(self.peers[p.to_bytes()])),
+            key=ID.to_bytes,
+        )
+
+    def has_subscribers(self, topic: str) -> bool:
+        """Whether a writable peer in `topic` speaks Episub."""
+        return bool(self.subscribers(topic))
+
+    def receivers(self, topic: str) -> list[RemotePeer]:
+        """Those that a message of ours in `topic` goes to at once."""
+        machine = self.topics.joined(topic)
+        if machine is None:
+            return [self.peers[peer.to_bytes()] for peer in self.fanout.peers.get(topic, ())]
+        keys: Any = dict.fromkeys(machine.broadcast.publishes_to())
+        if machine.pieces is not None:
+            keys |= dict.fromkeys(machine.pieces.publishes_to())
+        return [self.peers[key] for key in keys]

@@ -1,0 +1,192 @@
+"""Backpressure towards the publisher: room for this node's own messages.
+
+What is forwarded for others never waits; it has the rest of each backlog to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from episub_router.net.outbound import FLUSH_INTERVAL
+from episub_router.net.params import RouterParams
+from episub_router.net.peers import RemotePeer
+from episub_router.publishing import BacklogFull, PublishTimeout
+from episub_router.util.params import Rate
+from episub_router.util.token_buckets import TokenBuckets
+
+PUBLISH_WINDOW = 64
+"""Messages in the backlog of one peer, behind Pubsub's queue of 32, up to which more are
+published; chosen: what a peer takes in the 10 ms between two looks for room, twice over."""
+
+LARGE_WINDOW = 256 * 1024
+"""Bytes of pieces for one peer up to which another large message is published; chosen: 100 ms at
+20 Mbit/s, so that an uplink doesn't fall idle."""
+
+_MILLISECONDS = 1000
+
+_WAIT_SHARE = 0.2
+"""Part of the time for which one receiver may hold up those that keep up, after `stall_timeout`;
+chosen: it slows them down by a quarter at most. What it has no room for then is
+announced to it."""
+
+_MAX_PEERS = 1024
+"""Receivers that are remembered, so that a link that is new gives no new time; chosen."""
+
+_SHARE = 0.5
+"""Of the bytes that a backlog holds; the other half is for what is forwarded."""
+
+
+class PublishRoom:
+    """Admits messages of this node, in the order in which it was asked.
+
+    A message is admitted when none of those that it will be pushed to has too much waiting. One
+    that takes nothing for `RouterParams.stall_timeout` doesn't count any more, nor does one for
+    which others have waited too long.
+    """
+
+    def __init__(
+        self,
+        params: RouterParams,
+        large: int = 0,
+        query: Callable[[str, RemotePeer], bool] = lambda topic, peer: False,
+    ) -> None:
+        """Messages of `large` bytes and more go in pieces, if it isn't 0. `query` asks a peer for
+        its list behind what it was sent, or returns False where it isn't a neighbour."""
+        self._params = params
+        self._large = large
+        self._query = query
+        self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
+        self._turn = trio.Lock()
+        # Time grows back while it is spent.
+        at_once = int(_MILLISECONDS * params.stall_timeout * (1 - _WAIT_SHARE))
+        allowed = Rate(_MILLISECONDS * _WAIT_SHARE, at_once)
+        self._waits: TokenBuckets[bytes] = TokenBuckets(allowed, _MAX_PEERS)
+        """How long each receiver may still hold up those that keep up."""
+        self._messages = 0
+        self._bytes = 0
+        """Admitted, and not in the backlogs yet."""
+
+    def add_receivers(self, receivers: Callable[[str], Iterable[RemotePeer]]) -> None:
+        """`receivers` has those that a message of a topic is pushed to."""
+        self._sources.append(receivers)
+
+    @asynccontextmanager
+    async def reserve(
+        self,
+        topics: Sequence[str],
+        size: int,
+        timeout: float | None,  # noqa: ASYNC109 (it raises an error of its own)
+    ) -> AsyncIterator[None]:
+        """Wait for room for a message of `size` bytes, and keep it while the context lasts.
+
+        `timeout` is in seconds, None for `publish_timeout`, and 0 to raise BacklogFull at once.
+        Raises PublishTimeout.
+        """
+        if timeout is None:
+            timeout = self._params.publish_timeout
+        if self._turn.locked() or not self._has_room(topics, size):
+            self._query_late(topics, size)
+            if timeout <= 0:
+                raise BacklogFull(f"no room to publish: {self._fullest(topics)}")
+            await self._wait(topics, size, timeout)
+        self._messages += 1
+        self._bytes += size
+        try:
+            yield
+            self._note_published(topics, size)
+        finally:
+            self._messages -= 1
+            self._bytes -= size
+
+    async def _wait(self, topics: Sequence[str], size: int, seconds: float) -> None:
+        with trio.move_on_after(seconds) as scope:
+            async with self._turn:
+                # Pubsub's queues can't be awaited.
+                while blocking := self._blocking(topics, size):
+                    self._query_late(topics, size)
+                    since = trio.current_time()
+                    await trio.sleep(FLUSH_INTERVAL)
+                    now = trio.current_time()
+                    if len(blocking) < len(self._receivers(topics)):
+                        for peer in blocking:
+                            self._waits.spend(peer.key, now, _MILLISECONDS * (now - since))
+        if scope.cancelled_caught:
+            raise PublishTimeout(
+                f"no room to publish within {round(seconds, 3):g} s: {self._fullest(topics)}"
+            )
+
+    def _receivers(self, topics: Sequence[str]) -> list[tuple[str, RemotePeer]]:
+        return [
+            (topic, peer)
+            for topic in topics
+            for source in self._sources
+            for peer in source(topic)
+            if not peer.stalled
+        ]
+
+    def _goes_in_pieces(self, size: int) -> bool:
+        return 0 < self._large <= size
+
+    def _has_room(self, topics: Sequence[str], size: int) -> bool:
+        return not self._blocking(topics, size)
+
+    def _blocking(self, topics: Sequence[str], size: int) -> list[RemotePeer]:
+        """The receivers that a message of `size` has to wait for."""
+        now = trio.current_time()
+        peers = [peer for _, peer in self._receivers(topics)]
+        late = [peer for peer in peers if not self._takes(peer, size, now)]
+        if len(late) == len(peers):
+            return late
+        return [peer for peer in late if self._waits.has(peer.key, now, 0)]
+
+    def _takes(self, peer: RemotePeer, size: int, now: float) -> bool:
+        """Whether there is room for a message of `size` to `peer`."""
+        most_bytes = _SHARE * self._params.backlog_bytes
+        if self._goes_in_pieces(size):
+            # To those that take pieces and to others: when nearly all of the last one is sent.
+            return not (self._messages or peer.backlog or peer.pieces.size > LARGE_WINDOW)
+        if not self._messages and size > most_bytes:
+            return not peer.backlog
+        size += self._bytes
+        most = min(PUBLISH_WINDOW, self._params.backlog_frames) - self._messages
+        return (
+            len(peer.backlog) < most
+            and peer.backlog.size <= most_bytes - size
+            and peer.send_window.has_room(size, now)
+        )
+
+    def _note_published(self, topics: Sequence[str], size: int) -> None:
+        """Query those that have got much since they were queried last."""
+        if self._goes_in_pieces(size):
+            return  # Pieces wait for their own room.
+        for topic, peer in self._receivers(topics):
+            peer.send_window.note_sent(size)
+            self._query_if_due(topic, peer)
+
+    def _query_late(self, topics: Sequence[str], size: int) -> None:
+        """Query those that have no room for `size` more bytes."""
+        if self._goes_in_pieces(size):
+            return
+        for topic, peer in self._receivers(topics):
+            if not peer.send_window.has_room(size + self._bytes, trio.current_time()):
+                self._query_if_due(topic, peer, size + self._bytes)
+
+    def _query_if_due(self, topic: str, peer: RemotePeer, size: int = 0) -> None:
+        now = trio.current_time()
+        if peer.send_window.is_query_due(now, size):
+            if self._query(topic, peer):
+                peer.send_window.note_query(now)
+            else:
+                peer.send_window.forget()
+
+    def _fullest(self, topics: Sequence[str]) -> str:
+        peers = [peer for _, peer in self._receivers(topics)]
+        if not peers:
+            return "others are waiting to publish"
+        peer = max(peers, key=lambda peer: (len(peer.backlog), peer.send_window.behind))
+        if not peer.backlog:
+            return f"{peer.id} may not have read the last {peer.send_window.behind:,} bytes"
+        return f"{len(peer.backlog)} messages wait for {peer.id}"

@@ -1,1 +1,0 @@
-"""What applications see of a topic: events, reasons, and warnings of what had no room."""

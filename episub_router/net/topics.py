@@ -1,0 +1,343 @@
+"""The machines of a node's topics: events in, effects out, timers.
+
+One event is handled at a time. What an effect causes at once (an answer to a dial that needs
+no dialling, a payload for which there was no room) is queued behind it, so that a machine is
+never entered while it is working.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+import trio
+from libp2p.peer.id import ID
+
+from episub_router.net.counters import Counters, Reason
+from episub_router.net.events import Banned, MessageLost, TopicEvents
+from episub_router.net.mesh import Mesh
+from episub_router.net.outbound import Outbound
+from episub_router.net.peers import PeerListener, PeerTable, RemotePeer
+from episub_router.net.pieces import LargeMessages
+from episub_router.net.ping import Pinger
+from episub_router.protocol import effects as ef
+from episub_router.protocol import events as ev
+from episub_router.protocol.messages import Gossip, Message
+from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.piece_messages import Piece
+from episub_router.protocol.topic import Topic
+from episub_router.protocol.types import NEVER, GroupOf
+from episub_router.trace.node.overlay import OverlayTrace
+from episub_router.util.bounded import put_last
+
+logger = logging.getLogger(__name__)
+
+_MESSAGES_PER_FRAME = 32
+
+_AT_REST = 30.0
+"""Seconds after the last event from outside at which timers need not be exact any more; chosen."""
+
+_SPACING = 5.0
+"""Seconds between two looks at timers then, at least. Chosen: half of most periods of upkeep,
+several of which one wake-up serves."""
+
+MAX_LEFT_TOPICS = 8
+"""Topics that were left and may be joined again, whose seen ids are kept; chosen."""
+
+
+@dataclass(eq=False)
+class TopicDriver(PeerListener):
+    """The machines of all topics that this node is in, and of a few that it has left."""
+
+    me: bytes
+    params: EpisubParams
+    machines: dict[str, Topic]
+    rng: Random
+    counters: Counters
+    peers: PeerTable
+    outbound: Outbound
+    pinger: Pinger
+    large: LargeMessages
+    mesh: Mesh
+    events: TopicEvents
+    group_of: GroupOf
+    may_ban: Callable[[str, ID], bool] | None = None
+    protected_topics: Container[str] = ()
+
+    def __post_init__(self) -> None:
+        self.trace: OverlayTrace | None = None
+        self._left: dict[str, float] = {}
+        """Topics left, the oldest first, and when to forget them. Until then the ids that were
+        seen are kept, so that a node that joins again delivers nothing twice."""
+        self._hops: dict[str, dict[int, int]] = {}
+        self._queue: deque[tuple[str, ev.Event | None]] = deque()
+        """What is to be handled, by topic; None is the timer."""
+        self._standings: dict[bytes, float] = {}
+        """Those that the application has set."""
+        self._busy = False
+        self._fed_at = -NEVER
+        """When something other than a timer last happened."""
+        self._stopped = False
+        self._asleep_until = NEVER
+        self._wake = trio.Event()
+
+    def joined(self, topic: str) -> Topic | None:
+        """The machine of a topic that this node is in."""
+        return None if topic in self._left else self.machines.get(topic)
+
+    def neighbors(self, topic: str) -> int:
+        """How many neighbours there are in `topic`."""
+        return len(self.mesh.neighbors.get(topic, ()))
+
+    def hops(self, topic: str) -> Mapping[int, int]:
+        """How many messages of `topic` were delivered after how many hops."""
+        return dict(self._hops.get(topic, {}))
+
+    # What happened
+
+    def join(self, topic: str, contacts: tuple[bytes, ...]) -> None:
+        """The application subscribed."""
+        if self._stopped:
+            return
+        self._left.pop(topic, None)
+        if topic not in self.machines:
+            self._make(topic)
+        self.feed(topic, ev.JoinOverlay(contacts))
+
+    def _make(self, topic: str) -> None:
+        protected = topic in self.protected_topics
+        self.machines[topic] = Topic(
+            self.me,
+            topic,
+            self.params.protected() if protected else self.params,
+            Random(self.rng.getrandbits(64)),
+            self.group_of,
+            # Rounds of ROOT go on above those from before a restart.
+            epoch=int(time.time()),
+            may_ban=partial(self._lets_ban, topic),
+        )
+        for key, standing in self._standings.items():
+            self._queue.append((topic, ev.StandingSet(key, standing)))
+        for peer in self.peers.writable():
+            self._queue.append((topic, _connected(peer)))
+
+    def leave(self, topic: str, proof: bytes) -> None:
+        """The application unsubscribed."""
+        if self.joined(topic) is None:
+            return
+        self.feed(topic, ev.LeaveOverlay(proof))
+        until = trio.current_time() + self.params.broadcast.seen_ttl
+        forgotten = put_last(self._left, topic, until, MAX_LEFT_TOPICS)
+        if forgotten is not None:
+            self._forget(forgotten)
+        self._wake.set()
+
+    def set_standing(self, peer: bytes, standing: float) -> None:
+        """The application's word on `peer`, in all topics."""
+        self._standings[peer] = standing
+        if not standing:
+            del self._standings[peer]
+        self._feed_all(ev.StandingSet(peer, standing))
+
+    def peer_subscribed(self, peer: RemotePeer, topic: str) -> None:
+        """`peer` announced that it is in `topic`."""
+        if self.joined(topic) is not None:
+            self.feed(topic, ev.ContactsFound((peer.key,)))
+
+    def contacts_found(self, topic: str, contacts: tuple[bytes, ...]) -> None:
+        """Peers that a discovery says are in `topic`."""
+        self.counters.add(Reason.CONTACTS_FOUND, len(contacts))
+        self.feed(topic, ev.ContactsFound(contacts))
+
+    def query(self, topic: str, peer: RemotePeer) -> bool:
+        """Ask `peer` for its list; False if it isn't a neighbour in `topic`."""
+        if topic not in peer.topics:
+            return False
+        self.feed(topic, ev.NeighborQueried(peer.key))
+        return True
+
+    def peer_writable(self, peer: RemotePeer) -> None:
+        peer.topics_dialling.clear()
+        self._feed_all(_connected(peer))
+
+    def peer_lost(self, peer: RemotePeer) -> None:
+        self._feed_all(ev.PeerDown(peer.key))
+
+    def peer_silent(self, peer: RemotePeer) -> None:
+        self._feed_all(ev.Silent(peer.key))
+
+    def dial_failed(self, peer: RemotePeer) -> None:
+        self._answer(peer.topics_dialling, ev.DialFailed(peer.key))
+
+    def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
+        if self.trace is not None:
+            self.trace.measured(peer.key, rtt)
+        self._answer(peer.topics_measuring, ev.RttMeasured(peer.key, rtt))
+
+    def stop(self) -> None:
+        """Forget all machines, for good. Pubsub may go on calling hooks, which do nothing then."""
+        self._stopped = True
+        self.machines.clear()
+        self._left.clear()
+        self.mesh.neighbors.clear()
+
+    def feed(self, topic: str, event: ev.Event) -> None:
+        """Hand `event` to the machine of `topic`, if there is one."""
+        self._queue.append((topic, event))
+        self._drain()
+
+    def _feed_all(self, event: ev.Event) -> None:
+        self._queue.extend((topic, event) for topic in self.machines)
+        self._drain()
+
+    def _answer(self, waiting: dict[str, None], event: ev.Event) -> None:
+        self._queue.extend((topic, event) for topic in waiting)
+        waiting.clear()
+        self._drain()
+
+    # Timers
+
+    async def run(self) -> None:
+        """Fire the machines' timers, until cancelled."""
+        while True:
+            deadlines = [machine.next_deadline() for machine in self.machines.values()]
+            self._asleep_until = min([*deadlines, *self._left.values()], default=NEVER)
+            now = trio.current_time()
+            if now - self._fed_at >= _AT_REST:
+                self._asleep_until = max(self._asleep_until, now + _SPACING)
+            self._wake = trio.Event()
+            with trio.move_on_at(self._asleep_until):
+                await self._wake.wait()
+            now = trio.current_time()
+            due = [name for name, each in self.machines.items() if each.next_deadline() <= now]
+            self._queue.extend((name, None) for name in due)
+            self._drain()
+            for name in [name for name, until in self._left.items() if until <= now]:
+                del self._left[name]
+                self._forget(name)
+
+    def _forget(self, topic: str) -> None:
+        del self.machines[topic]
+        self._hops.pop(topic, None)
+
+    # Steps and their effects
+
+    def _drain(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._queue:
+                name, event = self._queue.popleft()
+                now = trio.current_time()
+                if event is not None:
+                    self._fed_at = now
+                machine = self.machines.get(name)
+                if machine is not None:
+                    self._step(machine, event, now)
+                    if machine.next_deadline() < self._asleep_until:
+                        self._wake.set()
+        finally:
+            self._busy = False
+
+    def _step(self, machine: Topic, event: ev.Event | None, now: float) -> None:
+        """Let a machine take one step. A bug in there must not reach Pubsub, and through it the
+        host, which would stop."""
+        try:
+            effects = machine.handle_timer(now) if event is None else machine.handle(event, now)
+            if self.trace is not None:
+                self.trace.stepped(machine, effects)
+            self._perform(machine, effects)
+        except Exception:
+            self.counters.add(Reason.ERROR)
+            if self.counters[Reason.ERROR] == 1:
+                logger.exception("topic %r: could not handle %r", machine.name, event)
+
+    def _perform(self, machine: Topic, effects: list[ef.Effect]) -> None:
+        """Perform `effects`. Control messages to one peer share a frame, pieces follow them, and
+        what is released is released last, since a goodbye comes before."""
+        control: dict[Any, list[Message]] = {}
+        pieces: list[tuple[Any, Piece]] = []
+        released: list[Any] = []
+        for effect in effects:
+            if isinstance(effect, ef.Send):
+                message = effect.message
+                if isinstance(message, Gossip):
+                    self._push(machine.name, effect.peer, message)
+                elif isinstance(message, Piece):
+                    pieces.append((effect.peer, message))
+                else:
+                    control.setdefault(effect.peer, []).append(message)
+            elif isinstance(effect, ef.Release):
+                released.append(effect.peer)
+            else:
+                self._perform_other(machine.name, effect)
+        for key, messages in control.items():
+            for start in range(0, len(messages), _MESSAGES_PER_FRAME):
+                batch = tuple(messages[start : start + _MESSAGES_PER_FRAME])
+                self.outbound.send(self.peers[key], machine.name, batch)
+        for key, piece in pieces:
+            more = 0 if machine.pieces is None else machine.pieces.more(piece.id, key)
+            self.outbound.send_piece(self.peers[key], machine.name, piece, more)
+        for key in released:
+            self.peers.release(self.peers[key])
+
+    def _push(self, topic: str, key: Any, gossip: Gossip) -> None:
+        if not self.outbound.send(self.peers[key], topic, (gossip,)):
+            self._queue.append((topic, ev.PayloadDropped(key, gossip.id, gossip.hops)))
+
+    def _perform_other(self, topic: str, effect: Any) -> None:
+        if isinstance(effect, ef.Deliver):
+            self.counters.add(Reason.DELIVERED)
+            hops = self._hops.setdefault(topic, {})
+            hops[effect.hops] = hops.get(effect.hops, 0) + 1
+            return
+        if isinstance(effect, ef.Dropped):
+            self.counters.add(effect.reason)
+            if effect.reason is ef.DropReason.MESSAGE_LOST:
+                self.events.emit(MessageLost(topic))
+            return
+        if isinstance(effect, ef.Assembled):
+            self.large.take(topic, effect)
+            return
+        peer = self.peers[effect.peer]
+        if isinstance(effect, ef.Dial):
+            if self.peers.is_writable(peer):
+                self._queue.append((topic, _connected(peer)))
+            else:
+                peer.topics_dialling[topic] = None
+                self.peers.request(peer, effect.for_others)
+        elif isinstance(effect, ef.MeasureRtt):
+            peer.topics_measuring[topic] = None
+            self.pinger.request(peer)
+        elif isinstance(effect, ef.NeighborUp):
+            self.peers.note_use(peer)
+            self.mesh.up(topic, peer)
+        elif isinstance(effect, ef.NeighborDown):
+            self.mesh.down(topic, peer)
+        elif isinstance(effect, ef.Ban):
+            self.counters.add(Reason.BANS)
+            self.peers.ban(peer, effect.seconds)
+            self.events.emit(Banned(topic, peer.id, effect.seconds))
+
+    def _lets_ban(self, topic: str, peer: Any) -> bool:
+        with suppress(Exception):  # of the application's function
+            return self.may_ban is None or bool(self.may_ban(topic, ID(peer)))
+        return False
+
+
+def is_in_a_view(machines: Mapping[str, Topic], peer: bytes) -> bool:
+    """Whether a topic has `peer` in its active or passive view."""
+    views = [machine.membership for machine in machines.values()]
+    return any(peer in view.active or peer in view.passive for view in views)
+
+
+def _connected(peer: RemotePeer) -> ev.Connected:
+    return ev.Connected(peer.key, probed=peer.probed is True)
