@@ -4,6 +4,7 @@ The names below are loaded when first used: the protocol core, the simulator and
 subpackages too, and need no libp2p.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,14 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    upstream = import_module(f"{__name__}.upstream")
+    try:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+    except ImportError as error:
+        if not (error.name or "").startswith("libp2p"):
+            raise
+        raise upstream.unfit(str(error)) from error
+    if "libp2p" in sys.modules:
+        upstream.check_libp2p()
     globals()[name] = value
     return value

@@ -42,6 +42,16 @@ _AS_HERE: Mapping[str, Any] = {
 }
 """What holds here anyway, where it isn't GossipSub's default."""
 
+_IN_PLACE: Mapping[str, str] = {
+    "gossip_window": "BroadcastParams.cache_ttl says how long messages are kept",
+    "gossip_history": "BroadcastParams.cache_messages and cache_bytes say how many are kept",
+    "do_px": "the overlay exchanges peers by itself",
+    "px_peers_count": "the overlay exchanges peers by itself",
+    "score_params": "what one peer may do is bounded by fixed limits",
+    "max_messages_per_topic_per_second": "limit a topic in its validator",
+}
+"""What there is in the place of arguments that are refused."""
+
 
 def router_options(arguments: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of `EpisubRouter` for what a `GossipSub` was made with.
@@ -54,7 +64,7 @@ def router_options(arguments: Sequence[Any], options: Mapping[str, Any]) -> dict
     if refused:
         raise ValueError(
             f"an EpisubRouter has nothing like GossipSub's {', '.join(sorted(refused))}; "
-            "docs/from-gossipsub.md has what there is in place of each"
+            + "; ".join(f"{name}: {_IN_PLACE[name]}" for name in refused if name in _IN_PLACE)
         )
     wanted = {name: made[theirs] for theirs, name in _FALLBACK.items() if theirs in made}
     fallback = FallbackParams(protocols=tuple(made["protocols"]), **wanted)
@@ -65,6 +75,8 @@ def _is_taken(name: str, value: Any) -> bool:
     if name in ("protocols", "direct_peers", *_FALLBACK, *_UNSEEN):
         return True
     default = signature(GossipSub).parameters[name].default
+    if name == "max_messages_per_topic_per_second":
+        return bool(value >= default)  # there is no such limit here
     return (default is not Signature.empty and value == default) or (
         name in _AS_HERE and value == _AS_HERE[name]
     )

@@ -64,13 +64,13 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def lacks_extra(extra: str, error: ModuleNotFoundError) -> CommandError:
+def lacks_extra(extra: str, error: ModuleNotFoundError | str) -> CommandError:
     """What a command says that needs packages of an extra which aren't installed."""
     return CommandError(f"this needs more packages: pip install 'episub-router[{extra}]' ({error})")
 
 
 def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--listen` and `--key`."""
+    """`--listen`, `--announce` and `--key`."""
     parser.add_argument(
         "--listen",
         type=_multiaddr,
@@ -78,6 +78,7 @@ def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MULTIADDR",
         help="where to listen (default: %(default)s, this machine only)",
     )
+    add_announce(parser)
     parser.add_argument(
         "--key",
         type=Path,
@@ -86,8 +87,31 @@ def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_announce(parser: argparse.ArgumentParser) -> None:
+    """`--announce`."""
+    parser.add_argument(
+        "--announce",
+        action="append",
+        default=[],
+        type=_multiaddr,
+        metavar="MULTIADDR",
+        help="the address that others are given, as of a router that forwards a port; may be "
+        "repeated (default: those that it listens at)",
+    )
+
+
+def add_metrics(parser: argparse.ArgumentParser) -> None:
+    """`--metrics`."""
+    parser.add_argument(
+        "--metrics",
+        type=whole(1, 65_535),
+        metavar="PORT",
+        help="serve Prometheus metrics at http://127.0.0.1:PORT/metrics (`episub metrics --help`)",
+    )
+
+
 def add_host_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--listen`, `--key`, `--bootstrap` and `--verbose`."""
+    """`--listen`, `--announce`, `--key`, `--bootstrap` and `--verbose`."""
     add_listening_arguments(parser)
     parser.add_argument(
         "--bootstrap",

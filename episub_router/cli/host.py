@@ -11,8 +11,9 @@ from libp2p.abc import IHost, IPubsubRouter
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service, background_trio_service
+from prometheus_client import CollectorRegistry, start_http_server
 
-from episub_router import EpisubRouter, ResilientPubsub
+from episub_router import EpisubRouter, NodeCollector, ResilientPubsub
 from episub_router.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
@@ -34,7 +35,10 @@ def _host(args: Namespace) -> IHost:
         check_free(args.listen)
     except OSError as error:
         raise CommandError(str(error)) from error
-    return new_host(key_pair=load_or_create(args.key) if args.key else create_new_key_pair())
+    return new_host(
+        key_pair=load_or_create(args.key) if args.key else create_new_key_pair(),
+        announce_addrs=args.announce or None,
+    )
 
 
 @asynccontextmanager
@@ -58,6 +62,26 @@ def episub(args: Namespace) -> EpisubRouter:
         return EpisubRouter(bootstrap=args.bootstrap)
     except ValueError as error:
         raise CommandError(str(error)) from error
+
+
+@contextmanager
+def served_metrics(port: int | None, pubsub: Pubsub, router: EpisubRouter) -> Iterator[None]:
+    """Serve the metrics of a node on `port` of loopback, if there is one. Raises CommandError for
+    an occupied port."""
+    if port is None:
+        yield
+        return
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(pubsub, router))
+    try:
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise CommandError(f"can't serve metrics on port {port}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @contextmanager

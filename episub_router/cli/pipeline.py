@@ -153,13 +153,16 @@ def main(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _root(lake: str | None, looks_only: bool) -> Iterator[str]:
     """Where the lake is: one of this command alone where none is named. Raises OSError, before
-    anything is read, for a directory of this machine that nothing can be written to."""
+    anything is read, for a directory of this machine that nothing can be written to, and
+    CommandError where answers are looked at and it isn't there."""
     from episub_router.pipeline.uris import is_local, local_path
 
     if lake is None:
         with tempfile.TemporaryDirectory(prefix="episub-lake-") as place:
             yield place
         return
+    if is_local(lake) and looks_only and not os.path.isdir(local_path(lake)):
+        raise CommandError(f"there is no lake at {lake}")
     if is_local(lake) and not looks_only:
         place = local_path(lake)
         os.makedirs(place, exist_ok=True)
@@ -215,6 +218,8 @@ def _ingest(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     for entry in done.added:
         if entry.quarantined:
             print(f"  {entry.file}: {entry.quarantined:,} of {entry.records:,} quarantined")
+    if done.quarantined and not done.events:
+        raise CommandError("no record of these files is an event of a trace")
     if arguments.answers:
         make_answers(lake, arguments, done.runs)
         _print_verdict(lake, done.runs)

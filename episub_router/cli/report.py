@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,15 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
                         help="after which a delivery is too late (default 3)")  # fmt: skip
     pipeline.add_common(parser, _report, few_rows=True, passing=True)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    charts = any(path.suffix == ".html" for path in arguments.out)
+    for package in ("pyspark", *(("altair", "vl_convert") if charts else ())):
+        if find_spec(package) is None:  # said before Spark starts, which takes a while
+            raise lacks_extra("report" if charts else "spark", f"No module named {package!r}")
+    return pipeline.main(arguments)
 
 
 def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
@@ -94,10 +104,8 @@ def _writer(path: Path, rows: Sequence[Path]) -> Callable[[Report], str]:
 
         return as_markdown
     if path.suffix == ".html":
-        try:
-            from episub_router.pipeline.report.html.page import as_html
-        except ModuleNotFoundError as error:
-            raise lacks_extra("report", error) from error
+        from episub_router.pipeline.report.html.page import as_html
+
         beside = [Path(os.path.relpath(one, path.parent)).as_posix() for one in rows]
         return lambda made: as_html(made, beside)
     if path.suffix == _ROWS:

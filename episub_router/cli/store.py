@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from episub_router.cli.arguments import add_host_arguments
+from episub_router.cli.arguments import add_host_arguments, add_metrics
 
 if TYPE_CHECKING:
     from episub_router.sds import SqliteStore
@@ -27,6 +27,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--max-size", type=int, help="bytes (default: 4 GiB)")
     parser.add_argument("--max-messages", type=int, help="how many (default: any number)")
     add_host_arguments(parser)
+    add_metrics(parser)
     parser.set_defaults(run=_run, refuse=parser.error)
 
 
@@ -52,14 +53,21 @@ def _run(args: argparse.Namespace) -> int:
 
 
 async def _keep(args: argparse.Namespace, store: SqliteStore) -> None:
+    from contextlib import AsyncExitStack
+
     import trio
 
-    from episub_router.cli.host import episub, running_pubsub
+    from episub_router.cli.host import episub, running_pubsub, served_metrics
     from episub_router.cli.sight import report_events
     from episub_router.sds import StoreNode
 
     router = episub(args)
-    async with running_pubsub(args, router) as pubsub, trio.open_nursery() as nursery:
+    async with (
+        running_pubsub(args, router) as pubsub,
+        trio.open_nursery() as nursery,
+        AsyncExitStack() as stack,
+    ):
+        stack.enter_context(served_metrics(args.metrics, pubsub, router))
         for address in pubsub.host.get_addrs():
             print(f"* listening on {address}", flush=True)
         if args.verbose:

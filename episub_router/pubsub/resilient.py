@@ -37,6 +37,8 @@ from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_type
+from episub_router.util.trio_only import check_not_asyncio
+from episub_router.wire import check_topics
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +271,13 @@ class ResilientPubsub(BackpressurePubsub):
     # Subscriptions of the application
 
     async def subscribe(self, topic_id: str) -> Subscription:
-        """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages."""
+        """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages.
+
+        Raises TypeError or ValueError for a topic that no frame can carry.
+        """
+        check_not_asyncio()
+        check_type("topic_id", topic_id, str)
+        check_topics([topic_id])
         subscribed = self.subscribed_topics_receive.get(topic_id)
         if isinstance(subscribed, Subscription):
             return subscribed

@@ -34,8 +34,8 @@ def check_numbers(
 ) -> None:
     """Make sure that every number among the parameters of `params` is more than 0.
 
-    Those named may be 0 or None as well; infinity is refused unless `endless`. Raises ValueError
-    that names the first parameter that is wrong.
+    Those named may be 0 or None as well; infinity is refused unless `endless`. Raises TypeError or
+    ValueError that names the first parameter that is wrong.
     """
     for spec in fields(params):
         value = getattr(params, spec.name)
@@ -45,6 +45,8 @@ def check_numbers(
             continue
         if isinstance(value, Rate):
             value = min(value.per_second, value.burst)
+        if not isinstance(value, int | float):
+            raise TypeError(f"{spec.name} must be a number, not {type(value).__name__}: {value!r}")
         zero = spec.name in may_be_zero
         if not (value > 0 or (zero and value == 0)) or not (endless or math.isfinite(value)):
             raise ValueError(

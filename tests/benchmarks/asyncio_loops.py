@@ -13,11 +13,11 @@ import argparse
 import asyncio
 import json
 import statistics
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from subprocess import PIPE
 from typing import Any
 
 import trio
@@ -27,6 +27,7 @@ from episub_router import aio
 from episub_router.aio import trio_thread
 from episub_router.aio.trio_thread import TrioThread
 from tests.children import child
+from tests.hosts import PATIENCE
 
 LOOPS = ("trio", "guest", "thread")
 SIZE = 256
@@ -54,7 +55,9 @@ class Guest(TrioThread):
         )
 
 
-async def node(library: Any, sleep: Any, start: Any, load: Load, bootstrap: str) -> None:
+async def node(
+    library: Any, sleep: Any, in_thread: Any, start: Any, load: Load, bootstrap: str
+) -> None:
     """One host: publish, if it is the first, read, and print what that took."""
     latencies: list[float] = []
     count = int(load.rate * load.seconds)
@@ -66,11 +69,11 @@ async def node(library: Any, sleep: Any, start: Any, load: Load, bootstrap: str)
     async with library.open(TOPIC, bootstrap=bootstrap.split()) as topic:
         print(topic.addresses[0], flush=True)
         start(read, topic)
-        await topic.joined()
-        await sleep(SETTLE)
+        await topic.joined(PATIENCE)
+        await in_thread(sys.stdin.readline)
         cpu = time.process_time()
         if not bootstrap:
-            await sleep(SETTLE)
+            await sleep(1.0)
             began = time.perf_counter()
             for number in range(count):
                 await sleep(max(0.0, began + number / load.rate - time.perf_counter()))
@@ -79,12 +82,14 @@ async def node(library: Any, sleep: Any, start: Any, load: Load, bootstrap: str)
             await sleep(1.0)
         cpu = time.process_time() - cpu
         print(json.dumps([cpu, latencies if bootstrap else []]), flush=True)
-        await sleep(SETTLE)  # until the others have read all
+        await in_thread(sys.stdin.readline)  # until the others have read all
 
 
 async def in_trio(*arguments: Any) -> None:
     async with trio.open_nursery() as nursery:
-        await node(episub_router, trio.sleep, nursery.start_soon, *arguments)
+        await node(
+            episub_router, trio.sleep, trio.to_thread.run_sync, nursery.start_soon, *arguments
+        )
 
 
 async def in_asyncio(*arguments: Any) -> None:
@@ -93,7 +98,7 @@ async def in_asyncio(*arguments: Any) -> None:
     def start(function: Any, *args: Any) -> None:
         tasks.append(asyncio.ensure_future(function(*args)))
 
-    await node(aio, asyncio.sleep, start, *arguments)
+    await node(aio, asyncio.sleep, asyncio.to_thread, start, *arguments)
 
 
 def child_main(loop: str, load: Load, bootstrap: str) -> None:
@@ -113,10 +118,15 @@ def measure(loop: str, load: Load) -> tuple[float, float]:
         for _ in range(load.hosts):
             command = [sys.executable, "-m", __spec__.name, *sys.argv[1:], "--one", loop]
             command += ["--bootstrap", address]
-            hosts.append(stack.enter_context(child(command, stdout=subprocess.PIPE, text=True)))
+            hosts.append(stack.enter_context(child(command, stdin=PIPE, stdout=PIPE, text=True)))
             line = hosts[-1].stdout.readline().strip()
             address = address or line
+        time.sleep(SETTLE)
+        for host in hosts:
+            print(file=host.stdin, flush=True)
         found = [json.loads(host.stdout.readline()) for host in hosts]
+        for host in hosts:
+            print(file=host.stdin, flush=True)
     cpu = sum(seconds for seconds, _ in found) / (load.rate * load.seconds * load.hosts)
     return 1000 * cpu, 1000 * statistics.median(t for _, times in found for t in times)
 

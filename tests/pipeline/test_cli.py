@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from episub_router.cli import pipeline
+from episub_router.cli.arguments import CommandError
 from episub_router.cli.main import main
 from tests.pipeline.files import write_star
 
@@ -67,6 +68,27 @@ def test_names_in_traces_are_no_markup(capsys: pytest.CaptureFixture[str]) -> No
     pipeline._print_verdict(lake, None)
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.split()[:2] == ["[/run]", "[b]:smile:"]
+
+
+@pytest.mark.parametrize("command", [["pipeline", "show"], ["report", "run", "--out", "a.json"]])
+def test_a_lake_that_is_not_there(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--lake", f"{tmp_path}/none"]) == 1
+    assert capsys.readouterr().err == f"episub: there is no lake at {tmp_path}/none\n"
+
+
+def test_garbage_that_is_ingested_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark")
+    done = SimpleNamespace(added=[], known=[], events=0, quarantined=7, runs=[])
+    monkeypatch.setattr("episub_router.pipeline.ingest.ingest", lambda *given: done)
+    arguments: Any = SimpleNamespace(input=["garbage"], run_name=None, answers=True)
+    nothing: Any = None
+    with pytest.raises(CommandError, match="no record of these files is an event of a trace"):
+        pipeline._ingest(arguments, nothing, nothing)
+    assert "7 records quarantined" in capsys.readouterr().out
 
 
 def test_a_lake_that_nothing_can_be_written_to_is_one_line(

@@ -64,6 +64,15 @@ def test_what_has_none_is_refused_by_name(options: dict[str, Any], named: str) -
         EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, **options)
 
 
+def test_a_refusal_says_what_there_is_instead() -> None:
+    with pytest.raises(ValueError, match=r"gossip_window: BroadcastParams\.cache_ttl says"):
+        EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, gossip_window=9)
+
+
+def test_more_than_gossipsub_s_default_rate_is_taken() -> None:
+    EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, max_messages_per_topic_per_second=500.0)
+
+
 def test_what_gossipsub_has_not_is_refused() -> None:
     with pytest.raises(TypeError, match="degre"):
         EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, degre=6)

@@ -13,6 +13,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from episub_router import (
+    BroadcastParams,
     EpisubParams,
     EpisubRouter,
     FallbackParams,
@@ -62,6 +63,26 @@ def test_arguments_of_a_router(arguments: dict[str, Any], message: str) -> None:
 def test_arguments_of_a_pubsub(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         ResilientPubsub(new_host(), EpisubRouter(), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "message"),
+    [
+        ("", ValueError, "a topic must take 1 to 1024 bytes of UTF-8, not 0"),
+        ("x" * 2000, ValueError, "a topic must take 1 to 1024 bytes of UTF-8, not 2000"),
+        (b"news", TypeError, "topic_id must be a str, not bytes"),
+    ],
+)
+async def test_what_can_not_be_subscribed(topic: Any, error: type[Exception], message: str) -> None:
+    pubsub = ResilientPubsub(new_host(), EpisubRouter())
+    with pytest.raises(error, match=message):
+        await pubsub.subscribe(topic)
+    assert not pubsub.topic_ids
+
+
+def test_a_parameter_that_is_no_number() -> None:
+    with pytest.raises(TypeError, match="cache_ttl must be a number, not str: '45'"):
+        BroadcastParams(cache_ttl="45")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("pubsub_class", [Pubsub, ResilientPubsub])

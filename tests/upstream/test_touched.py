@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from libp2p.pubsub.pubsub import Pubsub, ValidationCache
 import episub_router
 from episub_router.fallback.contained import ContainedGossipSub
 from episub_router.pubsub import ResilientPubsub
+from episub_router.upstream import PRIVATE
+from tests import children
 from tests.docs.snippets import ROOT
 
 LISTED = re.findall(r"^\| `(\w+)` \| `(_\w+)` \|", (ROOT / "docs/upstream.md").read_text(), re.M)
@@ -33,6 +36,32 @@ def test_what_we_touch_is_in_the_installed_version(owner: str, name: str) -> Non
     made = Pubsub(new_host(), FloodSub([PROTOCOL_ID]))
     has = hasattr(made if owner == "Pubsub" else CLASSES[owner], name)
     assert has, f"this libp2p has no {owner}.{name}: see docs/upstream.md for what needs it"
+
+
+def test_what_is_checked_at_import_is_listed() -> None:
+    checked = {(where.partition(":")[2], n) for where, names in PRIVATE.items() for n in names}
+    # A host has these two, and not the class.
+    assert set(LISTED) - checked == {
+        ("Pubsub", "_peer_is_connected"),
+        ("Pubsub", "_peer_subscription_count"),
+    }
+    assert checked <= set(LISTED)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        ("import libp2p.pubsub.pubsub as p; del p.Pubsub._mark_msg_seen", "has no _mark_msg_seen"),
+        ("import libp2p.pubsub.gossipsub as g; del g.PROTOCOL_ID_V20", "PROTOCOL_ID_V20"),
+    ],
+)
+def test_a_py_libp2p_that_lacks_something_is_one_line(spoil: str, named: str) -> None:
+    code = f"{spoil}\ntry:\n import episub_router; episub_router.EpisubRouter\n"
+    code += "except ImportError as error: print(error)"
+    ran = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    [line] = ran.stdout.splitlines()
+    assert line.startswith("py-libp2p 0.8.1 is not what episub-router runs with (pip install")
+    assert named in line
 
 
 @pytest.mark.parametrize(

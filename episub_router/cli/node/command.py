@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from episub_router.cli.arguments import seconds, whole
+from episub_router.cli.arguments import add_announce, add_metrics, seconds
 
 _DESCRIPTION = """\
 Run one host in one topic. Lines on standard input are published; messages of
@@ -52,6 +52,7 @@ def add_parser(commands: Any) -> None:
         metavar="MULTIADDR",
         help=f"where to listen; may be repeated (default: {_LOOPBACK}, this machine only)",
     )
+    add_announce(parser)
     add(
         "--bootstrap",
         nargs="+",
@@ -79,8 +80,7 @@ def add_parser(commands: Any) -> None:
         "--trace",
         type=Path,
         metavar="FILE",
-        help="write what happens here to FILE, as PB, or as its name says: "
-        ".json, .gz (docs/trace.md)",
+        help="write what happens here to FILE, as PB, or as its name says: .json, .gz",
     )
     add(
         "--region",
@@ -88,12 +88,7 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="where this node is, in any words: the trace says it, and reports compare regions",
     )
-    add(
-        "--metrics",
-        type=whole(1, 65_535),
-        metavar="PORT",
-        help="serve Prometheus metrics at http://127.0.0.1:PORT/metrics (docs/metrics-node.md)",
-    )
+    add_metrics(parser)
     add("--json", action="store_true", help="print events as JSON, one per line")
     add("--verbose", action="store_true", help="note what happens in the topic, and what fails")
     parser.set_defaults(run=_run, refuse=parser.error)
@@ -131,6 +126,7 @@ def _run(arguments: argparse.Namespace) -> int:
     config = NodeConfig(
         key_pair=load_or_create(arguments.key) if arguments.key else create_new_key_pair(),
         listen=listen,
+        announce=arguments.announce,
         bootstrap=[Multiaddr(text) for text in arguments.bootstrap],
         topic=arguments.topic,
         stay=arguments.stay,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,15 +13,14 @@ from libp2p.abc import ISubscriptionAPI
 from libp2p.crypto.keys import KeyPair
 from libp2p.peer.id import ID
 from multiaddr import Multiaddr
-from prometheus_client import CollectorRegistry, start_http_server
 
 from episub_router import EpisubRouter, NeighborDown, NeighborUp, NotJoined
 from episub_router.cli.arguments import CommandError
+from episub_router.cli.host import served_metrics
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.output import NodeOutput
 from episub_router.cli.sight import report_events
 from episub_router.host import FAREWELL, EpisubHost, frames_arrive
-from episub_router.metrics import NodeCollector
 from episub_router.trace.tracer import Tracer
 
 MAX_LINE = 1_000_000
@@ -39,6 +38,8 @@ class NodeConfig:
 
     key_pair: KeyPair
     listen: Sequence[Multiaddr]
+    announce: Sequence[Multiaddr]
+    """What others are given in place of it; nothing for the addresses that it listens at."""
     bootstrap: Sequence[Multiaddr]
     topic: str
     stay: bool
@@ -62,36 +63,20 @@ async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int
     """
     with _tracer(config.trace, config.region) as tracer:
         router = EpisubRouter(bootstrap=config.bootstrap, tracer=tracer)
-        node = EpisubHost(router, key_pair=config.key_pair, listen=config.listen)
+        node = EpisubHost(
+            router, key_pair=config.key_pair, listen=config.listen, announce=config.announce
+        )
         async with trio.open_nursery() as nursery:
             try:
                 await nursery.start(node.run)
             except OSError as error:
                 raise CommandError(str(error)) from error
-            with _metrics(config.metrics, node):
+            with served_metrics(config.metrics, node.pubsub, router):
                 status = await _Session(config, output, node).run(input_fd)
             nursery.cancel_scope.cancel()
         if node.pubsub.trace is not None:
             node.pubsub.trace.lived("leave")
     return status
-
-
-@contextmanager
-def _metrics(port: int | None, node: EpisubHost) -> Iterator[None]:
-    if port is None:
-        yield
-        return
-    registry = CollectorRegistry()
-    registry.register(NodeCollector(node.pubsub, node.router))
-    try:
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
-    except OSError as error:
-        raise CommandError(f"can't serve metrics on port {port}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _tracer(path: Path | None, region: str) -> AbstractContextManager[Tracer | None]:
