@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import trio
-from episub_router.net.sight.bootstrap import root_cause
+from episub_router.net.connections.dialer import root_cause
 
 from interop.testbed.checker.check import check
 from interop.testbed.faults import NETWORK
