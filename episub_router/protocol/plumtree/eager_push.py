@@ -266,10 +266,7 @@ class EagerPush:
             tree.note_served(peer)
             link.missed = 0
         if not asked and peer not in tree.parents:
-            if peer in tree.leaving:
-                del tree.leaving[peer]
-            else:
-                tree.children.pop(peer, None)  # Two that push to each other.
+            tree.leaving.pop(peer, None)
             state.prune(peer, tree.source)
 
     def _on_shared_duplicate(self, tree: Tree, peer: PeerId, message: GossipMessage) -> None:

@@ -164,12 +164,14 @@ class MissingMessages:
         asked = [peer for peer, _ in message.asked]
         if message.due_at > now and not any(peer in grafts for peer in peers):
             self._schedule(message, message.due_at)
-        elif not peers or (message.copies is not None and age < VALIDATION_TIMEOUT):
+        elif message.copies is not None and age < VALIDATION_TIMEOUT:
             # Invalid copies suppress a message for no longer than one validation takes.
             self._schedule(message, now + _PENDING_CHECK)
         elif age > self.wait.until_lost(now) and all(peer in asked for peer in peers):
             self._state.drop(None, DropReason.MESSAGE_LOST)
             self.give_up(message)
+        elif not peers:
+            self._schedule(message, now + _PENDING_CHECK)
         else:
             backoff = [min(2 ** asked.count(peer), _MOST_BACKOFF) for peer in peers]
             wait = (n * self._patience(p, now) for n, p in zip(backoff, peers, strict=True))

@@ -90,10 +90,10 @@ class Parents:
         if adopt:
             self.set_parent(tree, peer, now)
             if not tree.is_feasible(peer):
-                self.request_root(tree, now)
+                self.request_root(tree)
         elif parent is not None and missed and missed % _ADOPT_AFTER == 0:
             self._state.graft(parent, tree.source)
-            self.request_root(tree, now)
+            self.request_root(tree)
 
     def set_parent(self, tree: Tree, peer: PeerId, now: Time, *, graft: bool = True) -> None:
         """Have `peer` push to us; without `graft` it does already."""
@@ -126,7 +126,7 @@ class Parents:
             tree.take_parent(parent)
             self.schedule_rebalance(tree, now)
         if not tree.is_feasible(parent):
-            self.request_root(tree, now)
+            self.request_root(tree)
 
     def _leave(self, tree: Tree, now: Time) -> None:
         """The first parent pushes nothing any more."""
@@ -157,12 +157,12 @@ class Parents:
                 self._state.send(parent, Graft(sources=part))
         self._grafts.clear()
 
-    def request_root(self, tree: Tree, now: Time) -> None:
+    def request_root(self, tree: Tree) -> None:
         """There is no way to the source that is known to be good: ask it for another ROOT."""
         to = tree.parent
         if to is None:
             left = (peer for peer in self._state.links if peer not in tree.children)
-            to = next((peer for peer in left if not tree.excludes(peer, now)), None)
+            to = next((peer for peer in left if not tree.has_failed(peer)), None)
         if to is not None:
             tree.requested = tree.round
             self._state.send(to, Root(requests=(RootRequest(tree.source, tree.round),)))
@@ -236,8 +236,6 @@ class Parents:
                 for peer in peers:
                     if peer in links:
                         orders.setdefault(peer, [[], [], [], []])[order].append(source)
-            for peer in (*more, *added):
-                tree.note_served(peer)
         for peer, (push, announce, leave, forget) in orders.items():
             for part in _batched(push):
                 state.send(peer, Graft(sources=part))

@@ -192,7 +192,7 @@ class RootProcedure:
             at = max(now, tree.root_at + _REQUEST_INTERVAL)
             self._state.timers.set_earliest((TreeTask.SEND_ROOT, request.source), at)
         elif tree.requested < tree.round and tree.parent != peer:
-            self._parents.request_root(tree, now)
+            self._parents.request_root(tree)
 
     def on_neighbor_up(self, peer: PeerId, now: Time) -> None:
         """Offer a new neighbour the trees that stand here: those that a message came along, as

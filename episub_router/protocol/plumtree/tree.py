@@ -153,7 +153,6 @@ class Tree:
         self.parents = [peer, *(p for p in self.parents[1:] if p != peer)]
         self.leaving.pop(peer, None)
         self.children.pop(peer, None)
-        self.note_served(peer)
 
     def link(self, peer: PeerId) -> bool:
         """In the shared tree `peer` and we push to each other; False if that was so."""
@@ -230,6 +229,11 @@ class Tree:
         """Whether `peer` has failed and is no candidate at `now`."""
         service = self.services.get(peer)
         return service is not None and now < service.excluded_until
+
+    def has_failed(self, peer: PeerId) -> bool:
+        """Whether `peer` ever failed."""
+        service = self.services.get(peer)
+        return service is not None and service.failures > 0
 
 
 class Trees:

@@ -134,7 +134,8 @@ def test_a_neighbour_that_pushes_beside_the_parent_is_pruned_in_this_tree() -> N
     branch.receive("a", gossip("m"))
     assert sent(branch.receive("b", gossip("m"))) == [("b", PRUNE_S)]
     assert branch.eager == {"a", "b", "c"}
-    # Two that push to each other: our PRUNE says as well that we don't push to it.
+    # Of two that push to each other each PRUNEs the other.
+    branch.receive("b", PRUNE_S)
     assert receivers(branch.receive("a", gossip("n"))) == []
 
 
