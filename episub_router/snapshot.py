@@ -65,7 +65,7 @@ class OverlaySnapshot:
     counters: Mapping[str, int]
     """Counts by reason since the router was made, over all topics."""
     trees: tuple[TreeSnapshot, ...] = ()
-    """The trees of single sources, the one used last at the end."""
+    """Per-source trees, the one used last at the end."""
 
     @property
     def eager(self) -> tuple[ID, ...]:

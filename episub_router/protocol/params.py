@@ -170,7 +170,7 @@ class BroadcastParams:
     )
     """Time between two flushes of the lazy push queue, at most; half of it at least."""
     source_trees: int = param(
-        64, "trees", "ours: memory for as many is some 130 KB a topic; sources beyond share trees"
+        64, "trees", "chosen: memory for as many is some 130 KB a topic; sources beyond share trees"
     )
     """Sources of one topic that may have a tree of their own; 0: all share one tree."""
     parents: int = param(
@@ -190,24 +190,24 @@ class BroadcastParams:
     )
     """What is done when an eager link is lost (E40)."""
     cache_ttl: float = param(
-        45.0, "s", "ours: what was published 30 s before the end of a partition crosses after it"
+        45.0, "s", "chosen: what was published 30 s before the end of a partition crosses after it"
     )
     """How long a payload is kept to answer GRAFTs."""
-    cache_messages: int = param(4096, "messages", "ours: 30 s at over 100 messages/s")
+    cache_messages: int = param(4096, "messages", "chosen: 30 s at over 100 messages/s")
     """Payloads kept at most."""
-    cache_bytes: int = param(32 * 2**20, "bytes", "ours: 32 messages of the largest size")
+    cache_bytes: int = param(32 * 2**20, "bytes", "chosen: 32 messages of the largest size")
     """Bytes of payloads kept at most."""
     seen_ttl: float = param(
         300.0,
         "s",
-        "ours: over six times cache_ttl; a message that comes late is announced for as long again",
+        "chosen: over six times cache_ttl, as a message that comes late is announced for that long",
     )
     """How long an id is known, so that its message isn't delivered again."""
 
     piece_threshold: int = param(
         0,
         "bytes",
-        "ours: off; on real hosts pieces save the bytes, and not yet enough of the time "
+        "chosen: off; on real hosts pieces save the bytes, and not yet enough of the time "
         "(docs/results/README.md); 32 KiB is where four pieces would do",
     )
     """Least size of a message that goes in pieces along narrow trees; 0: all go whole."""

@@ -25,7 +25,7 @@ TOPIC = 2 + 20
 PEER_ID = 2 + 38
 """A peer id field: the identity multihash of an Ed25519 key."""
 SOURCE = 2 + 8
-"""A source in what belongs to trees of single sources: eight bytes of a digest of its peer id."""
+"""A source in what belongs to per-source trees: eight bytes of a digest of its peer id."""
 MESSAGE_ID = 2 + 46
 """A message id field: libp2p's default, the author's peer id and an 8-byte sequence number."""
 PEER_NAME = 3 + PEER_ID

@@ -1,4 +1,4 @@
-"""Where messages go along the trees of single sources, and what their copies mean for these."""
+"""Where messages go along per-source trees, and what their copies mean for these."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def check_in_the_end(overlay: Overlay, plan: Plan) -> None:
 @settings(max_examples=EXAMPLES)
 @given(plans())
 def test_each_source_has_one_tree_in_the_end(plan: Plan) -> None:
-    """E30-E37 for the trees of single sources."""
+    """E30-E37 for per-source trees."""
     overlay = Overlay(plan.links, plan.seed, plan.jitter, plan.loss)
     check_in_the_end(overlay, plan)
     live = overlay.live
