@@ -7,7 +7,7 @@ first, loses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from episub_router.protocol.types import PeerId, Time
 from episub_router.util.bounded import put_last
@@ -39,12 +39,13 @@ class Standings:
     """Bounded in peers: the one whose deeds are the oldest is forgotten first. What the application
     set is apart from that, and stays."""
 
-    __slots__ = ("_earned", "_set")
+    __slots__ = ("_earned", "_set", "_worst")
 
     def __init__(self) -> None:
         self._earned: dict[PeerId, tuple[float, Time]] = {}
         """The sum of deeds as it was at the last of them, and when that was."""
         self._set: dict[PeerId, float] = {}
+        self._worst = 0.0  # What a peer may have stood at, at the least
 
     def of(self, peer: PeerId, now: Time) -> float:
         """The standing of `peer`: what it earned, and what the application set."""
@@ -57,12 +58,14 @@ class Standings:
     def add(self, peer: PeerId, earned: float, now: Time) -> None:
         """`peer` did something that earns, or costs."""
         total = self._earned_by(peer, now) + earned
+        self._worst = min(self._worst, total + self._set.get(peer, 0.0))
         put_last(self._earned, peer, (max(LEAST, min(MOST, total)), now), MAX_STANDINGS)
 
     def set(self, peer: PeerId, standing: float) -> None:
         """The application's word on `peer`, added to what it earns; 0 takes it back."""
         if standing:
             self._set[peer] = standing
+            self._worst = min(self._worst, standing + LEAST)
         else:
             self._set.pop(peer, None)
 
@@ -73,6 +76,12 @@ class Standings:
     def is_condemned(self, peer: PeerId, now: Time) -> bool:
         """Whether `peer` is to be banned."""
         return self._may_be_bad(peer) and self.of(peer, now) < BAN_BELOW
+
+    def condemned(self, peers: Iterable[PeerId], now: Time) -> list[PeerId]:
+        """Those of `peers` that are to be banned."""
+        if self._worst >= BAN_BELOW:
+            return []
+        return [peer for peer in peers if self.is_condemned(peer, now)]
 
     def _may_be_bad(self, peer: PeerId) -> bool:
         earned = self._earned.get(peer)

@@ -59,12 +59,13 @@ class LazyPush:
 
     def add(self, message: GossipMessage, now: Time) -> None:
         """Announce `message` to every neighbour that isn't known to hold it."""
-        holders = message.holders
-        if holders is not None and all(peer in holders for peer in self._state.links):
-            message.holders = None
-            return
-        put_last(self._queue, message.id, message, MAX_QUEUED)
-        self._start_timer(now)
+        holders = message.holders or {}
+        for peer in self._state.links:
+            if peer not in holders:
+                put_last(self._queue, message.id, message, MAX_QUEUED)
+                self._start_timer(now)
+                return
+        message.holders = None
 
     def add_for(self, link: NeighborRecord, summaries: Iterable[MessageSummary], now: Time) -> None:
         """Announce to one neighbour alone."""

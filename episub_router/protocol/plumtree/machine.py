@@ -98,8 +98,7 @@ class Plumtree:
 
     def condemned(self, now: Time) -> list[PeerId]:
         """Neighbours that are to be banned."""
-        standings = self._state.standings
-        return [peer for peer in self._state.links if standings.is_condemned(peer, now)]
+        return self._state.standings.condemned(self._state.links, now)
 
     def charge(self, peer: PeerId, now: Time) -> None:
         """`peer` has sent what no correct peer passes on, other than a payload."""

@@ -89,7 +89,10 @@ class GossipMessage:
 
     def asked_at(self, peer: PeerId | None) -> Time | None:
         """When `peer` got the first GRAFT for it; None if it got none."""
-        return next((at for asked, at in self.asked if asked == peer), None)
+        for asked, at in self.asked:
+            if asked == peer:
+                return at
+        return None
 
 
 _NOBODY: list[tuple[PeerId, Time]] = []
