@@ -193,9 +193,6 @@ class Parents:
         for tree in state.trees.named(message.sources):
             tree.children[peer] = None
             tree.announce_to.pop(peer, None)
-            if peer in tree.standbys:
-                # It gets messages from us, and has none to announce.
-                self.schedule_rebalance(tree, now)
             if tree.parent == peer:
                 # It lost its parent and turns to us, its child: find another way.
                 tree.parents.remove(peer)

@@ -255,15 +255,6 @@ def test_a_node_without_parent_takes_the_first_that_may_be_one() -> None:
     assert parents(branch) == ("c", None)
 
 
-def test_a_child_is_no_standby() -> None:
-    """It has a message from us, and nothing to announce."""
-    branch = protected(*"abcde")
-    branch.receive("c", GRAFT_S)
-    effects = branch.wait(SETTLE)
-    assert ("c", Prune(standby=("s",))) in sent(effects)
-    assert ("e", STANDBY_S) in sent(effects)
-
-
 def test_a_lost_parent_is_replaced_by_the_second() -> None:
     branch = protected(*"abcd")
     lose(branch, "a")
