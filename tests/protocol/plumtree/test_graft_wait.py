@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.plumtree import GossipMessage, GraftWait, NeighborRecord
-from episub_router.protocol.plumtree.graft_wait import FIRST_LAG
+from episub_router.protocol.plumtree import FIRST_LAG, GossipMessage, GraftWait, NeighborRecord
 
 
 class Waits:

@@ -7,8 +7,13 @@ from hypothesis import strategies as st
 
 from episub_router.protocol import standing as rules
 from episub_router.protocol.messages import Gossip, Graft, IHave
-from episub_router.protocol.plumtree import MAX_PROMISES, NeighborRecord
-from episub_router.protocol.plumtree.neighbor_record import BROKEN_AT_ONCE, LONGEST_BACKLOG, SILENCE
+from episub_router.protocol.plumtree import (
+    BROKEN_AT_ONCE,
+    LONGEST_BACKLOG,
+    MAX_PROMISES,
+    SILENCE,
+    NeighborRecord,
+)
 from episub_router.protocol.standing import Standings
 from tests.protocol.helpers import Branch, ihave, sent
 

@@ -10,10 +10,11 @@ from episub_router.protocol.messages import MAX_IDS, Gossip, Graft
 from episub_router.protocol.plumtree import (
     ANNOUNCEMENTS,
     LOST_AFTER,
+    MAX_HOLDERS,
     MAX_MISSING,
     MAX_RETRANSMISSIONS,
+    VALIDATION_TIMEOUT,
 )
-from episub_router.protocol.plumtree.message_cache import MAX_HOLDERS, VALIDATION_TIMEOUT
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
