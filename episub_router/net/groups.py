@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any
 
 from libp2p.abc import IHost
@@ -33,28 +33,15 @@ def address_prefix(addresses: Iterable[Multiaddr]) -> str | None:
     Private and loopback addresses are no sign of one owner, and a relayed address is the relay's.
     """
     for address in addresses:
-        ip = _ip_of(address)
-        if ip is not None and ip.is_global:
-            bits = _PREFIX_V4 if isinstance(ip, IPv4Address) else _PREFIX_V6
-            return str(ip_network(f"{ip}/{bits}", strict=False))
-    return None
-
-
-def reach(address: Multiaddr) -> int:
-    """From how near `address` can be reached: 0 from anywhere, 1 in its network, 2 on its host."""
-    ip = _ip_of(address)
-    if ip is None or ip.is_global:
-        return 0
-    return 2 if ip.is_loopback else 1
-
-
-def _ip_of(address: Multiaddr) -> IPv4Address | IPv6Address | None:
-    for protocol in ("ip4", "ip6"):
-        try:
-            if "/p2p-circuit" in str(address):
-                return None
-            return ip_address(address.value_for_protocol(protocol) or "")
-        except Exception:
-            # Multiaddr has an exception of its own for each way not to hold an IP address.
-            continue
+        for protocol in ("ip4", "ip6"):
+            try:
+                if "/p2p-circuit" in str(address):
+                    continue
+                ip = ip_address(address.value_for_protocol(protocol) or "")
+            except Exception:
+                # Multiaddr has an exception of its own for each way not to hold an IP address.
+                continue
+            if ip.is_global:
+                bits = _PREFIX_V4 if isinstance(ip, IPv4Address) else _PREFIX_V6
+                return str(ip_network(f"{ip}/{bits}", strict=False))
     return None

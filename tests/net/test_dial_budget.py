@@ -9,6 +9,7 @@ from episub_router.net.connections.dial_budget import (
     PER_HOST,
     PER_INFORMANT,
     DialBudget,
+    one_of_each_host,
 )
 
 
@@ -43,3 +44,8 @@ def test_dials_that_find_their_peer_are_free() -> None:
     for n in range(200):
         assert budget.take(b"bootstrap", address(n % 2, 4000 + n), 0.0)
         budget.give_back(b"bootstrap", address(n % 2, 4000 + n), 0.0)
+
+
+def test_of_one_host_one_address_is_dialled() -> None:
+    addresses = [*address(1, 4001), *address(1, 4002), *address(2, 4003), *address(1, 4004)]
+    assert one_of_each_host(addresses) == [*address(1, 4001), *address(2, 4003)]

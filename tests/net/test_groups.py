@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multiaddr import Multiaddr
 
-from episub_router.net.groups import address_prefix, reach
+from episub_router.net.groups import address_prefix
 
 RELAY = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"
 
@@ -32,14 +32,3 @@ def test_an_unreadable_address_has_none() -> None:
     unreadable = Multiaddr.__new__(Multiaddr)
     unreadable._bytes = b"\xff\xff"
     assert address_prefix([unreadable]) is None
-
-
-def test_addresses_by_from_how_near_they_can_be_reached() -> None:
-    addresses = [
-        "/ip4/127.0.0.1/tcp/1",
-        "/ip4/10.1.2.3/tcp/1",
-        "/ip4/8.8.4.4/tcp/1",
-        f"/ip4/10.1.2.3/tcp/1/p2p/{RELAY}/p2p-circuit",
-        "/dns4/example.org/tcp/1",
-    ]
-    assert [reach(Multiaddr(address)) for address in addresses] == [2, 1, 0, 0, 0]

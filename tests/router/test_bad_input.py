@@ -131,7 +131,7 @@ async def test_tree_messages_from_a_peer_that_is_no_neighbor() -> None:
     async with victims_and_attacker() as (nodes, subscriptions, attacker):
         ihave = m.IHave((m.MessageSummary(b"never published", 1),))
         push_frame(attacker, nodes[0], ihave, m.Graft((b"never published",)), m.Prune())
-        await eventually(lambda: count(nodes[0], DropReason.NOT_NEIGHBOR) == 2)
+        await eventually(lambda: count(nodes[0], DropReason.NOT_NEIGHBOR) == 3)
         assert router(nodes[0]).overlay(TOPIC).missing == 0
         await assert_unharmed(nodes, subscriptions)
 

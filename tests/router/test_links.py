@@ -210,7 +210,7 @@ async def test_a_mute_listener_does_not_hold_a_dial_up() -> None:
     await listener.aclose()
 
 
-async def test_of_a_peer_known_on_anothers_word_one_address_is_tried_at_a_time() -> None:
+async def test_of_a_peer_known_on_anothers_word_one_address_of_a_host_is_tried() -> None:
     """Three addresses of a third party in each made-up record made 1,164 connections of 110
     dials."""
     connected: list[int] = []
@@ -234,7 +234,7 @@ async def test_of_a_peer_known_on_anothers_word_one_address_is_tried_at_a_time()
             peer.dial_not_before = 0.0
             parts(node).peers.request(peer, for_others=True)
             await eventually(lambda dials=dials: count(node, Reason.DIAL_FAILED) == dials)  # type: ignore[misc]
-            assert list(dict.fromkeys(connected)) == ports[:dials]
+            assert set(connected) == {ports[0]}
         nursery.cancel_scope.cancel()
 
 

@@ -53,9 +53,21 @@ class DialBudget:
         self, informant: bytes, addresses: Iterable[Multiaddr]
     ) -> Iterator[tuple[TokenBuckets[Hashable], Hashable]]:
         yield self._informants, informant
-        # "", "ip4", "10.0.0.1", "tcp", "4001", ...
-        parts = [str(address).split("/") for address in addresses]
-        for host in dict.fromkeys(tuple(part[1:3]) for part in parts):
+        parts = list(map(_parts, addresses))
+        for host in dict.fromkeys(part[:2] for part in parts):
             yield self._hosts, host
-        for address in dict.fromkeys(tuple(part[1:5]) for part in parts):
+        for address in dict.fromkeys(parts):
             yield self._addresses, address
+
+
+def one_of_each_host(addresses: Iterable[Multiaddr]) -> list[Multiaddr]:
+    """The first of those that have the same IP address or name."""
+    first: dict[tuple[str, ...], Multiaddr] = {}
+    for address in addresses:
+        first.setdefault(_parts(address)[:2], address)
+    return list(first.values())
+
+
+def _parts(address: Multiaddr) -> tuple[str, ...]:
+    """As ("ip4", "10.0.0.1", "tcp", "4001")."""
+    return tuple(str(address).split("/")[1:5])

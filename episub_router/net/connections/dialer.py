@@ -20,10 +20,9 @@ from libp2p.rcmgr import Direction
 from multiaddr import Multiaddr
 
 from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
-from episub_router.net.connections.dial_budget import DialBudget
+from episub_router.net.connections.dial_budget import DialBudget, one_of_each_host
 from episub_router.net.connections.kept_addresses import addresses_kept
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.groups import reach
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, PeerListener, PeerTable, RemotePeer
 from episub_router.util.load_aware import Pace, load_aware
@@ -172,9 +171,8 @@ class Dialer(PeerListener):
             return Reason.DIAL_NO_ADDRESS
         informant = self._book.informant(peer.key)
         if informant:
-            # One of them at a time: nobody but the peer itself says that they are its own.
-            by_reach = sorted(addresses, key=reach)
-            addresses = [by_reach[peer.failed_dials % len(by_reach)]]
+            # The host may be a third party: a made-up record can name many of its ports.
+            addresses = one_of_each_host(addresses)
         if informant and not self._budget.take(informant, addresses, trio.current_time()):
             return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
