@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -66,6 +67,12 @@ def add_parser(subparsers: Any) -> None:
     showing.add_argument("--rows", type=whole(1, 1_000_000), default=50, metavar="N")
     showing.add_argument("--json", action="store_true", help="one JSON object per row")
     add_common(showing, _show, few_rows=True)
+
+    living = commands.add_parser("live", help="print what streams have answered so far")
+    living.add_argument("--run", metavar="NAME", dest="runs", action="append")
+    living.add_argument("--rows", type=whole(1, 100_000), default=20, metavar="N",
+                        help="the last windows at most (default 20)")  # fmt: skip
+    add_common(living, _live, few_rows=True)
 
     removing = commands.add_parser("remove", help="take a run out of the lake")
     removing.add_argument("run_name", metavar="RUN")
@@ -144,13 +151,13 @@ def main(arguments: argparse.Namespace) -> int:
         usual = session.FOR_FEW_ROWS if looks_only else {}
         with _root(arguments.lake, looks_only) as root:
             engine = _engine(arguments, root)
-            spark = session.start(
-                arguments.master, usual | _conf(arguments.conf), engine, arguments.remote
-            )
+            conf = usual | _conf(arguments.conf)
+            try:
+                spark = session.start(arguments.master, conf, engine, arguments.remote)
+            except ModuleNotFoundError as error:
+                raise lacks_extra("small", error) from error
             with stopped_in_the_end(spark):
                 status: int = arguments.do(arguments, spark, Lake(spark, root))
-    except ModuleNotFoundError as error:
-        raise lacks_extra("small", error) from error
     except (LakeError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     except session.SparkError as error:
@@ -338,8 +345,7 @@ def _tell(progress: Progress) -> None:
 
 
 def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
-    from pyspark.sql import functions as F
-
+    from episub_router.pipeline.engine import json_lines
     from episub_router.pipeline.lake import GOLD, SILVER
     from episub_router.pipeline.run import ON_DEMAND, on_demand
 
@@ -355,11 +361,30 @@ def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int
     else:
         raise CommandError(f"no table {arguments.table!r}; there are {', '.join(there) or 'none'}")
     if arguments.json:
-        whole = F.to_json(F.struct("*")).alias("line")
-        for row in table.limit(arguments.rows).select(whole).collect():
-            print(row["line"])
+        for line in json_lines(table.limit(arguments.rows)):
+            print(line)
     else:
         table.show(arguments.rows, truncate=False)
+    return 0
+
+
+def _live(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.stream import live
+
+    del spark
+    spread = live(lake, "spread", arguments.runs or lake.runs())
+    if spread is None:
+        raise CommandError("no stream has answered anything here")
+    latest = spread.orderBy("window", "run", "topic", ascending=False).limit(arguments.rows)
+    table = Table("run", "topic", "from", "messages", "missing", "p50", "p99", box=None)
+    for row in reversed(latest.collect()):
+        begin = datetime.fromtimestamp(row.window / 1e9, UTC)
+        table.add_row(
+            row.run, row.topic, begin.strftime("%F %T"), f"{row.messages:,}",
+            f"{row.live - row.delivered:,}", _milliseconds(row.latency_p50),
+            _milliseconds(row.latency_p99),
+        )  # fmt: skip
+    _console().print(table)
     return 0
 
 

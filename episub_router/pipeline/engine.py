@@ -14,6 +14,7 @@ from typing import TypeVar
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -65,3 +66,9 @@ def in_tasks(
     count = len(items)
     rows = spark.range(0, count, 1, count).mapInArrow(run, "id long, made binary").collect()
     return [pickle.loads(row["made"]) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+def json_lines(table: DataFrame) -> list[str]:
+    """Each row of `table` as a JSON object."""
+    rows = table.select(F.to_json(F.struct("*")).alias("line")).collect()
+    return [row["line"] for row in rows]

@@ -78,6 +78,9 @@ def recovery(
         "run", "topic", F.col("begin").alias("time"), F.col("cause").alias("ending"),
         F.col("count").alias("nodes"), F.coalesce("calm", F.lit(0)).alias("calm"),
     )  # fmt: skip
+    # Nodes that crashed say so themselves.
+    went = gone.select("run").distinct().withColumn("went", F.lit(True))
+    found = found.join(went, "run", "left").where("ending <> 'down' OR went IS NULL").drop("went")
     known = recorded.join(topics, "run").select(
         "run", "topic", "time", "ending", "nodes", *_none("long", "calm")
     )

@@ -131,7 +131,7 @@ class _Tables:
         self._keep("groups", by_trait(of_peers, traits, groups, params.reasons))
         best = first(
             self._of_topics("messages"),
-            [F.struct("reliability", "published", "message").desc()],
+            [F.col(name).desc() for name in ("reliability", "published", "message")],
             1,
             "topic",
         )

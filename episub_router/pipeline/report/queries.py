@@ -40,7 +40,7 @@ def abouts(headers: DataFrame, most: int) -> DataFrame:
         "run", F.from_json("detail", f"{fields}, simulated boolean").alias("it")
     )
     distinct = described.select("run", "it.*").distinct()
-    return first(distinct, [F.struct(*ABOUT)], most)
+    return first(distinct, [F.col(name) for name in ABOUT], most)
 
 
 def most_frequent(losses: DataFrame, most: int) -> DataFrame:
