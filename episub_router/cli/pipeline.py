@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -58,7 +59,7 @@ def add_parser(subparsers: Any) -> None:
                            help="files taken at once at most (default 1000)")  # fmt: skip
     streaming.add_argument("--once", action="store_true", help="end when all files are taken")
     _add_answers(streaming)
-    add_common(streaming, _stream)
+    add_common(streaming, _stream, engines=("spark",))
 
     showing = commands.add_parser("show", help="print a table, or the list of tables")
     showing.add_argument("table", nargs="?", metavar="TABLE")
@@ -67,6 +68,12 @@ def add_parser(subparsers: Any) -> None:
     showing.add_argument("--json", action="store_true", help="one JSON object per row")
     add_common(showing, _show, few_rows=True)
 
+    living = commands.add_parser("live", help="print what streams have answered so far")
+    living.add_argument("--run", metavar="NAME", dest="runs", action="append")
+    living.add_argument("--rows", type=whole(1, 100_000), default=20, metavar="N",
+                        help="the last windows at most (default 20)")  # fmt: skip
+    add_common(living, _live, few_rows=True)
+
     removing = commands.add_parser("remove", help="take a run out of the lake")
     removing.add_argument("run_name", metavar="RUN")
     add_common(removing, _remove, few_rows=True)
@@ -74,7 +81,7 @@ def add_parser(subparsers: Any) -> None:
     compacting = commands.add_parser("compact", help="put small batches of records together")
     compacting.add_argument("--run", metavar="NAME", dest="runs", action="append",
                             help="only of this run (again for more)")  # fmt: skip
-    add_common(compacting, _compact)
+    add_common(compacting, _compact, engines=("spark",))
 
     cleaning = commands.add_parser("vacuum", help="remove what interrupted writers left")
     add_common(cleaning, _vacuum, few_rows=True)
@@ -90,7 +97,7 @@ def add_parser(subparsers: Any) -> None:
     sweeping.add_argument("--summaries", action="store_true",
                           help="keep the summaries of the runs, and no traces")  # fmt: skip
     _add_answers(sweeping)
-    add_common(sweeping, _sweep)
+    add_common(sweeping, _sweep, engines=("spark",))
 
 
 def _add_answers(parser: argparse.ArgumentParser) -> None:
@@ -98,6 +105,8 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
                         help="of publishing that is answered together (default 10)")  # fmt: skip
     parser.add_argument("--patience", type=seconds, metavar="SECONDS",
                         help="what a message is given to arrive (default 10)")  # fmt: skip
+    parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
+                        help="after which a delivery is late (default 3)")  # fmt: skip
     parser.add_argument("--silence", type=seconds, metavar="SECONDS",
                         help="after which a node is taken for gone (default 30)")  # fmt: skip
 
@@ -108,26 +117,32 @@ def add_common(
     *,
     few_rows: bool = False,
     passing: bool = False,
+    engines: Sequence[str] = ("spark", "sail"),
 ) -> None:
-    """Add the arguments of all commands on a lake, and `do`, which carries this one out; with
-    `few_rows`, it looks at answers alone; with `passing`, a lake that isn't named is one that is
-    there while the command runs."""
-    of_lake = "directory or Hadoop URI"
+    """Add the arguments of all commands on a lake, and `do`, which carries this one out on one of
+    `engines`; with `few_rows`, it looks at answers alone; with `passing`, a lake that isn't named
+    is one that is there while the command runs."""
+    of_lake = "directory or URI"
     if passing:
         of_lake += " (default: one that is removed in the end)"
     parser.add_argument("--lake", required=not passing, metavar="DIR", help=of_lake)
+    parser.add_argument("--engine", choices=("spark", "sail"),
+                        help="default: Sail for little data, where it is installed, else "
+                        "Spark")  # fmt: skip
+    parser.add_argument("--remote", metavar="URL",
+                        help="a server of Spark Connect (sc://host:port)")  # fmt: skip
     parser.add_argument("--master", metavar="URL",
                         help="the Spark master (default local[*], or spark-submit's)")  # fmt: skip
     parser.add_argument("--conf", action="append", metavar="KEY=VALUE", default=[],
                         help="a setting of Spark")  # fmt: skip
-    parser.set_defaults(run=main, do=do, few_rows=few_rows)
+    parser.set_defaults(run=main, do=do, few_rows=few_rows, engines=engines)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Carry out a parsed command; its exit status. Raises CommandError."""
     try:
         from episub_router.pipeline import session
-        from episub_router.pipeline.java.interrupts import stopped_in_the_end
+        from episub_router.pipeline.interrupts import stopped_in_the_end
         from episub_router.pipeline.lake import Lake, LakeError
     except ModuleNotFoundError as error:
         raise lacks_extra("spark", error) from error
@@ -135,12 +150,12 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         usual = session.FOR_FEW_ROWS if looks_only else {}
         with _root(arguments.lake, looks_only) as root:
-            spark = session.start(
-                arguments.master,
-                usual | _conf(arguments.conf),
-                archived=True,
-                with_source=False,
-            )
+            engine = _engine(arguments, root)
+            conf = usual | _conf(arguments.conf)
+            try:
+                spark = session.start(arguments.master, conf, engine, arguments.remote)
+            except ModuleNotFoundError as error:
+                raise lacks_extra("small", error) from error
             with stopped_in_the_end(spark):
                 status: int = arguments.do(arguments, spark, Lake(spark, root))
     except (LakeError, OSError, ValueError) as error:
@@ -150,12 +165,44 @@ def main(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _engine(arguments: argparse.Namespace, root: str) -> str:
+    """The engine of a command: what is asked for, or what suits its data. Raises CommandError where
+    that one can't do it."""
+    from episub_router.pipeline import session
+
+    asked: str | None = arguments.engine
+    named = arguments.master or arguments.remote or arguments.conf
+    if asked == session.SAIL and (named or session.SAIL not in arguments.engines):
+        what = "--master, --remote and --conf are Spark's" if named else "only Spark can do this"
+        raise CommandError(f"--engine sail: {what}; take --engine spark")
+    if asked is not None:
+        return asked
+    suits = not named and session.SAIL in arguments.engines
+    return session.engine_for(_bytes(arguments, root)) if suits else session.SPARK
+
+
+def _bytes(arguments: argparse.Namespace, root: str) -> int | None:
+    """Of the traces that a command is about: those that it reads, and those in the lake. None where
+    they are elsewhere."""
+    from episub_router.pipeline.ingest import listed
+    from episub_router.pipeline.lake import read_manifest
+    from episub_router.pipeline.storage import is_local
+
+    inputs = list(getattr(arguments, "input", ()))
+    if arguments.lake is None:
+        inputs += [*arguments.runs, *arguments.baseline]
+    if not all(map(is_local, [root, *inputs])):
+        return None
+    there = sum(entry.bytes for entry in read_manifest(root))
+    return there + sum(file.size for path in inputs for file in listed(path))
+
+
 @contextmanager
 def _root(lake: str | None, looks_only: bool) -> Iterator[str]:
     """Where the lake is: one of this command alone where none is named. Raises OSError, before
     anything is read, for a directory of this machine that nothing can be written to, and
     CommandError where answers are looked at and it isn't there."""
-    from episub_router.pipeline.uris import is_local, local_path
+    from episub_router.pipeline.storage import is_local, local_path
 
     if lake is None:
         with tempfile.TemporaryDirectory(prefix="episub-lake-") as place:
@@ -198,7 +245,7 @@ def _conf(assignments: Sequence[str]) -> dict[str, str]:
 def _params(arguments: argparse.Namespace) -> Any:
     from episub_router.pipeline.params import AnswerParams
 
-    names = ("window", "patience", "silence", "lateness")
+    names = ("window", "patience", "deadline", "silence", "lateness")
     given = {name: getattr(arguments, name, None) for name in names}
     return AnswerParams(**{name: value for name, value in given.items() if value is not None})
 
@@ -298,6 +345,7 @@ def _tell(progress: Progress) -> None:
 
 
 def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.engine import json_lines
     from episub_router.pipeline.lake import GOLD, SILVER
     from episub_router.pipeline.run import ON_DEMAND, on_demand
 
@@ -313,10 +361,30 @@ def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int
     else:
         raise CommandError(f"no table {arguments.table!r}; there are {', '.join(there) or 'none'}")
     if arguments.json:
-        for line in table.limit(arguments.rows).toJSON().collect():
+        for line in json_lines(table.limit(arguments.rows)):
             print(line)
     else:
         table.show(arguments.rows, truncate=False)
+    return 0
+
+
+def _live(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+    from episub_router.pipeline.stream import live
+
+    del spark
+    spread = live(lake, "spread", arguments.runs or lake.runs())
+    if spread is None:
+        raise CommandError("no stream has answered anything here")
+    latest = spread.orderBy("window", "run", "topic", ascending=False).limit(arguments.rows)
+    table = Table("run", "topic", "from", "messages", "missing", "p50", "p99", box=None)
+    for row in reversed(latest.collect()):
+        begin = datetime.fromtimestamp(row.window / 1e9, UTC)
+        table.add_row(
+            row.run, row.topic, begin.strftime("%F %T"), f"{row.messages:,}",
+            f"{row.live - row.delivered:,}", _milliseconds(row.latency_p50),
+            _milliseconds(row.latency_p99),
+        )  # fmt: skip
+    _console().print(table)
     return 0
 
 

@@ -42,7 +42,8 @@ def add_parser(subparsers: Any) -> None:
                         "or .jsonl for all rows behind the figures "
                         "(again for more)")  # fmt: skip
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
-                        help="after which a delivery is too late (default 3)")  # fmt: skip
+                        help="after which a delivery is late (default 3; with --lake, that of "
+                        "its answers)")  # fmt: skip
     pipeline.add_common(parser, _report, few_rows=True, passing=True)
     parser.set_defaults(run=_run)
 
@@ -66,7 +67,6 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     budgets = [parse_budget(text) for text in arguments.require]
     rows = [path for path in arguments.out if path.suffix == _ROWS]
     writers = [_writer(path, rows) for path in arguments.out]
-    given = {} if arguments.deadline is None else {"deadline": arguments.deadline}
     runs, baselines = arguments.runs, arguments.baseline
     if arguments.lake is None:
         runs, baselines = _taken(spark, lake, runs), _taken(spark, lake, baselines)
@@ -74,7 +74,12 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
         if both:
             raise CommandError(f"both sides have traces of run {both}; a lake can rename one")
         pipeline.make_answers(lake, arguments, [*runs, *baselines])
-    made = gather(lake, runs, baselines, ReportParams(**given))
+    made = gather(lake, runs, baselines, ReportParams())
+    if arguments.deadline not in (None, made.deadline):
+        raise CommandError(
+            f"the answers' deadline is {made.deadline:g} s: `episub pipeline answers --deadline "
+            f"{arguments.deadline:g}` makes others"
+        )
     for path, writer in zip(arguments.out, writers, strict=True):
         if path.suffix == _ROWS:
             with path.open("w", encoding="utf-8") as file:

@@ -14,7 +14,7 @@ from episub_router.cli import pipeline
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.session import SparkSession
-    from episub_router.pipeline.why import DeliveryPath
+    from episub_router.pipeline.why import Cause, DeliveryPath
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,6 +44,7 @@ def _why(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
 def lines(found: DeliveryPath) -> list[str]:
     """What is known of the way, for people."""
     text = [f"message {found.message} at {found.peer}, from {found.source}"]
+    text += _cause(found.cause)
     if found.inferred:
         text.append("  its publishing isn't traced: times are since its first delivery")
     if found.why_not:
@@ -63,6 +64,18 @@ def lines(found: DeliveryPath) -> list[str]:
     elif found.steps:
         text.append("  its latency is unknown: a clock was set during the run")
     text += [f"  {copy.fate} copy of {copy.sender} at {_ms(copy.time)}" for copy in found.copies]
+    return text
+
+
+def _cause(cause: Cause | None) -> list[str]:
+    if cause is None:
+        return []
+    text = [f"  cause: {cause.name}" + (f" ({cause.detail})" if cause.detail else "")]
+    if cause.sender or cause.receiver:
+        text.append(f"    on the link {cause.sender or '?'} -> {cause.receiver or '?'}")
+    if cause.begin is not None:
+        end = "the end of the run" if cause.end is None else _ms(cause.end)
+        text.append(f"    from {_ms(cause.begin)} to {end}: {', '.join(cause.peers)}")
     return text
 
 

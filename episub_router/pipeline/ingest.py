@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from episub_router.pipeline.bronze.tasks import Batch, TraceFileInfo, identify, write
-from episub_router.pipeline.bronze.transfer import HadoopShell
 from episub_router.pipeline.lake import Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import directory_of
-from episub_router.pipeline.reading.source import find
-from episub_router.pipeline.uris import is_local
+from episub_router.pipeline.reading.source import find, is_finished
+from episub_router.pipeline.storage import files_at, is_local
 
 FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp,p,mp,tmp}"
 """Names that don't end in `.tmp`, as a pattern of Hadoop's, which can't say `not`. Those with a
@@ -50,7 +49,7 @@ class Ingested:
 def ingest(
     spark: SparkSession, lake: Lake, inputs: Sequence[str], run: str | None = None
 ) -> Ingested:
-    """Put the files at `inputs` (files, directories, patterns, or Hadoop URIs) into `lake`.
+    """Put the files at `inputs` (files, directories, patterns, or URIs of others) into `lake`.
 
     A file whose content is there already, under this `run` or any if none is named, adds nothing,
     gzipped or not. Without `run`, files are in the run that their header names; those without a
@@ -60,7 +59,7 @@ def ingest(
     Raises LakeError for a file that was ingested before and has changed since, and for one without
     a header beside files of several runs; FileNotFoundError where there is no file.
     """
-    files = [file for path in inputs for file in listed(spark, path)]
+    files = [file for path in inputs for file in listed(path)]
     files = identify(spark, list({file.path: file for file in files}.values()))
     entries = lake.manifest()
     by_digest = {entry.digest: entry for entry in entries if run in (None, entry.run)}
@@ -97,23 +96,20 @@ def take(
     """Make `files`, whose runs are known, batch `name` of the lake's bronze, in place of what an
     interrupted attempt left of it. Events before `late_before` (ns) are marked as late."""
     staging = lake.stage(name, sorted({file.run or "" for file in files}))
-    made = write(spark, files, Batch(name, staging, HadoopShell.of(spark), late_before))
+    made = write(spark, files, Batch(name, staging, late_before))
     return lake.commit(name, made)
 
 
-def listed(spark: SparkSession, path: str) -> Iterator[TraceFileInfo]:
+def listed(path: str) -> Iterator[TraceFileInfo]:
     """The files that `path` stands for. Raises FileNotFoundError where there are none."""
     if is_local(path):
         for found in find(path):
             yield TraceFileInfo(found, os.path.getsize(found))
         return
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    listing = reader.option("pathGlobFilter", FINISHED).load(path)
-    rows = listing.select("path", "length").collect()
-    if not rows:
+    there = sorted((uri, size) for uri, size in files_at(path) if is_finished(uri))
+    if not there:
         raise FileNotFoundError(f"no trace files at {path}")
-    for row in sorted(rows, key=lambda row: str(row.path)):
-        yield TraceFileInfo(row.path, row.length)
+    yield from (TraceFileInfo(uri, size) for uri, size in there)
 
 
 def _placed(

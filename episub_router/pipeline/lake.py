@@ -1,4 +1,4 @@
-"""Where tables are kept: one directory, local or at any URI that Hadoop can write to.
+"""Where tables are kept: one directory, local or at a URI that the engine and pyarrow can write to.
 
     LAKE/bronze/batch=B/run=R/status=S/    records (`schemas.RECORD`), status event or quarantined
     LAKE/manifest/batch=B/                 which files batch B was made of (`schemas.MANIFEST`)
@@ -27,13 +27,13 @@ from pyspark.sql.types import StructType
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.schemas import RECORD
 from episub_router.pipeline.storage import (
-    HadoopStorage,
-    LocalStorage,
     Storage,
+    escaped,
+    is_local,
+    local_path,
     put_back,
     replace,
 )
-from episub_router.pipeline.uris import is_local, local_path
 
 BRONZE, SILVER, GOLD = "bronze", "silver", "gold"
 _LIVE = "live"
@@ -96,35 +96,38 @@ class Staging:
         return f"{self.path}/{self.directories[run]}"
 
 
+def read_manifest(root: str) -> list[Entry]:
+    """All files that have been ingested into the lake at `root`, in order of batch and file."""
+    entries = _named(Storage(), root)
+    replaced = {entry.origin for entry in entries}
+    return [entry for entry in entries if entry.batch not in replaced]
+
+
+def _named(storage: Storage, root: str) -> list[Entry]:
+    """All that the manifest names, and what others have replaced, too."""
+    entries = []
+    for directory in storage.names(f"{root}/manifest"):
+        text = storage.get(f"{root}/manifest/{directory}/{_ENTRIES}") or ""
+        entries += [Entry(**json.loads(line)) for line in text.splitlines()]
+    return sorted(entries, key=lambda entry: (entry.batch, entry.file))
+
+
 class Lake:
     """The tables under `root`."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.session = spark
         self.root = root.rstrip("/")
-        self._escapes: dict[str, str] = {}
-        self._storage: Storage = HadoopStorage(spark)
+        self._storage = Storage()
         if is_local(root):
             # Workers are elsewhere.
             self.root = os.path.abspath(local_path(root))
-            self._storage = LocalStorage()
 
     # Bronze.
 
     def manifest(self) -> list[Entry]:
         """All files that have been ingested, in order of batch and file."""
-        entries = self._named()
-        replaced = {entry.origin for entry in entries}
-        return [entry for entry in entries if entry.batch not in replaced]
-
-    def _named(self) -> list[Entry]:
-        """All that the manifest names, and what others have replaced, too."""
-        entries = []
-        for directory in self._storage.names(f"{self.root}/manifest"):
-            path = f"{self.root}/manifest/{directory}/{_ENTRIES}"
-            lines = (self._storage.get(path) or "").splitlines()
-            entries += [Entry(**json.loads(line)) for line in lines]
-        return sorted(entries, key=lambda entry: (entry.batch, entry.file))
+        return read_manifest(self.root)
 
     def stage(self, batch: str, runs: Iterable[str]) -> Staging:
         """A place to write the records of `batch` to, without what an interrupted attempt left."""
@@ -158,7 +161,7 @@ class Lake:
 
     def forget_replaced(self) -> list[str]:
         """Remove batches that others have replaced; the directories that were removed."""
-        entries = self._named()
+        entries = _named(self._storage, self.root)
         there = {self._partition("batch", entry.batch) for entry in entries}
         replaced = {self._partition("batch", entry.origin) for entry in entries if entry.origin}
         gone = []
@@ -386,14 +389,7 @@ class Lake:
 
     def checkpoint(self, run: str) -> str:
         """Where Spark remembers how far the stream of `run` is."""
-        return f"{self.root}/checkpoints/{self._escaped(run)}"
+        return f"{self.root}/checkpoints/{escaped(run)}"
 
     def _partition(self, key: str, value: str) -> str:
-        return f"{key}={self._escaped(value)}"
-
-    def _escaped(self, name: str) -> str:
-        if name not in self._escapes:
-            jvm: Any = self.session._jvm
-            catalog = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
-            self._escapes[name] = str(catalog.escapePathName(name))
-        return self._escapes[name]
+        return f"{key}={escaped(value)}"

@@ -18,6 +18,8 @@ class AnswerParams:
     """Messages published within it are answered together; the overlay is looked at at its end."""
     patience: float = param(10.0, unit="s", source="the simulator's `traffic.settle`")
     """What a message is given to reach everybody."""
+    deadline: float = param(3.0, unit="s", source="the line in the evaluation of gossipsub v1.1")
+    """What comes later is late, and has a cause, as what never comes."""
     silence: float = param(30.0, unit="s", source="three times the tracer's report interval")
     """A node whose trace ends this long before the run's does is taken for gone."""
     longest: float = param(2_592_000.0, unit="s", source="ours: a month; a flipped bit is years")

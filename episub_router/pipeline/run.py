@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers import (
-    cuts,
+    causes,
     groups,
     load,
     messages,
@@ -28,6 +27,7 @@ from episub_router.pipeline.facts import (
     arrivals,
     clocks,
     contacts,
+    evidence,
     lives,
     logs,
     spans,
@@ -36,28 +36,25 @@ from episub_router.pipeline.facts import (
 )
 from episub_router.pipeline.facts import spread as spreading
 from episub_router.pipeline.facts.census import NOT_COUNTED, Census
-from episub_router.pipeline.jobs import described
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
-from episub_router.pipeline.session import FEW_EVENTS, is_local, suited
+from episub_router.pipeline.session import FEW_EVENTS, suited
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
     """A table, and how it is made of the tables before it. Where it has no row but for rows of one
-    of them, that one is what it is `of`. What is `held` is in memory while others are made of it,
-    and isn't written."""
+    of them, that one is what it is `of`."""
 
     name: str
     make: Callable[[Tables, AnswerParams], DataFrame]
     of: str | None = None
-    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A table that was written, or is held: how to get it, the seconds that it took, and whether it
-    is empty."""
+    """A table that was written: how to get it, the seconds that it took, and whether it is
+    empty."""
 
     table: Callable[[], DataFrame]
     seconds: float
@@ -70,13 +67,14 @@ copies of a message each is sent and received."""
 
 _OF_EVENTS: tuple[Maker, ...] = (
     Maker("clocks", lambda t, p: clocks.clocks(clocks.exchanges(t("events"), t.census.rpcs))),
+    Maker("starts", lambda t, p: evidence.starts(t("records"), t("clocks"))),
     # Asks for no time, and so doesn't wait for the clocks.
     Maker("totals", lambda t, p: traffic.totals(t("events"))),
     Maker("contacts", lambda t, p: contacts.contacts(t("timed"), p)),
     Maker("changes", lambda t, p: lives.changes(t("timed"))),
     Maker("publishes", lambda t, p: spreading.publishes(t("timed"))),
     Maker("deliveries", lambda t, p: spreading.deliveries(
-        t("timed"), t("publishes"), t("clocks"), t.census.chains)),
+        t("timed"), t("publishes"), t("clocks"), t("starts"), t.census.chains)),
     Maker("control", lambda t, p: traffic.control(t("timed"))),
     Maker("duplicates", lambda t, p: spreading.duplicates(
         t("timed"), t("deliveries"), t("control"))),
@@ -96,6 +94,11 @@ FACTS: tuple[Maker, ...] = (
     Maker("traits", lambda t, p: traits.traits(t("records"), t("changes"))),
     Maker("arrivals", lambda t, p: arrivals.arrivals(
         t("publishes"), t("deliveries"), t("subscriptions"), p), "publishes"),
+    Maker("troubles", lambda t, p: evidence.troubles(
+        t("arrivals"), t("publishes"), t("subscriptions"), p), "arrivals"),
+    Maker("judged", lambda t, p: causes.judged(evidence.evidence(
+        t("timed"), t("records"), t("troubles"), t("deliveries"), t("control"), t("starts"), p), p),
+        "troubles"),
 )  # fmt: skip
 
 ANSWERS: tuple[Maker, ...] = (
@@ -104,7 +107,6 @@ ANSWERS: tuple[Maker, ...] = (
         messages.sent(t("totals")), t("arrivals")), "publishes"),
     Maker("spread", lambda t, p: spread.spread(t("messages"), t("arrivals"), p), "messages"),
     Maker("latency_cdf", lambda t, p: spread.latency_cdf(t("arrivals")), "arrivals"),
-    Maker("missing", lambda t, p: spread.missing(t("arrivals"), p), "arrivals"),
     Maker("duplicate_causes", lambda t, p: spread.duplicates(t("duplicates"), p), "duplicates"),
     Maker("control_traffic", lambda t, p: load.control(
         t("control"), t("deliveries"), p), "control"),
@@ -113,21 +115,16 @@ ANSWERS: tuple[Maker, ...] = (
     Maker("loss_reasons", lambda t, p: load.losses(t("losses"), p), "losses"),
     Maker("quality", lambda t, p: quality.quality(
         t("records"), t("contacts"), t("publishes"), t("deliveries"), t("clocks"),
-        t("subscriptions"), t("spans"))),
+        t("subscriptions"), t("spans"), p)),
     Maker("overlay", lambda t, p: overlay.overlay(
         t("links"), t("subscriptions"), t("rtts"), t("spans"), p), "links"),
-    Maker("troubles", lambda t, p: cuts.troubles(
-        t("arrivals"), t("publishes"), p), "arrivals", held=True),
-    Maker("places", lambda t, p: cuts.places(
-        t("contacts"), t("troubles"), p), "troubles", held=True),
-    Maker("explained", lambda t, p: cuts.explained(t("troubles"), t("places"), p), "troubles"),
-    Maker("cuts", lambda t, p: cuts.cuts(
-        t("contacts"), t("explained"), t("places"), p), "explained"),
-    Maker("rest", lambda t, p: cuts.rest(t("arrivals"), t("explained"), p), "arrivals"),
+    Maker("causes", lambda t, p: causes.causes(t("judged")), "judged"),
+    Maker("faults", lambda t, p: causes.faults(t("judged")), "judged"),
+    Maker("missing", lambda t, p: spread.missing(t("arrivals"), t("causes"), p), "arrivals"),
+    Maker("rest", lambda t, p: causes.rest(t("arrivals"), t("faults"), p), "arrivals"),
     Maker("groups", lambda t, p: groups.groups(t("traits"), t("arrivals")), "traits"),
-    Maker("gone", lambda t, p: recovery.gone(
-        t("messages"), t("subscriptions"), t("faults")), held=True),
-    Maker("recovery", lambda t, p: recovery.recovery(t("gone"), t("messages")), "gone"),
+    Maker("recovery", lambda t, p: recovery.recovery(
+        t("messages"), t("subscriptions"), t("faults"), t("recorded"))),
     Maker("sds_entries", lambda t, p: sds.entries(t("sds")), "sds"),
     Maker("sds_violations", lambda t, p: sds.violations(t("sds_entries")), "sds_entries"),
     Maker("sds_messages", lambda t, p: sds.messages(t("sds"), t("sds_entries")), "sds_entries"),
@@ -154,8 +151,8 @@ class Tables:
         self._makers = {table.name: table for table in (*FACTS, *ON_DEMAND, *ANSWERS)}
 
     def __call__(self, name: str) -> DataFrame:
-        """The table `name`: `records`, `events`, `timed`, `faults`, or one of FACTS, ON_DEMAND and
-        ANSWERS. Waits for one that is expected."""
+        """The table `name`: `records`, `events`, `timed`, `recorded`, or one of FACTS, ON_DEMAND
+        and ANSWERS. Waits for one that is expected."""
         if name in self._expected and name not in self._made:
             self._made[name] = self._expected[name].result().table()
         if name not in self._made:
@@ -163,7 +160,7 @@ class Tables:
                 records = self("records")
                 is_event = F.col("status") == "event"
                 self._made[name] = records.where(is_event).drop("status", "detail")
-            elif name == "faults":
+            elif name == "recorded":
                 self._made[name] = recovery.recorded(self("publishes").sparkSession, ())
             elif name == "timed":
                 self._made[name] = clocks.corrected(self("events"), self("clocks"))
@@ -199,8 +196,7 @@ class Tables:
 
         def make(name: str, there: DataFrame | None) -> Made:
             started = perf_counter()
-            # Not persist(): each plan after that is searched for each plan that is persisted.
-            table, release = _checkpointed(self.make(name) if there is None else there)
+            table, release = hold(self.make(name) if there is None else there)
             releases.append(release)
             return Made(lambda: table, perf_counter() - started, is_empty=False)
 
@@ -219,30 +215,12 @@ class Tables:
                 release()
 
 
-def _release(held: DataFrame) -> None:
-    """Forget what `localCheckpoint` holds."""
-    # There is no other way but to wait for a full garbage collection.
-    jvm_table: Any = held._jdf
-    jvm_table.queryExecution().logical().rdd().unpersist(False)
-
-
 def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     """`table`, in memory or on disk, and what forgets it."""
-    if is_local(table.sparkSession):
-        return _checkpointed(table)
-    # What goes with a worker has to be made again.
+    # What goes with a worker is made again. New columns: joins with what is made of it would
+    # confuse the old ones.
     cached = table.cache()
-    return _renewed(cached), cached.unpersist
-
-
-def _checkpointed(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
-    held = table.localCheckpoint()
-    return _renewed(held), partial(_release, held)
-
-
-def _renewed(table: DataFrame) -> DataFrame:
-    """`table` with new columns: joins with what is made of it would confuse the old ones."""
-    return table.toDF(*table.columns)
+    return cached.toDF(*cached.columns), cached.unpersist
 
 
 def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:
@@ -263,18 +241,17 @@ def answer(
     thread, with the name of each table that is being written. Raises LakeError where a run isn't
     there."""
     chosen = runs or lake.runs()
-    faults = recovery.recorded(lake.session, lake.faults(chosen))
-    made = {"records": lake.records(chosen), "faults": faults}
+    recorded = recovery.recorded(lake.session, lake.faults(chosen))
+    made = {"records": lake.records(chosen), "recorded": recorded}
     events = sum(entry.events for entry in lake.manifest() if entry.run in chosen)
-    with ExitStack() as held:
-        making = _Making(lake, Tables(made, params), params.at_once, chosen, begun, held)
-        with suited(lake.session, events):
-            making.count()
-            yield from making.all_of((SILVER, _OF_EVENTS))
-        # What follows is made of less.
-        facts = events // EVENTS_PER_FACT
-        with suited(lake.session, facts if facts < FEW_EVENTS else events):
-            yield from making.all_of((SILVER, FACTS[len(_OF_EVENTS) :]), (GOLD, ANSWERS))
+    making = _Making(lake, Tables(made, params), params.at_once, chosen, begun)
+    with suited(lake.session, events):
+        making.count()
+        yield from making.all_of((SILVER, _OF_EVENTS))
+    # What follows is made of less.
+    facts = events // EVENTS_PER_FACT
+    with suited(lake.session, facts if facts < FEW_EVENTS else events):
+        yield from making.all_of((SILVER, FACTS[len(_OF_EVENTS) :]), (GOLD, ANSWERS))
 
 
 class _Making:
@@ -287,17 +264,13 @@ class _Making:
         at_once: int,
         runs: Sequence[str],
         begun: Callable[[str], None],
-        held: ExitStack,
     ) -> None:
         self._lake, self._tables, self._at_once = lake, tables, at_once
         self._runs, self._begun = runs, begun
-        self._held = held
-        """Forgets what is held, in the end."""
 
     def count(self) -> None:
         """Look how many events there are of what."""
-        with described(self._lake.session, "census"):
-            self._tables.census = Census.of(self._tables("events"))
+        self._tables.census = Census.of(self._tables("events"))
 
     def all_of(self, *layers: tuple[str, Sequence[Maker]]) -> Iterator[tuple[str, float]]:
         """Make all tables of some layers. The driver plans small ones for longer than they take,
@@ -313,29 +286,17 @@ class _Making:
                         self._tables.expect(maker.name, future)
                         under_way.append((maker, future))
                 for maker, future in under_way:
-                    made = future.result()
-                    if not maker.held:
-                        yield maker.name, made.seconds
+                    yield maker.name, future.result().seconds
             finally:
                 pool.shutdown(cancel_futures=True)
 
     def _make(self, layer: str, table: Maker) -> Made:
-        with described(self._lake.session, f"{layer} {table.name}"):
-            is_empty = self._tables.has_none_to_be_of(table.name)
-            made = self._tables.make(table.name)
-            started = perf_counter()
-            if table.held:
-                held = made.limit(0) if is_empty else self._hold(made)
-                is_empty = is_empty or held.isEmpty()
-                return Made(lambda: held, perf_counter() - started, is_empty)
-            self._begun(table.name)
-            self._lake.put(layer, table.name, made, self._runs, is_empty)
-            is_empty = not self._lake.has(layer, table.name, self._runs)
-            # What follows reads what was written instead of making it again.
-            written = partial(self._lake.read, layer, table.name, self._runs)
-            return Made(written, perf_counter() - started, is_empty)
-
-    def _hold(self, made: DataFrame) -> DataFrame:
-        held, release = hold(made)
-        self._held.callback(release)
-        return held
+        is_empty = self._tables.has_none_to_be_of(table.name)
+        made = self._tables.make(table.name)
+        started = perf_counter()
+        self._begun(table.name)
+        self._lake.put(layer, table.name, made, self._runs, is_empty)
+        is_empty = not self._lake.has(layer, table.name, self._runs)
+        # What follows reads what was written instead of making it again.
+        written = partial(self._lake.read, layer, table.name, self._runs)
+        return Made(written, perf_counter() - started, is_empty)

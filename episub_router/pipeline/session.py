@@ -1,8 +1,12 @@
-"""The Spark session that everything here runs in."""
+"""The session that everything here runs in: Spark's, or Sail's for small data.
+
+Both are PySpark, and what is asked of either is PySpark's public API as Spark Connect has it.
+"""
 
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import re
 import shlex
@@ -13,18 +17,26 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
-from pyspark import SparkConf, SparkContext
+import pyspark
 from pyspark.errors import PySparkException as SparkError
 from pyspark.sql import SparkSession
 
-from episub_router.pipeline.java import archive
-from episub_router.pipeline.java.calls import remember
-from episub_router.pipeline.reading.source import TraceDataSource
+__all__ = ["SparkError", "SparkSession", "engine_for", "is_small", "start", "suited"]
 
-__all__ = ["FEW_EVENTS", "LOCAL", "SparkError", "SparkSession", "is_local", "start", "suited"]
+SPARK, SAIL = "spark", "sail"
+ENGINES = (SPARK, SAIL)
 
-LOCAL = "local[*]"
+SMALL_BYTES = 1 << 30
+"""Of traces, up to which Sail is taken where nothing is said: some four million events, which it
+holds in 2 GiB."""
+
+_KNOWN_TO_SAIL = "4.2.0"
+"""The newest PySpark that Sail 0.7 knows. What later ones have changed is how functions in Python
+are sent, and none is sent to it."""
+
+_ENGINE = "spark.episub.engine"
 
 OLDEST_JAVA = 17
 
@@ -35,6 +47,9 @@ says so in the terminal."""
 _LOG_LEVEL = "spark.log.level"
 _LOGGING = "LOG4J_CONFIGURATION_FILE"
 """Where a JVM looks for how to log before it looks at what Spark brings."""
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 _DEFAULTS = {
     "spark.app.name": "episub",
@@ -54,17 +69,7 @@ _DEFAULTS = {
     # PySpark would tell the JVM the line of each call, for messages about columns.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-OPTIONS = "spark.driver.extraJavaOptions"
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_ADAPTIVE = "spark.sql.adaptive.enabled"
 _ON_ONE_MACHINE = {
-    # Each question is compiled anew. The JVM's second compiler took more time than all tasks for a
-    # million events; for code that runs this much longer than it waits for by itself it still pays.
-    # No collector is named: one of JDK_JAVA_OPTIONS beside it would keep the JVM from starting.
-    # Without MetaspaceSize, garbage is collected whenever Spark's classes have outgrown it.
-    OPTIONS: "-XX:MetaspaceSize=256m"
-    " -XX:Tier4InvocationThreshold=200000 -XX:Tier4MinInvocationThreshold=24000"
-    " -XX:Tier4CompileThreshold=600000 -XX:Tier4BackEdgeThreshold=1600000",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # With Python's side and what a JVM needs beside it, 4 GiB in all.
@@ -74,7 +79,6 @@ _ON_ONE_MACHINE = {
     # A job that lists directories, with a task for each, takes longer than listing them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
-
 _LITTLE = {
     # Compiling code for a question takes longer than answering it.
     "spark.sql.codegen.wholeStage": "false",
@@ -82,47 +86,94 @@ _LITTLE = {
     _PARTITIONS: "1",
     _ADAPTIVE: "false",
 }
-FOR_FEW_ROWS = _LITTLE | {
-    # The JVM would collect garbage whenever Spark's classes have outgrown what it begins with; and
-    # with one compiler it has a fifth of the usual room for code, which a few answers fill: then it
-    # throws code away and compiles it again.
-    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn192m"
-    " -XX:ReservedCodeCacheSize=240m"
+_USUAL = {
+    "spark.sql.codegen.wholeStage": ("true",),
+    "spark.sql.codegen.factoryMode": ("FALLBACK",),
+    _PARTITIONS: ("16", "200"),
+    _ADAPTIVE: ("true",),
 }
+"""What these settings are where nobody has chosen them."""
+
+OPTIONS = "spark.driver.extraJavaOptions"
+FOR_FEW_ROWS = _LITTLE | {OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Settings for what only looks at answers."""
 
 FEW_EVENTS = 200_000
-"""With fewer, answers are made with settings for little data. Ours: a run of a hundred nodes and a
-hundred messages."""
+"""With fewer, answers are made with settings for little data. Chosen: a run of a hundred nodes and
+a hundred messages."""
 
 SOME_EVENTS = 2_000_000
-"""With fewer, plans aren't made anew while they run, and a shuffle has a partition for each core: a
-million events on two cores take 5 s of CPU time less to the facts that are made of them all."""
+"""With fewer, plans aren't made anew while they run, and a shuffle has a partition for each
+core."""
+
+
+def engine_for(size: int | None) -> str:
+    """The engine where nothing is said: Sail, where it is installed and there are no more than
+    SMALL_BYTES of traces (`size`; None: nobody knows), else Spark."""
+    has_sail = importlib.util.find_spec("pysail") is not None
+    small = has_sail and size is not None and size <= SMALL_BYTES
+    return SAIL if small and "PYSPARK_GATEWAY_PORT" not in os.environ else SPARK
 
 
 def start(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    archived: bool = False,
-    with_source: bool = True,
+    engine: str = SPARK,
+    remote: str | None = None,
 ) -> SparkSession:
-    """A session on `master`, by default on all cores of this machine, or where spark-submit says.
+    """A session of `engine`: of Spark's on `master`, by default on all cores of this machine, or
+    where spark-submit says; or at a server of Spark Connect, `remote`.
 
-    `conf` goes before our settings. If it is `archived`, a JVM on this machine takes Spark's
-    classes from an archive among the user's caches, or makes that when it ends (some 200 MB).
-    `with_source`, traces can be read as `libp2ptrace`: Spark begins a Python process to know that.
-    Raises FileNotFoundError where there is no Java.
+    `conf` goes before the settings here. Raises FileNotFoundError where there is no Java, and
+    ModuleNotFoundError where there is no Sail.
     """
-    java = None
+    if engine == SAIL:
+        return _sail()
+    if remote is not None:
+        builder = SparkSession.builder.remote(remote)
+        settings = {
+            k: v for k, v in (_DEFAULTS | (conf or {})).items() if k.startswith("spark.sql")
+        }
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    return _spark(master, conf or {})
+
+
+def _sail() -> SparkSession:
+    """A session of a server of Sail's in this process, which ends with it."""
+    os.environ.setdefault("RUST_LOG", "error")
+    from pysail.spark import SparkConnectServer
+
+    server = SparkConnectServer(port=0)
+    server.start(background=True)
+    # It ends when nothing holds it.
+    atexit.register(server.stop)
+    _, port = server.listening_address
+    known = tuple(map(int, pyspark.__version__.split(".")[:2])) <= (4, 2)
+    said = pyspark.__version__ if known else _KNOWN_TO_SAIL
+    with mock.patch.object(pyspark, "__version__", said):
+        spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+        spark.conf.set(_ENGINE, SAIL)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    return spark
+
+
+def is_small(spark: SparkSession) -> bool:
+    """Whether this is Sail, to which no functions in Python are sent."""
+    return spark.conf.get(_ENGINE, SPARK) == SAIL
+
+
+def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Settings that spark-submit was given are known to its JVM alone.
         SparkContext._ensure_initialized()
-    elif SparkContext._gateway is None:
-        java = _find_java()
+    else:
+        _find_java()
         if not Path(os.environ.get("SPARK_CONF_DIR", ""), "log4j2.properties").is_file():
-            os.environ.setdefault(
-                _LOGGING, str(Path(archive.__file__).with_name("log4j2.properties"))
-            )
+            os.environ.setdefault(_LOGGING, str(Path(__file__).with_name("log4j2.properties")))
     package = str(Path(__file__).resolve().parents[2])
     # Workers import this package, and run this interpreter, not the first in their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -130,45 +181,33 @@ def start(
     if package not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (package, *paths) if path)
     given = SparkConf()
-    where = master or given.get("spark.master", LOCAL) or LOCAL
+    where = master or given.get("spark.master", "local[*]") or "local[*]"
     settings = dict(_DEFAULTS)
     if where.startswith("local"):
         settings |= _ON_ONE_MACHINE
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings |= conf or {}
-    if archived and java is not None and where.startswith("local"):
-        options = settings.get(OPTIONS, "")
-        settings[OPTIONS] = f"{options} {archive.options(java, options)}".strip()
+    settings |= conf
     builder = SparkSession.builder.master(where)
     for key, value in settings.items():
         # What spark-submit was given stays, unless it is asked for again here.
-        if not given.contains(key) or key in (conf or {}):
+        if not given.contains(key) or key in conf:
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if not given.contains(_LOG_LEVEL) and _LOG_LEVEL not in settings:
         # As a setting, it would be said in the terminal.
         spark.sparkContext.setLogLevel("ERROR")
-    remember(spark._jvm)
-    if with_source:
-        spark.dataSource.register(TraceDataSource)
     return spark
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether the tasks run in the driver's process."""
-    return re.match(r"local(\[|$)", spark.sparkContext.master or "") is not None
 
 
 @contextmanager
 def suited(spark: SparkSession, events: int) -> Iterator[None]:
     """While in this context, the settings are for less data if there are few `events`, but for
     those that somebody has chosen."""
-    usual = _DEFAULTS | _ON_ONE_MACHINE
     before: dict[str, str] = {}
-    for key, value in _suited(events, spark.sparkContext.defaultParallelism).items():
-        chosen = spark.sparkContext.getConf().get(key, None)
-        if chosen in (None, usual.get(key)):
-            before[key] = spark.conf.get(key) or ""
+    for key, value in {} if is_small(spark) else _suited(events).items():
+        there = spark.conf.get(key) or ""
+        if there in _USUAL[key]:
+            before[key] = there
             spark.conf.set(key, value)
     try:
         yield
@@ -177,12 +216,11 @@ def suited(spark: SparkSession, events: int) -> Iterator[None]:
             spark.conf.set(key, value)
 
 
-def _suited(events: int, cores: int) -> dict[str, str]:
+def _suited(events: int) -> dict[str, str]:
     if events < FEW_EVENTS:
         return _LITTLE
     if events < SOME_EVENTS:
-        partitions = min(cores, int(_ON_ONE_MACHINE[_PARTITIONS]))
-        return {_PARTITIONS: str(partitions), _ADAPTIVE: "false"}
+        return {_PARTITIONS: str(min(os.cpu_count() or 1, 16)), _ADAPTIVE: "false"}
     return {}
 
 

@@ -1,44 +1,174 @@
-"""Small files and directories of a lake, on this machine or wherever Hadoop has them."""
+"""Files and directories of a lake, on this machine or wherever pyarrow's file systems reach: HDFS,
+S3, Google's and Azure's storage, each with its own client's settings."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyarrow import fs
 
 from episub_router.pipeline.params import SECOND
 
+_NEW = ".new"
 
-class Storage(Protocol):
-    """What a lake needs beside its tables. All paths are whole."""
+_TRIES = 5
+"""Chosen: more writers that replace one file at the same moment are unlikely."""
+
+_FORGOTTEN = 3_600 * SECOND
+"""ns after which a file that was never moved to its place is of a writer that was killed."""
+
+BLOCK = 1 << 20
+"""Bytes copied at once."""
+
+
+def is_local(path: str) -> bool:
+    """Whether `path` is one of this machine's file system, and no URI of another."""
+    return re.match(r"[a-z][a-z0-9+.-]*:", path) is None or path.startswith("file://")
+
+
+def local_path(path: str) -> str:
+    """`path`, which is local, as the functions of `os` take it."""
+    return path.removeprefix("file://")
+
+
+def at(uri: str) -> tuple[Any, str]:
+    """The file system of `uri`, and the path in it. Raises OSError where it can't be reached."""
+    if is_local(uri):
+        return fs.LocalFileSystem(), os.path.abspath(local_path(uri))
+    # Hadoop writes URIs of this machine with one slash.
+    uri = re.sub(r"^file:/+", "file:///", uri)
+    try:
+        found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
+    except (ValueError, ImportError) as error:
+        raise OSError(f"{uri}: {error}") from error
+    return found
+
+
+class Storage:
+    """What a lake needs beside its tables. All paths are whole.
+
+    Few file systems can put a file in the place of another one. So what is to be `PATH` is written
+    as a whole as `PATH.STAMP.new`; `PATH` is removed, and that moved there. While `PATH` is
+    missing, the newest `PATH.*.new` counts in its place, also where its writer was killed.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        """`clock` gives ns since the epoch, by which files are stamped and forgotten."""
+        self._clock = clock
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        return at(path)
 
     def names(self, path: str) -> list[str]:
         """What is in a directory, sorted; nothing where there is none."""
+        system, place = self._at(path)
+        chosen = fs.FileSelector(place, allow_not_found=True)
+        return sorted(entry.base_name for entry in system.get_file_info(chosen))
 
     def get(self, path: str) -> str | None:
         """The text of a file; None where there is none."""
+        for _ in range(_TRIES):
+            text = self._read(path)
+            if text is not None:
+                return text
+            left = self._left(path)
+            # Without any, it may have been moved in between.
+            text = self._read(left[-1] if left else path)
+            if text is not None or not left:
+                return text
+        return None
+
+    def _read(self, path: str) -> str | None:
+        system, place = self._at(path)
+        try:
+            with system.open_input_stream(place) as stream:
+                return bytes(stream.read()).decode()
+        except FileNotFoundError:
+            return None
+
+    def _left(self, path: str, ending: str = _NEW) -> list[str]:
+        """Files that were to be moved to `path`, by when they were begun."""
+        directory, _, name = path.rpartition("/")
+        stamped = re.compile(rf"{re.escape(name)}\.\d{{20}}-[0-9a-f]{{32}}{re.escape(ending)}")
+        return [
+            f"{directory}/{other}" for other in self.names(directory) if stamped.fullmatch(other)
+        ]
 
     def put(self, path: str, text: str) -> None:
         """Write a file as a whole: nobody reads half of it, or nothing in place of what was there
         before. Raises OSError where it can't be moved to its place."""
+        self.make(path.rpartition("/")[0])
+        new = f"{path}.{self._clock():020d}-{uuid4().hex}{_NEW}"
+        system, begun = self._at(f"{new}.tmp")
+        with system.open_output_stream(begun) as stream:
+            stream.write(text.encode())
+        _, ready = self._at(new)
+        self._move(system, begun, ready)
+        _, place = self._at(path)
+        if is_local(path):
+            os.replace(ready, place)
+            return
+        for _ in range(_TRIES):
+            # Another writer's may be there again.
+            self._delete(system, place)
+            try:
+                self._move(system, ready, place)
+                break
+            except OSError as error:
+                refused = error
+        else:
+            raise refused
+        # Another writer may still be about to move a younger one.
+        oldest = f"{path}.{self._clock() - _FORGOTTEN:020d}"
+        for left in (*self._left(path), *self._left(path, f"{_NEW}.tmp")):
+            if left < oldest:
+                self._delete(system, self._at(left)[1])
+
+    @staticmethod
+    def _delete(system: Any, place: str) -> None:
+        with suppress(FileNotFoundError):
+            system.delete_file(place)
 
     def make(self, path: str) -> None:
         """Make a directory, with those above it."""
+        system, place = self._at(path)
+        system.create_dir(place, recursive=True)
 
     def remove(self, path: str) -> None:
         """Remove a directory with all that is in it, if it is there."""
+        system, place = self._at(path)
+        with suppress(FileNotFoundError):
+            system.delete_dir(place)
 
     def rename(self, path: str, to: str) -> bool:
         """Move a directory, if it is there, to where nothing is; whether it was there. Raises
         OSError where something is, or it can't be moved."""
+        system, place = self._at(path)
+        if system.get_file_info(place).type == fs.FileType.NotFound:
+            return False
+        _, wanted = self._at(to)
+        if system.get_file_info(wanted).type != fs.FileType.NotFound:
+            # Some file systems would move it into that directory.
+            raise FileExistsError(f"{path} can't be moved to {to}, which is there")
+        system.create_dir(os.path.dirname(wanted), recursive=True)
+        self._move(system, place, wanted)
+        return True
+
+    @staticmethod
+    def _move(system: Any, path: str, to: str) -> None:
+        try:
+            system.move(path, to)
+        except OSError as error:
+            raise OSError(f"{path} can't be moved to {to}: {error}") from error
 
 
 def replace(storage: Storage, new: str, to: str, aside: str) -> None:
@@ -64,152 +194,44 @@ def put_back(storage: Storage, aside: str, root: str) -> None:
                     storage.rename(f"{aside}/{place}", f"{root}/{place}")
 
 
-class LocalStorage:
-    """On this machine."""
-
-    def names(self, path: str) -> list[str]:
-        return sorted(os.listdir(path)) if os.path.isdir(path) else []
-
-    def get(self, path: str) -> str | None:
-        try:
-            return Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-
-    def put(self, path: str, text: str) -> None:
-        self.make(os.path.dirname(path))
-        begun = f"{path}.{os.getpid()}.tmp"
-        Path(begun).write_text(text, encoding="utf-8")
-        os.replace(begun, path)
-
-    def make(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
-
-    def remove(self, path: str) -> None:
-        shutil.rmtree(path, ignore_errors=True)
-
-    def rename(self, path: str, to: str) -> bool:
-        if not os.path.isdir(path):
-            return False
-        self.make(os.path.dirname(to))
-        os.rename(path, to)
-        return True
+def files_at(uri: str) -> Iterator[tuple[str, int]]:
+    """The files that `uri`, a file or directory elsewhere, has, as (URI, bytes). Raises OSError."""
+    system, place = at(uri)
+    found = system.get_file_info(place)
+    if found.type == fs.FileType.File:
+        yield uri, found.size
+        return
+    for entry in system.get_file_info(fs.FileSelector(place, allow_not_found=True, recursive=True)):
+        if entry.type == fs.FileType.File:
+            yield f"{uri.rstrip('/')}/{os.path.relpath(entry.path, place)}", entry.size
 
 
-class HadoopStorage:
-    """At any URI that Hadoop can write to.
-
-    Few of its file systems can put a file in the place of another one. So what is to be `PATH` is
-    written as a whole and moved to `PATH.STAMP.new`; `PATH` is removed, and that moved there.
-    While `PATH` is missing, the newest `PATH.*.new` counts in its place, also where its writer was
-    killed; the next one replaces it.
-    """
-
-    def __init__(self, spark: SparkSession, clock: Callable[[], int] = time.time_ns) -> None:
-        """`clock` gives ns since the epoch, by which files are stamped and forgotten."""
-        self._jvm: Any = spark._jvm
-        self._conf: Any = spark._jsc.hadoopConfiguration()
-        self._clock = clock
-
-    def _file(self, path: str) -> tuple[Any, Any]:
-        found = self._jvm.org.apache.hadoop.fs.Path(path)
-        return found.getFileSystem(self._conf), found
-
-    def names(self, path: str) -> list[str]:
-        system, found = self._file(path)
-        if not system.exists(found):
-            return []
-        return sorted(entry.getPath().getName() for entry in system.listStatus(found))
-
-    def get(self, path: str) -> str | None:
-        text = self._read(path)
-        for _ in range(_TRIES):
-            if text is not None:
-                break
-            new = self._left(path, _NEW)
-            # Without any, it may have been moved in between.
-            text = self._read(new[-1] if new else path)
-            if not new:
-                break
-        return text
-
-    def _read(self, path: str) -> str | None:
-        system, found = self._file(path)
-        if not system.exists(found):
-            return None
-        try:
-            size = system.getFileStatus(found).getLen()
-            stream = system.open(found)
-        except Py4JJavaError as error:
-            if _is_missing(error):
-                return None
-            raise
-        try:
-            return bytes(stream.readNBytes(size)).decode()
-        finally:
-            stream.close()
-
-    def _left(self, path: str, ending: str) -> list[str]:
-        """Files that were to be moved to `path`, by when they were begun."""
-        directory, _, name = path.rpartition("/")
-        stamped = re.compile(rf"{re.escape(name)}\.\d{{20}}-[0-9a-f]{{32}}{re.escape(ending)}")
-        there = self.names(directory)
-        return [f"{directory}/{other}" for other in there if stamped.fullmatch(other)]
-
-    def put(self, path: str, text: str) -> None:
-        stamp = f"{self._clock():020d}-{uuid4().hex}"
-        system, begun = self._file(f"{path}.{stamp}{_BEGUN}")
-        stream = system.create(begun, True)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-        _, new = self._file(f"{path}.{stamp}{_NEW}")
-        if not system.rename(begun, new):
-            raise OSError(f"{begun} can't be moved to {new}")
-        _, found = self._file(path)
-        for _ in range(_TRIES):
-            # Another writer's may be there again.
-            system.delete(found, False)
-            if system.rename(new, found):
-                break
-        else:
-            raise OSError(f"{new} can't be moved to {found}")
-        # Another writer may still be about to move a younger one.
-        oldest = f"{path}.{self._clock() - _FORGOTTEN:020d}"
-        for left in (*self._left(path, _NEW), *self._left(path, _BEGUN)):
-            if left < oldest:
-                system.delete(self._file(left)[1], False)
-
-    def make(self, path: str) -> None:
-        system, found = self._file(path)
-        system.mkdirs(found)
-
-    def remove(self, path: str) -> None:
-        system, found = self._file(path)
-        system.delete(found, True)
-
-    def rename(self, path: str, to: str) -> bool:
-        system, found = self._file(path)
-        if not system.exists(found):
-            return False
-        _, wanted = self._file(to)
-        if system.exists(wanted):
-            # Some file systems would move it into that directory.
-            raise FileExistsError(f"{path} can't be moved to {to}, which is there")
-        system.mkdirs(wanted.getParent())
-        if not system.rename(found, wanted):
-            raise OSError(f"{path} can't be moved to {to}")
-        return True
+@contextmanager
+def fetched(uri: str) -> Iterator[str]:
+    """The path of a local copy of the file at `uri`, which is there while in this context; of a
+    local file the file itself. Raises OSError."""
+    if is_local(uri):
+        yield uri
+        return
+    system, place = at(uri)
+    # The name says whether it is gzipped, too.
+    with (
+        tempfile.NamedTemporaryFile(suffix=Path(uri).suffix) as copy,
+        system.open_input_stream(place) as source,
+    ):
+        shutil.copyfileobj(source, copy, BLOCK)
+        copy.flush()
+        yield copy.name
 
 
-_BEGUN, _NEW = ".tmp", ".new"
+def send(path: str, uri: str) -> None:
+    """Copy the local file at `path` to `uri`, in place of what is there. Raises OSError."""
+    system, place = at(uri)
+    system.create_dir(os.path.dirname(place), recursive=True)
+    with open(path, "rb") as source, system.open_output_stream(place) as target:
+        shutil.copyfileobj(source, target, BLOCK)
 
-_TRIES = 5
-"""Ours: more writers that replace one file at the same moment are unlikely."""
 
-_FORGOTTEN = 3_600 * SECOND
-"""ns after which a file that was never moved to its place is of a writer that was killed. Ours."""
-
-
-def _is_missing(error: Py4JJavaError) -> bool:
-    name = error.java_exception.getClass().getName()
-    return bool(name == "java.io.FileNotFoundException")
+def escaped(name: str) -> str:
+    """`name` as Hive's partitions have it in paths."""
+    return re.sub(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]", lambda found: f"%{ord(found[0]):02X}", name)

@@ -169,7 +169,12 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
         state = lake.write_live("state", run, number, sampled(whole), "role")
     finally:
         release()
-    made = {"events": events_of(state), "clocks": clocks.clocks(exchanges_of(state))}
+    made = {
+        "events": events_of(state),
+        "clocks": clocks.clocks(exchanges_of(state)),
+        # Headers aren't kept.
+        "starts": lake.session.createDataFrame([], "run string, peer string, time long"),
+    }
     tables = Tables(made, params)
     with tables.kept("clocks"):
         if horizon is not None:

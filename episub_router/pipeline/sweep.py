@@ -18,12 +18,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from episub_router.pipeline.bronze.tasks import Batch, write_records
-from episub_router.pipeline.bronze.transfer import HadoopShell
-from episub_router.pipeline.jobs import in_tasks
+from episub_router.pipeline.engine import in_tasks
 from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import read_encoded
 from episub_router.sim.runner import Job, jobs_for, run
 from episub_router.sim.scenario import loading
+
+_AT_ONCE = 64
+"""Jobs of Spark's, each of one task, that wait for a core."""
 
 
 def grid(experiment: str, choices: Mapping[str, Sequence[Any]], seeds: int) -> list[Job]:
@@ -84,14 +86,14 @@ def sweep(
     def perform(name: str, digest: str, job: Job) -> Entry:
         batch = hashlib.sha256(f"{name} {digest}".encode()).hexdigest()[:16]
         written = [] if summaries_only else [name]
-        common = Batch(batch, lake.stage(batch, written), HadoopShell.of(spark))
+        common = Batch(batch, lake.stage(batch, written))
         work = partial(_run_job, name=name, digest=digest, batch=common, traced=not summaries_only)
-        (made,) = in_tasks(spark, f"simulation {name}", work, [job])
+        (made,) = in_tasks(spark, work, [job])
         (entry,) = lake.commit(batch, [made])
         return entry
 
     # A Spark job for each, so that each can be committed when it is done.
-    pool = ThreadPoolExecutor(max(1, spark.sparkContext.defaultParallelism))
+    pool = ThreadPoolExecutor(_AT_ONCE)
     try:
         under_way = {key: pool.submit(perform, *key, job) for key, job in todo.items()}
         known |= {key: done.result() for key, done in under_way.items()}

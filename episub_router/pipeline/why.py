@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.lake import SILVER, Lake, LakeError
+from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
 from episub_router.pipeline.run import on_demand
 
 _Row = Mapping[str, Any]
@@ -53,6 +53,23 @@ class VainCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """Why it was late or lost (`answers.causes`). Times are ns since the publishing."""
+
+    name: str
+    detail: str | None
+    sender: str | None
+    """The link on which it became late."""
+    receiver: str | None
+    begin: int | None
+    """Of the fault, if it is one."""
+    end: int | None
+    peers: tuple[str, ...]
+    """That weren't there, or on the smaller side of a cut; some of them where they are many."""
+    others: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryPath:
     """What became of one message at one peer."""
 
@@ -74,6 +91,8 @@ class DeliveryPath:
     copies: tuple[VainCopy, ...]
     why_not: str
     """Where the message didn't come, what is known of it; else empty."""
+    cause: Cause | None = None
+    """Where it was late or lost."""
 
 
 def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
@@ -83,8 +102,8 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     """
     named = F.col("message") == message
 
-    def rows(name: str, of: str = "message") -> list[_Row]:
-        table = lake.read(SILVER, name, [run])
+    def rows(name: str, of: str = "message", layer: str = SILVER) -> list[_Row]:
+        table = lake.read(layer, name, [run])
         chosen = table.where(named) if of == "message" else table
         return [row.asDict() for row in chosen.collect()]
 
@@ -100,6 +119,8 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     begin = publish["time"]
     steps = _steps(peer, publish, delivered, sent, errors)
     got = delivered.get(peer)
+    judged = [row for row in rows("causes", layer=GOLD) if row["peer"] == peer]
+    cause = _cause(judged, rows("faults", "run", GOLD) if judged else (), begin)
     lost = [row for row in subscribed if row["peer"] == peer and row["topic"] == publish["topic"]]
     return DeliveryPath(
         run=run,
@@ -112,7 +133,8 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
         latency=got["latency"] if got else None,
         uncertainty=_sum(errors, publish["source"], peer),
         copies=tuple(_copies(peer, begin, got, sent, rows("duplicates"))),
-        why_not="" if got or peer == publish["source"] else _why_not(begin, lost),
+        why_not="" if got or peer == publish["source"] else _why_not(begin, lost, cause),
+        cause=cause,
     )
 
 
@@ -197,7 +219,26 @@ def _copies(
     return sorted(copies, key=lambda copy: (copy.time, copy.sender))
 
 
-def _why_not(begin: int, subscriptions: Sequence[_Row]) -> str:
+def _cause(found: Sequence[_Row], faults: Sequence[_Row], begin: int) -> Cause | None:
+    if not found:
+        return None
+    (row,) = found
+    fault = next((one for one in faults if one["fault"] == row["fault"]), None)
+    return Cause(
+        name=row["cause"],
+        detail=row["detail"],
+        sender=row["sender"],
+        receiver=row["receiver"],
+        begin=None if fault is None else fault["begin"] - begin,
+        end=None if fault is None or fault["end"] is None else fault["end"] - begin,
+        peers=() if fault is None else tuple(fault["peers"]),
+        others=None if fault is None else fault["others"],
+    )
+
+
+def _why_not(begin: int, subscriptions: Sequence[_Row], cause: Cause | None) -> str:
+    if cause is not None:
+        return f"{cause.name}: {cause.detail}" if cause.detail else cause.name
     there = [
         row
         for row in subscriptions
@@ -209,7 +250,7 @@ def _why_not(begin: int, subscriptions: Sequence[_Row]) -> str:
     if row["until"] is not None:
         seconds = (row["until"] - begin) / 1e9
         return f"it was gone {seconds:.3f} s after the publishing ({row['ending']})"
-    return "it was subscribed, and no trace has the message arriving"
+    return "it was not linked yet when the message was published"
 
 
 def _sum(errors: Mapping[str, int | None], a: str, b: str) -> int | None:

@@ -2,9 +2,8 @@
 
 Makes the traces of a network (`invented`) with its links, payloads and control messages, one PB
 file per node, takes them all the way, in a fresh process for each size, and makes a report, twice.
-The archive of Spark's classes is the user's, as with any command: `--events 20000` first makes it.
-CPU seconds are user and system time of all processes. The same per-message query runs in DuckDB on
-the same Parquet, if `duckdb` is installed.
+`--engine sail` does it without Spark. CPU seconds are user and system time of all processes. The
+same per-message query runs in DuckDB on the same Parquet, if `duckdb` is installed.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def generate(directory: Path, events: int) -> int:
     return messages
 
 
-def stages(traces: str, lake: str, conf: dict[str, str]) -> None:
+def stages(traces: str, lake: str, engine: str, conf: dict[str, str]) -> None:
     """In the process that is measured: the whole way, a JSON line per stage."""
     from episub_router.pipeline import session
     from episub_router.pipeline.ingest import ingest
@@ -61,7 +60,7 @@ def stages(traces: str, lake: str, conf: dict[str, str]) -> None:
     from episub_router.pipeline.run import answer
 
     started = time.perf_counter()
-    spark = session.start(None, conf, archived=True, with_source=False)
+    spark = session.start(None, conf, engine)
     print(json.dumps(["start", time.perf_counter() - started]), flush=True)
     table = Lake(spark, lake)
     started, before = time.perf_counter(), cpu_seconds()
@@ -75,11 +74,8 @@ def stages(traces: str, lake: str, conf: dict[str, str]) -> None:
     print(json.dumps(["cpu of the answers", cpu_seconds() - before]), flush=True)
     print(json.dumps(["cpu", cpu_seconds()]), flush=True)
     started = time.perf_counter()
-    spark.read.parquet(f"{lake}/bronze").where("event IN ('deliver', 'duplicate')").groupBy(
-        "run", "message"
-    ).agg(
-        *_query(),
-    ).write.format("noop").mode("overwrite").save()
+    rows = spark.read.parquet(f"{lake}/bronze").where("event IN ('deliver', 'duplicate')")
+    rows.groupBy("run", "message").agg(*_query()).toArrow()
     print(json.dumps(["query", time.perf_counter() - started]), flush=True)
     spark.stop()
 
@@ -95,17 +91,16 @@ def _query() -> list[object]:
     ]
 
 
-def report(lake: str, place: str) -> float:
-    """Seconds for a page and Markdown about the run, as a command of its own; the archive of
-    Spark's classes is the user's."""
+def report(lake: str, place: str, engine: str) -> float:
+    """Seconds for a page and Markdown about the run, as a command of its own."""
     command = [sys.executable, "-m", "episub_router", "report", "bench", "--lake", lake,
-               "--out", f"{place}/bench.html", "--out", f"{place}/bench.md"]  # fmt: skip
+               "--engine", engine, "--out", f"{place}/bench.html", "--out", f"{place}/bench.md"]  # fmt: skip
     started = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
 
 
-def measure(events: int, conf: list[str], kept: Path | None) -> None:
+def measure(events: int, engine: str, conf: list[str], kept: Path | None) -> None:
     with tempfile.TemporaryDirectory(dir=kept) as place:
         started = time.perf_counter()
         messages = generate(Path(place, "traces"), events)
@@ -117,7 +112,7 @@ def measure(events: int, conf: list[str], kept: Path | None) -> None:
         watch = Watch()
         watch.start()
         command = [sys.executable, "-m", "tests.benchmarks.pipeline", "--stages",
-                   f"{place}/traces", f"{place}/lake"]  # fmt: skip
+                   f"{place}/traces", f"{place}/lake", engine]  # fmt: skip
         for pair in conf:
             command += ["--conf", pair]
         started = time.perf_counter()
@@ -135,13 +130,13 @@ def measure(events: int, conf: list[str], kept: Path | None) -> None:
         for name, seconds in cpu.items():
             print(f"{name:18} {seconds:7.1f} s  {count / seconds:12,.0f} events per CPU second")
         for which in ("first", "second"):
-            print(f"{which + ' report':18} {report(f'{place}/lake', place):7.1f} s")
+            print(f"{which + ' report':18} {report(f'{place}/lake', place, engine):7.1f} s")
         jvm, python = watch.jvm / 2**30, watch.python / 2**30
         print(
             f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB, "
             f"both together {watch.both / 2**30:.2f} GiB"
         )
-        print(f"per-message query on bronze: Spark {query:.2f} s", end="")
+        print(f"per-message query on bronze: {engine} {query:.2f} s", end="")
         try:
             import duckdb
         except ModuleNotFoundError:
@@ -157,13 +152,14 @@ def main() -> None:
     parser.add_argument("--events", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--dir", type=Path, help="where there is room for traces and tables")
-    parser.add_argument("--stages", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--engine", choices=("spark", "sail"), default="spark")
+    parser.add_argument("--stages", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.stages:
         stages(*arguments.stages, dict(pair.split("=", 1) for pair in arguments.conf))
         return
     for events in arguments.events:
-        measure(events, arguments.conf, arguments.dir)
+        measure(events, arguments.engine, arguments.conf, arguments.dir)
 
 
 if __name__ == "__main__":

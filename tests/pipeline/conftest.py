@@ -1,8 +1,10 @@
-"""One Spark session for all tests here; without Spark they are skipped."""
+"""One session for all tests here, of Spark or, with EPISUB_ENGINE=sail, of Sail; without PySpark
+they are skipped."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from episub_router.cli.main import main
 from tests.pipeline import handmade
 from tests.pipeline.oracle import Event
 from tests.pipeline.records import put_records
-from tests.pipeline.simulations import FAULTS, ROUTERS, simulation
+from tests.pipeline.simulations import FAULTS, ROUTERS, hostile, parted, simulation
 from tests.pipeline.traces import PATIENCE, SEEDS, WINDOW, RandomTrace, damaged
 
 if TYPE_CHECKING:
@@ -29,10 +31,13 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
     from episub_router.pipeline import session
 
+    engine = os.environ.get("EPISUB_ENGINE", session.SPARK)
+    if engine == session.SAIL:
+        pytest.importorskip("pysail")
     memory = {"spark.driver.memory": "1g"}
     # All of it at once: a heap that grows is collected as a whole each time.
     memory[session.OPTIONS] = f"{session.FOR_FEW_ROWS[session.OPTIONS]} -Xms1g"
-    started = session.start("local[2]", session.FOR_FEW_ROWS | memory)
+    started = session.start("local[2]", session.FOR_FEW_ROWS | memory, engine)
     yield started
     started.stop()
 
@@ -94,6 +99,7 @@ def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Swep
     headline = grid("headline", parse_choices(settings), 1)
     jobs = [job for job in headline if "uniform, one" in job.label]
     jobs += [simulation(router, fault) for router in ROUTERS for fault in FAULTS]
+    jobs += [parted(), hostile()]
     assert {job.scenario.traffic.settle for job in jobs} == {float(PATIENCE)}
     directory = tmp_path_factory.mktemp("swept")
     lake = Lake(spark, str(directory / "lake"))

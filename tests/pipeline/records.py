@@ -16,10 +16,9 @@ def put_records(lake: Lake, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
     import pyarrow as pa
 
     from episub_router.pipeline.bronze.tasks import Batch, write_records
-    from episub_router.pipeline.bronze.transfer import HadoopShell
     from episub_router.pipeline.record import RECORD
 
-    batch = Batch("records", lake.stage("records", runs), HadoopShell.of(lake.session))
+    batch = Batch("records", lake.stage("records", runs))
     entries = []
     for run, events in runs.items():
         books = {"bytes": 0, "format": "pb", "records": len(events)}

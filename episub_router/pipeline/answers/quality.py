@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers.beside import beside
 from episub_router.pipeline.facts.clocks import SET
+from episub_router.pipeline.params import AnswerParams
 
 _BOOK = ("header", "report")
 """The tracer's own events."""
@@ -30,6 +31,7 @@ def quality(
     clocks: DataFrame,
     subscriptions: DataFrame,
     spans: DataFrame,
+    params: AnswerParams,
 ) -> DataFrame:
     """The table `quality`: one row per run. Of `records`, bronze, it takes what is no event, or one
     of the tracer's own."""
@@ -96,4 +98,5 @@ def quality(
     )
     table = beside(("run",), counted, others, spans, untraced, spread, published, clocked, there)
     table = table.fillna(0, [*_ZERO, "books"])
-    return table.withColumn("events", F.col("events") + F.col("books")).drop("books")
+    table = table.withColumn("events", F.col("events") + F.col("books")).drop("books")
+    return table.withColumn("deadline", F.lit(params.deadline))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from statistics import median
 
 import pandas as pd
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
+from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.params import SECOND
 from episub_router.sim.metrics.dissemination import time_to_repair
 
@@ -33,7 +34,7 @@ RECOVERY = StructType(
     ]
 )
 
-FAULTS = StructType(
+RECORDED = StructType(
     [
         StructField("run", StringType(), False),
         StructField("time", LongType(), False),  # ns
@@ -54,45 +55,55 @@ Ours: twice what p99 varies by between messages of a calm run."""
 
 
 def recorded(spark: SparkSession, faults: Sequence[tuple[str, int, str, int]]) -> DataFrame:
-    """Rows of `FAULTS`."""
+    """Rows of `RECORDED`."""
     if faults:
-        return spark.createDataFrame(faults, FAULTS)
+        return spark.createDataFrame(faults, RECORDED)
     # Python's own way makes a job of nothing.
-    none = (F.lit(None).cast(field.dataType).alias(field.name) for field in FAULTS)
+    none = (F.lit(None).cast(field.dataType).alias(field.name) for field in RECORDED)
     return spark.range(0).select(*none).limit(0)
 
 
-def gone(messages: DataFrame, subscriptions: DataFrame, faults: DataFrame) -> DataFrame:
-    """What nodes were lost: run, topic, time, ending, nodes. `faults` (`FAULTS`) has those that a
-    run's own record tells of; in runs without, they are nodes that crashed or fell silent, each
-    without a number."""
-    crashed = subscriptions.where(F.col("ending").isin("crash", "silent")).select(
-        "run",
-        "topic",
-        F.col("until").alias("time"),
-        "ending",
-        F.lit(None).cast("long").alias("nodes"),
-    )
+def recovery(
+    messages: DataFrame, subscriptions: DataFrame, faults: DataFrame, recorded: DataFrame
+) -> DataFrame:
+    """The table `recovery`: one row per fault and topic. `recorded` (`RECORDED`) has those that a
+    run's own record tells of. In runs without, a fault is one of `faults`, or a time at which nodes
+    crashed or fell silent."""
     topics = messages.select("run", "topic").distinct()
-    known = faults.join(topics, "run").select("run", "topic", "time", "ending", "nodes")
-    return crashed.join(faults.select("run").distinct(), "run", "anti").unionByName(known)
-
-
-def recovery(gone: DataFrame, messages: DataFrame) -> DataFrame:
-    """The table `recovery`: one row per fault and topic. In runs without a record of faults, a
-    fault is a time at which nodes were `gone`."""
-    spread = messages.select(
-        "run", "topic", F.col("published").alias("time"), "reliability", "rmr", "latency_p99"
+    gone = subscriptions.where(F.col("ending").isin("crash", "silent")).select(
+        "run", "topic", F.col("until").alias("time"), "ending",
+        *_none("long", "nodes", "calm"),
+    )  # fmt: skip
+    found = faults.join(topics, "run").select(
+        "run", "topic", F.col("begin").alias("time"), F.col("cause").alias("ending"),
+        F.col("count").alias("nodes"), F.coalesce("calm", F.lit(0)).alias("calm"),
+    )  # fmt: skip
+    # Nodes that crashed say so themselves.
+    went = gone.select("run").distinct().withColumn("went", F.lit(True))
+    found = found.join(went, "run", "left").where("ending <> 'down' OR went IS NULL").drop("went")
+    known = recorded.join(topics, "run").select(
+        "run", "topic", "time", "ending", "nodes", *_none("long", "calm")
     )
-    keys = ["run", "topic"]
-    # New columns, since both may come from the same table.
-    gone, spread = gone.toDF(*gone.columns), spread.toDF(*spread.columns)
-    return gone.groupBy(*keys).cogroup(spread.groupBy(*keys)).applyInPandas(mend, RECOVERY)
+    traced = gone.unionByName(found).join(recorded.select("run").distinct(), "run", "anti")
+    spread = messages.select(
+        "run", "topic", F.col("published").alias("time"),
+        F.lit(None).cast("string").alias("ending"), *_none("long", "nodes", "calm"),
+        "reliability", "rmr", "latency_p99",
+    )  # fmt: skip
+    faults = traced.unionByName(known)
+    none = _none("double", "reliability", "rmr"), _none("long", "latency_p99")
+    rows = faults.select("*", *none[0], *none[1]).unionByName(spread)
+    return grouped(rows, ["run", "topic"], mend, RECOVERY)
 
 
-def mend(gone: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
+def _none(kind: str, *names: str) -> list[Column]:
+    return [F.lit(None).cast(kind).alias(name) for name in names]
+
+
+def mend(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of `RECOVERY` for one run and topic; the rule is the simulator's
     (`dissemination.time_to_repair`)."""
+    gone, spread = rows[rows["ending"].notna()], rows[rows["ending"].isna()]
     if not len(gone):
         return pd.DataFrame(columns=RECOVERY.names)
     spread = spread.sort_values("time")
@@ -100,8 +111,8 @@ def mend(gone: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
     reliability, rmr = spread["reliability"].tolist(), spread["rmr"].tolist()
     latency = [None if pd.isna(value) else int(value) for value in spread["latency_p99"]]
     faults = _faults(gone)
-    rows = []
-    for number, (time, nodes, ending) in enumerate(faults):
+    made = []
+    for number, (time, nodes, ending, calm) in enumerate(faults):
         at = time / SECOND
         until = faults[number + 1][0] / SECOND if number + 1 < len(faults) else float("inf")
         seen = bisect_left(published, until)
@@ -110,39 +121,43 @@ def mend(gone: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
         before = _mean(reliability[:earlier])
         target = _ENOUGH if before is None else min(_ENOUGH, before)
         repaired = time_to_repair(at, times, reliability[:seen], target)
+        if calm is not None:
+            # What was late counts, too.
+            repaired = (calm - time) / SECOND if calm else None
         rmr_before = _mean(rmr[:earlier])
-        calm = [rmr_before is not None and value <= rmr_before + _CLOSE for value in rmr[:seen]]
+        calmed = [rmr_before is not None and value <= rmr_before + _CLOSE for value in rmr[:seen]]
         known = [value for value in latency[:earlier] if value is not None]
         usual = median(known) if known else None
         fast = [usual is not None and value is not None and value <= _AS_FAST * usual
                 for value in latency[:seen]]  # fmt: skip
         as_fast = time_to_repair(at, times, fast, 1.0)
         both = repaired is not None and as_fast is not None
-        rows.append(
+        made.append(
             (
                 gone["run"].iloc[0], gone["topic"].iloc[0], time, nodes, ending, before,
                 min(reliability[earlier:seen], default=None), repaired, rmr_before,
-                time_to_repair(at, times, calm, 1.0), usual,
+                time_to_repair(at, times, calmed, 1.0), usual,
                 max((value for value in latency[earlier:seen] if value is not None), default=None),
                 as_fast, max(repaired or 0.0, as_fast or 0.0) if both else None,
             )
         )  # fmt: skip
-    return pd.DataFrame(rows, columns=RECOVERY.names).astype({"latency_worst": "Int64"})
+    return pd.DataFrame(made, columns=RECOVERY.names).astype({"latency_worst": "Int64"})
 
 
-def _faults(gone: pd.DataFrame) -> list[tuple[int, int, str]]:
-    """(time, nodes, ending) of each fault: those that say how many nodes they took as they are, the
-    others together where they are close."""
-    faults: list[tuple[int, int, str]] = []
+def _faults(gone: pd.DataFrame) -> list[tuple[int, int, str, int | None]]:
+    """(time, nodes, ending, calm) of each fault: those that say how many nodes they took as they
+    are, the others together where they are close."""
+    faults: list[tuple[int, int, str, int | None]] = []
     latest = 0
     for row in gone.sort_values(["time", "ending"]).to_dict("records"):
         time, nodes, ending = int(row["time"]), row["nodes"], str(row["ending"])
+        calm = None if pd.isna(row["calm"]) else int(row["calm"])
         if not pd.isna(nodes):
-            faults.append((time, int(nodes), ending))
+            faults.append((time, int(nodes), ending, calm))
         elif faults and time - latest <= TOGETHER:
-            faults[-1] = (faults[-1][0], faults[-1][1] + 1, faults[-1][2])
+            faults[-1] = (faults[-1][0], faults[-1][1] + 1, *faults[-1][2:])
         else:
-            faults.append((time, 1, ending))
+            faults.append((time, 1, ending, calm))
         latest = time
     return faults
 

@@ -111,10 +111,13 @@ def latency_cdf(arrivals: DataFrame) -> DataFrame:
     )
 
 
-def missing(arrivals: DataFrame, params: AnswerParams) -> DataFrame:
-    """The table `missing`: messages that didn't come, by what became of the peer."""
-    why = F.when(F.col("live"), "missing").otherwise(F.col("ending"))
-    lacking = by_window(arrivals.where(~F.col("delivered")), "published", params)
+def missing(arrivals: DataFrame, causes: DataFrame, params: AnswerParams) -> DataFrame:
+    """The table `missing`: messages that didn't come, by their causes, or by how the peer went."""
+    key = ["run", "topic", "message", "peer"]
+    lost = causes.where(F.col("latency").isNull()).select(*key, "cause")
+    why = F.when(F.col("live"), F.col("cause")).otherwise(F.col("ending"))
+    lacking = arrivals.where(~F.col("delivered")).join(lost, key, "left")
+    lacking = by_window(lacking, "published", params)
     return lacking.groupBy(*_KEY, why.alias("reason")).agg(F.count("*").alias("count"))
 
 

@@ -20,18 +20,17 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from episub_router.pipeline.bronze.content import digest_of
-from episub_router.pipeline.bronze.transfer import HadoopShell
 from episub_router.pipeline.bronze.writer import RecordWriter
-from episub_router.pipeline.jobs import in_tasks
+from episub_router.pipeline.engine import in_tasks
 from episub_router.pipeline.lake import Entry, Staging
 from episub_router.pipeline.reading.encoding import encoded
 from episub_router.pipeline.reading.files import read_together, run_of
-from episub_router.pipeline.uris import is_local
+from episub_router.pipeline.storage import fetched, is_local, local_path, send
 
 TASK_BYTES = 32 << 20
 """Small files are taken together until they have this many bytes."""
 
-_TASKS_PER_CORE = 4
+_TASKS = 64
 """At least, where there is enough: so that no core waits long for the last task."""
 _LEAST_BYTES = 1 << 20
 """Less in a task costs more than it spreads."""
@@ -62,22 +61,20 @@ class Batch:
 
     name: str
     staging: Staging
-    shell: HadoopShell
     late_before: int | None = None
 
 
 def identify(spark: SparkSession, files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     """`files` with their digests and what their headers say. Raises OSError for a file that can't
     be read."""
-    shell = HadoopShell.of(spark)
-    return _spread(spark, "what the files are", partial(_identified, shell=shell), files)
+    return _spread(spark, _identified, files)
 
 
 def write(spark: SparkSession, files: Sequence[TraceFileInfo], batch: Batch) -> list[Entry]:
     """Write the records of `files`, whose `run` is set, to the batch's staging directory; what was
     counted, in order of the files' names."""
     ordered = sorted(files, key=lambda file: (file.run or "", file.path))
-    made = _spread(spark, f"bronze {batch.name}", partial(_written, batch=batch), ordered)
+    made = _spread(spark, partial(_written, batch=batch), ordered)
     return sorted(made, key=lambda entry: entry.file)
 
 
@@ -97,7 +94,7 @@ def write_records(
             if local:
                 os.replace(written, wanted)
             else:
-                batch.shell.put(written, f"{directory}/{os.path.relpath(wanted, scratch)}")
+                send(written, f"{directory}/{os.path.relpath(wanted, scratch)}")
 
         with RecordWriter(target, part, attempt, finished) as writer:
             for records in batches:
@@ -182,15 +179,13 @@ def _attempt() -> int:
 
 def _spread(
     spark: SparkSession,
-    what: str,
     work: Callable[[int, Sequence[TraceFileInfo]], list[_Made]],
     files: Sequence[TraceFileInfo],
 ) -> list[_Made]:
     """What `work` makes of the number and the files of each task."""
     total = sum(file.size for file in files)
-    fair = total // (_TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    packed = list(enumerate(_packed(files, min(TASK_BYTES, max(_LEAST_BYTES, fair)))))
-    made = in_tasks(spark, what, lambda task: work(*task), packed)
+    most = min(TASK_BYTES, max(_LEAST_BYTES, total // _TASKS))
+    made = in_tasks(spark, lambda task: work(*task), list(enumerate(_packed(files, most))))
     return [one for of_task in made for one in of_task]
 
 
@@ -198,7 +193,7 @@ def _packed(files: Sequence[TraceFileInfo], most: int) -> Iterator[list[TraceFil
     packed: list[TraceFileInfo] = []
     size = 0
     for file in files:
-        if packed and (size + file.size > most or is_local(packed[0].path) != is_local(file.path)):
+        if packed and size + file.size > most:
             yield packed
             packed, size = [], 0
         packed.append(file)
@@ -207,21 +202,18 @@ def _packed(files: Sequence[TraceFileInfo], most: int) -> Iterator[list[TraceFil
         yield packed
 
 
-def _copies(files: Sequence[TraceFileInfo], shell: HadoopShell) -> Iterator[str]:
+def _copies(files: Sequence[TraceFileInfo]) -> Iterator[str]:
     """Where on this machine each of `files` can be read, until the next one is asked for."""
-    if all(is_local(file.path) for file in files):
-        yield from (file.path for file in files)
-    else:
-        yield from shell.fetched([(file.path, file.size) for file in files])
+    for file in files:
+        with fetched(file.path) as copy:
+            yield local_path(copy)
 
 
-def _identified(
-    number: int, files: Sequence[TraceFileInfo], shell: HadoopShell
-) -> list[TraceFileInfo]:
+def _identified(number: int, files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     del number
     return [
         replace(file, digest=digest_of(copy, file.name), run=run_of(copy))
-        for file, copy in zip(files, _copies(files, shell), strict=True)
+        for file, copy in zip(files, _copies(files), strict=True)
     ]
 
 
@@ -229,7 +221,7 @@ def _written(number: int, files: Sequence[TraceFileInfo], batch: Batch) -> list[
     entries: list[Entry] = []
     for run, of_run in groupby(files, key=lambda file: file.run or ""):
         chosen = list(of_run)
-        copies = zip(chosen, _copies(chosen, batch.shell), strict=True)
+        copies = zip(chosen, _copies(chosen), strict=True)
         records = ((copy, file.name, {"digest": file.digest}) for file, copy in copies)
         made, rows = write_records(read_together(records, run), run, f"part-{number:05d}", batch)
         counted = sum(entry.events + entry.quarantined + 1 for entry in made)

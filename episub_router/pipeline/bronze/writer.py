@@ -75,6 +75,8 @@ class RecordWriter:
                 compression_level=1,
                 use_dictionary=_REPEATED,
                 column_encoding=_GROWING,
+                # Else readers of Arrow's would have dictionaries where texts are wanted.
+                store_schema=False,
             )
             self._writers[kind] = path, writer
         self._writers[kind][1].write_table(

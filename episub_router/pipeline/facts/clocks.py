@@ -26,6 +26,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import NegativeCycleError, bellman_ford, connected_components
 
+from episub_router.pipeline.engine import grouped
+
 CLOCKS = StructType(
     [
         StructField("run", StringType(), False),
@@ -138,7 +140,7 @@ def clocks(exchanged: DataFrame) -> DataFrame:
     delays = exchanged.groupBy("run", "sender", "receiver").agg(
         F.min(F.col("received") - F.col("sent")).alias("delay"), F.count("*").alias("exchanges")
     )
-    return delays.groupBy("run").applyInPandas(solve, CLOCKS)
+    return grouped(delays, ["run"], solve, CLOCKS)
 
 
 def solve(delays: pd.DataFrame) -> pd.DataFrame:

@@ -29,15 +29,17 @@ def changes(events: DataFrame) -> DataFrame:
 
 def activity(contacts: DataFrame, spans: DataFrame) -> DataFrame:
     """One row per peer that traced anything: run, peer, last (the time of its last event but the
-    outliers), receives (whether its trace has receipts)."""
+    outliers, or of what others had of it: a trace that was cut short isn't a peer that went),
+    receives (whether its trace has receipts)."""
     ends = F.broadcast(spans.select("run", F.col("end").alias("run_end")))
-    return (
-        contacts.join(ends, "run")
-        .groupBy("run", "peer")
-        .agg(
-            F.max(F.when(F.col("end") <= F.col("run_end"), F.col("end"))).alias("last"),
-            F.max(F.col("receipts") > 0).alias("receives"),
-        )
+    near = contacts.join(ends, "run")
+    end = F.when(F.col("end") <= F.col("run_end"), F.col("end"))
+    heard = near.where("received > 0").groupBy("run", F.col("remote").alias("peer"))
+    traced = near.groupBy("run", "peer").agg(
+        F.max(end).alias("traced"), F.max(F.col("receipts") > 0).alias("receives")
+    )
+    return traced.join(heard.agg(F.max(end).alias("heard")), ["run", "peer"], "left").select(
+        "run", "peer", F.greatest("traced", "heard").alias("last"), "receives"
     )
 
 
@@ -92,7 +94,8 @@ def subscriptions(
     params: AnswerParams,
 ) -> DataFrame:
     """One row per time that a peer was subscribed: run, topic, peer, since, until, ending (leave,
-    crash, silent; null while it lasts), linked (when it first had a link in it), inferred.
+    crash, silent; null while it lasts), linked (when it first had a link in it), inferred. Hostile
+    peers, of which a simulated run tells, are left out: nobody promises them anything.
 
     A link is an active or eager one; in a topic where nobody has active links, as with gossipsub
     and floodsub, an open stream is one too: what goes over it needs no mesh.
@@ -118,6 +121,10 @@ def subscriptions(
     )
     table = joined.unionByName(_assumed(activity, publishes, topics, spans))
     table = _silenced(table, activity, spans, params)
+    hostile = changes.where((F.col("event") == "node") & (F.col("state") == "hostile"))
+    table = table.join(
+        F.broadcast(hostile.select("run", "peer").distinct()), ["run", "peer"], "anti"
+    )
     linked = _first_links(table, links)
     return table.join(linked, ["run", "topic", "peer", "since"], "left").select(
         "run", "topic", "peer", "since", "until", "ending", "linked", "inferred"

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.facts.clocks import SET
 
 MAX_HOPS = 2**31 - 1
@@ -51,14 +52,19 @@ def is_in_a_chain() -> Column:
 
 
 def deliveries(
-    events: DataFrame, publishes: DataFrame, clocks: DataFrame, chains: int | None = None
+    events: DataFrame,
+    publishes: DataFrame,
+    clocks: DataFrame,
+    starts: DataFrame,
+    chains: int | None = None,
 ) -> DataFrame:
     """One row per message and peer that got it: run, topic, message, peer, parent, time, latency
     (ns, negative where clocks disagree; null where the peer's clock or the publisher's was set
     during the run, since nobody knows when), raw_latency (before clocks were corrected), hops,
     origin (the publisher itself), size, repeats.
 
-    It is the first receipt that counts; `repeats` are further deliveries to the application. Hops
+    It is the first receipt that counts; `repeats` are further deliveries to the application, but
+    for the first to that of a process that started since (`starts`). Hops
     are the traced ones, or the depth in the tree that the parents make. `chains` is how many
     events `is_in_a_chain`, if that is known.
     """
@@ -71,9 +77,15 @@ def deliveries(
                 "first"
             ),
             (F.count("*") - 1).alias("repeats"),
+            F.max("time").alias("last"),
         )
-        .select("run", "message", "peer", "first.*", "repeats")
+        .select("run", "message", "peer", "first.*", "repeats", "last")
     )
+    began = starts.groupBy("run", "peer").agg(F.collect_list("time").alias("starts"))
+    receipts = receipts.join(F.broadcast(began), ["run", "peer"], "left")
+    between = F.filter("starts", lambda at: (at > F.col("time")) & (at <= F.col("last")))
+    anew = F.least(F.col("repeats"), F.when(F.col("starts").isNull(), 0).otherwise(F.size(between)))
+    receipts = receipts.withColumn("repeats", F.col("repeats") - anew).drop("last", "starts")
     sources = publishes.select(
         "run", "message", "topic", "source", F.col("time").alias("published"),
         F.col("correction").alias("source_correction"),
@@ -105,7 +117,7 @@ def deliveries(
     # Most traces have all hops or none, and Python is slow.
     if chains == 0 or (chains is None and events.where(is_in_a_chain()).isEmpty()):
         return table
-    return table.groupBy("run", "message").applyInPandas(with_depths, _with_hops(table.schema))
+    return grouped(table, ["run", "message"], with_depths, _with_hops(table.schema))
 
 
 def _with_hops(schema: StructType) -> StructType:

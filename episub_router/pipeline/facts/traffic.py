@@ -80,7 +80,8 @@ def control(events: DataFrame) -> DataFrame:
     Bytes are those of the RPC without its payload, in equal shares for the control messages in it;
     null where no sizes are traced.
     """
-    share = (F.col("size") - F.coalesce("payload", F.lit(0))) / _count(_is_control)
+    # Of RPCs without control messages, it is of none.
+    share = F.try_divide(F.col("size") - F.coalesce("payload", F.lit(0)), _count(_is_control))
     return _parts(events, _is_control, share.alias("bytes")).select(
         *_END,
         "part.topic",
@@ -123,15 +124,11 @@ def losses(events: DataFrame) -> DataFrame:
 
 def _parts(events: DataFrame, predicate: Callable[[Column], Column], *more: Column) -> DataFrame:
     """One row per part of an RPC that `predicate` chooses: `_END`, part, and `more` of the RPC."""
-    return events.where(F.col("event").isin(*_RPC) & F.exists("parts", predicate)).select(
-        "run",
-        F.col("event").alias("direction"),
-        "peer",
-        "remote",
-        "time",
-        F.explode(F.filter("parts", predicate)).alias("part"),
-        *more,
+    rpcs = events.where(F.col("event").isin(*_RPC))
+    chosen = rpcs.withColumnRenamed("event", "direction").select(
+        *_END, F.filter("parts", predicate).alias("chosen"), *more
     )
+    return chosen.withColumn("part", F.explode("chosen")).drop("chosen")
 
 
 def _count(predicate: Callable[[Column], Column]) -> Column:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from episub_router.pipeline.reading.files import read_file
 from episub_router.pipeline.schemas import RECORD
-from episub_router.pipeline.uris import local_path
+from episub_router.pipeline.storage import local_path
 
 FORMAT = "libp2ptrace"
 
@@ -101,12 +101,13 @@ def find(path: str) -> list[str]:
         ]
     else:
         found = [match for match in glob.glob(path, recursive=True) if os.path.isfile(match)]
-    chosen = sorted(os.path.abspath(name) for name in found if _is_finished(name))
+    chosen = sorted(os.path.abspath(name) for name in found if is_finished(name))
     if not chosen:
         raise FileNotFoundError(f"no trace files at {path}")
     return chosen
 
 
-def _is_finished(path: str) -> bool:
+def is_finished(path: str) -> bool:
+    """Whether the file at `path` is neither hidden nor being written."""
     name = os.path.basename(path)
     return not name.startswith((".", "_")) and not name.endswith(".tmp")

@@ -19,12 +19,12 @@ from episub_router.pipeline.report.peers import by_trait, fared, worst
 from episub_router.pipeline.report.queries import (
     abouts,
     averaged,
+    caused,
     first,
     largest,
     looks,
     mended,
     most_frequent,
-    on_time,
     ranked,
     thinned,
     together,
@@ -48,7 +48,13 @@ def gather(
         sides.append([made[name] for name in dict.fromkeys(baselines)])
     shown = [_side(side, alone) for side in sides]
     against = shown.pop() if baselines else None
-    report = Report(shown, against, params.deadline)
+    (deadline, *others) = {run.quality["deadline"] for run in made.values()}
+    if others:
+        raise LakeError(
+            "the runs were answered with different deadlines: `episub pipeline answers` makes "
+            "their answers anew"
+        )
+    report = Report(shown, against, deadline)
     return replace(report, notes=notes(report.all_runs))
 
 
@@ -74,7 +80,11 @@ def _side(runs: Sequence[Run], alone: bool) -> Run:
     for topic in chosen.topics:
         same = [other for run in runs for other in run.topics if other.topic == topic.topic]
         label = name if alone else f"{name} · {topic.topic}"
-        topics.append(replace(topic, label=label, of_runs=[other.figures for other in same]))
+        seeds = [str(run.about.get("seed", run.name)) for run in runs for other in run.topics
+                 if other.topic == topic.topic]  # fmt: skip
+        topics.append(
+            replace(topic, label=label, of_runs=[other.figures for other in same], seeds=seeds)
+        )
     return replace(chosen, topics=topics, replicas=[run.name for run in others])
 
 
@@ -96,7 +106,7 @@ class _Tables:
                 "if the run has any messages"
             )
         self.chosen = self._choose(baselines)
-        for name in ("quality", "balance", "sds_channels", "cuts", "rest"):
+        for name in ("quality", "balance", "sds_channels", "faults", "rest"):
             self._keep(name, self._gold(name))
         faults = self._of_topics("recovery")
         self._keep("recovery", largest(faults, params.points))
@@ -107,11 +117,12 @@ class _Tables:
         self._keep("control_traffic", self._gold("control_traffic").where("window IS NULL"))
         self._keep("losses", most_frequent(self._gold("loss_reasons"), params.reasons))
         self._keep("latency_cdf", thinned(self._of_topics("latency_cdf"), params.points))
-        self._keep("on_time", on_time(self._of_topics("latency_cdf"), params.deadline))
+        self._keep("caused", caused(self._of_topics("causes")))
         self._keep("messages", averaged(self._of_topics("messages"), params.points))
         self._keep("load", ranked(self._gold("load"), params.points))
-        of_peers = fared(lake.read(SILVER, "arrivals", runs), params.deadline)
-        self._keep("worst", worst(of_peers, self._gold("explained"), params.worst))
+        causes = self._gold("causes")
+        of_peers = fared(lake.read(SILVER, "arrivals", runs), causes)
+        self._keep("worst", worst(of_peers, causes, params.worst, params.enough))
         clocks = lake.read(SILVER, "clocks", runs).where("offset IS NOT NULL")
         self._keep("clocks", first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
@@ -120,7 +131,7 @@ class _Tables:
         self._keep("groups", by_trait(of_peers, traits, groups, params.reasons))
         best = first(
             self._of_topics("messages"),
-            [F.struct("reliability", "published", "message").desc()],
+            [F.col(name).desc() for name in ("reliability", "published", "message")],
             1,
             "topic",
         )

@@ -54,10 +54,23 @@ class TopicReport:
     """By cause."""
     drawing: Drawing | None
     rest: Row = field(default_factory=dict)
-    """What is left without what cuts explain: explained, live, delivered, deliveries, late,
-    latency_p50, latency_p99."""
+    """What was published without any fault: messages, live, delivered, late, latency_p50,
+    latency_p99."""
+    causes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Cause to how many pairs of message and peer were late, and how many lost."""
     of_runs: list[dict[str, float | None]] = field(default_factory=list)
     """The figures in each run of the side, this one's first."""
+
+    seeds: list[str] = field(default_factory=list)
+    """Of these runs."""
+
+    def by_seed(self, figure: str) -> dict[str, float | None]:
+        """The figure by the seed of the run."""
+        values = self.values(figure)
+        seeds = (
+            self.seeds if len(self.seeds) == len(values) else [str(n) for n in range(len(values))]
+        )
+        return dict(zip(seeds, values, strict=True))
 
     def values(self, figure: str) -> list[float | None]:
         """The figure in each run of the side."""
@@ -87,8 +100,9 @@ class Run:
     """SDS channels."""
     topics: list[TopicReport]
     topics_left_out: int
-    cuts: list[Row] = field(default_factory=list)
-    """Times at which some peers were apart: the columns of `cuts`, after and until (s)."""
+    faults: list[Row] = field(default_factory=list)
+    """Times at which peers weren't there or were apart: the columns of `faults`, and of them after,
+    until, calm_after (s; None: to the end)."""
     worst: list[Row] = field(default_factory=list)
     """The peers that fared worst: the columns of `peers.worst`, and why."""
     groups: list[Row] = field(default_factory=list)

@@ -11,8 +11,6 @@ from episub_router.util.params import check_numbers, param
 class ReportParams:
     """How a report is made. Raises ValueError for values that can't be."""
 
-    deadline: float = param(3.0, unit="s", source="the line in the evaluation of gossipsub v1.1")
-    """A message that comes later is too late; rounded up to milliseconds."""
     points: int = param(400, unit="points", source="ours: as many as a phone has pixels")
     """In a curve at most: of longer ones, messages are averaged and quantiles thinned out. Also of
     the faults of a topic, those that took the most nodes."""
@@ -23,6 +21,8 @@ class ReportParams:
     against."""
     worst: int = param(10, unit="peers", source="ours: as many as are looked at one by one")
     """That fared worst, by name."""
+    enough: int = param(10, unit="messages", source="chosen: of fewer, one is a tenth")
+    """That a peer was to get, to be among them."""
     reasons: int = param(20, unit="rows", source="ours")
     """In the table of losses at most: the most frequent."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -41,7 +40,7 @@ def abouts(headers: DataFrame, most: int) -> DataFrame:
         "run", F.from_json("detail", f"{fields}, simulated boolean").alias("it")
     )
     distinct = described.select("run", "it.*").distinct()
-    return first(distinct, [F.struct(*ABOUT)], most)
+    return first(distinct, [F.col(name) for name in ABOUT], most)
 
 
 def most_frequent(losses: DataFrame, most: int) -> DataFrame:
@@ -92,9 +91,11 @@ def looks(overlay: DataFrame, points: int) -> DataFrame:
     return table.where(F.col("back") % F.col("step") == 0).drop("step", "back")
 
 
-def on_time(cdf: DataFrame, deadline: float) -> DataFrame:
-    within = cdf.where(F.col("millisecond") < math.ceil(deadline * 1000))
-    return within.groupBy("run", "topic").agg(F.sum("deliveries").alias("deliveries"))
+def caused(causes: DataFrame) -> DataFrame:
+    """How many pairs of each topic were late and lost for which cause."""
+    return causes.groupBy("run", "topic", "cause").agg(
+        F.count("latency").alias("late"), F.count_if(F.col("latency").isNull()).alias("lost")
+    )
 
 
 def averaged(messages: DataFrame, points: int) -> DataFrame:
@@ -131,8 +132,8 @@ def ranked(load: DataFrame, points: int) -> DataFrame:
 RAW = (
     (GOLD, "spread"), (GOLD, "messages"), (GOLD, "latency_cdf"), (GOLD, "missing"),
     (GOLD, "duplicate_causes"), (GOLD, "control_traffic"), (GOLD, "load"), (GOLD, "balance"),
-    (GOLD, "loss_reasons"), (GOLD, "overlay"), (GOLD, "recovery"), (GOLD, "explained"),
-    (GOLD, "cuts"), (GOLD, "rest"), (GOLD, "groups"), (GOLD, "quality"), (GOLD, "sds_channels"),
+    (GOLD, "loss_reasons"), (GOLD, "overlay"), (GOLD, "recovery"), (GOLD, "causes"),
+    (GOLD, "faults"), (GOLD, "rest"), (GOLD, "groups"), (GOLD, "quality"), (GOLD, "sds_channels"),
     (SILVER, "clocks"),
 )  # fmt: skip
 """Tables that a report is made of, but for those with a row for each message and peer."""

@@ -62,13 +62,14 @@ class ReportRows:
             channels=_sorted(self.rows("sds_channels", name), "channel"),
             topics=[self._topic(name, row, quality) for row in chosen],
             topics_left_out=len(spreads) - len(chosen),
-            cuts=[
+            faults=[
                 {
-                    **cut,
-                    "after": (cut["begin"] - quality["begin"]) / SECOND,
-                    "until": (cut["end"] - quality["begin"]) / SECOND,
+                    **fault,
+                    "after": (fault["begin"] - quality["begin"]) / SECOND,
+                    "until": _since(fault["end"], quality),
+                    "calm_after": _since(fault["calm"], quality),
                 }
-                for cut in _sorted(self.rows("cuts", name), "begin", "peers")
+                for fault in _sorted(self.rows("faults", name), "begin", "peers")
             ],
             groups=_sorted(self.rows("groups", name), "trait", "value"),
             worst=[
@@ -115,6 +116,9 @@ class ReportRows:
             ],
             faults=[{**fault, "after": (fault["time"] - begin) / SECOND} for fault in faults],
             rest=next(iter(self.rows("rest", run, topic=topic)), {}),
+            causes={
+                r["cause"]: (r["late"], r["lost"]) for r in self.rows("caused", run, topic=topic)
+            },
             missing={r["reason"]: r["count"] for r in self.rows("missing", run, topic=topic)},
             duplicates={
                 r["cause"]: r["count"] for r in self.rows("duplicate_causes", run, topic=topic)
@@ -137,9 +141,10 @@ class ReportRows:
         expected = spread["live"] - (spread["delivered"] - spread["deliveries"])
         # Whether those came in time that have no latency, nobody knows.
         expected -= spread["unknown_latencies"]
-        in_time = sum(row["deliveries"] for row in self.rows("on_time", run, topic=topic))
-        figures["on_time"] = in_time / expected if expected else None
-        figures["late"] = expected - in_time
+        figures["late"] = sum(
+            row["late"] + row["lost"] for row in self.rows("caused", run, topic=topic)
+        )
+        figures["on_time"] = 1 - figures["late"] / expected if expected else None
         figures["bytes_per_delivery"] = self._bytes_per_delivery(run)
         control = self.rows("control_traffic", run)
         for name in ("sends", "ids", "bytes"):
@@ -186,6 +191,10 @@ class ReportRows:
             self._params.drawn,
             last[0]["receivers"],
         )
+
+
+def _since(time: int | None, quality: Row) -> float | None:
+    return None if time is None else (time - quality["begin"]) / SECOND
 
 
 def by_messages(spreads: Sequence[Row]) -> list[Row]:

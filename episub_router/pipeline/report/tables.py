@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from episub_router.pipeline.answers.causes import FAULTS
 from episub_router.pipeline.report.comparison import compare, mean_of
 from episub_router.pipeline.report.figures import GROUPS, Figure, figure
 from episub_router.pipeline.report.model import Report, Row, Run, TopicReport
@@ -30,7 +31,7 @@ class Table:
 
 
 def headline(report: Report) -> str:
-    """The verdict in a sentence."""
+    """The verdict in some sentences."""
     sentences = []
     for topic in report.topics:
         missing = mean_of(topic.values("missing")) or 0
@@ -41,17 +42,44 @@ def headline(report: Report) -> str:
             f"{topic.label}: {lost}"
             + (f", p99 {_shown('latency_p99', late)}" if late else "")
             + (f", {_shown('bytes_per_delivery', sent)} per delivery" if sent else "")
-            + _of_cuts(topic)
+            + _of_faults(topic)
         )
+    sentences += [said for topic in report.topics if (said := _against(report, topic))]
+    damaged = [run.name for run in report.all_runs if run.quality.get("quarantined")]
+    if damaged:
+        sentences.append(f"traces of {', '.join(damaged)} are damaged: see the data's quality")
     return "; ".join(sentences) + "."
 
 
-def _of_cuts(topic: TopicReport) -> str:
-    rest = topic.rest
-    if not rest.get("explained"):
+_MATTERS = {"missing": "deliveries", "latency_p99": "p99", "bytes_per_delivery": "bytes"}
+"""What a verdict is about, by figure."""
+
+
+def _against(report: Report, topic: TopicReport) -> str:
+    """By what `topic` is better or worse than what it is held against."""
+    other = report.baseline_of(topic)
+    if other is None:
         return ""
-    p99 = _shown("latency_p99", rest["latency_p99"])
-    return f" (cuts explain {rest['explained']:,} late or lost deliveries; without them p99 {p99})"
+    said: dict[str, list[str]] = {}
+    for name, word in _MATTERS.items():
+        found = compare(figure(name), topic.by_seed(name), other.by_seed(name))
+        if found.value is not None and found.before is not None:
+            shown = f"{word} ({found.shown})" if found.tone else word
+            said.setdefault(found.tone or found.words or "the same", []).append(shown)
+    parts = [f"{how} in {', '.join(words)}" for how, words in said.items()]
+    return f"{topic.label} against {other.label}: {'; '.join(parts)}" if parts else ""
+
+
+def _of_faults(topic: TopicReport) -> str:
+    late, lost = (sum(counts[place] for counts in topic.causes.values()) for place in (0, 1))
+    explained = sum(sum(topic.causes.get(cause, (0, 0))) for cause in FAULTS)
+    if not explained:
+        return ""
+    p99 = _shown("latency_p99", topic.rest.get("latency_p99"))
+    return (
+        f" ({explained:,} of {late + lost:,} late or lost deliveries were met by faults; p99 "
+        f"without them {p99})"
+    )
 
 
 def _shown(name: str, value: float | None) -> str:
@@ -84,33 +112,33 @@ def _verdict(report: Report, one: Figure) -> list[Cell]:
         row.append(Cell(one.shown(mean_of(values))))
         other = report.baseline_of(topic)
         if other:
-            found = compare(one, values, other.values(one.name))
+            found = compare(one, topic.by_seed(one.name), other.by_seed(one.name))
             words = f" ({found.words})" if found.words and not found.tone else ""
             row.append(Cell(found.shown + words, found.tone))
     return row
 
 
-def cuts(report: Report) -> Table:
-    """Which peers were apart from the others, and what was late or lost for that reason."""
+def faults(report: Report) -> Table:
+    """Which peers weren't there, or were apart from the others, and what was late or lost."""
     return Table(
-        ("run", "what", "from", "until", "peers", "silent links", "late", "lost"),
+        ("run", "what", "from", "until", "in time again", "peers", "late", "lost"),
         [
             [
-                Cell(run.name), Cell(_apart(cut)),
-                Cell(f"{cut['after']:,.0f} s"), Cell(f"{cut['until']:,.0f} s"),
-                Cell(_few(cut["peers"])), Cell(_few(cut["silent_links"])),
-                Cell(f"{cut['late']:,}"), Cell(f"{cut['lost']:,}"),
+                Cell(run.name), Cell(_fault(fault)),
+                *(Cell(_number(fault[at], ",.1f", " s"))
+                  for at in ("after", "until", "calm_after")),
+                Cell(_few(fault["peers"])), Cell(f"{fault['late']:,}"), Cell(f"{fault['lost']:,}"),
             ]
-            for run in report.all_runs for cut in run.cuts
+            for run in report.all_runs for fault in run.faults
         ],
     )  # fmt: skip
 
 
-def _apart(cut: Row) -> str:
-    if cut["kind"] == "stopped":
-        return "a peer was stopped"
-    were = "1 peer was" if cut["count"] == 1 else f"{cut['count']:,} peers were"
-    return f"{were} apart from {cut['others']:,} others"
+def _fault(fault: Row) -> str:
+    if fault["cause"] != "cut":
+        return f"{fault['cause']}: {fault['detail']}" if fault["detail"] else str(fault["cause"])
+    were = "1 peer was" if fault["count"] == 1 else f"{fault['count']:,} peers were"
+    return f"cut: {were} apart from {fault['others']:,} others"
 
 
 _NAMED = 8
@@ -164,17 +192,28 @@ def _group(run: Run, row: Row) -> list[Cell]:
 
 
 def rests(report: Report) -> Table:
-    """What is left without that."""
+    """What was published without any fault."""
     return Table(
-        ("topic", "explained by cuts", "deliveries without them", "missing", "late", "p50", "p99"),
+        ("topic", "messages without faults", "missing", "late", "p50", "p99"),
         [
             [
-                Cell(topic.label), Cell(f"{rest['explained']:,}"), Cell(f"{rest['deliveries']:,}"),
+                Cell(topic.label), Cell(f"{rest['messages']:,}"),
                 Cell(f"{rest['live'] - rest['delivered']:,}"), Cell(f"{rest['late']:,}"),
                 Cell(_shown("latency_p50", rest["latency_p50"])),
                 Cell(_shown("latency_p99", rest["latency_p99"])),
             ]
-            for topic in report.topics if (rest := topic.rest).get("explained")
+            for topic in report.topics if (rest := topic.rest)
+        ],
+    )  # fmt: skip
+
+
+def causes(report: Report) -> Table:
+    """Why deliveries were late or lost."""
+    return Table(
+        ("deliveries of", "cause", "late", "lost"),
+        [
+            [Cell(topic.label), Cell(_WHY.get(cause, cause)), Cell(f"{late:,}"), Cell(f"{lost:,}")]
+            for topic in report.topics for cause, (late, lost) in sorted(topic.causes.items())
         ],
     )  # fmt: skip
 
@@ -188,7 +227,13 @@ def missing(report: Report) -> Table:
 
 
 _WHY = {
-    "missing": "nobody knows: the peer was there all the time",
+    "down": "down: the peer wasn't running",
+    "stopped": "stopped: the peer did nothing, and went on later",
+    "cut": "cut: nothing passed between publisher and peer",
+    "joining": "joining: the peer had no link yet",
+    "slow": "slow: a link or a queue on the way",
+    "overlay": "overlay: the router lost it, or was late to send it",
+    "unknown": "unknown: the traces lack what would say it",
     "crash": "the peer crashed",
     "leave": "the peer left",
     "silent": "the peer fell silent",
@@ -230,7 +275,7 @@ def control(report: Report) -> Table:
     )  # fmt: skip
 
 
-def faults(report: Report) -> Table:
+def recoveries(report: Report) -> Table:
     """Times at which peers were gone, and what it took to mend."""
     return Table(
         ("topic", "at", "peers", "how", "worst reliability", "repaired after",

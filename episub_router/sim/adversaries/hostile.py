@@ -36,6 +36,7 @@ class Hostile(Node):
     def enter_ring(self) -> None:
         """Be a member of the ring from the start of this life to its end."""
         self.session.hostile = True
+        self.trace_event("node", state="hostile")
         self.ring.up[self.id] = self
         self.loop.at(max(self.loop.now, self.ring.settings.at), self._strike, None)
 

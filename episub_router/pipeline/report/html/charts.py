@@ -24,8 +24,8 @@ _COLOURS = (
 def charts(report: Report) -> dict[str, Spec]:
     """Vega-Lite specifications by the chart's id. Those with nothing to show are left out."""
     makers: dict[str, Callable[[Report], Any]] = {
+        "timeline": _timeline,
         "latency": _latency,
-        "latencies": _latencies,
         # The first message costs many times what the others do.
         "rmr": lambda report: _by_message(report, "rmr", "RMR", "symlog"),
         "ldh": lambda report: _by_message(report, "ldh", "LDH (hops)", "linear"),
@@ -103,33 +103,75 @@ def _latency(report: Report) -> Any:
     ).properties(height=_HEIGHT)
 
 
-def _latencies(report: Report) -> Any:
+_FAULT_COLOURS = {"cut": "#d55e00", "stopped": "#cc79a7", "down": "#6a3d9a"}
+
+
+def _timeline(report: Report) -> Any:
+    """How late each message was, and whether it got to all, with faults as bands."""
     rows = _rows(
         report,
         lambda topic: [
-            {"after": row["after"], "ms": max(row["latency_p99"] / 1e6, 1)}
+            {
+                "after": row["after"],
+                "ms": max((row["latency_p99"] or 0) / 1e6, 1),
+                "reached": row["reliability"],
+                "lost": row["reliability"] < 1,
+            }
             for row in topic.messages
-            if row["latency_p99"] is not None
+            if row["latency_p99"] is not None or row["reliability"] < 1
         ],
     )
     if not rows:
         return None
-    lines = (
-        _over(rows)
-        .mark_line(point=alt.OverlayMarkDef(size=14))
-        .encode(
-            x=alt.X("after:Q", title="since the run began (s)"),
-            y=alt.Y("ms:Q", title="p99 of a message (ms, logarithmic)").scale(type="log"),
-            color=_colour(report),
-            tooltip=["run:N", "after:Q", "ms:Q"],
-        )
+    last = max(row["after"] for row in rows)
+    bands = [
+        {
+            "run": run.name,
+            "fault": fault["cause"],
+            "after": fault["after"],
+            "until": last if fault["until"] is None else fault["until"],
+            "peers": fault["count"],
+        }
+        for run in report.all_runs
+        for fault in run.faults
+    ]
+    after = alt.X("after:Q", title="since the run began (s)")
+    y = alt.Y("ms:Q", title="p99 of a message (ms, logarithmic)").scale(type="log")
+    tooltip = ["run:N", "after:Q", "ms:Q", alt.Tooltip("reached:Q", format=".2%")]
+    lines = _over(rows).mark_line(strokeWidth=1.2).encode(x=after, y=y, color=_colour(report))
+    lost = _over([row for row in rows if row["lost"]]).mark_point(
+        shape="cross", size=40, color="#b00020", filled=True
     )
-    faults = _rows(report, lambda topic: [{"after": fault["after"]} for fault in topic.faults])
-    layers = [lines]
-    if faults:
-        rule = _over(faults).mark_rule(color="#b00020", strokeDash=[2, 3])
-        layers.append(rule.encode(x="after:Q"))
-    return alt.layer(*layers).properties(height=_HEIGHT)
+    points = _over(rows).mark_point(size=12, filled=True, opacity=1)
+    layers = [
+        lines,
+        points.encode(x=after, y=y, color=_colour(report), tooltip=tooltip),
+        lost.encode(x=after, y=y, tooltip=tooltip),
+        _over([{"ms": report.deadline * 1000}]).mark_rule(color="#b00020", strokeDash=[6, 4])
+        .encode(y="ms:Q"),
+    ]  # fmt: skip
+    if bands:
+        kinds = [kind for kind in _FAULT_COLOURS if any(band["fault"] == kind for band in bands)]
+        colours = alt.Color("fault:N", title=None).scale(
+            domain=kinds, range=[_FAULT_COLOURS[kind] for kind in kinds]
+        )
+        said = ["run:N", "fault:N", "peers:Q", *(alt.Tooltip(f"{at}:Q", format=".1f")
+                                                 for at in ("after", "until"))]  # fmt: skip
+        band = _over(bands).mark_rect(opacity=0.22)
+        layers.insert(0, band.encode(x=after, x2="until:Q", color=colours, tooltip=said))
+    # Those that a run's own record tells of.
+    recorded = _rows(
+        report,
+        lambda topic: [
+            {"after": fault["after"]}
+            for fault in topic.faults
+            if fault["ending"] not in _FAULT_COLOURS
+        ],
+    )
+    if recorded:
+        rule = _over(recorded).mark_rule(color="#b00020", strokeDash=[2, 3])
+        layers.append(rule.encode(x=after))
+    return alt.layer(*layers).resolve_scale(color="independent").properties(height=_HEIGHT)
 
 
 def _by_message(report: Report, name: str, title: str, scale: Literal["linear", "symlog"]) -> Any:

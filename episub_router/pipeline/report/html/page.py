@@ -9,6 +9,7 @@ from itertools import repeat
 from urllib.parse import quote
 
 from episub_router.pipeline.report import tables
+from episub_router.pipeline.report.comparison import COMPARED
 from episub_router.pipeline.report.figures import FIGURES
 from episub_router.pipeline.report.html.charts import charts
 from episub_router.pipeline.report.html.document import document
@@ -39,7 +40,7 @@ th { min-width: 3.5rem; max-width: 11rem; overflow-wrap: break-word; }
 .sides .id { display: inline; }
 .better { color: #00684a; } .worse { color: #b00020; }
 .better::after { content: " better"; } .worse::after { content: " worse"; }
-summary { cursor: pointer; color: #00508a; }
+summary { cursor: pointer; color: #00508a; } details { margin: .4rem 0; }
 .chart { width: 100%; min-height: 40px; } .drawing { max-width: 32rem; }
 .vega-embed { width: 100%; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
 li { overflow-wrap: break-word; }
@@ -55,8 +56,11 @@ li { overflow-wrap: break-word; }
 }
 """
 
-_SHORT = 8
-"""Rows of a table that is shown at once."""
+_TIMELINE = (
+    "The p99 of each message's deliveries by the time of its publishing; a cross is a message that "
+    "didn't get to all. Bands are cuts, stops and times in which processes were down, a dotted "
+    "line is another fault, and the dashed one the deadline."
+)
 _NARROW = 4
 """Columns that a phone has room for; the rows of other tables become cards there."""
 _NAME = 20
@@ -70,8 +74,6 @@ _GROUPS = {
 _CHARTS = {
     "latency": ("Latency", "The share of the deliveries that took at most so long. The axis is "
                 "logarithmic; what took less than 1 ms is drawn there."),
-    "latencies": ("Latency over time", "The p99 of each message's deliveries by the time of its "
-                  "publishing. A dotted line is a fault."),
     "rmr": ("RMR by message", "The first messages build the tree: redundancy falls as it settles."),
     "ldh": ("LDH by message", "Hops of the last delivery: the depth of the tree."),
     "duplicates": ("Duplicates by message", "Copies that reached a peer which had the message."),
@@ -90,37 +92,36 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
     parts = [
         "<h1>Broadcast report</h1>",
         f'<p class="verdict">{_text(tables.headline(report))}</p>',
-        _table(tables.about(report)),
-        "<h2>Verdict</h2>",
-        f"<p>The deadline is {report.deadline:g} s; the words are defined "
-        '<a href="#definitions">below</a>. Coloured is what differs by more than chance (95 %, '
-        "bootstrap over the runs of each side).</p>",
     ]
-    for group, table in tables.verdicts(report).items():
-        parts += [f"<h3>{group}</h3>", _table(table, "sides")]
-    if tables.cuts(report).rows:
+    if "timeline" in specs:
+        parts.append('<div class="chart" id="timeline"></div>')
+        parts.append(f"<p>{_text(_TIMELINE)}</p>")
+    (glance, table), *verdicts = tables.verdicts(report).items()
+    parts += [
+        f"<h2>{glance}</h2>",
+        _table(table, "sides"),
+        f"<p>The deadline is {report.deadline:g} s; the words are defined "
+        '<a href="#definitions">below</a>. Coloured is what differs by more than chance: with '
+        f"95 % confidence in all {COMPARED} figures together, by the runs' seeds.</p>",
+        *(_folded(table, group, "sides") for group, table in verdicts),
+        _folded(tables.about(report), "What was run"),
+    ]
+    if tables.causes(report).rows:
         parts += [
-            "<h2>Cuts</h2>",
-            "<p>Nothing came over the border between these peers and the others, though messages "
-            "were published on the far side.</p>",
-            _table(tables.cuts(report)),
-            "<p>What is left without what they explain:</p>",
-            _table(tables.rests(report)),
+            "<h2>Why deliveries were late or lost</h2>",
+            _table(tables.causes(report)),
+            _table(tables.faults(report)) if tables.faults(report).rows else "",
+            _folded(tables.rests(report), "What was published without any fault"),
         ]
     if tables.worst(report).rows:
-        parts += [
-            "<h2>Worst peers</h2>",
-            "<p>Those that lack the most, then those that got the most after the deadline, then "
-            "the slowest.</p>",
-            _table(tables.worst(report)),
-        ]
+        parts.append(_folded(tables.worst(report), "The peers that fared worst"))
     for title, table in tables.groups(report).items():
         if table.rows:
-            parts += [f"<h2>{title}</h2>", f"<p>{_GROUPS[title]}</p>", _table(table)]
+            parts.append(_folded(table, f"{title}: {_GROUPS[title]}"))
     below: dict[str, list[Table]] = {
         "latency": [tables.missing(report)],
         "duplicates": [tables.duplicates(report), tables.losses(report), tables.control(report)],
-        "recovery": [tables.faults(report)],
+        "recovery": [tables.recoveries(report)],
         "load": [tables.load(report)],
     }
     for name, (title, text) in _CHARTS.items():
@@ -130,7 +131,7 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
         parts += [f"<h2>{title}</h2>", f"<p>{_text(text)}</p>"]
         if name in specs:
             parts.append(f'<div class="chart" id="{name}"></div>')
-        parts += [_folded(table) for table in shown]
+        parts += [_folded(table, ", ".join(table.heads)) for table in shown]
     parts += _drawings(report, specs)
     for name in rows:
         parts.append(
@@ -139,17 +140,17 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
         )
     channels = tables.channels(report)
     if channels.rows:
-        parts += ["<h2>SDS</h2>", _table(channels)]
+        parts.append(_folded(channels, "SDS"))
     parts += ["<h2>Data quality</h2>", "<ul>"]
     parts += [f"<li>{_text(note)}</li>" for note in report.notes]
     parts += ["</ul>"]
     clocks = tables.clocks(report)
     if clocks.rows:
-        parts += ["<p>The clocks that are off most:</p>", _table(clocks)]
-    parts += ['<h2 id="definitions">Definitions</h2>', "<dl>"]
+        parts.append(_folded(clocks, "The clocks that are off most"))
+    parts += ['<details id="definitions"><summary>Definitions</summary>', "<dl>"]
     for figure in FIGURES:
         parts.append(f"<dt>{escape(figure.label)}</dt><dd>{escape(figure.definition)}</dd>")
-    parts.append("</dl>")
+    parts.append("</dl></details>")
     return document("Broadcast report", _STYLE, "\n".join(parts), specs)
 
 
@@ -196,15 +197,23 @@ def _cell(cell: Cell, head: str, kind: str) -> str:
 
 
 def _text(text: str) -> str:
-    """`text` as HTML: a number and its unit stay together, and ids may be broken."""
-    words = _TOGETHER.sub("\u00a0", text).split(" ")
-    return " ".join(
-        f'<span class="id">{_INSIDE.sub("<wbr>", escape(word))}</span>'
-        if len(word) > _NAME
-        else escape(word)
-        for word in words
-    )
+    """`text` as HTML: a number and its unit stay together, ids of peers are shown by their ends,
+    and other long words may be broken."""
+    return " ".join(map(_word, _TOGETHER.sub("\u00a0", text).split(" ")))
 
+
+def _word(word: str) -> str:
+    peer = _PEER.fullmatch(word)
+    if peer:
+        return f'<span title="{peer[1]}">…{peer[1][-_TOLD_APART:]}</span>{escape(peer[2])}'
+    if len(word) > _NAME:
+        return f'<span class="id">{_INSIDE.sub("<wbr>", escape(word))}</span>'
+    return escape(word)
+
+
+_PEER = re.compile(r"((?:12D3KooW|16Uiu2HA|Qm)[1-9A-HJ-NP-Za-km-z]{30,})(\W?)")
+_TOLD_APART = 6
+"""Last letters of a peer's id, by which thousands are told apart."""
 
 _TOGETHER = re.compile(
     r"(?<=\d) (?=(?:ns|µs|ms|s|B|%)(?:\W|$))|(?<=\d) (?=of \d)|(?<=\d of) (?=\d)"
@@ -213,10 +222,11 @@ _INSIDE = re.compile(r"(?<=\w[-_./=:])(?=[A-Za-z])")
 """Where an id is broken first."""
 
 
-def _folded(table: Table) -> str:
-    """Behind a click if it is long."""
-    shown = _table(table)
-    if len(table.rows) <= _SHORT:
-        return shown
-    heads = escape(", ".join(table.heads))
-    return f"<details><summary>{len(table.rows)} rows: {heads}</summary>{shown}</details>"
+def _folded(table: Table, title: str, kind: str = "words") -> str:
+    """Behind a click."""
+    count = f"{len(table.rows)} rows" if len(table.rows) > 1 else "1 row"
+    return (
+        f"<details><summary>{_text(title)} ({count})</summary>{_table(table, kind)}</details>"
+        if table.rows
+        else ""
+    )

@@ -1,0 +1,522 @@
+"""Why a message came late or not at all: one cause for each pair of a message and a peer.
+
+A pair is judged by what was the case between the publishing and the deadline after it:
+
+1. `down`: the peer wasn't running (a new process of it starts later, or none does), or the
+   publisher went before anybody had the message.
+2. `stopped`: the peer traced nothing and answered nothing for longer than the deadline, and then
+   the same process went on; or the publisher did, before anybody had the message.
+3. `cut`: no chain of receipts leads from the publisher to the peer in that time. Those that it
+   leads to, and the others, are the two sides; the cut goes from the last receipt over its border
+   to the next one.
+4. `joining`: the peer had no link yet.
+5. `slow`: over one link of its way the message took most of the deadline between sending and
+   receipt, or waited for it at the sender. If one of the two was down, stopped or cut off
+   meanwhile, that is the cause.
+6. `overlay`: nothing of that. The router lost it, or was late to send it.
+7. `unknown`: nothing of that, and the traces lack what would say it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+from episub_router.pipeline.engine import grouped
+from episub_router.pipeline.facts.evidence import NEVER
+from episub_router.pipeline.params import SECOND, AnswerParams
+
+FAULTS = ("down", "stopped", "cut")
+"""Causes that last, and concern peers as such."""
+
+SHOWN = 100
+"""Peers of a fault that are named at most."""
+
+_TEXT, _LONG = StringType(), LongType()
+
+JUDGED = StructType(
+    [
+        StructField("run", _TEXT, False),
+        StructField("topic", _TEXT, True),
+        StructField("message", _TEXT, True),  # null: the row is a fault
+        StructField("peer", _TEXT, True),
+        StructField("published", _LONG, True),
+        StructField("latency", _LONG, True),  # ns; null: it never came
+        StructField("cause", _TEXT, False),
+        StructField("fault", _LONG, True),  # number of the fault in its run
+        StructField("sender", _TEXT, True),  # the link that it was late on
+        StructField("receiver", _TEXT, True),
+        StructField("detail", _TEXT, True),
+        StructField("begin", _LONG, True),  # of a fault, ns
+        StructField("end", _LONG, True),  # null: it lasts to the end of the run
+        StructField("calm", _LONG, True),  # since when all came in time again
+        StructField("peers", ArrayType(_TEXT), True),  # the smaller side, SHOWN at most
+        StructField("count", _LONG, True),
+        StructField("others", _LONG, True),
+        StructField("late", _LONG, True),
+        StructField("lost", _LONG, True),
+    ]
+)
+"""Pairs with their causes, and the faults that are some of them."""
+
+_FOREVER = 2**62
+
+_UNUSUAL = 4
+"""Times what nine of ten of its silences are, from which on a peer was stopped. Chosen: an idle one
+isn't."""
+
+
+@dataclass
+class Fault:
+    """Peers that weren't there, or were apart from the others. Times are ns."""
+
+    cause: str
+    begin: int
+    end: int
+    peers: frozenset[int]
+    others: int
+    detail: str = ""
+    pairs: list[bool] = field(default_factory=list)
+    """Of each pair that it explains, whether it was lost."""
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        return self.begin < end and begin < self.end
+
+    def is_mostly(self, peers: frozenset[int]) -> bool:
+        """Whether `peers` are those of this fault, but for some that came or went meanwhile."""
+        return 2 * len(self.peers & peers) > len(self.peers | peers)
+
+
+def judge(params: AnswerParams) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """A function from the evidence of one run (`facts.evidence`) to its rows of `JUDGED`."""
+
+    def of_run(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows.reset_index(drop=True)
+        table = list(_Trial(rows, params).rows()) if (rows["kind"] == "trouble").any() else []
+        return pd.DataFrame(table, columns=JUDGED.names).astype(
+            {f.name: "Int64" for f in JUDGED.fields if f.dataType == _LONG}
+        )
+
+    return of_run
+
+
+class _Trial:
+    """The evidence of a run, by number of peer, and what follows from it."""
+
+    def __init__(self, rows: pd.DataFrame, params: AnswerParams) -> None:
+        self._run = rows["run"].iloc[0]
+        self._deadline = int(params.deadline * SECOND)
+        self._margin = int(params.patience * SECOND)
+        codes, names = pd.factorize(pd.concat([rows["a"], rows["b"]]), sort=True)
+        self._names = list(names)
+        rows = rows.assign(a=codes[: len(rows)], b=codes[len(rows) :])
+        self._of = {str(kind): of_kind for kind, of_kind in rows.groupby("kind")}
+        self._troubles = self._kind("trouble").sort_values(["first", "message", "b"])
+        contacts = self._kind("contact").sort_values("first")
+        self._a, self._b = contacts["a"].to_numpy(), contacts["b"].to_numpy()
+        self._first = contacts["first"].to_numpy(np.int64)
+        self._last = contacts["last"].to_numpy(np.int64)
+        self._pulses = {
+            int(peer): one.sort_values("first")[["first", "last"]].to_numpy(np.int64)
+            for peer, one in self._kind("pulse").groupby("a")
+        }
+        self._watched = self._intervals()
+        self._deliveries: dict[Any, dict[int, tuple[int, int]]] = defaultdict(dict)
+        for message, parent, peer, time in self._columns("delivery"):
+            self._deliveries[message][peer] = parent, time
+        self._sends: dict[tuple[Any, int], dict[int, int]] = defaultdict(dict)
+        """When each sender sent a message to a receiver first."""
+        for message, sender, receiver, time in self._columns("sent"):
+            senders = self._sends[message, receiver]
+            senders[sender] = min(time, senders.get(sender, time))
+        self._asks = {key[:3]: key[3] for key in self._columns("asked")}
+        seconds = sum(end - begin for begin, end in self._watched)
+        counts = np.bincount(self._b, minlength=len(self._names))
+        self._talkative = frozenset(np.flatnonzero(counts * self._deadline >= seconds).tolist())
+        """Peers that receive something so often that to get nothing means something."""
+        self._truncated: dict[int, int] = {}
+        self._absences: dict[int, list[Fault]] = defaultdict(list)
+        self._find_absences()
+        self._cuts: list[Fault] = []
+
+    def _kind(self, kind: str) -> pd.DataFrame:
+        return self._of.get(kind, pd.DataFrame(columns=["message", "a", "b", "first", "last"]))
+
+    def _columns(self, kind: str) -> Iterator[tuple[Any, int, int, int]]:
+        of_kind = self._kind(kind)
+        yield from zip(*(of_kind[name].tolist() for name in ("message", "a", "b", "first")),
+                       strict=True)  # fmt: skip
+
+    def _intervals(self) -> list[tuple[int, int]]:
+        """The times that there is evidence of."""
+        merged: list[tuple[int, int]] = []
+        for time in self._troubles["first"].drop_duplicates().tolist():
+            begin, end = watched(time, self._deadline, self._margin)
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            else:
+                merged.append((begin, end))
+        return merged
+
+    # Peers that weren't there.
+
+    def _find_absences(self) -> None:
+        for _, peer, _, time in self._columns("start"):
+            self._find_restart(peer, time)
+        for peer, pulses in self._pulses.items():
+            heard = self._last[self._a == peer]
+            for begin, until in self._gaps(pulses):
+                if self._absence(peer, begin, until) is not None:
+                    continue
+                if until < _FOREVER:
+                    if self._is_stopped(peer, begin, until, pulses, heard):
+                        self._absent(
+                            "stopped", peer, begin, until, "it traced and answered nothing"
+                        )
+                elif len(heard) and heard.max() > begin + SECOND:
+                    self._truncated[peer] = begin
+                else:
+                    said = "its trace ends, and nobody heard of it later"
+                    self._absent("down", peer, begin, until, said)
+
+    def _find_restart(self, peer: int, time: int) -> None:
+        """The time without a process before the one that began at `time`, if there was another."""
+        for begin, end in self._watched if peer in self._pulses else ():
+            ends = self._pulses[peer][:, 1]
+            earlier = ends[(ends >= begin) & (ends < time)]
+            if begin <= time < end and len(earlier):
+                received = self._last[(self._b == peer) & (self._last >= time)]
+                back = int(received.min()) if len(received) else time
+                said = "its process ended, and a new one began"
+                self._absent("down", peer, int(earlier.max()), back, said)
+
+    def _is_stopped(self, peer: int, begin: int, until: int, pulses: Any, heard: Any) -> bool:
+        silences = pulses[1:, 0] - pulses[:-1, 1]
+        if until - begin <= _UNUSUAL * np.quantile(silences, 0.9):
+            return False
+        # What was under way at its last moment may still arrive.
+        if ((heard > begin + SECOND) & (heard < until)).any():
+            return False
+        received = self._last[(self._b == peer) & (self._last <= begin)]
+        # One that is cut off goes on for a while.
+        return not len(received) or begin - received.max() <= 2 * SECOND
+
+    def _absent(self, cause: str, peer: int, begin: int, end: int, detail: str) -> None:
+        others = len(self._pulses) - 1
+        self._absences[peer].append(Fault(cause, begin, end, frozenset({peer}), others, detail))
+
+    def _gaps(self, pulses: Any) -> Iterator[tuple[int, int]]:
+        """Times longer than the deadline in which a peer that was there before traced nothing,
+        although there is evidence of them."""
+        for begin, end in self._watched:
+            inside = pulses[(pulses[:, 1] >= begin) & (pulses[:, 0] < end)].tolist()
+            edges = [(begin, begin)] if (pulses[:, 1] < begin).any() else []
+            edges += [(first, last) for first, last in inside]
+            goes_on = (pulses[:, 0] >= end).any()
+            edges.append((end, end))
+            for (_, last), (first, _) in pairwise(edges):
+                if first - last > self._deadline:
+                    yield last, first if first < end or goes_on else _FOREVER
+
+    # Peers that were apart.
+
+    def _reached(self, source: int, begin: int, end: int) -> Any:
+        """Which peers a chain of receipts from `begin` to `end` leads to."""
+        reached = np.zeros(len(self._names) + 1, dtype=bool)
+        reached[source] = True
+        low = np.searchsorted(self._first, begin // SECOND * SECOND)
+        high = np.searchsorted(self._first, end, side="right")
+        a, b = self._a[low:high], self._b[low:high]
+        slices = self._first[low:high] // SECOND
+        there = self._last[low:high] >= begin
+        for at in np.unique(slices):
+            now = (slices == at) & there
+            senders, receivers = a[now], b[now]
+            while True:
+                new = receivers[reached[senders]]
+                if reached[new].all():
+                    break
+                reached[new] = True
+        return reached[:-1]
+
+    def _find_cuts(self) -> None:
+        known: dict[tuple[int, int], Any] = {}
+        for (time, _, source), pairs in self._troubles.groupby(["first", "message", "a"]):
+            time, source = int(time), int(source)
+            if source < 0:
+                continue
+            end = time + self._deadline
+            lacking = [
+                peer
+                for peer in pairs["b"].tolist()
+                if self._absence(peer, time, end) is None and self._ends(peer) >= end
+            ]
+            if not lacking:
+                continue
+            key = source, time
+            if key not in known:
+                known = {key: self._reached(source, time, end)}
+            reached = known[key]
+            if reached[lacking].all():
+                continue
+            alive = self._alive(time, end)
+            inside = frozenset(np.flatnonzero(reached & alive).tolist())
+            outside = frozenset(np.flatnonzero(~reached & alive).tolist()) & self._talkative
+            if outside:
+                self._apart(inside | {source}, outside, time, end)
+
+    def _alive(self, begin: int, end: int) -> Any:
+        alive = np.zeros(len(self._names), dtype=bool)
+        for peer, pulses in self._pulses.items():
+            there = (pulses[:, 1] >= begin - self._margin) & (pulses[:, 0] <= end + self._margin)
+            absent = self._absence(peer, begin, end) is not None or self._ends(peer) < end
+            alive[peer] = there.any() and not absent
+        return alive
+
+    def _ends(self, peer: int) -> int:
+        """When the trace of a peer ends that was there later."""
+        return self._truncated.get(peer, _FOREVER)
+
+    def _apart(self, inside: frozenset[int], outside: frozenset[int], begin: int, end: int) -> None:
+        over = np.isin(self._a, list(inside)) & np.isin(self._b, list(outside))
+        before = self._last[over & (self._last < begin)]
+        after = self._first[over & (self._first > end)]
+        side = min(inside, outside, key=lambda peers: (len(peers), -min(peers)))
+        since = int(before.max()) if len(before) else begin
+        until = int(after.min()) if len(after) else _FOREVER
+        for cut in self._cuts:
+            if cut.overlaps(since, until) and cut.is_mostly(side):
+                # Of both directions, the link that carried something first ended it.
+                cut.begin, cut.end = max(cut.begin, since), min(cut.end, until)
+                cut.peers |= side
+                break
+        else:
+            self._cuts.append(Fault("cut", since, until, side, len(inside | outside) - len(side)))
+
+    # Causes.
+
+    def _absence(self, peer: int, begin: int, end: int) -> Fault | None:
+        return next((f for f in self._absences[peer] if f.overlaps(begin, end)), None)
+
+    def _between(self, source: int, peer: int, begin: int, end: int) -> Fault | None:
+        """The fault that kept the two apart."""
+        absent = self._absence(peer, begin, end)
+        if absent:
+            return absent
+        return next(
+            (
+                c
+                for c in self._cuts
+                if c.overlaps(begin, end) and (source in c.peers) != (peer in c.peers)
+            ),
+            None,
+        )
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows of `JUDGED`."""
+        self._find_cuts()
+        judged = [(pair, *self._cause(pair)) for pair in self._troubles.itertuples(index=False)]
+        for pair, _, fault, *_ in judged:
+            if fault is not None:
+                fault.pairs.append(pair.last == NEVER)
+        absent = [fault for faults in self._absences.values() for fault in faults]
+        faults = sorted(
+            (f for f in (*absent, *self._cuts) if f.pairs),
+            key=lambda f: (f.begin, f.cause, min(f.peers)),
+        )
+        number = {id(fault): place for place, fault in enumerate(faults)}
+        for pair, cause, fault, sender, receiver, detail in judged:
+            latency = None if pair.last == NEVER else int(pair.last) - int(pair.first)
+            yield (
+                self._run, pair.topic, pair.message, self._names[pair.b], int(pair.first), latency,
+                cause, None if fault is None else number[id(fault)],
+                self._name(sender), self._name(receiver), detail, *[None] * 8,
+            )  # fmt: skip
+        for place, fault in enumerate(faults):
+            names = sorted(self._names[peer] for peer in fault.peers)
+            lost = sum(fault.pairs)
+            yield (
+                self._run, *[None] * 5, fault.cause, place, None, None, fault.detail or None,
+                fault.begin, None if fault.end >= _FOREVER else fault.end,
+                self._calm(fault, faults, judged), names[:SHOWN], len(names),
+                fault.others, len(fault.pairs) - lost, lost,
+            )  # fmt: skip
+
+    def _calm(self, fault: Fault, faults: Sequence[Fault], judged: Sequence[Any]) -> int | None:
+        """The last message after `fault` that was late or lost for no other fault, if no time of
+        `patience` is between that and it."""
+        if fault.end >= _FOREVER:
+            return None
+        at = fault.end
+        following = min((f.begin for f in faults if f.begin > fault.end), default=_FOREVER)
+        for pair, _, explained, *_ in judged:
+            if pair.first > at + self._margin or pair.first >= following:
+                break
+            if explained is None or explained is fault:
+                at = max(at, int(pair.first))
+        return at
+
+    def _name(self, peer: int | None) -> str | None:
+        return None if peer is None or peer < 0 else str(self._names[peer])
+
+    def _cause(self, pair: Any) -> tuple[str, Fault | None, int | None, int | None, str | None]:
+        source, peer, begin = int(pair.a), int(pair.b), int(pair.first)
+        end = begin + self._deadline
+        if self._ends(peer) < end:
+            return "unknown", None, None, None, "its trace ends although others heard of it later"
+        fault = self._between(source, peer, begin, end)
+        if fault is None and source >= 0:
+            gone = self._absence(source, begin, end)
+            others = [
+                t for p, (_, t) in self._deliveries[pair.message].items() if p not in (source, peer)
+            ]
+            if gone and not any(time < gone.begin + SECOND // 10 for time in others):
+                fault = gone
+        if fault is not None:
+            return fault.cause, fault, None, None, fault.detail or None
+        if pair.since == NEVER or pair.since > begin:
+            return "joining", None, None, None, "it had no link yet"
+        if pair.last != NEVER:
+            return self._late(pair.message, source, peer, begin)
+        return self._lost(pair.message, peer)
+
+    def _late(
+        self, message: Any, source: int, peer: int, published: int
+    ) -> tuple[str, Fault | None, int | None, int | None, str | None]:
+        """Why the message was late over the link on which it became so."""
+        way = self._deliveries[message]
+        at, seen = peer, set()
+        while at in way and at not in seen:
+            seen.add(at)
+            parent, got = way[at]
+            if parent < 0:
+                return "unknown", None, None, at, "no trace says from which peer it came"
+            had = published if parent == source else way.get(parent, (0, None))[1]
+            if had is None:
+                return "unknown", None, parent, at, "the sender has no trace of it"
+            if had - published <= self._deadline:
+                break
+            at = parent
+        else:
+            return "unknown", None, None, None, "no trace has its way"
+        fault = self._absence(parent, had, got) or self._between(parent, at, had, got)
+        if fault is not None:
+            return fault.cause, fault, parent, at, fault.detail or None
+        sends = self._sends.get((message, at), {})
+        sent, asked = sends.get(parent), self._asks.get((message, at, parent))
+        if sent is None:
+            return "unknown", None, parent, at, "no trace has its sending"
+        first, sender = min((time, peer) for peer, time in sends.items())
+        if sender != parent and got - first > first - published:
+            return (
+                "slow",
+                None,
+                sender,
+                at,
+                f"after {(got - first) / SECOND:.2f} s another copy came first",
+            )
+        if got - sent >= sent - had:
+            return "slow", None, parent, at, f"{(got - sent) / SECOND:.2f} s under way"
+        if asked is None:
+            return "slow", None, parent, at, f"{(sent - had) / SECOND:.2f} s in the sender's queue"
+        if got - asked >= asked - had:
+            return (
+                "slow",
+                None,
+                parent,
+                at,
+                f"{(got - asked) / SECOND:.2f} s after it was asked for",
+            )
+        waited = f"{(asked - had) / SECOND:.2f} s"
+        return (
+            "overlay",
+            None,
+            parent,
+            at,
+            f"no push; it was asked for {waited} after the sender had it",
+        )
+
+    def _lost(
+        self, message: Any, peer: int
+    ) -> tuple[str, Fault | None, int | None, int | None, str | None]:
+        if peer not in self._pulses:
+            return "unknown", None, None, None, "it has no trace of its own"
+        if peer in set(self._kind("dropped")["a"]):
+            return "unknown", None, None, None, "its tracer dropped events"
+        sends = self._sends.get((message, peer))
+        if sends:
+            return "overlay", None, min(sends), peer, "it was sent, and didn't come in"
+        if not self._sends:
+            return "unknown", None, None, None, "no sending is traced"
+        return "overlay", None, None, None, "no peer sent it"
+
+
+def watched(published: int, deadline: int, margin: int) -> tuple[int, int]:
+    """From when to when evidence is needed of what happened to a message, in whole seconds."""
+    begin = max(0, published - margin) // SECOND * SECOND
+    return begin, -(-(published + deadline + margin) // SECOND) * SECOND
+
+
+def judged(evidence: DataFrame, params: AnswerParams) -> DataFrame:
+    """`JUDGED` from `facts.evidence`."""
+    return grouped(evidence, ["run"], judge(params), JUDGED)
+
+
+def causes(judged: DataFrame) -> DataFrame:
+    """The table `causes`: one row for each pair that was late or lost."""
+    return judged.where(F.col("message").isNotNull()).select(
+        "run", "topic", "message", "peer", "published", "latency", "cause", "fault", "sender",
+        "receiver", "detail",
+    )  # fmt: skip
+
+
+def faults(judged: DataFrame) -> DataFrame:
+    """The table `faults`: times at which peers weren't there, or were apart from the others, and
+    what was late or lost for that reason."""
+    return judged.where(F.col("message").isNull()).select(
+        "run", "fault", "cause", "begin", "end", "calm", "peers", "count", "others", "late", "lost",
+        "detail",
+    )  # fmt: skip
+
+
+def rest(arrivals: DataFrame, faults: DataFrame, params: AnswerParams) -> DataFrame:
+    """The table `rest`: of each topic, the messages that were published in calm: at no fault, nor
+    so shortly before one that it met them, nor before all came in time again."""
+    deadline = int(params.deadline * SECOND)
+    spans = faults.select(
+        F.col("run").alias("of"),
+        (F.col("begin") - deadline).alias("begin"),
+        F.coalesce("calm", F.lit(_FOREVER)).alias("calm"),
+    )
+    meets = (F.col("of") == F.col("run")) & F.col("published").between(
+        F.col("begin"), F.col("calm")
+    )
+    left = arrivals.where(~F.col("origin")).join(F.broadcast(spans), meets, "left_anti")
+    came = F.col("delivered") & F.col("latency").isNotNull()
+    late = came & (F.col("latency") > deadline)
+    latency = F.when(came, F.col("latency"))
+    of_topic = Window.partitionBy("run", "topic")
+    place = F.row_number().over(of_topic.orderBy(latency.asc_nulls_last()))
+    ranked = left.withColumn("rank", place).withColumn("known", F.count(latency).over(of_topic))
+
+    def quantile(share: float) -> Column:
+        wanted = F.greatest(F.ceil(F.col("known") * share), F.lit(1))
+        return F.max(F.when(F.col("rank") == wanted, F.col("latency")))
+
+    return ranked.groupBy("run", "topic").agg(
+        F.count_distinct("message").alias("messages"),
+        F.count_if("live").alias("live"),
+        F.count_if(F.col("live") & F.col("delivered")).alias("delivered"),
+        F.count_if(late).alias("late"),
+        quantile(0.5).alias("latency_p50"),
+        quantile(0.99).alias("latency_p99"),
+    )

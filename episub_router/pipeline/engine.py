@@ -1,0 +1,74 @@
+"""Python's part of the work: functions that run in Spark's tasks, or here where the data is small.
+
+Sail is given no functions in Python: their protocol differs between PySpark's versions, and what is
+small is as well worked on in this process.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from episub_router.pipeline.session import is_small
+
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+_THREADS = 4
+"""In which small work is done at once: most of it is pyarrow's, which uses other cores, too."""
+
+
+def grouped(
+    table: DataFrame,
+    key: Sequence[str],
+    make: Callable[[pd.DataFrame], pd.DataFrame],
+    schema: StructType,
+) -> DataFrame:
+    """What `make` makes, rows of `schema`, of the rows of each `key`."""
+    spark = table.sparkSession
+    if not is_small(spark):
+        return table.groupBy(*key).applyInPandas(make, schema)
+    rows = table.toPandas()
+    made = [make(part.reset_index(drop=True)) for _, part in rows.groupby(list(key), dropna=False)]
+    wanted = to_arrow_schema(schema)
+    parts = [pa.Table.from_pandas(part, wanted, preserve_index=False) for part in made]
+    return spark.createDataFrame(pa.concat_tables(parts) if parts else wanted.empty_table(), schema)
+
+
+def in_tasks(
+    spark: SparkSession, work: Callable[[_Item], _Made], items: Sequence[_Item]
+) -> list[_Made]:
+    """What `work` makes of each of `items`, a task for each. Raises SparkError where a task
+    fails."""
+    if not items:
+        return []
+    if is_small(spark):
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(work, items))
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            places = batch.column(0).to_pylist()
+            made = [pickle.dumps(work(items[place])) for place in places]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(places, pa.int64()), pa.array(made, pa.binary())], ["id", "made"]
+            )
+
+    count = len(items)
+    rows = spark.range(0, count, 1, count).mapInArrow(run, "id long, made binary").collect()
+    return [pickle.loads(row["made"]) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+def json_lines(table: DataFrame) -> list[str]:
+    """Each row of `table` as a JSON object."""
+    rows = table.select(F.to_json(F.struct("*")).alias("line")).collect()
+    return [row["line"] for row in rows]

@@ -1,0 +1,280 @@
+"""One cause for each late or lost pair: of networks made by hand, whose faults are known, and of
+simulated ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pipeline.handmade import BEGIN, END, PEERS
+
+if TYPE_CHECKING:
+    from tests.pipeline.conftest import Swept
+
+pytest.importorskip("pyspark")
+
+from episub_router.pipeline.answers.causes import judge
+from episub_router.pipeline.facts.evidence import NEVER
+from episub_router.pipeline.params import SECOND, AnswerParams
+
+pd = pytest.importorskip("pandas")
+
+EPOCH = 1_700_000_000 * SECOND
+"""Times since 1970 have more digits than a double."""
+
+
+def ns(seconds: float) -> int:
+    return EPOCH + round(seconds * 1000) * (SECOND // 1000)
+
+
+@dataclass
+class Network:
+    """Eight peers that hear each other every second for 60 s, and a message of `a` each second,
+    which each peer sends on to the next one."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    silent: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Peers that do nothing for some time."""
+    side: str = ""
+    """Peers that are cut off from 20 to 30 s."""
+
+    def add(self, kind: str, **columns: Any) -> None:
+        times = dict.fromkeys(("first", "last", "since"), NEVER)
+        names: dict[str, Any] = dict.fromkeys(("message", "a", "b"))
+        self.rows.append({"run": "r", "kind": kind, "topic": "t", **names, **times, **columns})
+
+    def here(self, peer: str, second: float) -> bool:
+        begin, end = self.silent.get(peer, (99, 99))
+        return not begin <= second < end
+
+    def talk(self) -> None:
+        """What they hear and trace, if they are there."""
+        for second in range(60):
+            for peer in "abcdefgh":
+                if not self.here(peer, second + 0.5):
+                    continue
+                self.add("pulse", a=peer, first=ns(second), last=ns(second + 0.9))
+                for other in "abcdefgh":
+                    apart = 20 <= second < 30 and (peer in self.side) != (other in self.side)
+                    if other != peer and self.here(other, second + 0.5) and not apart:
+                        self.add("contact", a=other, b=peer, first=ns(second + 0.1),
+                                 last=ns(second + 0.8))  # fmt: skip
+
+    def trouble(
+        self, second: float, peer: str, came: float | None = None, source: str = "a",
+        since: float = 0, **delivered: tuple[str, float],
+    ) -> None:  # fmt: skip
+        """The message of this time was late to `peer`, or lost; `delivered` has sender and time of
+        other peers."""
+        message = f"m{second}"
+        last = NEVER if came is None else ns(came)
+        self.add("trouble", message=message, a=source, b=peer, first=ns(second), last=last,
+                 since=ns(since))  # fmt: skip
+        for other, (sender, time) in delivered.items():
+            self.add("delivery", message=message, a=sender, b=other, first=ns(time))
+
+    def judged(self) -> tuple[list[Any], list[Any]]:
+        """Pairs with their causes, and faults."""
+        made = judge(AnswerParams())(pd.DataFrame(self.rows))
+        rows = [row for _, row in made.iterrows()]
+        return ([row for row in rows if row["message"] is not None],
+                [row for row in rows if row["message"] is None])  # fmt: skip
+
+
+def test_a_cut_has_two_sides_from_its_last_receipt_to_the_next_one() -> None:
+    network = Network(side="gh")
+    network.talk()
+    for second in range(20, 30):
+        network.trouble(second + 0.2, "g", 31)
+        network.trouble(second + 0.2, "h")
+    # The other way, too; and one that was on its way when the cut began.
+    network.trouble(24.5, "b", 31, source="g")
+    network.trouble(19.95, "h", 30.5)
+    pairs, (cut,) = network.judged()
+    assert {pair["cause"] for pair in pairs} == {"cut"}
+    assert (cut["cause"], cut["peers"], cut["count"], cut["others"]) == ("cut", ["g", "h"], 2, 6)
+    assert (cut["begin"], cut["end"]) == (ns(19.8), ns(30.1))
+    assert (cut["late"], cut["lost"]) == (12, 10)
+
+
+def test_what_is_lost_after_healing_is_the_routers_fault() -> None:
+    network = Network(side="gh")
+    network.talk()
+    for second in range(20, 30):
+        network.trouble(second + 0.2, "h", 31)
+    network.trouble(31.2, "h", None, f=("a", 31.3))
+    network.trouble(45.2, "h", None, f=("a", 45.3))
+    network.add("sent", message="m0", a="a", b="b", first=ns(1))
+    pairs, (cut,) = network.judged()
+    assert Counter(pair["cause"] for pair in pairs) == {"cut": 10, "overlay": 2}
+    # In time again when what followed at once was over, and not only after the last of all.
+    assert cut["calm"] == ns(31.2)
+
+
+def test_a_stop_is_no_cut_and_no_restart() -> None:
+    network = Network(silent={"d": (20, 30)})
+    network.talk()
+    for second in range(18, 30):
+        network.trouble(second + 0.2, "d", 30.5)
+    pairs, (stop,) = network.judged()
+    assert {pair["cause"] for pair in pairs} == {"stopped"}
+    assert (stop["peers"], stop["begin"], stop["end"]) == (["d"], ns(19.9), ns(30))
+
+
+def test_a_restart_is_known_from_the_header() -> None:
+    network = Network(silent={"d": (20, 30)})
+    network.talk()
+    for second in range(20, 30):
+        network.trouble(second + 0.2, "d", 31)
+    network.add("start", a="d", first=ns(0))
+    network.add("start", a="d", first=ns(29.5))
+    pairs, (down,) = network.judged()
+    assert {pair["cause"] for pair in pairs} == {"down"}
+    # Down until it heard of others again.
+    assert (down["cause"], down["begin"], down["end"]) == ("down", ns(19.9), ns(30.8))
+
+
+def test_a_killed_peer_that_does_not_come_back_and_a_truncated_trace() -> None:
+    for heard, cause in ((False, "down"), (True, "unknown")):
+        network = Network(silent={"d": (40, 99)})
+        network.talk()
+        for second in range(45, 55):
+            network.trouble(second + 0.2, "d")
+            if heard:
+                network.add("contact", a="d", b="a", first=ns(second), last=ns(second + 0.5))
+        pairs, faults = network.judged()
+        assert {pair["cause"] for pair in pairs} == {cause}
+        assert len(faults) == (not heard)
+        if faults:
+            assert faults[0]["end"] is pd.NA
+
+
+def test_an_idle_peer_is_not_stopped() -> None:
+    network = Network()
+    network.talk()
+    quiet = [
+        row
+        for row in network.rows
+        if "d" not in (row["a"], row["b"]) or row["first"] // SECOND % 4 == 0
+    ]
+    network.rows = quiet
+    network.trouble(20.2, "d", None, b=("a", 20.3))
+    pairs, faults = network.judged()
+    assert not faults
+    assert pairs[0]["cause"] in ("overlay", "unknown")
+
+
+def test_a_late_joiner() -> None:
+    network = Network()
+    network.talk()
+    network.trouble(20.2, "d", 26, since=25.5)
+    pairs, faults = network.judged()
+    assert (pairs[0]["cause"], faults) == ("joining", [])
+
+
+@pytest.mark.parametrize(
+    ("sent", "asked", "cause", "link"),
+    [
+        (20.4, None, "slow", ("b", "c")),  # long under way
+        (24.0, None, "slow", ("b", "c")),  # long in the queue
+        (24.2, 20.5, "slow", ("b", "c")),  # long between asking and getting
+        (24.2, 24.1, "overlay", ("b", "c")),  # nobody pushed it
+        (None, None, "unknown", ("b", "c")),
+    ],
+)
+def test_the_link_on_which_it_became_late_is_named(
+    sent: float | None, asked: float | None, cause: str, link: tuple[str, str]
+) -> None:
+    network = Network()
+    network.talk()
+    way = {"b": ("a", 20.3), "c": ("b", 24.5), "d": ("c", 24.6)}
+    network.trouble(20.2, "d", 24.6, **way)
+    if sent is not None:
+        network.add("sent", message="m20.2", a="b", b="c", first=ns(sent))
+    if asked is not None:
+        network.add("asked", message="m20.2", a="c", b="b", first=ns(asked))
+    (pair,), faults = network.judged()
+    assert (pair["cause"], (pair["sender"], pair["receiver"]), faults) == (cause, link, [])
+
+
+def test_what_a_stopped_peer_on_the_way_held_up_is_that_stops() -> None:
+    network = Network(silent={"b": (21, 26)})
+    network.talk()
+    way = {"b": ("a", 20.3), "c": ("b", 26.5), "d": ("c", 26.6)}
+    network.trouble(20.2, "d", 26.6, **way)
+    network.trouble(22.2, "b", 26.6)
+    pairs, (stop,) = network.judged()
+    assert [pair["cause"] for pair in pairs] == ["stopped", "stopped"]
+    assert (stop["peers"], stop["late"]) == (["b"], 2)
+
+
+def test_an_untraced_peer_and_one_whose_tracer_dropped_events() -> None:
+    network = Network()
+    network.talk()
+    network.trouble(20.2, "x", None, b=("a", 20.3))
+    network.trouble(20.2, "d")
+    network.add("dropped", a="d")
+    pairs, _ = network.judged()
+    said = {pair["peer"]: (pair["cause"], pair["detail"]) for pair in pairs}
+    assert said["x"] == ("unknown", "it has no trace of its own")
+    assert said["d"] == ("unknown", "its tracer dropped events")
+
+
+# From whole traces.
+
+DEADLINE = 3
+
+
+@pytest.mark.spark
+def test_two_halves(swept: Swept) -> None:
+    (cut,) = swept.table("faults", "parted")
+    assert (cut.cause, cut.peers, cut["count"], cut.others) == ("cut", PEERS[4:], 4, 4)
+    # They hear each other every two seconds.
+    assert (BEGIN - 2) * SECOND <= cut.begin < BEGIN * SECOND
+    assert END * SECOND <= cut.end < (END + 2) * SECOND
+    assert (cut.late, cut.lost) == (4 * (END - BEGIN - DEADLINE) - 4, 4)
+
+
+@pytest.mark.spark
+def test_a_stopped_peer(swept: Swept) -> None:
+    (stop,) = swept.table("faults", "stopped")
+    assert (stop.cause, stop.peers, stop.others) == ("stopped", ["p7"], 7)
+    assert (BEGIN - 2) * SECOND <= stop.begin < BEGIN * SECOND
+    assert END * SECOND <= stop.end < (END + 1) * SECOND
+    assert (stop.late, stop.lost) == (END - BEGIN - DEADLINE - 1, 1)
+
+
+@pytest.mark.spark
+def test_the_rest_is_judged_without_it(swept: Swept) -> None:
+    assert not swept.table("faults", "whole")
+    for run in ("parted", "stopped", "whole"):
+        (rest,) = swept.table("rest", run)
+        assert (rest.late, rest.live - rest.delivered) == (0, 0)
+        assert rest.latency_p50 == rest.latency_p99 == SECOND // 10
+        assert rest.messages == (68 if run == "whole" else 68 - (END - BEGIN) - DEADLINE - 1)
+
+
+@pytest.mark.spark
+def test_a_partition_of_simulated_nodes_is_one_cut(swept: Swept) -> None:
+    (entry,) = (entry for _, entry in swept.done if entry.run.startswith("parted-"))
+    (cut,) = swept.table("faults", entry.run)
+    (wanted,) = swept.summaries[entry.run]["faults"]
+    assert (cut.cause, cut["count"]) == ("cut", wanted["nodes"])
+    assert abs(cut.begin / SECOND - wanted["at"]) < 1
+    assert abs(cut.end / SECOND - wanted["at"] - 20) < 1
+    causes = Counter(row.cause for row in swept.table("causes", entry.run))
+    assert causes["cut"] > 0.95 * causes.total()
+
+
+@pytest.mark.spark
+def test_hostile_nodes_are_not_counted(swept: Swept) -> None:
+    """As the simulator does: what honest nodes got, and nothing of the others."""
+    (entry,) = (entry for _, entry in swept.done if entry.run.startswith("hostile-"))
+    rows = sorted(swept.table("messages", entry.run), key=lambda row: row["index"])
+    assert [row.reliability for row in rows] == swept.summaries[entry.run]["messages"][
+        "reliability"
+    ]
+    assert not swept.table("faults", entry.run)
