@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 import trio
-from episub_router.net.connections.dialer import root_cause
 
+from episub_router.net.connections.dialer import root_cause
 from interop.testbed.checker.check import check
 from interop.testbed.faults import NETWORK
 from interop.testbed.history import files
