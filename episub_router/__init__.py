@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NeighborDown,
         NeighborUp,
         NotJoined,
+        ReaderBehind,
     )
     from episub_router.net.params import RouterParams
     from episub_router.net.peers import PROTOCOL_ID
@@ -85,6 +86,7 @@ _HOMES = {
     "PublishTimeout": "publishing",
     "PubsubDrop": "pubsub",
     "PubsubParams": "pubsub",
+    "ReaderBehind": "net.events",
     "RendezvousPointDiscovery": "net.discovery.rendezvous_point",
     "ResilientPubsub": "pubsub",
     "RouterNotRunning": "publishing",
@@ -126,6 +128,7 @@ __all__ = [
     "PublishTimeout",
     "PubsubDrop",
     "PubsubParams",
+    "ReaderBehind",
     "RendezvousPointDiscovery",
     "ResilientPubsub",
     "RouterNotRunning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -20,6 +21,8 @@ from episub_router.net.ping import measure_rtt
 from episub_router.pubsub import ResilientPubsub
 from episub_router.router import EpisubRouter
 from episub_router.util.errors import has_cancelled, single
+
+logger = logging.getLogger(__name__)
 
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
 
@@ -86,6 +89,7 @@ class EpisubHost:
                     await stack.enter_async_context(background_trio_service(self.router))
                     await self.pubsub.wait_until_ready()
                     ready = True
+                    logger.info("started: %s", ", ".join(map(str, self.addresses)))
                     task_status.started()
                     await trio.sleep_forever()
         except Exception as error:
@@ -97,6 +101,7 @@ class EpisubHost:
         finally:
             self.pubsub.seen_messages.stop()  # its thread would stay for ever
             self.stopped.set()
+            logger.info("stopped%s", f": {self.failure!r}" if self.failure else "")
 
     def stop(self) -> None:
         """Begin to stop."""

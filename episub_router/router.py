@@ -34,7 +34,7 @@ from episub_router.gossipsub_arguments import router_options
 from episub_router.net.connections import ConnectionNotifee, DirectPeers
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery import Bootstrap, Discovery, check_sources, parse_bootstrap
-from episub_router.net.events import EventStream, NotJoined
+from episub_router.net.events import EventStream, NotJoined, ReaderBehind
 from episub_router.net.node import NodeParts
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, PeerSide
@@ -59,6 +59,10 @@ _DEFAULT_FALLBACK = FallbackParams()
 _stock: Any = gossipsub
 
 _WITH_EXTENSIONS = (PROTOCOL_ID_V13, PROTOCOL_ID_V14, PROTOCOL_ID_V20)
+
+
+_NAMED = 10
+"""Topics that an error names; chosen: a line."""
 
 
 class EpisubRouter(IPubsubRouter, Service):
@@ -188,7 +192,7 @@ class EpisubRouter(IPubsubRouter, Service):
         node = self._attached()
         machine = node.topics.joined(topic)
         if machine is None:
-            raise KeyError(topic)
+            raise _not_subscribed(topic, self.mesh)
         now = trio.current_time()
         return overlay_snapshot(machine, node.topics.hops(topic), node.counts(), now)
 
@@ -223,7 +227,7 @@ class EpisubRouter(IPubsubRouter, Service):
         nobody here subscribed to `topic`.
         """
         if topic not in self.mesh:
-            raise KeyError(topic)
+            raise _not_subscribed(topic, self.mesh)
         with trio.move_on_after(timeout):
             while not self.mesh.get(topic):
                 await self.mesh_changed()
@@ -398,6 +402,10 @@ class EpisubRouter(IPubsubRouter, Service):
             with self._guard("payload_rejected"):
                 self._attached().payloads.reject(msg_forwarder, pubsub_msg, forged)
 
+    def reader_behind(self, topic: str, dropped: int) -> None:
+        """A subscription has no room; `ResilientPubsub` calls it."""
+        self._attached().events.emit(ReaderBehind(topic, dropped))
+
     def queue_taken(self, peer_id: ID) -> None:
         """There is room in Pubsub's queue for a peer; `ResilientPubsub` calls it."""
         with self._guard("queue_taken"):
@@ -443,6 +451,11 @@ class EpisubRouter(IPubsubRouter, Service):
             if hook not in self._logged:
                 self._logged.add(hook)
                 logger.exception("%s failed; further failures are only counted", hook)
+
+
+def _not_subscribed(topic: str, joined: Iterable[str]) -> KeyError:
+    names = ", ".join(map(repr, sorted(joined)[:_NAMED])) or "none"
+    return KeyError(f"nobody here subscribed to {topic!r}; the topics of this node: {names}")
 
 
 def _union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:

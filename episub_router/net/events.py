@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,10 @@ from weakref import WeakSet
 import trio
 from libp2p.peer.id import ID
 from multiaddr import Multiaddr
+
+from episub_router.protocol.effects import DownReason
+
+logger = logging.getLogger(__name__)
 
 MAX_WAITING = 256
 """Events that wait for one reader; chosen: a view of ten neighbours, turned over many times."""
@@ -32,6 +37,7 @@ class NeighborDown:
     topic: str
     peer: ID
     neighbors: int
+    reason: DownReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,15 @@ class BootstrapFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderBehind:
+    """A subscription of this node had no room: `dropped` messages of it so far. Reported for the
+    first one, and for every `warn_every`th after it."""
+
+    topic: str
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
 class EventsMissed:
     """The reader was behind: `count` events before the next one were dropped."""
 
@@ -91,8 +106,41 @@ TopicEvent: TypeAlias = (
     | MessageLost
     | Banned
     | BootstrapFailed
+    | ReaderBehind
     | EventsMissed
 )
+
+
+_WHY = {
+    DownReason.FAILED: "the connection was lost, or nothing came over it",
+    DownReason.ENDED: "it ended the link",
+    DownReason.LEFT: "one of the two left the topic",
+    DownReason.EVICTED: "another one took its place",
+    DownReason.BANNED: "it is banned",
+}
+
+
+def line_on(event: TopicEvent) -> str:
+    """What happened, for people."""
+    match event:
+        case NeighborUp(peer=peer, neighbors=count):
+            return f"neighbour {str(peer)[-8:]} came; there are {count}"
+        case NeighborDown(peer=peer, neighbors=count, reason=reason):
+            return f"neighbour {str(peer)[-8:]} went: {_WHY[reason]}; there are {count}"
+        case Joined():
+            return "joined: what is published now reaches others"
+        case Alone():
+            return "alone: what is published now reaches nobody, until there is a neighbour"
+        case MessageLost():
+            return "a message was announced, and none of the announcers delivered it"
+        case Banned(peer=peer, seconds=seconds):
+            return f"neighbour {str(peer)[-8:]} is banned for {seconds:g} s"
+        case BootstrapFailed(address=address, reason=reason):
+            return f"can't reach {address}: {reason}"
+        case ReaderBehind(dropped=dropped):
+            return f"this node's reader is behind: {dropped} messages dropped so far"
+        case _:
+            return f"{event.count} events went by unseen"
 
 
 class NotJoined(TimeoutError):
@@ -140,6 +188,10 @@ class TopicEvents:
         """A stream that nobody holds is gone."""
 
     def emit(self, event: TopicEvent) -> None:
+        # What a message's loss means is in the log once a minute (warnings.py).
+        level = logging.DEBUG if isinstance(event, MessageLost) else logging.INFO
+        if logger.isEnabledFor(level):
+            logger.log(level, "%s: %s", event.topic, line_on(event))
         for stream in self._streams.get(event.topic, ()):
             stream.put(event)
 

@@ -8,6 +8,7 @@ from libp2p.peer.id import ID
 
 from episub_router.net.events import Alone, Joined, NeighborDown, NeighborUp, TopicEvents
 from episub_router.net.peers import RemotePeer
+from episub_router.protocol.effects import DownReason
 
 
 class Mesh:
@@ -37,14 +38,14 @@ class Mesh:
         if len(neighbors) == 1:
             self._events.emit(Joined(topic))
 
-    def down(self, topic: str, peer: RemotePeer) -> None:
+    def down(self, topic: str, peer: RemotePeer, reason: DownReason) -> None:
         """`peer` is a neighbour no longer."""
         neighbors = self.neighbors.get(topic, set())
         neighbors.discard(peer.id)
         peer.forget_topic(topic)
         self._network.unprotect(peer.id, f"episub/{topic}")
         self.notify()
-        self._events.emit(NeighborDown(topic, peer.id, len(neighbors)))
+        self._events.emit(NeighborDown(topic, peer.id, len(neighbors), reason))
         if not neighbors:
             self._events.emit(Alone(topic))
 

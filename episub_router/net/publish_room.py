@@ -5,6 +5,8 @@ What is forwarded for others never waits; it has the rest of each backlog to its
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -16,6 +18,8 @@ from episub_router.net.peers import RemotePeer
 from episub_router.publishing import BacklogFull, PublishTimeout
 from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
+
+logger = logging.getLogger(__name__)
 
 PUBLISH_WINDOW = 64
 """Messages in the backlog of one peer, behind Pubsub's queue of 32, up to which more are
@@ -37,6 +41,10 @@ _MAX_PEERS = 1024
 
 _SHARE = 0.5
 """Of the bytes that a backlog holds; the other half is for what is forwarded."""
+
+
+_HELD_UP = 1.0
+"""Seconds after which the log says whom a message waits for; chosen."""
 
 
 class PublishRoom:
@@ -102,6 +110,7 @@ class PublishRoom:
             self._bytes -= size
 
     async def _wait(self, topics: Sequence[str], size: int, seconds: float) -> None:
+        log_at = trio.current_time() + _HELD_UP
         with trio.move_on_after(seconds) as scope:
             async with self._turn:
                 # Pubsub's queues can't be awaited.
@@ -110,6 +119,9 @@ class PublishRoom:
                     since = trio.current_time()
                     await trio.sleep(FLUSH_INTERVAL)
                     now = trio.current_time()
+                    if now >= log_at:
+                        log_at = math.inf
+                        logger.info("publishing is held up: %s", self._fullest(topics))
                     if len(blocking) < len(self._receivers(topics)):
                         for peer in blocking:
                             self._waits.spend(peer.key, now, _MILLISECONDS * (now - since))

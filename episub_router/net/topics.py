@@ -321,7 +321,7 @@ class TopicDriver(PeerListener):
             self.peers.note_use(peer)
             self.mesh.up(topic, peer)
         elif isinstance(effect, ef.NeighborDown):
-            self.mesh.down(topic, peer)
+            self.mesh.down(topic, peer, effect.reason)
         elif isinstance(effect, ef.Ban):
             self.counters.add(Reason.BANS)
             self.peers.ban(peer, effect.seconds)

@@ -47,6 +47,10 @@ _VALIDATIONS_AT_ONCE = 20
 """Chosen: py-libp2p has 10, and so has a peer alone here."""
 
 
+def _nothing(*_: object) -> None:
+    """For routers that aren't notified."""
+
+
 class _AcceptedMeanwhile(Exception):
     """Another copy of the message passed validation while this one was in it."""
 
@@ -132,7 +136,7 @@ class ResilientPubsub(BackpressurePubsub):
             older = self._inbound.get(peer)
             self._inbound[peer] = stream
             if older is not None:
-                self._drop(PubsubDrop.STREAM_SUPERSEDED, peer, older)
+                self._drop(PubsubDrop.STREAM_SUPERSEDED, peer, "it opened another")
                 with suppress(Exception):
                     await older.reset()
             if peer in self._greeted:
@@ -312,6 +316,7 @@ class ResilientPubsub(BackpressurePubsub):
                 if self.trace is not None:
                     self.trace.discarded(PubsubDrop.SUBSCRIBER_SLOW.value, topic=topic)
                 if self._is_worth_a_line(self.lagging[topic]):
+                    getattr(self.router, "reader_behind", _nothing)(topic, self.lagging[topic])
                     logger.warning(
                         "the subscription to %r doesn't keep up: %d messages dropped so far",
                         topic,
@@ -387,14 +392,17 @@ class ResilientPubsub(BackpressurePubsub):
         self.drops[reason] += 1
         if self.trace is not None and reason not in REJECTED:
             self.trace.discarded(reason.value, peer.to_bytes())
-        if self._is_worth_a_line(self.drops[reason]):
-            logger.warning(
-                "dropped input from %s: %s (%d so far): %r",
-                peer,
-                reason.value,
-                self.drops[reason],
-                detail,
-            )
+        # Streams are replaced while hosts connect, and break while they stop.
+        usual = reason in (PubsubDrop.STREAM_SUPERSEDED, PubsubDrop.STREAM_FAILED)
+        count = self.drops[reason]
+        logger.log(
+            logging.DEBUG if usual or not self._is_worth_a_line(count) else logging.WARNING,
+            "dropped input from %s: %s (%d so far): %r",
+            peer,
+            reason.value,
+            count,
+            detail,
+        )
 
     def _is_worth_a_line(self, count: int) -> bool:
         return (count - 1) % self.params.warn_every == 0

@@ -70,6 +70,7 @@ async def node(
         print(topic.addresses[0], flush=True)
         start(read, topic)
         await topic.joined(PATIENCE)
+        print("joined", flush=True)
         await in_thread(sys.stdin.readline)
         cpu = time.process_time()
         if not bootstrap:
@@ -121,6 +122,8 @@ def measure(loop: str, load: Load) -> tuple[float, float]:
             hosts.append(stack.enter_context(child(command, stdin=PIPE, stdout=PIPE, text=True)))
             line = hosts[-1].stdout.readline().strip()
             address = address or line
+        for host in hosts:
+            host.stdout.readline()
         time.sleep(SETTLE)
         for host in hosts:
             print(file=host.stdin, flush=True)

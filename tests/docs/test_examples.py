@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import runpy
 import subprocess
 import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.children import child
-from tests.docs.snippets import ROOT
+from tests.docs import asgi
+from tests.docs.snippets import ROOT, snippets
 
 EXAMPLES = ROOT / "docs" / "examples"
 PATIENCE = 120.0
@@ -50,8 +56,86 @@ def test_two_processes() -> None:
         assert first.stdout.readline() == "received: hello from the second\n"
 
 
+async def serve(app: Callable[..., Any], use: Callable[[], Awaitable[None]]) -> None:
+    """Run `use` while an ASGI application is up."""
+    said: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    running = asyncio.create_task(app({"type": "lifespan"}, said.get, heard.put))
+    for event in ("startup", "shutdown"):
+        await said.put({"type": f"lifespan.{event}"})
+        assert await heard.get() == {"type": f"lifespan.{event}.complete"}
+        if event == "startup":
+            await use()
+    await running
+
+
+def test_a_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With FastAPI where it is installed, otherwise with what the example uses of it."""
+    if find_spec("fastapi") is None:
+        monkeypatch.setitem(sys.modules, "fastapi", asgi)
+        monkeypatch.setitem(sys.modules, "fastapi.responses", asgi)
+    app = runpy.run_path(str(EXAMPLES / "fastapi_app.py"))["app"]
+
+    async def use() -> None:
+        assert json.loads(await anext(answer(app, "POST", b"hello"))) == {"neighbors": 0}
+        stream = answer(app, "GET")
+        assert await anext(stream) == b"hello\n"
+        await stream.aclose()
+
+    asyncio.run(asyncio.wait_for(serve(app, use), PATIENCE))
+
+
+async def answer(
+    app: Callable[..., Any], method: str, body: bytes = b""
+) -> AsyncGenerator[bytes, None]:
+    """The parts of the body of what an ASGI application answers to a request of /news."""
+    parts: asyncio.Queue[bytes] = asyncio.Queue()
+    asked = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        if asked:
+            await asyncio.sleep(PATIENCE)
+        asked = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await parts.put(message["body"])
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
+        "scheme": "http", "path": "/news", "raw_path": b"/news", "query_string": b"",
+        "root_path": "", "headers": [], "client": None, "server": None, "app": app,
+    }  # fmt: skip
+    answering = asyncio.create_task(app(scope, receive, send))
+    try:
+        while True:
+            yield await parts.get()
+    finally:
+        answering.cancel()
+
+
+@pytest.mark.slow
+def test_the_quick_start(tmp_path: Path) -> None:
+    program = next(s for s in snippets(ROOT / "docs" / "quick-start.md") if s.language == "python")
+    assert len([line for line in program.text.splitlines() if line.strip()]) <= 16
+    (tmp_path / "hello.py").write_text(program.text.replace("9464", "0"))
+    command = [sys.executable, str(tmp_path / "hello.py")]
+    with child(command, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        address = first.stdout.readline().split()[-1]
+        with child([*command, address], stdout=subprocess.PIPE, text=True) as second:
+            assert second.stdout is not None
+            own = second.stdout.readline().split()[-1]
+            heard = ""
+            while f"hello from {own}" not in heard:
+                heard = first.stdout.readline()
+                assert heard
+
+
 def test_every_example_is_run_and_listed() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == {*PRINTED, "two_processes", "pair"}
+    assert names == {*PRINTED, "two_processes", "pair", "fastapi_app"}
     text = Path(ROOT, "docs", "examples.md").read_text()
     assert all(f"(examples/{name}.py)" in text for name in names)

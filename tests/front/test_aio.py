@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from libp2p.pubsub.pubsub import Pubsub
 from episub_router import EpisubRouter, Joined, NodeStopped, NotJoined, ResilientPubsub, aio
 from episub_router.pubsub.subscription import Item
 from tests.children import child
+from tests.docs.snippets import ROOT, snippets
 from tests.hosts import PATIENCE
 
 pytestmark = pytest.mark.hosts
@@ -184,6 +186,27 @@ def test_trio_s_api_under_asyncio_says_what_to_use(pubsub_class: type[Pubsub]) -
         async with aio.open("news") as topic:
             with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
                 await topic.pubsub.publish("news", b"hello")
+
+    run(main)
+
+
+def test_the_cells_of_a_notebook() -> None:
+    cells = [
+        s for s in snippets(ROOT / "docs" / "asyncio.md") if "runs the cells" in (s.no_run or "")
+    ]
+    assert len(cells) == 3
+
+    async def main() -> None:
+        names: dict[str, Any] = {}
+        async with aio.open("news") as other:
+            for cell in cells:
+                text = cell.text.replace("/ip4/...", str(other.addresses[0]))
+                code = compile(text, str(cell), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+                # Each cell is a task of its own, as in a notebook.
+                made = eval(code, names)
+                if made is not None:
+                    await asyncio.create_task(made)
+            assert data(await anext(other)) == b"from a notebook"
 
     run(main)
 

@@ -26,6 +26,7 @@ from episub_router import (
 from episub_router.net.counters import Reason
 from episub_router.net.events import MAX_WAITING, TopicEvents
 from episub_router.net.warnings import CapacityWarnings
+from episub_router.protocol.effects import DownReason
 from tests.hosts import PATIENCE, Node, connect, running_nodes
 from tests.router.overlays import TOPIC, router
 
@@ -52,7 +53,8 @@ async def test_neighbours_come_and_go() -> None:
         assert await next_of(events, NeighborUp) == NeighborUp(TOPIC, two.id, 1)
         assert await next_of(events, Joined) == Joined(TOPIC)
         await two.pubsub.unsubscribe(TOPIC)
-        assert await next_of(events, NeighborDown) == NeighborDown(TOPIC, two.id, 0)
+        down = NeighborDown(TOPIC, two.id, 0, DownReason.LEFT)
+        assert await next_of(events, NeighborDown) == down
         assert await next_of(events, Alone) == Alone(TOPIC)
 
 

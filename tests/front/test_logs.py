@@ -1,0 +1,64 @@
+"""What a node logs."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+
+from episub_router import EpisubRouter, PubsubParams, ReaderBehind, ResilientPubsub
+from tests.hosts import PATIENCE, connect, receive, running_nodes
+from tests.router.overlays import TOPIC, router
+
+pytestmark = pytest.mark.hosts
+
+
+async def test_five_healthy_hosts_log_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "episub_router"):
+        async with running_nodes(5, router=EpisubRouter, pubsub_class=ResilientPubsub) as nodes:
+            subscriptions = [await node.pubsub.subscribe(TOPIC) for node in nodes]
+            for node in nodes[1:]:
+                await connect(node, nodes[0])
+            for node in nodes:
+                await router(node).joined(TOPIC, timeout=PATIENCE)
+            for node in nodes:
+                await node.pubsub.publish(TOPIC, str(node.id).encode())
+            for subscription in subscriptions:
+                await receive(subscription, len(nodes))
+            await nodes[1].pubsub.unsubscribe(TOPIC)
+    lines = [record for record in caplog.records if record.name.startswith("episub_router")]
+    assert not [r.getMessage() for r in lines if r.levelno >= logging.WARNING]
+    said = [record.getMessage() for record in lines]
+    assert len([line for line in said if "joined" in line]) == len(nodes)
+    assert [line for line in said if "went: one of the two left the topic" in line]
+
+
+async def test_a_reader_that_is_behind_is_an_event_and_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_nodes(
+        1,
+        router=EpisubRouter,
+        pubsub_class=ResilientPubsub,
+        pubsub_options={"params": PubsubParams(subscription_buffer=1)},
+    ) as [node]:
+        events = router(node).events(TOPIC)
+        await node.pubsub.subscribe(TOPIC)
+        with caplog.at_level(logging.INFO, "episub_router"):
+            for _ in range(2):
+                await node.pubsub.publish(TOPIC, b"unread")
+        with trio.fail_after(PATIENCE):
+            assert await anext(events) == ReaderBehind(TOPIC, 1)
+    assert "this node's reader is behind: 1 messages dropped so far" in caplog.text
+
+
+async def test_a_topic_that_nobody_subscribed_to() -> None:
+    async with running_nodes(1, router=EpisubRouter, pubsub_class=ResilientPubsub) as [node]:
+        await node.pubsub.subscribe(TOPIC)
+        with pytest.raises(
+            KeyError, match=r"nobody here subscribed to 'zzz'; the topics .* 'news'"
+        ):
+            await router(node).joined("zzz")
+        with pytest.raises(KeyError, match="nobody here subscribed to 'zzz'"):
+            router(node).overlay("zzz")
