@@ -37,7 +37,7 @@ def grouped(
     spark = table.sparkSession
     if not is_small(spark):
         return table.groupBy(*key).applyInPandas(make, schema)
-    rows = table.toPandas()
+    rows: pd.DataFrame = table.toPandas()
     made = [make(part.reset_index(drop=True)) for _, part in rows.groupby(list(key), dropna=False)]
     wanted = to_arrow_schema(schema)
     parts = [pa.Table.from_pandas(part, wanted, preserve_index=False) for part in made]

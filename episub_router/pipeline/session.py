@@ -132,7 +132,7 @@ def start(
     if remote is not None:
         builder = SparkSession.builder.remote(remote)
         settings = {
-            k: v for k, v in (_DEFAULTS | (conf or {})).items() if k.startswith("spark.sql")
+            k: v for k, v in {**_DEFAULTS, **(conf or {})}.items() if k.startswith("spark.sql")
         }
         for key, value in settings.items():
             builder = builder.config(key, value)
