@@ -169,7 +169,7 @@ def test_leaving_is_noticed_at_once(proof: bytes) -> None:
     network = joined(40, 3)
     neighbors = network.neighbors(7)
     network.leave(7, proof)
-    network.run(0.05)  # Before answers of others bring the name back.
+    network.run(0.07)  # Three hops, and before answers of others bring the name back.
     assert all(7 not in network.neighbors(node) for node in network.live)
     assert network.neighbors(7) == set()
     knowing = {n for n in network.live if 7 in network.topics[n].membership.passive}
