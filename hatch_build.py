@@ -52,15 +52,14 @@ ACYCLIC = (
     "piece_messages.py",
     "records.py",
     "rtt.py",
-    "hyparview/rate_limiter.py",
-    "joining/open_joins.py",
-    "joining/open_requests.py",
+    "hyparview/active_view.py",
+    "hyparview/rate_limits.py",
+    "hyparview/trickle.py",
     "plumtree/graft_wait.py",
     "plumtree/neighbor_record.py",
     "plumtree/message_cache.py",
     "plumtree/tree.py",
     "protocol/standing.py",
-    "views/active.py",
 )
 """Modules whose objects lead back to none that holds them: the garbage collector need not look for
 cycles there, which takes 16 bytes an object."""

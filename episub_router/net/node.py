@@ -34,7 +34,7 @@ from episub_router.net.ping import Pinger
 from episub_router.net.publish_room import PublishRoom
 from episub_router.net.topics import TopicDriver, is_in_a_view
 from episub_router.net.warnings import CapacityWarnings
-from episub_router.protocol.hyparview.join import CONTACTS_ASKED
+from episub_router.protocol.hyparview import CONTACTS_ASKED
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
 from episub_router.trace.node import NodeTrace

@@ -359,13 +359,7 @@ class Join(_message.Message):
 
     PEER_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
-    FEATURES_FIELD_NUMBER: _builtins.int
-    NONCE_FIELD_NUMBER: _builtins.int
     ttl: _builtins.int
-    features: _builtins.int
-    """Of `peer`; bit 0: takes part in the trees of single sources."""
-    nonce: _builtins.int
-    """Drawn for this JOIN; the ACCEPT that answers it has the same. Beyond the specification."""
     @_builtins.property
     def peer(self) -> Global___PeerInfo: ...
     def __init__(
@@ -373,12 +367,10 @@ class Join(_message.Message):
         *,
         peer: Global___PeerInfo | None = ...,
         ttl: _builtins.int | None = ...,
-        features: _builtins.int | None = ...,
-        nonce: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "nonce", b"nonce", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "nonce", b"nonce", "peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -450,8 +442,6 @@ class Neighbor(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     PEERS_FIELD_NUMBER: _builtins.int
     RANDOM_LINKS_FIELD_NUMBER: _builtins.int
-    FEATURES_FIELD_NUMBER: _builtins.int
-    NONCE_FIELD_NUMBER: _builtins.int
     NUMBERS_ONLY_FIELD_NUMBER: _builtins.int
     role: Global___Neighbor.Role.ValueType
     links: _builtins.int
@@ -459,10 +449,6 @@ class Neighbor(_message.Message):
     kind: Global___Neighbor.Kind.ValueType
     random_links: _builtins.int
     """How many of the sender's active links are random."""
-    features: _builtins.int
-    """Of the sender, as in Join."""
-    nonce: _builtins.int
-    """With REQUEST: of this request. With ACCEPT: that of what it answers. Beyond the specification."""
     numbers_only: _builtins.bool
     """With QUERY: LIST without peers will do. With LIST: peers are left out. Beyond the specification."""
     @_builtins.property
@@ -477,13 +463,11 @@ class Neighbor(_message.Message):
         kind: Global___Neighbor.Kind.ValueType | None = ...,
         peers: _abc.Iterable[Global___PeerInfo] | None = ...,
         random_links: _builtins.int | None = ...,
-        features: _builtins.int | None = ...,
-        nonce: _builtins.int | None = ...,
         numbers_only: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "numbers_only", b"numbers_only", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "numbers_only", b"numbers_only", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "kind", b"kind", "links", b"links", "nonce", b"nonce", "numbers_only", b"numbers_only", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "links", b"links", "numbers_only", b"numbers_only", "peers", b"peers", "random_links", b"random_links", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

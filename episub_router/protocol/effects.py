@@ -35,8 +35,6 @@ class DropReason(Enum):
     """More of a kind than one peer may send."""
     SHARE_FULL = "share-full"
     """Peers that would have given one source, or one group, too much of the passive view."""
-    NEED_REPEATED = "need-repeated"
-    """A second peer of one group that asked for a link because it lacks some."""
     DIALS_FULL = "dials-full-for-others"
     """A dial that another node's message asked for, with too many of those under way."""
     FROM_BANNED = "from-banned"
@@ -121,11 +119,10 @@ class Assembled:
 
 @dataclass(frozen=True, slots=True)
 class NeighborUp:
-    """`peer` entered the active view. `source_trees`: it takes part in trees of single sources."""
+    """`peer` entered the active view."""
 
     peer: PeerId
     kind: LinkKind
-    source_trees: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,16 +80,10 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JOIN: `peer` looks for a random neighbour; walks until somebody accepts (E04-E06).
-
-    `source_trees`: `peer` takes part in trees of single sources. `nonce` ties the ACCEPT to this
-    JOIN; 0 where the joining node draws none.
-    """
+    """JOIN: `peer` looks for a random neighbour; walks until somebody accepts (E04-E06)."""
 
     peer: PeerId
     ttl: int
-    source_trees: bool = True
-    nonce: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +100,8 @@ class Neighbor:
 
     `links` is how many active links the sender has (E10), `random_links` how many of them are
     random (E16, E18). `peers` is the sender's active view, sent with LIST. `kind` is what the
-    link is for, on both ends. `source_trees`: the sender takes part in trees of single sources.
-    `nonce`: with REQUEST, of this request; with ACCEPT, that of what it answers. `numbers_only`:
-    with QUERY, `peers` aren't asked for; with LIST, they are left out for that reason.
+    link is for, on both ends. `numbers_only`: with QUERY, `peers` aren't asked for; with LIST, they
+    are left out for that reason.
     """
 
     role: NeighborRole
@@ -116,8 +109,6 @@ class Neighbor:
     kind: LinkKind = LinkKind.RANDOM
     peers: tuple[PeerId, ...] = ()
     random_links: int = 0
-    source_trees: bool = True
-    nonce: int = 0
     numbers_only: bool = False
 
 

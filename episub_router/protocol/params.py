@@ -17,6 +17,10 @@ SEEN_MESSAGES = 65_536
 """Bound of the ids known (E41). Ours: 300 s at over 200 messages/s."""
 
 
+ACTIVE_SLACK = 5
+"""Links beyond A up to the hard bound. Chosen: what joins bring at once, and two rings."""
+
+
 class EagerRepair(Enum):
     """What is done when an eager link is lost (E40)."""
 
@@ -52,8 +56,6 @@ class MembershipParams:
     `random_links` are used."""
     passive_size: int = param(48, "peers", "spec: P = k·A with k = 6; 42 at A = 7")
     """Spare peers that a node knows at most."""
-    active_slack: int = param(5, "peers", "ours: joins oversubscribe views for a while (E13)")
-    """Links beyond `active_size` up to the hard bound."""
     join_ttl: int = param(6, "hops", "HyParView: ARWL 6")
     """Length of the random walks of JOIN and FORWARDJOIN."""
     shuffle_interval: float = param(
@@ -62,56 +64,13 @@ class MembershipParams:
         "iroh-gossip: 60 s; measured: at 1 % churn a second p50 and p99 are those of 30 s, for 80 "
         "control bytes a delivery less",
     )
-    """Period of the shuffle; grows up to 24 times while the view stays as it is, and eight times as
-    long while it brings nobody new."""
-    shuffle_active: int = param(3, "peers", "HyParView: ka 3")
-    """Neighbours offered in one shuffle."""
-    shuffle_passive: int = param(4, "peers", "HyParView: kp 4")
-    """Passive peers offered in one shuffle."""
-    shuffle_ttl: int = param(6, "hops", "HyParView: shuffle TTL 6")
-    """Length of a shuffle's random walk."""
-    grow_interval: float = param(5.0, "s", "ours: as Partisan's random promotion")
-    """Period in which a view that is too small asks for links; grows while none are found."""
-    stabilize_interval: float = param(
-        10.0, "s", "ours: a join storm is over by then, and a view too large costs only bandwidth"
-    )
-    """Period in which a view that is too large drops links."""
-    link_check_interval: float = param(
-        10.0, "s", "ours: a silent half-open link ends after three or four of these"
-    )
-    """Period of the link check; a neighbour silent for half of it is queried, and in a view that
-    has long been the same one silent for one and a half, or for 120 where the driver notices by
-    itself that a peer is gone or has stopped."""
-    optimize_interval: float = param(10.0, "s", "ours: as stabilize_interval")
-    """Period in which RTTs are measured and the nearest peer may replace a far neighbour."""
-    upkeep_interval: float = param(
-        7.5,
-        "s",
-        "measured: after five minutes, near links of 1,000 nodes on a plane have 0.19 of the RTT "
-        "of random pairs, 0.165 if periods never grew, 0.21 with 15 s",
-    )
-    """Period of the passive view probe; grows to eight times while it finds nothing nearer."""
-    upkeep_peers: int = param(
-        4, "peers", "measured: with upkeep_interval; 20 ms of CPU each over py-libp2p"
-    )
-    """Passive peers dialled in one probe. 0: no probes."""
-    recontact_interval: float = param(
-        15.0, "s", "ours: halves of a healed partition find each other within a minute"
-    )
-    """Period in which lost neighbours are dialled again."""
-    contact_interval: float = param(
-        300.0, "s", "ours: a bootstrap node of 10,000 gets 33 GETNODES a second"
-    )
-    """Period in which a contact is asked for nodes, which joins overlays that never were one; in a
-    view that stays the same up to four times as long."""
+    """Shortest period of the shuffle; it doubles until a link fails, up to 32 times this."""
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     """How many times nearer a peer must be to replace a neighbour."""
     rtt_min_gain: float = param(
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
     )
     """RTT that a replacement must save at least."""
-    timer_jitter: float = param(0.2, "share", "ours: spec: a randomised timer")
-    """Each period is drawn from its length plus or minus this share."""
 
     def __post_init__(self) -> None:
         check_numbers(self, _MAY_BE_ZERO)
@@ -120,13 +79,12 @@ class MembershipParams:
                 f"active_size must hold random_links + near_links: "
                 f"{self.active_size} < {self.random_links} + {self.near_links}"
             )
-        if not 0 <= self.timer_jitter < 1:
-            raise ValueError(f"timer_jitter must be in [0, 1): {self.timer_jitter}")
 
     @property
     def active_bound(self) -> int:
-        """The size that the active view never exceeds."""
-        return self.active_size + self.active_slack
+        """The size that the active view never exceeds: joins oversubscribe views for a while
+        (E13)."""
+        return self.active_size + ACTIVE_SLACK
 
     @property
     def ring_links(self) -> int:
@@ -258,8 +216,7 @@ class EpisubParams:
 
 
 _MAY_BE_ZERO = frozenset(
-    {"random_links", "near_links", "active_slack", "rtt_min_gain", "timer_jitter", "join_ttl",
-     "shuffle_active", "shuffle_passive", "shuffle_ttl", "upkeep_peers", "optimization_threshold",
+    {"random_links", "near_links", "rtt_min_gain", "join_ttl", "optimization_threshold",
      "source_trees", "piece_threshold",
      "piece_children", "rings"}
 )  # fmt: skip

@@ -60,8 +60,7 @@ class Topic:
         self.me = me
         self._may_ban = may_ban
         self.name = name
-        source_trees = params.broadcast.source_trees > 0
-        self.membership = HyParView(me, name, params.membership, rng, group_of, source_trees)
+        self.membership = HyParView(me, name, params.membership, rng, group_of)
         rtt_of = self.membership.rtt_of
         self.broadcast = Plumtree(params.broadcast, rng, rtt_of, epoch)
         self._carrier: Plumtree | LargeBroadcast = self.broadcast

@@ -45,8 +45,6 @@ EPISUB_FRAME = RPC + 4 + 2 + TOPIC + 4
 
 _NESTED = 4
 """Tags and lengths of a control message inside of the frame."""
-_NONCE = 6
-"""A nonce: a field of 32 random bits."""
 _SMALL = 2
 """A field with a small integer."""
 
@@ -72,14 +70,9 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
     msg.Nodes: lambda m: _NESTED + _SMALL + len(m.peers) * PEER_INFO,
     msg.GetTopics: lambda m: _NESTED,
     msg.Topics: lambda m: _NESTED + len(m.topics) * TOPIC,
-    msg.Join: lambda m: _NESTED + _SMALL + PEER_INFO + (_NONCE if m.nonce else 0),
+    msg.Join: lambda m: _NESTED + _SMALL + PEER_INFO,
     msg.ForwardJoin: lambda m: _NESTED + _SMALL + PEER_INFO,
-    msg.Neighbor: lambda m: (
-        _NESTED
-        + (3 + m.numbers_only) * _SMALL
-        + len(m.peers) * PEER_INFO
-        + (_NONCE if m.nonce else 0)
-    ),
+    msg.Neighbor: lambda m: _NESTED + (3 + m.numbers_only) * _SMALL + len(m.peers) * PEER_INFO,
     msg.Disconnect: lambda m: _NESTED + _SMALL,
     msg.Leave: lambda m: _NESTED + _SMALL + PEER_ID + 160,
     msg.Shuffle: lambda m: (

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from episub_router.protocol.hyparview.views.ring_places import place
+from episub_router.protocol.hyparview import place
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.params import EpisubParams, MembershipParams
-from episub_router.protocol.standing_link import take_known_peers, take_standing_link
 from episub_router.sim.network.network import Network
 from episub_router.sim.routers.episub import TOPIC_NAME, EpisubNode
 
@@ -41,7 +40,6 @@ def settle(
     `contacts` as joining ones do."""
     count = len(nodes)
     links = synthetic_links(count, params.membership, looked_at, network.latency.delay, rng)
-    trees = params.broadcast.source_trees > 0
     for node in nodes:
         node.start(())
     for node in nodes:
@@ -51,25 +49,23 @@ def settle(
                 network.link(node, other)
                 node.connected(peer)
                 other.connected(node.id)
-                _take(node, peer, kind, links, network, trees)
-                _take(other, node.id, kind, links, network, trees)
+                _take(node, peer, kind, links, network)
+                _take(other, node.id, kind, links, network)
     spares = params.membership.passive_size
     for node in nodes:
         known = rng.sample(range(count), min(count, spares + len(links[node.id]) + 1))
-        take_known_peers(node.topic.membership, known[:spares])
+        node.topic.membership.adopt_peers(known[:spares])
         # What the links have led to is done now.
         node.meet(contacts(node.id))
 
 
-def _take(
-    node: EpisubNode, peer: int, kind: LinkKind, links: Links, network: Network[Any], trees: bool
-) -> None:
+def _take(node: EpisubNode, peer: int, kind: LinkKind, links: Links, network: Network[Any]) -> None:
     theirs = links[peer]
     random_links = sum(kind is LinkKind.RANDOM for kind in theirs.values())
     named = tuple(other for other in theirs if other != node.id)
-    described = Neighbor(NeighborRole.LIST, len(theirs), kind, named, random_links, trees)
+    described = Neighbor(NeighborRole.LIST, len(theirs), kind, named, random_links)
     rtt = 2 * network.latency.delay(node.id, peer)
-    take_standing_link(node.topic.membership, peer, described, rtt, network.loop.now)
+    node.topic.membership.adopt_link(peer, described, rtt, network.loop.now)
 
 
 def synthetic_links(

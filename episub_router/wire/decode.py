@@ -36,7 +36,7 @@ from episub_router.protocol.messages import (
 from episub_router.wire.frame import Decoded, PartDropped, WireError, WireFault
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
 from episub_router.wire.piece_codec import PIECE_READERS
-from episub_router.wire.source import FEATURE_SOURCE_TREES, SOURCE_BYTES, source_id
+from episub_router.wire.source import SOURCE_BYTES, source_id
 
 _T = TypeVar("_T")
 
@@ -201,8 +201,7 @@ class _Reader:
 
     def join(self, body: pb.Join) -> Join:
         ttl = self.ttl(body.ttl)
-        trees = bool(body.features & FEATURE_SOURCE_TREES)
-        return Join(self.peer(body.peer), ttl, trees, body.nonce)
+        return Join(self.peer(body.peer), ttl)
 
     def forward_join(self, body: pb.ForwardJoin) -> ForwardJoin:
         ttl = self.ttl(body.ttl)
@@ -220,8 +219,6 @@ class _Reader:
             LinkKind(body.kind),
             self.peers(body.peers),
             body.random_links,
-            bool(body.features & FEATURE_SOURCE_TREES),
-            body.nonce,
             body.numbers_only,
         )
 

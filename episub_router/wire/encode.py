@@ -37,7 +37,7 @@ from episub_router.protocol.piece_messages import (
 from episub_router.wire.frame import Frame
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
 from episub_router.wire.piece_codec import write_piece_message
-from episub_router.wire.source import FEATURE_SOURCE_TREES, id_bytes, source_bytes
+from episub_router.wire.source import id_bytes, source_bytes
 
 Records: TypeAlias = Callable[[bytes], bytes | None]
 """The signed peer record (envelope bytes) of a peer id; None when there is none."""
@@ -137,27 +137,19 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
         case Topics(topics):
             out.topics.SetInParent()
             out.topics.topics.extend(topics)
-        case Join(peer, ttl, source_trees, nonce):
+        case Join(peer, ttl):
             out.join.ttl = ttl
-            if nonce:
-                out.join.nonce = nonce
-            if source_trees:
-                out.join.features = FEATURE_SOURCE_TREES
             out.join.peer.CopyFrom(_info(peer, records))
         case ForwardJoin(peer, ttl):
             out.forward_join.ttl = ttl
             out.forward_join.peer.CopyFrom(_info(peer, records))
-        case Neighbor(role, links, kind, peers, random_links, source_trees, nonce, numbers_only):
+        case Neighbor(role, links, kind, peers, random_links, numbers_only):
             # The enums of the core have the numbers of those on the wire.
             out.neighbor.role = pb.Neighbor.Role.ValueType(role)
             out.neighbor.links = links
             out.neighbor.kind = pb.Neighbor.Kind.ValueType(kind)
             out.neighbor.peers.extend(_infos(peers, records))
             out.neighbor.random_links = random_links
-            if source_trees:
-                out.neighbor.features = FEATURE_SOURCE_TREES
-            if nonce:
-                out.neighbor.nonce = nonce
             if numbers_only:
                 out.neighbor.numbers_only = True
         case Disconnect(alive):

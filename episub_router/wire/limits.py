@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize
 
-from episub_router.protocol.hyparview.leave import LEAVE_TTL
+from episub_router.protocol.hyparview import LEAVE_TTL
 from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, MAX_NODES
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import MAX_PIECES, MAX_WANTS
@@ -82,13 +82,10 @@ def check_params(params: EpisubParams, limits: WireLimits = DEFAULT_LIMITS) -> N
     Raises ValueError that names the first parameter above its limit.
     """
     membership = params.membership
-    shuffled = membership.shuffle_active + membership.shuffle_passive
     for name, value, limit in (
         ("join_ttl", membership.join_ttl, limits.max_ttl),
-        ("shuffle_ttl", membership.shuffle_ttl, limits.max_ttl),
         ("leave_ttl", LEAVE_TTL, limits.max_ttl),
         ("max_nodes", MAX_NODES, limits.max_peers),
-        ("shuffle_active + shuffle_passive", shuffled, limits.max_peers),
         ("active_bound", membership.active_bound, min(limits.max_peers, limits.max_links)),
         ("max_ids", MAX_IDS, limits.max_ids),
         ("max_sources", MAX_IDS, limits.max_sources),

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-FEATURE_SOURCE_TREES = 1
-"""The bit of `features` that says that a node takes part in trees of single sources."""
-
 SOURCE_BYTES = 8
 """Ours: a peer id takes 38. Sources of one topic whose digests are equal share a tree; for a given
 source, finding such a key takes 2^64 tries."""

@@ -79,13 +79,13 @@ def join_bytes(params: MembershipParams, trees: int) -> int:
     peers = tuple(range(msg.MAX_NODES))
     sources = tuple(range(trees))
     near = params.active_size - params.random_links
-    accept = msg.Neighbor(msg.NeighborRole.ACCEPT, 7, msg.LinkKind.RANDOM, nonce=1)
-    request = msg.Neighbor(msg.NeighborRole.REQUEST, 7, msg.LinkKind.NEAR, nonce=1)
+    accept = msg.Neighbor(msg.NeighborRole.ACCEPT, 7, msg.LinkKind.RANDOM)
+    request = msg.Neighbor(msg.NeighborRole.REQUEST, 7, msg.LinkKind.NEAR)
     root = msg.Root(tuple(msg.TreeRoot(source, 1, 1, 0.0) for source in sources))
     sent: list[tuple[int, msg.Message]] = [
         (1, msg.GetNodes()),
         (1, msg.Nodes(peers, params.join_ttl)),
-        (params.random_links, msg.Join(0, params.join_ttl, nonce=1)),
+        (params.random_links, msg.Join(0, params.join_ttl)),
         (near, request),
         (params.active_size, accept),
         (params.active_size, root),
@@ -98,8 +98,8 @@ def join_bytes(params: MembershipParams, trees: int) -> int:
 def leave_bytes(params: MembershipParams, trees: int) -> int:
     """Control bytes that follow a crash at least: each neighbour finds another, both offer their
     trees, and each tree has a child to graft on and two that lose a standby."""
-    accept = msg.Neighbor(msg.NeighborRole.ACCEPT, 7, msg.LinkKind.RANDOM, nonce=1)
-    request = msg.Neighbor(msg.NeighborRole.REQUEST, 7, msg.LinkKind.RANDOM, nonce=1)
+    accept = msg.Neighbor(msg.NeighborRole.ACCEPT, 7, msg.LinkKind.RANDOM)
+    request = msg.Neighbor(msg.NeighborRole.REQUEST, 7, msg.LinkKind.RANDOM)
     root = msg.Root(tuple(msg.TreeRoot(source, 1, 1, 0.0) for source in range(trees)))
     # Of the links that are missing two make one.
     links = params.active_size / 2

@@ -12,8 +12,6 @@ from interop.harness.peer import Peer
 from interop.harness.traffic import Traffic
 
 TOPIC = "wire"
-VERSIONS = pytest.mark.parametrize("version", [(), ("--legacy",)], ids=["trees", "default tree"])
-"""The leaf, and the same without trees of single sources, as it was before them."""
 
 MESSAGES = [0, 1, 100, 1024, 64 * 1024] * 38 + [900 * 1024] * 10
 
@@ -32,13 +30,10 @@ def controls(leaf: Peer, direction: str) -> set[str]:
     return {event["message"] for event in leaf.reported("control", direction=direction)}
 
 
-@VERSIONS
 @pytest.mark.peers("leaf")
-async def test_the_leaf_exchanges_messages_with_an_overlay(
-    lab: Lab, version: tuple[str, ...]
-) -> None:
+async def test_the_leaf_exchanges_messages_with_an_overlay(lab: Lab) -> None:
     nodes = await overlay(lab, 4)
-    leaf = await lab.start("leaf", *version, topics=[TOPIC])
+    leaf = await lab.start("leaf", topics=[TOPIC])
     await leaf.dial(nodes[1])
     await leaf.until(lambda: len(leaf.mesh(TOPIC)) >= 2, "two neighbours")
     traffic = Traffic(TOPIC)
@@ -53,10 +48,7 @@ async def test_the_leaf_exchanges_messages_with_an_overlay(
     assert controls(leaf, "out") >= {"get_nodes", "join", "ihave"}
     assert controls(leaf, "in") >= {"nodes", "neighbor_ACCEPT"}
     # A ROOT comes for each source that the leaf could graft to, and its own goes out.
-    if version:
-        assert "root" not in controls(leaf, "in") | controls(leaf, "out")
-    else:
-        assert {"root", "graft"} <= controls(leaf, "in") & controls(leaf, "out")
+    assert {"root", "graft"} <= controls(leaf, "in") & controls(leaf, "out")
     # A node asks a neighbour that has been silent for a while, whether the link stands.
     await leaf.event("control", direction="in", message="neighbor_QUERY")
     await leaf.event("control", direction="out", message="neighbor_LIST")
@@ -66,11 +58,10 @@ async def test_the_leaf_exchanges_messages_with_an_overlay(
         await node.until(lambda node=node: leaf.id not in node.mesh(TOPIC), "the leaf left")  # type: ignore[misc]
 
 
-@VERSIONS
 @pytest.mark.peers("leaf")
-async def test_the_leaf_grafts_when_its_tree_breaks(lab: Lab, version: tuple[str, ...]) -> None:
+async def test_the_leaf_grafts_when_its_tree_breaks(lab: Lab) -> None:
     nodes = await overlay(lab, 3)
-    leaf = await lab.start("leaf", *version, topics=[TOPIC])
+    leaf = await lab.start("leaf", topics=[TOPIC])
     await leaf.dial(nodes[0])
     await leaf.until(lambda: len(leaf.mesh(TOPIC)) == 3, "three neighbours")
     traffic = Traffic(TOPIC)
@@ -86,12 +77,8 @@ async def test_the_leaf_grafts_when_its_tree_breaks(lab: Lab, version: tuple[str
 
 @pytest.mark.peers("leaf")
 async def test_two_leaves_meet_in_the_overlay(lab: Lab) -> None:
-    """One with trees of single sources, one without."""
     nodes = await overlay(lab, 2)
-    leaves = [
-        await lab.start("leaf", topics=[TOPIC]),
-        await lab.start("leaf", "--legacy", topics=[TOPIC]),
-    ]
+    leaves = [await lab.start("leaf", topics=[TOPIC]) for _ in range(2)]
     async with trio.open_nursery() as nursery:
         for leaf in leaves:
             nursery.start_soon(leaf.dial, nodes[0])

@@ -1,4 +1,4 @@
-"""One node on its own: feed it events, let its time pass, look at what it wants to do.
+"""One node on its own: feed it events, let its time pass, see what it wants to do.
 
 Peers are strings, and "me" is the node under test.
 """
@@ -59,16 +59,14 @@ def request(
     return Neighbor(NeighborRole.REQUEST, links, kind, random_links=random)
 
 
-def accept(links: int = 5, kind: LinkKind = LinkKind.RANDOM, nonce: int = 0) -> Neighbor:
-    return Neighbor(NeighborRole.ACCEPT, links, kind, random_links=links, nonce=nonce)
+def accept(links: int = 5, kind: LinkKind = LinkKind.RANDOM) -> Neighbor:
+    return Neighbor(NeighborRole.ACCEPT, links, kind, random_links=links)
 
 
-def params(**changed: Any) -> MembershipParams:
-    """The specification's sizes without rings, exact periods, and no upkeep traffic among what a
-    test looks at."""
+def specified(**changed: Any) -> MembershipParams:
+    """The specification's sizes (E01), which know no rings: no place in a view is anybody's."""
     sizes: dict[str, Any] = {"active_size": 7, "near_links": 3, "rings": 0, "passive_size": 42}
-    quiet: dict[str, Any] = {"timer_jitter": 0, "upkeep_peers": 0, "shuffle_interval": 30.0}
-    return MembershipParams(**(sizes | quiet | changed))
+    return MembershipParams(**(sizes | changed))
 
 
 class Clock:
@@ -97,8 +95,8 @@ class Clock:
 class Member(Clock):
     """A `Topic` that has joined, with the given neighbours and passive peers.
 
-    Timers don't jitter and passive peers aren't checked, unless `membership` says so: see
-    `params`. A peer that sends something is connected.
+    Its parameters are those that are shipped, unless `membership` says otherwise. A peer that sends
+    something is connected.
     """
 
     def __init__(
@@ -111,7 +109,7 @@ class Member(Clock):
     ) -> None:
         super().__init__()
         both = EpisubParams(
-            membership=membership or params(),
+            membership=membership or MembershipParams(),
             broadcast=broadcast or BroadcastParams(),
         )
         self.params = both.membership

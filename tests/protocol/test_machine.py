@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from episub_router.protocol.hyparview import CONTACT_INTERVAL
 from episub_router.protocol.params import EpisubParams, MembershipParams
 from tests.protocol.network import Network
 
@@ -22,9 +23,7 @@ NODES = 10
 nodes = st.integers(0, NODES - 1)
 # Views small against the network, so that bounds are met all the time.
 PARAMS = EpisubParams(
-    membership=MembershipParams(
-        active_size=3, random_links=2, near_links=1, passive_size=5, active_slack=2
-    )
+    membership=MembershipParams(active_size=3, random_links=2, near_links=1, passive_size=5)
 )
 
 
@@ -113,8 +112,8 @@ class Overlay(RuleBasedStateMachine):
         members = [node for node in network.live if self.member(node)]
         if len(members) > 1 and not network.neighbors(0):
             # The contact of everybody has none itself, and whichever node has links enough asks
-            # its contacts after `contact_interval` only.
-            network.run(2 * PARAMS.membership.contact_interval)
+            # its contacts after `CONTACT_INTERVAL` only.
+            network.run(2 * CONTACT_INTERVAL)
         for node in network.live:
             assert self.member(node) or not network.neighbors(node)
         if network.one_sided():

@@ -56,9 +56,7 @@ def test_every_parameter_has_a_unit_and_a_source(kind: Any) -> None:
     ("kind", "values", "named"),
     [
         (MembershipParams, {"active_size": 6}, "active_size"),
-        (MembershipParams, {"timer_jitter": 1}, "timer_jitter"),
         (MembershipParams, {"join_ttl": -1}, "join_ttl"),
-        (MembershipParams, {"grow_interval": 0}, "grow_interval"),
         (MembershipParams, {"shuffle_interval": float("inf")}, "shuffle_interval"),
         (MembershipParams, {"rtt_advantage": float("nan")}, "rtt_advantage"),
         (BroadcastParams, {"cache_messages": 0}, "cache_messages"),
@@ -78,9 +76,7 @@ def test_sizes_need_an_overlay() -> None:
         MembershipParams.for_size(1)
 
 
-@pytest.mark.parametrize(
-    "values", [{"near_links": 0}, {"active_slack": 0}, {"join_ttl": 0}, {"timer_jitter": 0}]
-)
+@pytest.mark.parametrize("values", [{"near_links": 0}, {"rings": 0}, {"join_ttl": 0}])
 def test_what_may_be_nothing_may_be_nothing(values: dict[str, Any]) -> None:
     assert MembershipParams(**values)
     assert BroadcastParams(optimization_threshold=None, source_trees=0)

@@ -21,9 +21,6 @@ from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 
 TOPIC = "news"
 
-EAGER_TO_GROW = EpisubParams(membership=MembershipParams(grow_interval=0.5))
-"""The last of a few hosts' links is found when views are looked at again: after 5 s by default."""
-
 
 def router(node: Node) -> EpisubRouter:
     assert isinstance(node.router, EpisubRouter)
@@ -79,7 +76,7 @@ async def joined(nodes: Sequence[Node]) -> None:
 async def overlay_of(
     size: int,
     *,
-    params: EpisubParams = EAGER_TO_GROW,
+    params: EpisubParams | None = None,
     router_params: RouterParams | None = None,
     pubsub_class: type[Pubsub] = Pubsub,
     pubsub_options: dict[str, Any] | None = None,

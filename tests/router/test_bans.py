@@ -27,7 +27,7 @@ def end_ban(node: Node, other: Node) -> None:
     record(node, other).banned_until = record(node, other).dial_not_before = 0.0
     machine = parts(node).topics.joined(TOPIC)
     assert machine is not None
-    machine.membership._state.banned_until.clear()
+    machine.membership._overlay.banned_until.clear()
 
 
 @pytest.mark.hosts

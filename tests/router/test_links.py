@@ -18,9 +18,7 @@ from libp2p.pubsub.pubsub import Pubsub
 from multiaddr import Multiaddr
 
 from episub_router import (
-    EpisubParams,
     EpisubRouter,
-    MembershipParams,
     ResilientPubsub,
     RouterParams,
 )
@@ -317,8 +315,7 @@ async def _until(subscription: object, data: bytes) -> None:
 
 
 async def test_rtts_are_measured() -> None:
-    often = EpisubParams(membership=MembershipParams(optimize_interval=0.5))
-    async with overlay_of(2, params=often) as (nodes, _):
+    async with overlay_of(2) as (nodes, _):
         await eventually(lambda: router(nodes[0]).overlay(TOPIC).active[0].rtt is not None)
         rtt = router(nodes[0]).overlay(TOPIC).active[0].rtt
         assert rtt is not None

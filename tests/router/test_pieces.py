@@ -27,12 +27,12 @@ from episub_router.protocol.messages import Message
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce
 from tests.fallback.mixed import episub, network, stock, subscribe
 from tests.hosts import Node, eventually, receive
-from tests.router.overlays import EAGER_TO_GROW, TOPIC, count, neighbors, overlay_of, parts
+from tests.router.overlays import TOPIC, count, neighbors, overlay_of, parts
 
 pytestmark = pytest.mark.hosts
 
 KIB = 1024
-IN_PIECES = replace(EAGER_TO_GROW, broadcast=BroadcastParams(piece_threshold=32 * KIB))
+IN_PIECES = EpisubParams(broadcast=BroadcastParams(piece_threshold=32 * KIB))
 LARGE = Random(1).randbytes(1_500_000)
 
 

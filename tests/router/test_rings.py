@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from episub_router import EpisubParams, MembershipParams, ResilientPubsub
-from episub_router.protocol.hyparview.views.ring_places import Places
+from episub_router.protocol.hyparview import Places
 from tests.hosts import eventually, receive
 from tests.router.overlays import TOPIC, overlay_of, router
 
 pytestmark = pytest.mark.hosts
 
-MEMBERSHIP = MembershipParams(active_size=5, near_links=0, active_slack=2, rings=2)
+MEMBERSHIP = MembershipParams(active_size=5, near_links=0, rings=2)
 
 
 async def test_each_host_is_linked_with_those_next_to_it() -> None:
@@ -26,7 +26,7 @@ async def test_each_host_is_linked_with_those_next_to_it() -> None:
 
         def all_in_place() -> bool:
             return all(
-                set(places.holders(node.id.to_bytes(), ids))
+                set(places.next_to(node.id.to_bytes(), ids))
                 <= {peer.to_bytes() for peer in router(node).mesh.get(TOPIC, ())}
                 for node in nodes
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from episub_router.protocol.hyparview.views.ring_places import Places
+from episub_router.protocol.hyparview import Places
 from episub_router.sim.records import Records
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.routers.episub import TOPIC_NAME
@@ -47,7 +47,7 @@ def test_members_that_take_links_get_no_more_than_their_share_of_the_rings(varia
     places = Places(TOPIC_NAME, 2)
     for node in nodes.values():
         if node.id not in simulation.cast:
-            assert set(places.holders(node.id, nodes)) <= set(node.neighbors())
+            assert set(places.next_to(node.id, nodes)) <= set(node.neighbors())
 
 
 def test_without_rings_they_get_nearly_all() -> None:

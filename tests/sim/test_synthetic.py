@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from episub_router.protocol.hyparview.views.ring_places import Places
+from episub_router.protocol.hyparview import Places
 from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.params import MembershipParams
 from episub_router.sim.records import Records
@@ -63,7 +63,7 @@ def test_it_has_the_degrees_that_nodes_aim_at(sizes: dict[str, Any]) -> None:
     assert max(degrees) <= params.active_size
     places = Places(TOPIC_NAME, params.rings)
     next_ones = (
-        [places.holders(node, range(NODES)) for node in range(NODES)] if params.rings else []
+        [places.next_to(node, range(NODES)) for node in range(NODES)] if params.rings else []
     )
     assert all(next_one.keys() <= of.keys() for next_one, of in zip(next_ones, links, strict=False))
     assert len(next_ones) == (NODES if params.rings else 0)

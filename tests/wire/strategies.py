@@ -63,7 +63,6 @@ sources = st.binary(min_size=8, max_size=8)
 source_tuples = st.lists(sources, max_size=5).map(tuple)
 rounds = st.integers(0, 2**64 - 1)
 costs = st.integers(0, 2**32 - 1).map(lambda microseconds: microseconds / 1e6)
-nonces = st.integers(0, 2**32 - 1)
 masks = st.integers(0, (1 << LIMITS.max_pieces) - 1)
 
 
@@ -112,7 +111,7 @@ control_messages = st.one_of(
     st.builds(m.Nodes, peer_tuples, ttls),
     st.just(m.GetTopics()),
     st.builds(m.Topics, st.lists(topics, max_size=5).map(tuple)),
-    st.builds(m.Join, peer_ids, ttls, st.booleans(), nonces),
+    st.builds(m.Join, peer_ids, ttls),
     st.builds(m.ForwardJoin, peer_ids, ttls),
     st.integers(0, LIMITS.max_links).flatmap(
         lambda links: st.builds(
@@ -122,8 +121,6 @@ control_messages = st.one_of(
             st.sampled_from(m.LinkKind),
             peer_tuples,
             st.integers(0, links),
-            st.booleans(),
-            nonces,
             st.booleans(),
         )
     ),

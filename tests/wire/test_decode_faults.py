@@ -301,7 +301,7 @@ PARTLY_BAD = [
     ),
     pytest.param(
         pb.Control(join=pb.Join(peer=info(P1, b"r" * 4097), ttl=1)),
-        m.Join(P1, 1, source_trees=False),
+        m.Join(P1, 1),
         {F.RECORD_TOO_LARGE: 1},
         id="a huge record",
     ),

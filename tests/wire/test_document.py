@@ -96,7 +96,7 @@ def test_limits_are_described() -> None:
 
 CONTROL = (
     m.IHave((m.MessageSummary(b"\x01\x02", 2),)),
-    m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM, (), 2, source_trees=False),
+    m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM, (), 2),
     m.Prune(),
 )
 
@@ -144,17 +144,6 @@ def test_vectors_of_source_trees() -> None:
         assert decode_frame(rpc_pb2.RPC.FromString(vector)) == Decoded(
             "blocks", 2**60, (), 2, (), (), tree
         )
-
-
-def test_vector_of_a_nonce() -> None:
-    *_, vector, _, _, _, peer_id = VECTORS
-    messages = (
-        m.Join(peer_id, 6, True, 16_909_060),
-        m.Neighbor(m.NeighborRole.ACCEPT, 1, random_links=1, nonce=16_909_060),
-    )
-    frame = Frame("blocks", 2**60, messages)
-    assert encode_frame(frame, lambda _: None).SerializeToString() == vector
-    assert decode_frame(rpc_pb2.RPC.FromString(vector)).messages == messages
 
 
 def test_vectors_of_pieces() -> None:

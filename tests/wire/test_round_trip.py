@@ -44,12 +44,11 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     m.Topics(("blocks", "Blöcke")),
     m.Join(PEERS[0], 0),
     m.Join(PEERS[0], 16),
-    m.Join(PEERS[0], 16, source_trees=False),
     m.ForwardJoin(PEERS[1], 3),
     m.Neighbor(m.NeighborRole.REQUEST, 0),
     m.Neighbor(m.NeighborRole.QUERY, 255, m.LinkKind.NEAR),
     m.Neighbor(m.NeighborRole.LIST, 7, m.LinkKind.NEAR, PEERS),
-    m.Neighbor(m.NeighborRole.ACCEPT, 1, source_trees=False),
+    m.Neighbor(m.NeighborRole.ACCEPT, 1),
     m.Neighbor(m.NeighborRole.QUERY, 5, numbers_only=True),
     m.Disconnect(alive=False),
     m.Leave(PEERS[0], 3, b"proof"),
@@ -261,8 +260,7 @@ def test_the_cores_defaults_fit_the_wire() -> None:
     ("params", "name"),
     [
         (EpisubParams(membership=MembershipParams(join_ttl=17)), "join_ttl"),
-        (EpisubParams(membership=MembershipParams(shuffle_passive=62)), "shuffle_passive"),
-        (EpisubParams(membership=MembershipParams(active_slack=60)), "active_bound"),
+        (EpisubParams(membership=MembershipParams(active_size=60)), "active_bound"),
     ],
 )
 def test_params_beyond_the_wire_are_refused(params: EpisubParams, name: str) -> None:

@@ -8,10 +8,9 @@ import pytest
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.pb import episub_pb2 as pb
-from episub_router.protocol import messages as m
 from episub_router.wire import WireFault, decode_frame, source_id
 from tests.wire.strategies import peer_id, rpc_with
-from tests.wire.test_decode_faults import AFTER, BEFORE, P1, S1, decode, info
+from tests.wire.test_decode_faults import AFTER, BEFORE, S1, decode
 
 F = WireFault
 
@@ -53,21 +52,6 @@ def test_the_tree_in_a_gossip_header(
     assert result is not None
     assert (result.hops, result.tree) == (1, along)
     assert result.faults == ((fault,) if fault else ())
-
-
-@pytest.mark.parametrize(
-    ("features", "source_trees"), [(None, False), (0, False), (1, True), (2, False), (7, True)]
-)
-def test_features_that_are_unknown_or_absent(features: int | None, source_trees: bool) -> None:
-    neighbor = pb.Neighbor(role=pb.Neighbor.ACCEPT, kind=pb.Neighbor.NEAR, features=features)
-    result = decode(
-        pb.Control(neighbor=neighbor), pb.Control(join=pb.Join(peer=info(P1), features=features))
-    )
-    assert result.messages[1:-1] == (
-        m.Neighbor(m.NeighborRole.ACCEPT, 0, m.LinkKind.NEAR, source_trees=source_trees),
-        m.Join(P1, 0, source_trees),
-    )
-    assert result.faults == ()
 
 
 def test_a_message_without_an_author_has_no_source() -> None:

@@ -1,7 +1,7 @@
 """The membership machine: HyParView as Episub reworks it, one node's part in an overlay (E01-E21).
 
-It passes each event and message to the procedure that it belongs to, and repairs what is lost.
-NeighborUp and NeighborDown effects carry the changes of the active view to broadcast.
+It passes each event, message and timer to the procedure that it belongs to, and repairs what is
+lost. NeighborUp and NeighborDown effects carry the changes of the active view to broadcast.
 """
 
 from __future__ import annotations
@@ -12,26 +12,24 @@ from random import Random
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as msg
 from episub_router.protocol.effects import DownReason, DropReason, Effect
+from episub_router.protocol.hyparview.active_view import ActiveView
 from episub_router.protocol.hyparview.join import JoinProcedure
 from episub_router.protocol.hyparview.join_handler import JoinHandler
-from episub_router.protocol.hyparview.leave import LeaveProcedure
 from episub_router.protocol.hyparview.link_check import LinkCheck
-from episub_router.protocol.hyparview.neighbor_request import NeighborRequests
-from episub_router.protocol.hyparview.neighbor_response import NeighborResponses
-from episub_router.protocol.hyparview.passive_view_probe import PassiveViewProbe
-from episub_router.protocol.hyparview.procedure import Procedure
+from episub_router.protocol.hyparview.neighbor import REFUSED_BACKOFF, LinkPurpose, Neighbors
+from episub_router.protocol.hyparview.overlay import Overlay, Timer
+from episub_router.protocol.hyparview.passive_view import PassiveView
 from episub_router.protocol.hyparview.proximity import Proximity
-from episub_router.protocol.hyparview.rate_limiter import RateLimiter
+from episub_router.protocol.hyparview.rate_limits import RateLimiter
 from episub_router.protocol.hyparview.reconnection import Reconnection
-from episub_router.protocol.hyparview.rings.links import is_next_on_a_ring, make_room_on_ring
-from episub_router.protocol.hyparview.rings.search import RingSearch
+from episub_router.protocol.hyparview.rings import RingSearch
 from episub_router.protocol.hyparview.shuffle import ShuffleProcedure
 from episub_router.protocol.hyparview.stabilization import Stabilization
-from episub_router.protocol.hyparview.state import OverlayState
-from episub_router.protocol.hyparview.views.active import ActiveView
-from episub_router.protocol.hyparview.views.passive import PassiveView
 from episub_router.protocol.params import MembershipParams
-from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time, ungrouped
+from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
+
+LEAVE_TTL = 3
+"""Hops of a LEAVE. Chosen: it reaches the neighbours of the leaver's neighbours."""
 
 
 class HyParView:
@@ -41,22 +39,18 @@ class HyParView:
     """
 
     __slots__ = (
-        "_deadline",
         "_join",
         "_join_handler",
-        "_leave",
         "_link_check",
         "_name",
-        "_passive_view_probe",
-        "_periodic",
+        "_neighbors",
+        "_overlay",
         "_proximity",
         "_rate_limiter",
         "_reconnection",
-        "_requests",
-        "_responses",
         "_rings",
         "_shuffle",
-        "_state",
+        "_stabilization",
         "joined",
     )
 
@@ -67,45 +61,30 @@ class HyParView:
         params: MembershipParams,
         rng: Random,
         group_of: GroupOf = ungrouped,
-        source_trees: bool = True,
     ) -> None:
         self._name = name
-        self._state = state = OverlayState(me, params, rng, group_of, source_trees, name)
+        self._overlay = overlay = Overlay(me, name, params, rng, group_of)
         self._rate_limiter = RateLimiter()
-        self._join = JoinProcedure(state)
-        self._join_handler = JoinHandler(state)
-        self._responses = NeighborResponses(state)
-        self._leave = LeaveProcedure(state)
-        self._requests = NeighborRequests(state, self._rejoin_if_alone)
-        self._shuffle = ShuffleProcedure(state)
-        self._link_check = LinkCheck(state, self._replace_failed)
-        self._proximity = Proximity(state)
-        self._passive_view_probe = PassiveViewProbe(state, name)
-        self._reconnection = Reconnection(state, self._join.contacts)
-        self._rings = RingSearch(state, self._join.contacts)
-        self._periodic: tuple[Procedure, ...] = (
-            self._requests,
-            self._shuffle,
-            self._link_check,
-            Stabilization(state),
-            self._proximity,
-            self._passive_view_probe,
-            self._reconnection,
-            *((self._rings,) if state.places is not None else ()),
-        )
-        """What runs as long as this node is in the overlay, in the order of starting and firing."""
-        self._deadline: Time = NEVER
+        self._join = JoinProcedure(overlay)
+        self._join_handler = JoinHandler(overlay)
+        self._neighbors = Neighbors(overlay, self._on_outcome)
+        self._rings = RingSearch(overlay, self._join, self._neighbors)
+        self._reconnection = Reconnection(overlay, self._join, self._neighbors)
+        self._link_check = LinkCheck(overlay, self._replace_failed)
+        self._stabilization = Stabilization(overlay)
+        self._proximity = Proximity(overlay, name, self._ask_near)
+        self._shuffle = ShuffleProcedure(overlay)
         self.joined = False
 
     @property
     def active(self) -> ActiveView:
-        """The active view, to look at."""
-        return self._state.active
+        """The active view, read-only."""
+        return self._overlay.active
 
     @property
     def passive(self) -> PassiveView:
-        """The passive view, to look at."""
-        return self._state.passive
+        """The passive view, read-only."""
+        return self._overlay.passive
 
     @property
     def joining(self) -> bool:
@@ -114,12 +93,12 @@ class HyParView:
 
     def rtt_of(self, peer: PeerId) -> float | None:
         """The smoothed RTT of the neighbour `peer` in seconds; None while it is unknown."""
-        link = self._state.active.get(peer)
+        link = self._overlay.active.get(peer)
         return None if link is None or link.rtt is None else link.rtt.mean
 
     def note_activity(self, peer: PeerId, now: Time) -> bool:
         """Note a broadcast message from `peer`; False if it isn't a neighbour (E12)."""
-        link = self._state.active.get(peer)
+        link = self._overlay.active.get(peer)
         if link is None:
             return False
         link.last_activity = now
@@ -130,25 +109,40 @@ class HyParView:
         if self.joined:
             for peer in peers:
                 self._link_check.suspect(peer, now)
-        return self._finish()
+        return self._overlay.take_effects()
 
     def ban(self, peer: PeerId, until: Time, now: Time) -> list[Effect]:
         """End the link to `peer`, and have nothing to do with it `until` then."""
-        was_neighbor = peer in self._state.active
-        self._state.ban(peer, until)
+        was_neighbor = peer in self._overlay.active
+        self._overlay.ban(peer, until)
+        self._join_handler.forget(peer)
         if was_neighbor and self.joined:
-            self._replace_links([peer], now)
-        return self._finish()
+            self._replace_link(peer, now)
+        return self._overlay.take_effects()
 
     def is_banned(self, peer: PeerId, now: Time) -> bool:
         """Whether `peer` is banned at `now`."""
-        return self._state.is_banned(peer, now)
+        return self._overlay.is_banned(peer, now)
 
     def on_non_neighbor(self, peer: PeerId, now: Time) -> list[Effect]:
         """A broadcast message came from `peer`, which isn't a neighbour: notify it (E12)."""
         if self.joined:
             self._link_check.on_non_neighbor(peer, now)
-        return self._finish()
+        return self._overlay.take_effects()
+
+    def adopt_link(self, peer: PeerId, said: msg.Neighbor, rtt: float, now: Time) -> None:
+        """Make `peer`, which is connected and whose round trips take `rtt` seconds, a neighbour
+        with what it `said` about itself, for drivers that begin with an overlay. The effects come
+        with those of the next event."""
+        self._overlay.add_link(peer, said.kind, now, said)
+        self._update_rtt(peer, rtt)
+
+    def adopt_peers(self, peers: Iterable[PeerId]) -> None:
+        """Put `peers` into the passive view, for such drivers."""
+        for peer in peers:
+            self._overlay.remember(peer)
+
+    # Events and timers
 
     def handle(self, event: ev.MembershipEvent, now: Time) -> list[Effect]:
         """Act on `event` at `now`."""
@@ -157,133 +151,193 @@ class HyParView:
         elif isinstance(event, ev.RttMeasured):
             self._on_rtt(event, now)
         elif isinstance(event, ev.Connected):
-            self._state.on_connected(event.peer, now, event.probed)
+            self._overlay.on_connected(event.peer, now, event.probed)
         elif isinstance(event, ev.DialFailed):
-            self._on_dial_failed(event, now)
+            self._on_dial_failed(event.peer, now)
         elif isinstance(event, ev.PeerDown):
-            self._on_peer_down(event, now)
+            self._on_peer_down(event.peer, now)
         elif isinstance(event, ev.Silent) and self.joined:
             self._link_check.suspect(event.peer, now)
         elif isinstance(event, ev.NeighborQueried):
-            self._link_check.query(event.peer)
+            link = self._overlay.active.get(event.peer)
+            if link is not None:
+                self._overlay.query(event.peer, link)
         elif isinstance(event, ev.ContactsFound):
             self._on_contacts(event, now)
         elif isinstance(event, ev.JoinOverlay):
             self._on_join_overlay(event, now)
         elif isinstance(event, ev.LeaveOverlay):
             self._on_leave_overlay(event)
-        return self._finish()
+        return self._overlay.take_effects()
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        return self._deadline
+        return self._overlay.timers.deadline
 
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
-        if self._join.deadline <= now:
-            self._join.fire(now)
-        for procedure in self._periodic:
-            if procedure.deadline <= now:
-                procedure.fire(now)
-        return self._finish()
+        for timer, peer in self._overlay.timers.pop_due(now):
+            self._on_timer(timer, peer, now)
+        return self._overlay.take_effects()
 
-    def _finish(self) -> list[Effect]:
-        deadline = self._join.deadline
-        for procedure in self._periodic:
-            if procedure.deadline < deadline:
-                deadline = procedure.deadline
-        self._deadline = deadline
-        return self._state.take_effects()
-
-    # Repair
-
-    def _replace_failed(self, peers: list[PeerId], now: Time) -> None:
-        """The links to `peers` have failed: replace them now, and try the peers again later."""
-        for peer in peers:
-            self._reconnection.on_link_failed(peer)
-        self._replace_links(peers, now)
-
-    def _replace_links(self, peers: list[PeerId], now: Time) -> None:
-        self._requests.on_link_lost(now)
-        self._rings.on_links_lost(peers, now)
-        self._passive_view_probe.on_link_lost(now)
-        self._rejoin_if_alone(now)
-
-    def _rejoin_if_alone(self, now: Time) -> None:
-        if not len(self._state.active) and not self._requests.in_progress:
-            self._join.start(now)
-
-    # Events
+    def _on_timer(self, timer: Timer, peer: PeerId, now: Time) -> None:
+        if timer is Timer.REQUEST:
+            self._neighbors.on_timeout(peer, now)
+        elif timer is Timer.ANSWER:
+            self._link_check.on_silence(peer, now)
+        elif timer is Timer.LINK_CHECK:
+            self._link_check.on_timer(now)
+        elif timer is Timer.PROXIMITY:
+            self._proximity.on_timer(now)
+        elif timer is Timer.GROW:
+            self._neighbors.on_timer(now)
+            self._rejoin_if_alone(now)
+        elif timer is Timer.RECONNECT:
+            self._reconnection.on_timer(now)
+        elif timer is Timer.CONTACT:
+            self._reconnection.on_contact_timer(now)
+        elif timer is Timer.SHUFFLE:
+            self._shuffle.on_timer(now)
+        elif timer is Timer.SHUFFLE_REPLY:
+            self._shuffle.on_reply_timeout(now)
+        elif timer is Timer.STABILIZE:
+            self._stabilization.on_timer(now)
+        elif timer is Timer.RING_SEARCH:
+            self._rings.on_timer(now)
+        else:
+            self._join.on_timer(now)
 
     def _on_join_overlay(self, event: ev.JoinOverlay, now: Time) -> None:
         self._join.add_contacts(event.contacts)
         if not self.joined:
             self.joined = True
-            for procedure in self._periodic:
-                procedure.start(now)
+            self._neighbors.start(now)
+            self._shuffle.start(now)
+            self._link_check.start(now)
+            self._proximity.start(now)
+            self._reconnection.start(now)
+            self._rings.start(now)
         self._join.start(now)
 
     def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
+        overlay = self._overlay
         self._join.add_contacts(event.contacts)
         if not self.joined:
             return
         for contact in event.contacts:
-            if len(self._state.passive) < self._state.passive.size:
-                self._state.remember(contact)
-        if not len(self._state.active):
+            if len(overlay.passive) < overlay.passive.size:
+                overlay.remember(contact)
+        if not len(overlay.active):
             self._join.start(now)
 
     def _on_leave_overlay(self, event: ev.LeaveOverlay) -> None:
+        """E14: end all links, with LEAVE if there is a proof that it is ours, else DISCONNECT."""
+        overlay = self._overlay
         self.joined = False
-        self._leave.leave(event.proof)
-        for procedure in self._periodic:
-            procedure.stop()
-        self._responses.stop()
-        self._join.stop()
-        self._state.clear()
+        farewell: msg.Message = msg.Disconnect(alive=False)
+        if event.proof:
+            farewell = msg.Leave(overlay.me, LEAVE_TTL, event.proof)
+        for peer in list(overlay.active):
+            overlay.send(peer, farewell)
+            overlay.drop_link(peer, DownReason.LEFT, notify=False, remember=False)
+        self._join.clear()
+        self._join_handler.clear()
+        self._neighbors.clear()
+        self._rings.clear()
+        self._reconnection.clear()
+        self._link_check.clear()
+        self._proximity.clear()
+        self._shuffle.clear()
+        overlay.clear()
 
-    def _on_dial_failed(self, event: ev.DialFailed, now: Time) -> None:
-        if self._state.is_connected(event.peer):
-            return  # It dialled us in the meantime.
-        self._state.passive.remove(event.peer)
-        self._state.on_disconnected(event.peer, now)
-        if self.joined and not self._join.in_progress:
-            self._requests.ask_others(now)
+    def _on_dial_failed(self, peer: PeerId, now: Time) -> None:
+        if not self._overlay.is_connected(peer):  # It may have dialled us in the meantime.
+            self._overlay.passive.remove(peer)
+            self._overlay.on_disconnected(peer, now)
 
-    def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
+    def _on_peer_down(self, peer: PeerId, now: Time) -> None:
         """E15: a lost connection ends the link at once."""
-        state, peer = self._state, event.peer
-        state.on_disconnected(peer, now)
-        self._responses.on_peer_down(peer)
+        self._overlay.on_disconnected(peer, now)
         self._shuffle.on_peer_down(peer)
-        self._proximity.on_refusal(peer)
-        self._rings.on_refusal(peer, now)
-        self._requests.on_refusal(peer, now)
-        if peer in state.active:
-            state.drop_link(peer, DownReason.FAILED, notify=False, remember=False)
-            self._replace_failed([peer], now)
+        self._neighbors.on_peer_down(peer, now)
+        if peer in self._overlay.active:
+            self._overlay.drop_link(peer, DownReason.FAILED, notify=False, remember=False)
+            self._replace_failed(peer, now)
+
+    def _update_rtt(self, peer: PeerId, rtt: float | None) -> None:
+        link = self._overlay.active.get(peer)
+        if link is None:
+            self._overlay.passive.update_rtt(peer, rtt)
+        else:
+            link.update_rtt(rtt)
 
     def _on_rtt(self, event: ev.RttMeasured, now: Time) -> None:
-        self._state.update_rtt(event.peer, event.rtt)
-        self._passive_view_probe.on_rtt(event.peer)
-        self._responses.on_rtt(event.peer, event.rtt, now)
+        peer = event.peer
+        self._proximity.on_rtt(peer, event.rtt)
+        self._update_rtt(peer, event.rtt)
+        if self._neighbors.on_rtt(peer, event.rtt, now):
+            self._proximity.on_change(now)
+        self._note_link(peer, now)
+
+    # Links
+
+    def _note_link(self, peer: PeerId, now: Time) -> None:
+        """`peer` may be a new neighbour."""
+        if peer in self._overlay.active:
+            self._neighbors.on_link(peer, now)
+            self._reconnection.forget(peer)
+            self._join.on_link()
+            self._stabilization.on_change(now)
+
+    def _ask_near(self, peer: PeerId, now: Time) -> bool:
+        may_ask = not self._neighbors.has_refused(peer, REFUSED_BACKOFF, now)
+        if may_ask:
+            self._neighbors.ask(peer, LinkPurpose.NEAR, msg.LinkKind.NEAR, now)
+        return may_ask
+
+    def _on_outcome(self, peer: PeerId, purpose: LinkPurpose, accepted: bool, now: Time) -> bool:
+        """A request has ended; returns whether the connection is still needed."""
+        if purpose is LinkPurpose.RING:
+            return self._rings.on_outcome(peer, accepted, now)
+        if purpose is LinkPurpose.NEAR:
+            self._proximity.on_outcome(peer, accepted, now)
+        elif not accepted and self._overlay.is_in_need and not self._join.in_progress:
+            self._neighbors.grow(now)
+            self._rejoin_if_alone(now)
+        return False
+
+    def _replace_failed(self, peer: PeerId, now: Time) -> None:
+        """The link to `peer` has failed: replace it now, and try the peer again later."""
+        self._reconnection.on_link_failed(peer, now)
+        self._shuffle.on_link_failed(now)
+        self._replace_link(peer, now)
+
+    def _replace_link(self, peer: PeerId, now: Time) -> None:
+        self._rings.on_link_lost(peer, now)
+        self._neighbors.on_link_lost(now)
+        self._proximity.on_change(now)
+        self._rejoin_if_alone(now)
+
+    def _rejoin_if_alone(self, now: Time) -> None:
+        if not len(self._overlay.active) and not self._neighbors.in_progress:
+            self._join.start(now)
 
     # Messages
 
     def _on_received(self, sender: PeerId, message: msg.Message, now: Time) -> None:
-        state = self._state
+        overlay = self._overlay
         # A peer that reached us can be answered before its connection is reported.
-        state.on_connected(sender, now)
+        overlay.on_connected(sender, now)
         if not self.joined:
-            state.drop(sender, DropReason.NOT_JOINED)
-        elif state.is_banned(sender, now):
-            state.drop(sender, DropReason.FROM_BANNED)
+            overlay.drop(sender, DropReason.NOT_JOINED)
+        elif overlay.is_banned(sender, now):
+            overlay.drop(sender, DropReason.FROM_BANNED)
             if not isinstance(message, msg.Disconnect):
-                state.send(sender, msg.Disconnect())
+                overlay.send(sender, msg.Disconnect())
         elif not self._rate_limiter.allows(sender, message, now):
-            state.drop(sender, DropReason.RATE_LIMITED)
-        elif sender not in state.active and _comes_over_links(sender, message):
-            state.drop(sender, DropReason.NOT_NEIGHBOR)
+            overlay.drop(sender, DropReason.RATE_LIMITED)
+        elif sender not in overlay.active and _comes_over_links(sender, message):
+            overlay.drop(sender, DropReason.NOT_NEIGHBOR)
             self._link_check.on_non_neighbor(sender, now)
         else:
             self._dispatch(sender, message, now)
@@ -296,13 +350,14 @@ class HyParView:
         elif isinstance(message, msg.ShuffleReply):
             self._shuffle.on_reply(sender, message)
         elif isinstance(message, msg.GetTopics):
-            self._state.send(sender, msg.Topics((self._name,)))
+            self._overlay.send(sender, msg.Topics((self._name,)))
         elif isinstance(message, msg.Topics):
-            self._passive_view_probe.on_topics(sender, message)
+            self._proximity.on_topics(sender, message)
         elif isinstance(message, msg.Disconnect):
             self._on_disconnect(sender, message, now)
         elif isinstance(message, msg.Join):
-            self._on_join(sender, message, now)
+            self._join_handler.on_join(sender, message, now)
+            self._note_link(message.peer, now)
         elif isinstance(message, msg.ForwardJoin):
             self._join_handler.on_forward_join(sender, message)
         elif isinstance(message, msg.Leave):
@@ -312,85 +367,58 @@ class HyParView:
         elif isinstance(message, msg.Nodes):
             self._on_nodes(sender, message, now)
 
-    def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
-        expected = self._rings.on_nodes(sender, nodes) | self._reconnection.on_nodes(sender, nodes)
-        if not expected and not self._join.awaits(sender) and self._shuffle.on_nodes(sender, nodes):
-            return
-        if expected or self._join.on_nodes(sender, nodes, now):
-            self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
-
-    def _on_join(self, sender: PeerId, join: msg.Join, now: Time) -> None:
-        self._join_handler.on_join(sender, join, now)
-        if join.peer in self._state.active:
-            self._requests.on_link(join.peer)
-            self._rings.on_link(join.peer, now)
-            self._reconnection.on_link(join.peer)
-
     def _on_neighbor(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
-        active = self._state.active
-        size = len(active)
         if message.role is msg.NeighborRole.REQUEST:
-            self._responses.on_request(sender, message, now)
+            self._neighbors.on_request(sender, message, now)
         elif message.role is msg.NeighborRole.ACCEPT:
-            self._on_accept(sender, message, now)
+            self._neighbors.on_accept(sender, message, now < self._join.open_until, now)
         elif message.role is msg.NeighborRole.QUERY:
             self._link_check.on_query(sender, message, now)
         else:
             self._link_check.on_list(sender, message, now)
-        if sender in active:
-            self._requests.on_link(sender)
-            self._proximity.on_link(sender)
-            self._rings.on_link(sender, now)
-            self._reconnection.on_link(sender)
-        if len(active) > size:
-            self._join.on_link()
+        self._note_link(sender, now)
 
-    def _on_accept(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
-        """NEIGHBOR as an answer, or from the end of one of our JOINs' walks (E06, E09)."""
-        state = self._state
-        params = state.params
-        link = state.active.get(sender)
-        bound = 0
-        if state.open_requests.take(sender, message.nonce, now):
-            # A late answer to a request of ours fills a gap.
-            waiting = (
-                self._requests.has_asked(sender)
-                or self._proximity.has_asked(sender)
-                or self._reconnection.has_rejoined(sender)
-                or self._rings.has_asked(sender)
-            )
-            bound = params.active_bound if waiting else params.active_size
-        elif self._join.is_answered(message.nonce, now):
-            bound = params.active_bound if self._join.walking else params.active_size
-        if link is None and bound == params.active_bound and is_next_on_a_ring(state, sender):
-            make_room_on_ring(state)
-        if link is not None:
-            link.update(message, now)
-        elif len(state.active) < bound:
-            state.add_link(sender, message.kind, now, message)
-        else:
-            state.drop(sender, DropReason.UNSOLICITED)
-            state.send(sender, msg.Disconnect())
-            state.release(sender)
+    def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
+        if self._join.on_nodes(sender, nodes, now):
+            self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
+            if not self._join.in_progress and not self._neighbors.has_asked(sender):
+                self._overlay.release(sender)
+        elif not self._shuffle.on_nodes(sender, nodes):
+            self._overlay.drop(sender, DropReason.UNSOLICITED)
 
     def _on_disconnect(self, sender: PeerId, message: msg.Disconnect, now: Time) -> None:
-        state = self._state
+        overlay = self._overlay
         if not message.alive:
-            state.passive.remove(sender)
-            self._reconnection.on_leave(sender)
-        if sender in state.active:
-            state.drop_link(sender, DownReason.ENDED, notify=False, remember=message.alive)
-            self._requests.back_off(sender, now)
-            self._replace_links([sender], now)
-        else:
-            self._proximity.on_refusal(sender)
-            self._rings.on_refusal(sender, now)
-            self._requests.on_refusal(sender, now)
+            overlay.passive.remove(sender)
+            self._reconnection.forget(sender)
+        was_neighbor = sender in overlay.active
+        overlay.drop_link(sender, DownReason.ENDED, notify=False, remember=message.alive)
+        self._neighbors.on_refusal(sender, now)
+        if was_neighbor:
+            self._neighbors.back_off(sender, now)
+            self._replace_link(sender, now)
 
     def _on_leave(self, sender: PeerId, message: msg.Leave, now: Time) -> None:
-        self._reconnection.on_leave(message.source)
-        if self._leave.on_leave(sender, message):
-            self._replace_links([message.source], now)
+        """E14: forget the source, and pass the LEAVE on if it was known here. The driver passes in
+        each LEAVE only once, and only if its source has signed it."""
+        overlay, source = self._overlay, message.source
+        if source == overlay.me:
+            overlay.drop(sender, DropReason.ABOUT_SELF)
+            return
+        if message.ttl < 0:
+            overlay.drop(sender, DropReason.TTL_INVALID)
+            return
+        self._reconnection.forget(source)
+        was_neighbor = source in overlay.active
+        overlay.drop_link(source, DownReason.LEFT, notify=False, remember=False)
+        # Anybody can make an identity that leaves: a stranger's LEAVE ends here.
+        if overlay.passive.remove(source) or was_neighbor:
+            ttl = max(0, min(message.ttl, LEAVE_TTL) - 1)
+            for peer in overlay.active:
+                if peer != sender:
+                    overlay.send(peer, msg.Leave(source, ttl, message.proof))
+        if was_neighbor:
+            self._replace_link(source, now)
 
 
 def _comes_over_links(sender: PeerId, message: msg.Message) -> bool:

@@ -1,148 +1,211 @@
-"""Proximity: far links are replaced by near ones, as in GoCast (E10, E18).
+"""Proximity: far links are replaced by near ones, as in GoCast (E10, E18, E21).
 
-Each link is random or near. The C_rand random links are never given up for proximity; near
-links are, and random links beyond C_rand that both ends have.
+Each link is random or near. The C_rand random links are never given up for proximity; near links
+are, and random links beyond C_rand that both ends have. Each round asks a few passive peers whether
+they are there (GETTOPICS), measures them and a neighbour, and asks the nearest to replace a far
+neighbour.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from episub_router.protocol.effects import DownReason, MeasureRtt
-from episub_router.protocol.hyparview.procedure import Procedure
-from episub_router.protocol.hyparview.rings.links import kept_links
-from episub_router.protocol.hyparview.state import OverlayState
-from episub_router.protocol.hyparview.views.active import Link, pick_some
-from episub_router.protocol.messages import LinkKind
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.effects import MeasureRtt
+from episub_router.protocol.hyparview.active_view import Link, pick_some
+from episub_router.protocol.hyparview.overlay import Overlay, Timer
+from episub_router.protocol.hyparview.trickle import Trickle
+from episub_router.protocol.messages import GetTopics, LinkKind, Topics
+from episub_router.protocol.types import PeerId, Time
 
-_REST_INTERVAL = 60.0
-"""Seconds, in place of `optimize_interval` where all neighbours are near. Ours."""
+INTERVAL = 10.0
+INTERVAL_MOST = 320.0
+"""Seconds between rounds, the longer ones while none measures a peer for the first time or brings a
+nearer neighbour."""
 
-_RTT_SAMPLES = 1
-"""Neighbours pinged in one period, so each within about 70 s. Ours."""
+_PROBED = 4
+"""Passive peers asked in one round. Chosen: 20 ms of CPU each over py-libp2p."""
 
-_FIRST_RTT_SAMPLES = 3
-"""Neighbours pinged in one period while some never were. Ours: a ping costs 5 ms of CPU, and a
-host that is joining has none to spare."""
+_MEASURED = 1
+_MEASURED_FIRST = 3
+"""Neighbours pinged in one round, and while some never were. Chosen: a ping costs 5 ms of CPU, and
+a host that is joining has none to spare."""
 
 
-class Proximity(Procedure):
-    """Samples neighbours' RTTs, and asks the nearest passive peer to replace a far neighbour."""
+class Proximity:
+    """Measures neighbours and passive peers, and says whom to ask in place of a far neighbour."""
 
-    __slots__ = ("_candidate", "_looked_at", "_victim")
+    __slots__ = (
+        "_ask",
+        "_candidate",
+        "_name",
+        "_new",
+        "_overlay",
+        "_probed",
+        "_trickle",
+        "_victim",
+    )
 
-    def __init__(self, state: OverlayState) -> None:
-        super().__init__(state)
+    def __init__(self, overlay: Overlay, name: str, ask: Callable[[PeerId, Time], bool]) -> None:
+        """`ask` asks a peer for a near link, unless it has refused lately."""
+        self._overlay = overlay
+        self._name = name
+        self._ask = ask
         self._candidate: PeerId | None = None
-        """The peer asked in this period."""
+        """The peer asked in this round."""
         self._victim: PeerId | None = None
         """The neighbour that it is to replace."""
-        self._looked_at = -NEVER
-        """When RTTs were last measured."""
+        self._probed: dict[PeerId, bool] = {}
+        """Peers asked in this round; True once TOPICS has named the topic, until measured."""
+        self._new = False
+        """Whether a passive peer was measured for the first time since the last round."""
+        self._trickle = Trickle(overlay.rng, INTERVAL, INTERVAL_MOST)
 
     def start(self, now: Time) -> None:
-        if self._state.params.near_links:
-            self._schedule(now)
+        self._overlay.set_timer(Timer.PROXIMITY, self._trickle.start(now))
 
-    def _schedule(self, now: Time) -> None:
-        state = self._state
-        interval = _REST_INTERVAL if state.all_near else state.params.optimize_interval
-        self.deadline = now + state.jittered(interval)
+    def on_change(self, now: Time) -> None:
+        """A nearer neighbour was found, or one is gone: look for more."""
+        if self._trickle.interval > self._trickle.least:
+            self.start(now)
 
-    def has_asked(self, peer: PeerId) -> bool:
-        return peer == self._candidate
+    def on_timer(self, now: Time) -> None:
+        """One round."""
+        due = self._trickle.start(now) if self._new else self._trickle.next(now)
+        self._overlay.set_timer(Timer.PROXIMITY, due)
+        self._new = False
+        for peer in [peer for peer, answered in self._probed.items() if not answered]:
+            self._overlay.passive.remove(peer)
+        self._probed.clear()
+        if self._overlay.params.near_links:
+            self._measure()
+            self._replace(now)
+            if self._all_near:
+                return
+        self._probe(now)
 
-    def fire(self, now: Time) -> None:
-        state = self._state
-        self._schedule(now)
-        if state.all_near and state.may_rest(self._looked_at, _REST_INTERVAL, now):
+    @property
+    def _all_near(self) -> bool:
+        """Whether all measured neighbours are so near, as on a LAN, that no other peer could be
+        nearer by the factor and by the gain that count. Their shortest RTTs say so, since others
+        were measured while many joined."""
+        far = self._overlay.params.rtt_advantage * self._overlay.params.rtt_min_gain
+        known = [link.rtt.least for _, link in self._overlay.active.items() if link.rtt is not None]
+        return bool(known) and max(known) <= far
+
+    def _measure(self) -> None:
+        overlay = self._overlay
+        unmeasured = [peer for peer, link in overlay.active.items() if link.rtt is None]
+        sampled = pick_some(overlay.rng, unmeasured, _MEASURED_FIRST)
+        for peer in sampled or pick_some(overlay.rng, list(overlay.active), _MEASURED):
+            overlay.emit(MeasureRtt(peer))
+
+    def _replace(self, now: Time) -> None:
+        """Ask the nearest passive peer for a link if it is near enough (E18)."""
+        overlay = self._overlay
+        self._candidate = None
+        if len(overlay.active) < overlay.params.active_size:
             return
-        self._looked_at = now
-        self._forget()
-        unmeasured = [peer for peer, link in state.active.items() if link.rtt is None]
-        sampled = pick_some(state.rng, unmeasured, _FIRST_RTT_SAMPLES)
-        for peer in sampled or pick_some(state.rng, list(state.active), _RTT_SAMPLES):
-            state.emit(MeasureRtt(peer))
-        nearest = min(
-            ((rtt.mean, peer) for peer, rtt in state.passive.measured()),
-            key=lambda entry: entry[0],
-            default=None,
-        )
-        if nearest is None or len(state.active) < state.params.active_size:
-            return
-        mean, candidate = nearest
-        victim = farther_neighbor(state, mean, now)
-        if victim is not None:
-            self._candidate, self._victim = candidate, victim
-            state.when_connected(candidate, partial(self._ask, candidate), now)
+        measured = [(rtt.mean, peer) for peer, rtt in overlay.passive.measured()]
+        for rtt, peer in sorted(measured, key=_rtt_first):
+            victim = farther_neighbor(overlay, rtt)
+            if victim is None:
+                return
+            if self._ask(peer, now):
+                self._candidate, self._victim = peer, victim
+                return
 
-    def _ask(self, candidate: PeerId, up: bool, now: Time) -> None:
-        if candidate != self._candidate:
-            return
-        if up:
-            self._state.ask_for_link(candidate, LinkKind.NEAR, now)
-        else:
-            self._forget()
+    def on_outcome(self, peer: PeerId, accepted: bool, now: Time) -> None:
+        """The answer to the request: drop the neighbour that it replaces."""
+        overlay = self._overlay
+        victim = self._victim if peer == self._candidate else None
+        too_many = len(overlay.active) > overlay.params.active_size
+        if (
+            accepted
+            and too_many
+            and victim in overlay.active
+            and victim not in overlay.kept_links()
+        ):
+            overlay.evict(victim)
+            self.on_change(now)
 
-    def on_link(self, peer: PeerId) -> None:
-        """`peer` is a neighbour now: if we asked for it, drop the one that it replaces."""
-        if peer != self._candidate:
-            return
-        state = self._state
-        victim = self._victim
-        link = state.active.get(victim)
-        self._forget()
-        if link is None or len(state.active) <= state.params.active_size:
-            return
-        if link.kind is LinkKind.NEAR or _has_spare_random_link(state):
-            state.drop_link(victim, DownReason.EVICTED, notify=True, remember=True)
-            state.found_nearer = True
+    # Probes (E21)
 
-    def on_refusal(self, peer: PeerId) -> None:
-        """The nearest passive peer refused: its RTT counts as unknown, so others come first."""
-        if peer == self._candidate:
-            self._state.passive.forget_rtt(peer)
-            self._state.release(peer)
-            self._forget()
+    def _probe(self, now: Time) -> None:
+        for peer in self._chosen():
+            self._overlay.when_connected(peer, partial(self._send_probe, peer), now)
 
-    def _forget(self) -> None:
+    def _chosen(self) -> list[PeerId]:
+        """Neighbours of near neighbours, which are likely to be near, then peers never measured,
+        then any. A near neighbour whose list isn't known is asked for it."""
+        overlay = self._overlay
+        named_by: dict[PeerId, PeerId] = {}
+        unlisted: list[tuple[PeerId, Link]] = []
+        for neighbor, link in overlay.active.items():
+            if link.kind is LinkKind.NEAR:
+                named_by.update(dict.fromkeys(link.peers, neighbor))
+                if not link.peers:
+                    unlisted.append((neighbor, link))
+        for neighbor, link in unlisted[:1]:
+            overlay.query(neighbor, link, numbers_only=False)
+        named_by.pop(overlay.me, None)
+        new = [p for p in named_by if p not in overlay.active and overlay.passive.rtt(p) is None]
+        chosen = pick_some(overlay.rng, new, (_PROBED + 1) // 2)
+        for peer in chosen:
+            overlay.remember(peer, named_by[peer])
+        others = [peer for peer in overlay.passive if peer not in chosen]
+        unmeasured = [peer for peer in others if overlay.passive.rtt(peer) is None]
+        return chosen + pick_some(overlay.rng, unmeasured or others, _PROBED - len(chosen))
+
+    def _send_probe(self, peer: PeerId, up: bool, now: Time) -> None:
+        if up and peer not in self._probed:
+            self._probed[peer] = False
+            self._overlay.send(peer, GetTopics())
+
+    def on_topics(self, sender: PeerId, message: Topics) -> None:
+        """TOPICS: measure a peer that is still in the topic, forget one that isn't."""
+        overlay = self._overlay
+        if self._name not in message.topics:
+            overlay.passive.remove(sender)
+            overlay.release(sender)
+        elif sender in self._probed:
+            self._probed[sender] = True
+            overlay.emit(MeasureRtt(sender))
+
+    def on_rtt(self, peer: PeerId, rtt: float | None) -> None:
+        """The measurement of `peer` has ended, with or without an RTT."""
+        if self._probed.pop(peer, False):
+            self._new = self._new or (rtt is not None and self._overlay.passive.rtt(peer) is None)
+            self._overlay.release(peer)
+
+    def clear(self) -> None:
         self._candidate = self._victim = None
-
-    def stop(self) -> None:
-        super().stop()
-        self._forget()
+        self._probed.clear()
+        self._new = False
 
 
-def _has_spare_random_link(state: OverlayState) -> bool:
-    return state.active.count(LinkKind.RANDOM) > state.params.random_links
-
-
-def farther_neighbor(state: OverlayState, rtt: float, now: Time) -> PeerId | None:
+def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
     """The farthest neighbour that a peer at `rtt` seconds may replace, if any (E10, E18).
 
     It must be farther by the factor alpha and by the least gain that counts, must have enough
-    links of its own, random ones and in all, unless it has only been saying so for too long, and
-    must be neither proved nor one of our last C_rand random links.
+    links of its own, random ones and in all, and must not be one of those that are kept.
     """
-    params = state.params
-    proved = kept_links(state)
-    spare_random = _has_spare_random_link(state)
-    distance = state.distance
+    params = overlay.params
+    kept = overlay.kept_links()
+    farthest, most = None, 0.0
+    for peer, link in overlay.active.items():
+        distance = link.distance
+        least = params.random_links + (link.kind is LinkKind.RANDOM)
+        if (
+            distance > max(most, params.rtt_advantage * rtt)
+            and distance - rtt >= params.rtt_min_gain
+            and link.random_links >= least
+            and link.links >= params.active_size
+            and peer not in kept
+        ):
+            farthest, most = peer, distance
+    return farthest
 
-    def replaceable(peer: PeerId, link: Link) -> bool:
-        random = link.kind is LinkKind.RANDOM
-        least = params.random_links + random
-        spare = link.random_links >= least and link.links >= params.active_size
-        return (
-            (spare or state.has_had_time(link, now))
-            and (spare_random or not random)
-            and distance(link) > params.rtt_advantage * rtt
-            and distance(link) - rtt >= params.rtt_min_gain
-            and peer not in proved
-        )
 
-    farther = [
-        (distance(link), peer) for peer, link in state.active.items() if replaceable(peer, link)
-    ]
-    return max(farther, key=lambda entry: entry[0])[1] if farther else None
+def _rtt_first(entry: tuple[float, PeerId]) -> float:
+    return entry[0]

@@ -9,122 +9,116 @@ from __future__ import annotations
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.hyparview.procedure import Procedure
-from episub_router.protocol.hyparview.state import OverlayState
+from episub_router.protocol.hyparview.overlay import Overlay, Timer
+from episub_router.protocol.hyparview.trickle import Trickle
 from episub_router.protocol.messages import Nodes, Shuffle, ShuffleReply
-from episub_router.protocol.types import NEVER, PeerId, Time
+from episub_router.protocol.types import PeerId, Time
+from episub_router.util.bounded import put_last
+
+SHUFFLE_ACTIVE = 3
+SHUFFLE_PASSIVE = 4
+"""Neighbours and passive peers offered in one shuffle. HyParView: ka 3, kp 4."""
+
+SHUFFLE_TTL = 6
+"""Length of a shuffle's random walk. HyParView: 6."""
 
 SHUFFLE_TIMEOUT = 5.0
-"""Seconds until a shuffle counts as unanswered. Ours: a walk of six hops, a dial, the reply."""
-
-_PATIENCE = 2
-"""Shuffles in a row that may bring nobody new by chance. Ours."""
-
-_MOST_DOUBLINGS = 3
-"""How often the rest between shuffles doubles, once for each that brings nobody new after those.
-Ours: three hours at most; the members of a small overlay know one another."""
+"""Seconds until a shuffle counts as unanswered. Chosen: a walk of six hops, a dial, the reply."""
 
 MAX_ANSWERED = 8
-"""Origins answered whose offers are awaited; the oldest is let go first. Ours: that takes a round
-trip, and as many walks end here as begin."""
+"""Origins answered whose offers are awaited. Chosen: that takes a round trip, and as many walks end
+here as begin."""
+
+_MOST = 32
+"""Times that shuffle intervals grow to. Chosen: a passive view of 48 is mixed within hours."""
 
 
-class ShuffleProcedure(Procedure):
+class ShuffleProcedure:
     """Starts a shuffle in each period, passes on others', and answers those that end here."""
 
-    __slots__ = ("_answered", "_began", "_fruitless", "_offered", "_period_ends", "_ttl")
+    __slots__ = ("_answered", "_offered", "_overlay", "_trickle", "_ttl")
 
-    def __init__(self, state: OverlayState) -> None:
-        super().__init__(state)
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
         self._offered: tuple[PeerId, ...] | None = None
         """What our shuffle in flight offered; None when no reply is awaited."""
         self._answered: dict[PeerId, tuple[int, tuple[PeerId, ...]]] = {}
         """Origins that have yet to send what they offer: how many peers, and what we gave."""
         self._ttl = 0
-        self._began = -NEVER
-        """When we last began a shuffle."""
-        self._fruitless = 0
-        """Shuffles in a row that have brought nobody new."""
-        self._period_ends = NEVER
+        interval = overlay.params.shuffle_interval
+        self._trickle = Trickle(overlay.rng, interval, _MOST * interval)
 
     def start(self, now: Time) -> None:
-        # Anywhere in the first period, so that nodes that started together don't shuffle together.
-        interval = self._state.params.shuffle_interval
-        self.deadline = self._period_ends = now + self._state.rng.random() * interval
+        self._overlay.set_timer(Timer.SHUFFLE, self._trickle.start(now))
 
-    def fire(self, now: Time) -> None:
-        """A new shuffle, or the last one again with half its TTL: the end of a walk doesn't answer
-        if it can't dial us, and at TTL 0 the neighbour itself does (E20)."""
-        state = self._state
-        params = state.params
-        if now >= self._period_ends:
-            self._period_ends = now + state.jittered(params.shuffle_interval)
-            doublings = min(max(0, self._fruitless - _PATIENCE), _MOST_DOUBLINGS)
-            if state.may_rest(self._began, params.shuffle_interval * 2**doublings, now):
-                self.deadline = self._period_ends
-                return
-            self._began = now
-            self._ttl = params.shuffle_ttl
-        else:
-            self._ttl //= 2
+    def on_link_failed(self, now: Time) -> None:
+        """Other peers may be gone, too: shuffle soon."""
+        if self._trickle.interval > self._trickle.least:
+            self.start(now)
+
+    def on_timer(self, now: Time) -> None:
+        """A new shuffle."""
+        self._overlay.set_timer(Timer.SHUFFLE, self._trickle.next(now))
+        self._ttl = SHUFFLE_TTL
+        self._offer(now)
+
+    def on_reply_timeout(self, now: Time) -> None:
+        """The same again with half the TTL: the end of a walk doesn't answer if it can't dial us,
+        and at TTL 0 the neighbour itself does (E20)."""
+        self._ttl //= 2
         self._offer(now)
 
     def _offer(self, now: Time) -> None:
-        state = self._state
-        params = state.params
-        self.deadline = self._period_ends
-        walker = state.active.pick(state.rng)
+        overlay = self._overlay
+        walker = overlay.active.pick(overlay.rng)
         if walker is None:
             return
-        offered = state.active.sample(state.rng, params.shuffle_active, walker)
-        offered += state.passive.sample(state.rng, params.shuffle_passive)
+        offered = overlay.active.sample(overlay.rng, SHUFFLE_ACTIVE, walker)
+        offered += overlay.passive.sample(overlay.rng, SHUFFLE_PASSIVE)
         self._offered = tuple(offered)
-        state.send(walker, Shuffle(state.me, self._ttl, len(offered)))
+        overlay.send(walker, Shuffle(overlay.me, self._ttl, len(offered)))
         if self._ttl > 0:
-            self.deadline = min(self.deadline, now + state.with_dial_time(SHUFFLE_TIMEOUT))
+            timeout = overlay.with_dial_time(SHUFFLE_TIMEOUT)
+            overlay.set_timer(Timer.SHUFFLE_REPLY, now + timeout)
 
     def on_shuffle(self, sender: PeerId, message: Shuffle, now: Time) -> None:
         """SHUFFLE: pass it on, or answer its origin if that can be reached."""
-        state = self._state
-        params = state.params
+        overlay = self._overlay
         if message.ttl < 0:
-            state.drop(sender, DropReason.TTL_INVALID)
+            overlay.drop(sender, DropReason.TTL_INVALID)
             return
-        if message.peer == state.me:
-            state.drop(sender, DropReason.ABOUT_SELF)
+        if message.peer == overlay.me:
+            overlay.drop(sender, DropReason.ABOUT_SELF)
             return
-        ttl = min(message.ttl, params.shuffle_ttl)
-        most = params.shuffle_active + params.shuffle_passive
+        ttl = min(message.ttl, SHUFFLE_TTL)
+        most = SHUFFLE_ACTIVE + SHUFFLE_PASSIVE
         peers = message.peers[:most]
         # Peers that go along are all that there is, whatever else is said.
         offered = 0 if peers else min(message.offered, most)
-        if ttl > 0 and len(state.active) > 1:
-            walker = state.active.pick(state.rng, sender, message.peer)
+        if ttl > 0 and len(overlay.active) > 1:
+            walker = overlay.active.pick(overlay.rng, sender, message.peer)
             if walker is not None:
-                state.send(walker, Shuffle(message.peer, ttl - 1, offered, peers))
+                overlay.send(walker, Shuffle(message.peer, ttl - 1, offered, peers))
                 return
         answer = partial(self._answer, message.peer, peers, offered)
-        state.when_connected(message.peer, answer, now, for_others=True)
+        overlay.when_connected(message.peer, answer, now, for_others=True)
 
     def _answer(
         self, origin: PeerId, peers: tuple[PeerId, ...], offered: int, up: bool, now: Time
     ) -> None:
-        state = self._state
+        overlay = self._overlay
         if not up:
-            state.drop(origin, DropReason.UNREACHABLE)
+            overlay.drop(origin, DropReason.UNREACHABLE)
             return
-        given = tuple(state.passive.sample(state.rng, (offered or len(peers)) + 1, origin))
-        state.send(origin, ShuffleReply(given))
+        given = tuple(overlay.passive.sample(overlay.rng, (offered or len(peers)) + 1, origin))
+        overlay.send(origin, ShuffleReply(given))
         self._exchange(origin, (origin, *peers), given)
         if not offered:
-            state.release(origin)
+            overlay.release(origin)
             return
-        self._answered.pop(origin, None)
-        self._answered[origin] = offered, given
-        if len(self._answered) > MAX_ANSWERED:
-            oldest = next(iter(self._answered))
-            del self._answered[oldest]
-            state.release(oldest)
+        oldest = put_last(self._answered, origin, (offered, given), MAX_ANSWERED)
+        if oldest is not None:
+            overlay.release(oldest)
 
     def on_nodes(self, sender: PeerId, nodes: Nodes) -> bool:
         """NODES: what an origin offers, in place of what it got. False if nothing was awaited from
@@ -134,7 +128,7 @@ class ShuffleProcedure(Procedure):
             return False
         offered, given = answered
         self._exchange(sender, nodes.peers[:offered], given)
-        self._state.release(sender)
+        self._overlay.release(sender)
         return True
 
     def on_peer_down(self, peer: PeerId) -> None:
@@ -143,31 +137,24 @@ class ShuffleProcedure(Procedure):
 
     def on_reply(self, sender: PeerId, message: ShuffleReply) -> None:
         """SHUFFLEREPLY: take in no more entries than we offered, in their place."""
+        overlay = self._overlay
         if self._offered is None:
-            self._state.drop(sender, DropReason.UNSOLICITED)
+            overlay.drop(sender, DropReason.UNSOLICITED)
             return
         offered, self._offered = self._offered, None
-        self.deadline = self._period_ends
-        given = message.peers[: len(offered) + 1]
-        self._fruitless = 0 if any(map(self._is_new, given)) else self._fruitless + 1
-        self._exchange(sender, given, offered)
+        overlay.cancel_timer(Timer.SHUFFLE_REPLY)
+        self._exchange(sender, message.peers[: len(offered) + 1], offered)
         if offered:
-            self._state.send(sender, Nodes(offered, self._state.params.join_ttl))
-
-    def _is_new(self, peer: PeerId) -> bool:
-        state = self._state
-        return peer != state.me and peer not in state.active and peer not in state.passive
+            overlay.send(sender, Nodes(offered, overlay.params.join_ttl))
 
     def _exchange(
         self, source: PeerId, incoming: tuple[PeerId, ...], given: tuple[PeerId, ...]
     ) -> None:
-        state = self._state
-        new = [peer for peer in incoming if peer != state.me and peer not in state.active]
-        if not state.passive.exchange(new, given, state.rng, source):
-            state.drop(source, DropReason.SHARE_FULL)
+        overlay = self._overlay
+        new = [peer for peer in incoming if peer != overlay.me and peer not in overlay.active]
+        if not overlay.passive.exchange(new, given, overlay.rng, source):
+            overlay.drop(source, DropReason.SHARE_FULL)
 
-    def stop(self) -> None:
-        super().stop()
+    def clear(self) -> None:
         self._offered = None
         self._answered.clear()
-        self._period_ends = NEVER

@@ -1,103 +1,102 @@
 """Stabilisation: an active view that is too large shrinks to its size (E16).
 
-Joins oversubscribe views on purpose (E13). A node with too many links periodically asks its
-neighbours how many they have, then for their lists, and ends links that neither side needs. A view
-that is too small is left to `neighbor_request` (E17).
+Joins oversubscribe views on purpose (E13). A node with too many links gives up those that rings no
+longer need, then asks its neighbours how many links they have, then for their lists, and ends links
+that neither side needs. A view that is too small is left to `neighbor` (E17).
 """
 
 from __future__ import annotations
 
-from episub_router.protocol.effects import DownReason
-from episub_router.protocol.hyparview.link_check import send_query
-from episub_router.protocol.hyparview.procedure import Procedure
-from episub_router.protocol.hyparview.rings.links import kept_links
-from episub_router.protocol.hyparview.state import OverlayState
-from episub_router.protocol.hyparview.views.active import Link
+from episub_router.protocol.hyparview.active_view import Link
+from episub_router.protocol.hyparview.overlay import Overlay, Timer
+from episub_router.protocol.hyparview.trickle import Trickle
 from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.types import PeerId, Time
 
+STABILIZE_INTERVAL = 10.0
+STABILIZE_INTERVAL_MOST = 160.0
+"""Seconds between rounds while a view is too large. Chosen: a join storm is over by then, and a
+view too large costs only bandwidth."""
+
 LIST_TIMEOUT = 1.0
-"""Seconds that neighbours have to send their lists. Ours: a round trip of 300 ms, with room."""
-
-RING_OVERLAP = 10.0
-"""Seconds for which a link stays at least that isn't on a ring any more. Ours: both ends find those
-that come in its place."""
+"""Seconds that neighbours have to answer. Chosen: a round trip of 300 ms, with room."""
 
 
-class Stabilization(Procedure):
-    """Asks for numbers of links when there are too many, and drops some once they have arrived. If
-    there still are too many, it asks for lists, which show triangles."""
+class Stabilization:
+    """Rounds of up to three steps, while there are too many links."""
 
-    __slots__ = ("_asked_at", "_asked_lists")
+    __slots__ = ("_asked_at", "_overlay", "_step", "_trickle")
 
-    def __init__(self, state: OverlayState) -> None:
-        super().__init__(state)
-        self._asked_at: Time | None = None
-        """When the neighbours were asked; None when they weren't."""
-        self._asked_lists = False
-        """Whether it was for their lists."""
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._trickle = Trickle(overlay.rng, STABILIZE_INTERVAL, STABILIZE_INTERVAL_MOST)
+        self._step = 0
+        """How often the neighbours were asked in this round: for numbers, then for lists."""
+        self._asked_at: Time = 0.0
 
-    def start(self, now: Time) -> None:
-        self.deadline = now + self._state.jittered(self._state.params.stabilize_interval)
+    @property
+    def _is_too_large(self) -> bool:
+        return len(self._overlay.active) > self._overlay.params.active_size
 
-    def fire(self, now: Time) -> None:
-        state = self._state
-        asked_at, self._asked_at = self._asked_at, None
-        if asked_at is not None:
-            self._drop_links(asked_at, now)
-        if len(state.active) > state.params.active_size and not self._asked_lists:
-            self._asked_lists = asked_at is not None
-            for peer, link in state.active.items():
-                send_query(state, peer, link, with_list=self._asked_lists)
-            self._asked_at = now
-            self.deadline = now + LIST_TIMEOUT
+    def on_change(self, now: Time) -> None:
+        """Links may have been added."""
+        if self._is_too_large and not self._overlay.is_set(Timer.STABILIZE):
+            self._step = 0
+            self._overlay.set_timer(Timer.STABILIZE, self._trickle.start(now))
+
+    def on_timer(self, now: Time) -> None:
+        """The next step; or a new round, if there still are too many links after the last."""
+        overlay = self._overlay
+        if self._step == 0:
+            self._drop_superseded()
         else:
-            self._asked_lists = False
-            self.start(now)
+            self._drop_spare(in_triangles=self._step == 2)
+        if not self._is_too_large:
+            return
+        self._step = (self._step + 1) % 3
+        if self._step == 0:
+            overlay.set_timer(Timer.STABILIZE, self._trickle.next(now))
+            return
+        self._asked_at = now
+        for peer, link in overlay.active.items():
+            overlay.query(peer, link, numbers_only=self._step == 1)
+        overlay.set_timer(Timer.STABILIZE, now + LIST_TIMEOUT)
 
-    def _drop_links(self, asked_at: Time, now: Time) -> None:
-        """First links to peers that can spare one, then sides of triangles; never below A.
+    def _drop_superseded(self) -> None:
+        """Random links whose place on a ring others have: the other end has found its own."""
+        overlay = self._overlay
+        if overlay.params.ring_links == overlay.params.random_links:
+            for peer, link in list(overlay.active.items()):
+                if link.kind is LinkKind.RANDOM:
+                    self._drop(peer, link)
 
-        A link that was made because the peer needs it, and where the peer says so still, counts
-        as one that can be spared: anybody can say so.
-        """
-        state = self._state
+    def _drop_spare(self, *, in_triangles: bool) -> None:
+        """First links to peers that have more than C_rand random ones, then sides of triangles."""
+        overlay = self._overlay
         answered = [
-            (peer, link) for peer, link in state.active.items() if link.answered_at >= asked_at
+            (peer, link)
+            for peer, link in overlay.active.items()
+            if link.answered_at >= self._asked_at
         ]
         # Peers with the most links first: both sides gain. Among those, the farthest.
-        state.rng.shuffle(answered)
-        answered.sort(key=lambda entry: (-entry[1].links, -state.distance(entry[1])))
-        if state.places is not None and state.params.ring_links == state.params.random_links:
-            # Links that others took the place of on a ring: the other end has found its own.
-            for peer, link in list(state.active.items()):
-                if link.kind is LinkKind.RANDOM and now - link.since >= RING_OVERLAP:
-                    self._drop(peer, link)
+        overlay.rng.shuffle(answered)
+        answered.sort(key=_by_spare_links)
         for peer, link in answered:
-            if link.random_links > state.params.random_links or state.has_had_time(link, now):
+            if link.random_links > overlay.params.random_links:
                 self._drop(peer, link)
-        for peer, link in answered:
-            if link.listed_at >= asked_at and self._in_triangle(peer):
+        for peer, link in answered if in_triangles else ():
+            if any(other in overlay.active for other in link.peers):
                 self._drop(peer, link)
 
     def _drop(self, peer: PeerId, link: Link) -> None:
-        """End the link, unless we need it for our size or for our random links."""
-        state = self._state
-        params = state.params
-        if peer not in state.active or len(state.active) <= params.active_size:
+        """End the link, unless this node needs it for its size, its rings or its kinds."""
+        overlay = self._overlay
+        params = overlay.params
+        if peer not in overlay.active or not self._is_too_large or peer in overlay.kept_links():
             return
-        if peer in kept_links(state):
-            return
-        needed = params.random_links if link.kind is LinkKind.RANDOM else params.near_links
-        if state.active.count(link.kind) > needed:
-            state.drop_link(peer, DownReason.EVICTED, notify=True, remember=True)
+        if link.kind is LinkKind.RANDOM or overlay.active.count(LinkKind.NEAR) > params.near_links:
+            overlay.evict(peer)
 
-    def _in_triangle(self, peer: PeerId) -> bool:
-        """Whether `peer` has a link to another neighbour of ours."""
-        active = self._state.active
-        link = active.get(peer)
-        return link is not None and any(other in active for other in link.peers)
 
-    def stop(self) -> None:
-        super().stop()
-        self._asked_at, self._asked_lists = None, False
+def _by_spare_links(entry: tuple[PeerId, Link]) -> tuple[int, float]:
+    return -entry[1].links, -entry[1].distance

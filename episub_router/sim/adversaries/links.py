@@ -55,34 +55,33 @@ class _Taker(Member):
         super().__init__(node, network, rng, params, ring)
         self.taken: dict[int, None] = {}
         """Peers that have this node as their neighbour."""
-        self._accepting: dict[int, int] = {}
-        """Joining nodes that are being dialled, to be sent an ACCEPT, and with which nonce."""
+        self._accepting: dict[int, None] = {}
+        """Joining nodes that are being dialled, to be sent an ACCEPT."""
 
-    def say(self, role: NeighborRole, peer: int, links: int = 1, nonce: int = 0) -> None:
+    def say(self, role: NeighborRole, peer: int, links: int = 1) -> None:
         """Send NEIGHBOR in the words of one that needs links: `links` of them, none random."""
-        self.transmit(Neighbor(role, links, LinkKind.RANDOM, nonce=nonce), (peer,))
+        self.transmit(Neighbor(role, links, LinkKind.RANDOM), (peer,))
 
-    def accept(self, joiner: int, nonce: int) -> None:
+    def accept(self, joiner: int) -> None:
         """Send `joiner` an ACCEPT, over a new connection if there is none."""
         if joiner in self.links:
             self.taken[joiner] = None
-            self.say(NeighborRole.ACCEPT, joiner, nonce=nonce)
+            self.say(NeighborRole.ACCEPT, joiner)
         elif joiner != self.id and joiner not in self._accepting:
-            self._accepting[joiner] = nonce
+            self._accepting[joiner] = None
             self.network.dial(self, joiner)
 
-    def accept_together(self, joiner: int, nonce: int) -> None:
-        """Have all members of the ring accept `joiner`: half of them with the nonce of its JOIN,
-        and half as if they were peers that know none."""
+    def accept_together(self, joiner: int) -> None:
+        """Have all members of the ring accept `joiner`."""
         friends = list(self.ring.up.values()) if self.ring.conspires else [self]
-        for index, friend in enumerate(friends):
+        for friend in friends:
             assert isinstance(friend, _Taker)
-            friend.accept(joiner, nonce if index % 2 == 0 else 0)
+            friend.accept(joiner)
 
     def lure(self, peer: int, message: Message) -> bool:
         """Answer what asks for peers with members of the ring; False for other messages."""
         if isinstance(message, Join) and message.peer not in self.ring.up:
-            self.accept_together(message.peer, message.nonce)  # type: ignore[arg-type]
+            self.accept_together(message.peer)  # type: ignore[arg-type]
         elif isinstance(message, GetNodes):
             self.transmit(Nodes(self._names(), 0), (peer,))
         elif isinstance(message, Shuffle) and message.peer in self.links:
@@ -113,9 +112,9 @@ class _Taker(Member):
 
     def connected(self, peer: int) -> None:
         super().connected(peer)
-        nonce = self._accepting.pop(peer, None)
-        if nonce is not None:
-            self.accept(peer, nonce)
+        if peer in self._accepting:
+            del self._accepting[peer]
+            self.accept(peer)
 
     def dial_failed(self, peer: int) -> None:
         super().dial_failed(peer)

@@ -60,14 +60,11 @@ func (n *node) gossip(from peer.ID, message *pb.Message, hops uint32, along stri
 	}
 	source := sourceOf(message.From)
 	t := n.trees[source]
-	if along == "" && t != nil && t.stands() {
-		along = source // it came through a neighbour without trees of single sources
-	}
 	if neighbor == nil {
 		n.tellNoNeighbor(from)
 	} else if along == "" {
 		neighbor.eager = true
-	} else if along == source && t != nil && t.parent == "" && neighbor.trees && source != n.source {
+	} else if along == source && t != nil && t.parent == "" && source != n.source {
 		t.parent = from
 	}
 	emitDelivery(message)
@@ -190,9 +187,6 @@ func (n *node) walkMissing() {
 		if neighbor == nil {
 			continue
 		}
-		if n.legacy {
-			neighbor.eager = true
-		}
 		for part := range slices.Chunk(ids, maxIDs) {
 			n.control(from, &pb.Control{Message: &pb.Control_Graft{Graft: &pb.Graft{Ids: part}}})
 		}
@@ -210,7 +204,7 @@ func (n *node) graft(from peer.ID, message *pb.Graft) {
 	}
 	for _, id := range message.Ids[:min(len(message.Ids), maxIDs)] {
 		known := n.seen[string(id)]
-		if known != nil && (known.along == "" || !neighbor.trees) {
+		if known != nil && known.along == "" {
 			neighbor.eager = true
 		}
 		if known != nil && known.copies[from] < 3 {

@@ -32,7 +32,6 @@ func run() error {
 	flag.Var(&listen, "listen", "multiaddress to listen on")
 	flag.Var(&dials, "dial", "full multiaddress of a peer")
 	topic := flag.String("topic", "", "the topic")
-	legacy := flag.Bool("legacy", false, "be of a version without trees of single sources")
 	seed := flag.String("key-seed", "", "text that the key is made from")
 	flag.Parse()
 	if *topic == "" {
@@ -53,7 +52,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	n := newNode(h, key, record, *topic, *legacy)
+	n := newNode(h, key, record, *topic)
 	n.listen()
 	go n.run()
 	lines.Listening(h, "github.com/libp2p/go-libp2p", "google.golang.org/protobuf")

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/lines"
 	"episub-interop/internal/pb"
@@ -18,7 +17,6 @@ const joinTTL = 6
 type link struct {
 	kind  pb.Neighbor_Kind
 	eager bool
-	trees bool // takes part in trees of single sources
 }
 
 // membership is what a leaf keeps of the overlay.
@@ -79,7 +77,7 @@ func (n *node) nodes(id peer.ID, answer *pb.Nodes) {
 	}
 	for _, other := range sample(found, wantedLinks-len(n.active)) {
 		n.dialThen(other, func() {
-			n.control(other, &pb.Control{Message: &pb.Control_Join{Join: &pb.Join{Peer: n.self(), Ttl: &ttl, Features: n.features()}}})
+			n.control(other, &pb.Control{Message: &pb.Control_Join{Join: &pb.Join{Peer: n.self(), Ttl: &ttl}}})
 		})
 	}
 }
@@ -126,7 +124,7 @@ func (n *node) passJoin(from peer.ID, join *pb.Join) {
 	if next := n.others(from, joining); join.GetTtl() > 0 && len(n.active) >= maxLinks && len(next) > 0 {
 		ttl := min(join.GetTtl(), joinTTL) - 1
 		n.control(sample(next, 1)[0], &pb.Control{Message: &pb.Control_Join{
-			Join: &pb.Join{Peer: join.Peer, Ttl: &ttl, Features: n.passed(join)},
+			Join: &pb.Join{Peer: join.Peer, Ttl: &ttl},
 		}})
 		return
 	}
@@ -135,7 +133,7 @@ func (n *node) passJoin(from peer.ID, join *pb.Join) {
 			n.disconnect(joining, true)
 			return
 		}
-		n.addLink(joining, pb.Neighbor_RANDOM, join.GetFeatures())
+		n.addLink(joining, pb.Neighbor_RANDOM)
 		n.say(joining, pb.Neighbor_ACCEPT, pb.Neighbor_RANDOM)
 	})
 }
@@ -152,7 +150,7 @@ func (n *node) neighbor(id peer.ID, message *pb.Neighbor) {
 		case known != nil:
 			n.say(id, pb.Neighbor_ACCEPT, known.kind)
 		case room:
-			n.addLink(id, message.GetKind(), message.GetFeatures())
+			n.addLink(id, message.GetKind())
 			n.say(id, pb.Neighbor_ACCEPT, message.GetKind())
 		default:
 			n.disconnect(id, true)
@@ -162,13 +160,13 @@ func (n *node) neighbor(id peer.ID, message *pb.Neighbor) {
 			n.disconnect(id, true)
 			return
 		}
-		n.addLink(id, message.GetKind(), message.GetFeatures())
+		n.addLink(id, message.GetKind())
 	case pb.Neighbor_QUERY:
 		switch {
 		case known != nil:
 			n.say(id, pb.Neighbor_LIST, known.kind)
 		case room:
-			n.addLink(id, message.GetKind(), message.GetFeatures())
+			n.addLink(id, message.GetKind())
 			n.say(id, pb.Neighbor_ACCEPT, message.GetKind())
 		default:
 			n.disconnect(id, true)
@@ -188,41 +186,23 @@ func (n *node) say(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind) {
 			random++
 		}
 	}
-	message := &pb.Neighbor{Role: &role, Kind: &kind, Links: &links, RandomLinks: &random, Features: n.features()}
+	message := &pb.Neighbor{Role: &role, Kind: &kind, Links: &links, RandomLinks: &random}
 	if role == pb.Neighbor_LIST {
 		message.Peers = n.neighbors(id)
 	}
 	n.control(id, &pb.Control{Message: &pb.Control_Neighbor{Neighbor: message}})
 }
 
-func (n *node) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32) {
+func (n *node) addLink(id peer.ID, kind pb.Neighbor_Kind) {
 	if known := n.active[id]; known != nil {
 		known.kind = kind
 		return
 	}
-	n.active[id] = &link{kind: kind, eager: true, trees: features&sourceTrees != 0 && !n.legacy}
+	n.active[id] = &link{kind: kind, eager: true}
 	n.joining, n.ttl = false, joinTTL
 	n.tellMesh()
 	n.announceRecent(id)
-	if n.active[id].trees {
-		n.offerTrees(id)
-	}
-}
-
-// features is what we say of ourselves; a leaf without trees of single sources says nothing.
-func (n *node) features() *uint32 {
-	if n.legacy {
-		return nil
-	}
-	return proto.Uint32(sourceTrees)
-}
-
-// passed is what goes on of the features in a JOIN: nothing where the field isn't known.
-func (n *node) passed(join *pb.Join) *uint32 {
-	if n.legacy {
-		return nil
-	}
-	return join.Features
+	n.offerTrees(id)
 }
 
 func (n *node) unlink(id peer.ID) {

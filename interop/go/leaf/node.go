@@ -46,7 +46,6 @@ type node struct {
 	tasks  chan func()
 	done   chan struct{}
 
-	legacy  bool   // the default tree alone
 	source  string // what trees call us
 	started time.Time
 	trees   map[string]*tree
@@ -56,11 +55,11 @@ type node struct {
 	broadcast
 }
 
-func newNode(h host.Host, key crypto.PrivKey, record []byte, topic string, legacy bool) *node {
+func newNode(h host.Host, key crypto.PrivKey, record []byte, topic string) *node {
 	n := &node{
 		host: h, key: key, record: record, topic: topic,
 		tasks: make(chan func(), 1024), done: make(chan struct{}),
-		legacy: legacy, source: sourceOf([]byte(h.ID())), started: time.Now(),
+		source: sourceOf([]byte(h.ID())), started: time.Now(),
 		trees: map[string]*tree{},
 		peers: map[peer.ID]*remote{},
 	}
@@ -154,9 +153,9 @@ func (n *node) received(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) {
 	if len(rpc.Publish) == 1 && frame.GetTopic() == rpc.Publish[0].GetTopic() {
 		header := frame.GetGossip()
 		hops = header.GetHops()
-		if header.GetOwnTree() && !n.legacy {
+		if header.GetOwnTree() {
 			along = sourceOf(rpc.Publish[0].From)
-		} else if len(header.GetAlong()) == sourceSize && !n.legacy {
+		} else if len(header.GetAlong()) == sourceSize {
 			along = string(header.GetAlong())
 		}
 	}
@@ -217,9 +216,7 @@ func (n *node) handle(id peer.ID, control *pb.Control) {
 		n.graft(id, message.Graft)
 	case *pb.Control_Root:
 		n.tell("in", "root", id)
-		if !n.legacy {
-			n.root(id, message.Root)
-		}
+		n.root(id, message.Root)
 	}
 	// A leaf passes no walks on but JOINs: FORWARDJOIN, SHUFFLE and LEAVE end here.
 }

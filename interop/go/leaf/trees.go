@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	sourceTrees = 1 // the bit of `features`
-	sourceSize  = 8 // bytes
-	maxHops     = 64
-	maxTrees    = 128
+	sourceSize = 8 // bytes
+	maxHops    = 64
+	maxTrees   = 128
 
 	setup         = 500 * time.Millisecond // until a tree is used
 	settle        = 500 * time.Millisecond // until a former parent is left, and standbys are asked
@@ -79,9 +78,6 @@ func (t *tree) noteRoot(round uint64) {
 
 // chooseTree is the tree that our next message goes along; "" is the default tree.
 func (n *node) chooseTree() string {
-	if n.legacy {
-		return ""
-	}
 	t := n.treeOf(n.source)
 	ready, age := t.stands() && len(t.children) > 0, time.Since(t.rootAt)
 	if age > refreshRoot || (!ready && age > retryRoot) || (age > renewRoot && t.carried >= renewMessages) {
@@ -109,9 +105,7 @@ func (n *node) line(source string, t *tree) *pb.TreeRoot {
 
 func (n *node) flood(lines []*pb.TreeRoot, but peer.ID) {
 	for _, other := range n.others(but) {
-		if n.active[other].trees {
-			n.control(other, &pb.Control{Message: &pb.Control_Root{Root: &pb.Root{Roots: lines}}})
-		}
+		n.control(other, &pb.Control{Message: &pb.Control_Root{Root: &pb.Root{Roots: lines}}})
 	}
 }
 
@@ -135,7 +129,6 @@ func (n *node) root(from peer.ID, message *pb.Root) {
 		n.tellNoNeighbor(from)
 		return
 	}
-	neighbor.trees = true
 	for _, request := range message.Requests[:min(len(message.Requests), maxIDs)] {
 		n.requested(from, request)
 	}
@@ -238,7 +231,7 @@ func (n *node) lostParent(source string, t *tree) {
 
 func (n *node) request(source string, t *tree) {
 	for _, id := range append([]peer.ID{t.parent}, n.others()...) {
-		if link := n.active[id]; link != nil && link.trees && !t.children[id] {
+		if link := n.active[id]; link != nil && !t.children[id] {
 			t.requested = t.round
 			n.control(id, &pb.Control{Message: &pb.Control_Root{Root: &pb.Root{
 				Requests: []*pb.RootRequest{{Source: []byte(source), Round: &t.round}},
@@ -315,7 +308,7 @@ func (n *node) targets(known *stored) []peer.ID {
 	return slices.DeleteFunc(n.others(), func(id peer.ID) bool {
 		link := n.active[id]
 		switch {
-		case known.along == "" || !link.trees:
+		case known.along == "":
 			return !link.eager
 		case t == nil:
 			return true
@@ -328,7 +321,7 @@ func (n *node) targets(known *stored) []peer.ID {
 
 // duplicate handles a second copy of a message along a tree; false if it concerns the default tree.
 func (n *node) duplicate(from peer.ID, known *stored) bool {
-	if known.along == "" || !n.active[from].trees {
+	if known.along == "" {
 		return false
 	}
 	t := n.trees[known.along]

@@ -6,7 +6,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.hyparview.leave import LEAVE_TTL
+from episub_router.protocol.hyparview import LEAVE_TTL
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,
@@ -73,7 +73,7 @@ def test_disconnect_of_a_living_node_keeps_it_in_mind() -> None:
 
 def test_leave_removes_its_source_from_both_views() -> None:
     """E14: from the active view and from the passive one; a lost link is replaced."""
-    member = Member("a", "b", "c", "d", "e", "f", "g", passive=["p"])
+    member = Member(*"abcdefgh", passive=["p"])
     effects = member.receive("a", Leave("a", 0, b"1"))
     assert "a" not in member.active | member.passive
     assert dials(effects) == ["p"]

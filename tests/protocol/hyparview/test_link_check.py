@@ -49,20 +49,18 @@ def test_a_query_for_numbers_alone_is_answered_with_those() -> None:
     member.wait(1)
     member.receive("a", replace(answer, links=4))
     assert (link.links, link.peers, link.answered_at) == (4, ("x", "y"), member.now)
-    assert link.listed_at == member.now - 1
 
 
-@pytest.mark.parametrize("known", [20, 21])
-def test_lists_are_asked_for_only_while_few_passive_peers_are_known(known: int) -> None:
-    """E11, E15: otherwise a sign of life is enough."""
-    member = Member("a", passive=[f"p{n}" for n in range(known)])
+def test_a_sign_of_life_needs_no_list() -> None:
+    """E11, E15."""
+    member = Member("a")
     ((_, query),) = sent(member.handle(ev.NeighborQueried("a")))
-    assert query.numbers_only == (2 * known == member.params.passive_size)
+    assert query.numbers_only
 
 
 def test_a_list_fills_spare_passive_room_and_no_more() -> None:
     """E11: a neighbour's list adds candidates, and replaces none."""
-    member = Member("a", passive=[f"p{n}" for n in range(40)])
+    member = Member("a", passive=[f"p{n}" for n in range(46)])
     before = member.passive
     told = ("me", "a", *(f"x{n}" for n in range(10)))
     member.receive("a", Neighbor(NeighborRole.LIST, 12, LinkKind.RANDOM, told))
@@ -91,16 +89,17 @@ def test_the_driver_may_have_a_neighbour_queried() -> None:
 def test_silent_neighbours_are_queried_and_then_given_up() -> None:
     """E12, E15: silence is asked about, an answer keeps the link, none ends it and replaces it."""
     member = Member("answers", "silent")
-    for _ in range(8):
-        effects = member.wait(member.params.link_check_interval)
+    queries = 0
+    while "silent" in member.active:
+        effects = member.wait(1)
         if ("answers", NeighborRole.QUERY) in roles(effects):
             member.receive("answers", Neighbor(NeighborRole.LIST, 1))
-        if NeighborDown("silent", DownReason.FAILED, silent_since=0.0) in effects:
-            break
-        assert ("silent", NeighborRole.QUERY) in roles(effects)
+        queries += ("silent", NeighborRole.QUERY) in roles(effects)
+    assert queries == 3
+    assert NeighborDown("silent", DownReason.FAILED, silent_since=0.0) in effects
     assert member.active == {"answers"}
     assert ("silent", Disconnect()) in sent(effects)
-    assert member.now <= 4 * member.params.link_check_interval
+    assert member.now <= 40
 
 
 @pytest.mark.parametrize(
@@ -120,8 +119,7 @@ def test_whatever_only_a_neighbour_sends_keeps_the_link(message: object) -> None
     member.receive("a", Gossip("m", 1, "payload"))
     for _ in range(20):
         member.receive("a", message)  # type: ignore[arg-type]
-        pause = member.params.link_check_interval / 6
-        assert ("a", NeighborRole.QUERY) not in roles(member.wait(pause))
+        assert ("a", NeighborRole.QUERY) not in roles(member.wait(1.5))
     assert member.active == {"a"}
 
 
@@ -130,7 +128,7 @@ def test_payloads_in_validation_keep_the_link() -> None:
     member = Member("a")
     for n in range(40):
         member.handle(ev.PayloadArrived("a", n, 1))
-        assert roles(member.wait(member.params.link_check_interval / 6)) == []
+        assert roles(member.wait(1.5)) == []
     assert member.active == {"a"}
 
 
@@ -144,7 +142,7 @@ def test_one_sided_link_becomes_two_sided_where_there_is_room() -> None:
 
 def test_one_sided_link_ends_where_there_is_none() -> None:
     """E12: a full node tells it that it is no neighbour."""
-    member = Member(*(f"n{n}" for n in range(7)))
+    member = Member(*(f"n{n}" for n in range(8)))
     effects = member.receive("x", QUERY)
     assert sent(effects) == [("x", Disconnect())]
     assert drops(effects) == [DropReason.NOT_NEIGHBOR]

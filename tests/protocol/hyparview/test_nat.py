@@ -9,7 +9,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Send
-from episub_router.protocol.hyparview.shuffle import SHUFFLE_TIMEOUT
+from episub_router.protocol.hyparview import SHUFFLE_TIMEOUT
 from episub_router.protocol.messages import Neighbor, NeighborRole, Shuffle, ShuffleReply
 from episub_router.protocol.params import EpisubParams, MembershipParams
 from episub_router.protocol.topic import Topic
@@ -66,7 +66,9 @@ def test_the_undiallable_keep_a_fresh_passive_view() -> None:
     network.unreachable = set(range(30, 60))
     network.join_all()
     network.run(300)
-    assert all(len(network.topics[node].membership.passive) >= 10 for node in network.live)
+    known = [len(network.topics[node].membership.passive) for node in network.live]
+    assert min(known) >= 5
+    assert sum(known) >= 15 * len(known)
     network.publish(45, "m")
     network.run(10)
     assert network.missed("m") == set()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect
-from episub_router.protocol.hyparview.join import RINGS_FIRST
-from episub_router.protocol.hyparview.rings.search import (
-    FIRST_INTERVAL,
-    LONGEST_INTERVAL,
-    REQUEST_TIMEOUT,
+from episub_router.protocol.hyparview import (
+    LIST_TIMEOUT,
+    MAX_RECENT_JOINERS,
+    NEIGHBOR_TIMEOUT,
+    RECENT,
+    RINGS_FIRST,
+    SEARCH_INTERVAL,
+    SEARCH_INTERVAL_MOST,
+    STABILIZE_INTERVAL,
+    HyParView,
+    Places,
+    place,
 )
-from episub_router.protocol.hyparview.stabilization import LIST_TIMEOUT, RING_OVERLAP
-from episub_router.protocol.hyparview.views.askers import LIFETIME, MAX_ASKERS, Askers
-from episub_router.protocol.hyparview.views.ring_places import Places, place
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,
@@ -27,23 +32,19 @@ from episub_router.protocol.messages import (
     Nodes,
 )
 from episub_router.protocol.params import EpisubParams, MembershipParams
-from tests.protocol.helpers import ME, Member, accept, dials, drops, params, request, sent
+from tests.protocol.helpers import ME, Member, accept, dials, drops, request, sent
 from tests.protocol.network import Network
 
 PEERS = [f"p{n}" for n in range(40)]
 PLACES = Places("t", 2)
-NEXT = list(PLACES.holders(ME, PEERS))
+NEXT = list(PLACES.next_to(ME, PEERS))
 """The peers next to the node under test, should it know all."""
 OTHERS = [peer for peer in PEERS if peer not in NEXT]
 
 
-def ringed(**changed: Any) -> MembershipParams:
-    return params(**{"rings": 2, **changed})
-
-
 def full(*peers: str, **changed: Any) -> Member:
     """A member with A neighbours, `peers` first, that say they can spare it."""
-    member = Member(membership=ringed(**changed))
+    member = Member(membership=MembershipParams(**changed))
     for n, peer in enumerate([*peers, *OTHERS][: member.params.active_size]):
         kind = LinkKind.RANDOM if n < member.params.random_links else LinkKind.NEAR
         member.link(peer, kind, links=9, random_links=6)
@@ -63,7 +64,7 @@ def reach(member: Member, effects: list[Effect]) -> list[Effect]:
 
 def joining(*named: str, **changed: Any) -> tuple[Member, list[Effect]]:
     """A member whose contact has named these."""
-    member = Member(membership=ringed(**changed))
+    member = Member(membership=MembershipParams(**changed))
     member.handle(ev.Connected("contact"))
     member.handle(ev.JoinOverlay(("contact",)))
     return member, reach(member, member.receive("contact", Nodes(named, 6)))
@@ -80,13 +81,13 @@ def test_a_place_is_a_hash_of_topic_ring_and_id() -> None:
 
 def test_both_ends_agree_about_who_is_next() -> None:
     for peer in PEERS:
-        for other in PLACES.holders(peer, PEERS):
-            assert peer in PLACES.holders(other, PEERS)
+        for other in PLACES.next_to(peer, PEERS):
+            assert peer in PLACES.next_to(other, PEERS)
 
 
 def test_each_node_has_two_links_a_ring_at_most() -> None:
     most = {
-        rings: max(len(Places("t", rings).holders(p, PEERS)) for p in PEERS) for rings in (1, 3)
+        rings: max(len(Places("t", rings).next_to(p, PEERS)) for p in PEERS) for rings in (1, 3)
     }
     assert most == {1: 2, 3: 6}
 
@@ -94,17 +95,24 @@ def test_each_node_has_two_links_a_ring_at_most() -> None:
 def test_no_two_peers_of_one_group_are_next_where_others_are() -> None:
     """Ids are cheap to make up: who finds four that are next to a node needs four prefixes, too."""
     groups = dict.fromkeys(NEXT, "one prefix")
-    found = Places("t", 2, groups.get).holders(ME, PEERS)
+    found = Places("t", 2, groups.get).next_to(ME, PEERS)
     assert len(found) == 4
     assert len([peer for peer in found if peer in groups]) == 1
 
 
-def test_the_nearest_come_in_turn_for_each_side_and_ring() -> None:
-    assert set(PLACES.nearest(ME, PEERS, 1)) == set(NEXT)
-    nearest = PLACES.nearest(ME, PEERS, 2)
-    assert set(nearest[:4]) == set(NEXT)
-    assert len(nearest) > 4
+def test_the_nearest_of_each_side_and_ring_come_nearest_first() -> None:
+    nearest = PLACES.nearest(ME, PEERS, 1)
+    assert set(nearest) == set(NEXT)
+    assert nearest[0] == min(NEXT, key=_distance)
+    assert set(NEXT) <= set(PLACES.nearest(ME, PEERS, 2))
+    assert len(PLACES.nearest(ME, PEERS, 2)) > 4
     assert PLACES.nearest(ME, [], 2) == []
+
+
+def _distance(peer: str) -> int:
+    turn = 1 << 64
+    gaps = [(place("t", ring, peer) - place("t", ring, ME)) % turn for ring in range(2)]
+    return min(min(gap, turn - gap) for gap in gaps)
 
 
 # Links
@@ -120,26 +128,28 @@ def test_a_peer_that_is_next_gets_a_link_whatever_the_view_holds() -> None:
 
 
 def test_at_the_bound_another_link_gives_way_to_it_and_never_one_of_a_ring() -> None:
-    member = full(*NEXT[1:], active_slack=0)
-    oldest = next(peer for peer in OTHERS if peer in member.active)
-    member.receive(NEXT[0], request(links=9, random_links=6))
+    """Those that were next until then are given up last."""
+    member = full()
+    first = [*PLACES.next_to(ME, member.active)]
+    for peer in sorted(PEERS, key=_distance, reverse=True):
+        member.receive(peer, request(links=9, random_links=6))
+        assert len(member.active) <= member.params.active_bound
     assert set(NEXT) <= member.active
-    assert len(member.active) == member.params.active_size
-    assert oldest in member.active, "the newest is given up"
+    assert first
 
 
 def test_a_join_is_accepted_by_the_first_that_it_is_next_to() -> None:
     member = full()
     sender = OTHERS[0]
     known = list(member.active)
-    far = next(p for p in OTHERS if p not in known and p not in PLACES.holders(ME, [*known, p]))
-    walk = member.receive(sender, Join(far, 6, nonce=1))
+    far = next(p for p in OTHERS if p not in known and p not in PLACES.next_to(ME, [*known, p]))
+    walk = member.receive(sender, Join(far, 6))
     assert len(sent(walk, Join)) == 1
     assert not dials(walk)
-    effects = reach(member, member.receive(sender, Join(NEXT[0], 6, nonce=7)))
+    effects = reach(member, member.receive(sender, Join(NEXT[0], 6)))
     assert not sent(effects, Join)
     ((to, said),) = sent(effects, Neighbor)
-    assert (to, said.role, said.nonce) == (NEXT[0], NeighborRole.ACCEPT, 7)
+    assert (to, said.role) == (NEXT[0], NeighborRole.ACCEPT)
     assert NEXT[0] in member.active
 
 
@@ -147,7 +157,7 @@ def test_a_join_is_accepted_by_the_first_that_it_is_next_to() -> None:
 def test_no_claim_or_nearness_takes_a_link_of_a_ring_or_a_proved_one(rings: int) -> None:
     """Every other peer asks, by a JOIN that must be accepted and by requests, in need and near; and
     all neighbours say that they can spare the links that they have."""
-    kept = [*Places("t", rings).holders(ME, PEERS), *OTHERS][:4]
+    kept = [*Places("t", rings).next_to(ME, PEERS), *OTHERS][:4]
     member = full(*kept, rings=rings)
     for _ in range(4):
         for peer in OTHERS:
@@ -155,26 +165,12 @@ def test_no_claim_or_nearness_takes_a_link_of_a_ring_or_a_proved_one(rings: int)
             member.receive(peer, request(links=1, random_links=0))
             member.receive(peer, request(9, LinkKind.NEAR, 6))
             member.handle(ev.RttMeasured(peer, 0.001))
-        member.wait(member.params.stabilize_interval)
+        member.wait(STABILIZE_INTERVAL)
         for peer in list(member.active):
             said = Neighbor(NeighborRole.LIST, 9, peers=tuple(kept), random_links=6)
             member.receive(peer, said)
         member.wait(LIST_TIMEOUT)
         assert set(kept) <= member.active
-
-
-def test_with_fewer_rings_other_random_links_end_with_consent_alone() -> None:
-    """They have no place that somebody could have taken: its peer may need it still."""
-    member = full(*Places("t", 1).holders(ME, PEERS), rings=1)
-    member.receive(OTHERS[-1], request(links=1, random_links=0))
-    links = dict(member.machine.membership.active.items())
-    for _ in range(3):
-        member.wait(RING_OVERLAP)
-        for peer in list(member.active):
-            said = Neighbor(NeighborRole.LIST, 7, links[peer].kind, random_links=4)
-            member.receive(peer, said)
-        member.wait(LIST_TIMEOUT)
-    assert member.active == set(links)
 
 
 def test_a_link_whose_place_is_taken_ends_once_the_view_is_too_large() -> None:
@@ -184,7 +180,7 @@ def test_a_link_whose_place_is_taken_ends_once_the_view_is_too_large() -> None:
         member.receive(peer, request(links=9, random_links=6))
     assert set(OTHERS[:4]) <= member.active, "an overlap, in which nothing is missed"
     for _ in range(3):
-        member.wait(RING_OVERLAP)
+        member.wait(STABILIZE_INTERVAL)
         for peer in list(member.active):
             member.receive(peer, Neighbor(NeighborRole.LIST, 7, random_links=4))
         member.wait(LIST_TIMEOUT)
@@ -212,12 +208,6 @@ def test_joins_are_sent_where_those_bring_too_few_links() -> None:
     assert sent(reach(member, member.wait(RINGS_FIRST)), Join)
 
 
-def test_joins_for_links_that_are_on_no_ring_wait_for_nothing() -> None:
-    _, effects = joining(*PEERS[:12], rings=1)
-    assert requests(effects)
-    assert len(sent(effects, Join)) == 2
-
-
 def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
     member, effects = joining(*OTHERS[:12])
     first = next(peer for peer in requests(effects) if peer != "contact")
@@ -230,7 +220,7 @@ def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
 
 def test_a_candidate_that_is_not_there_or_silent_gives_way_to_the_next() -> None:
     """Ids that are invented can be nearer than all that exist."""
-    member = Member(membership=ringed())
+    member = Member(membership=MembershipParams())
     member.handle(ev.Connected("contact"))
     member.handle(ev.JoinOverlay(("contact",)))
     effects = member.receive("contact", Nodes((*NEXT, *OTHERS[:12]), 6))
@@ -240,13 +230,13 @@ def test_a_candidate_that_is_not_there_or_silent_gives_way_to_the_next() -> None
         member.handle(ev.Connected(peer))
         member.receive(peer, accept())
     left = ["contact", *OTHERS[:12]]
-    (after_gone,) = set(PLACES.holders(ME, [silent, *others, *left])) - {silent, *others}
+    (after_gone,) = set(PLACES.next_to(ME, [silent, *others, *left])) - {silent, *others}
     effects = reach(member, member.handle(ev.DialFailed(gone)))
     assert after_gone in requests(effects)
     member.receive(after_gone, accept())
     member.handle(ev.Connected(silent))
-    after_both = set(PLACES.holders(ME, [after_gone, *others, *left])) - {after_gone, *others}
-    effects = member.wait(REQUEST_TIMEOUT + 1)
+    after_both = set(PLACES.next_to(ME, [after_gone, *others, *left])) - {after_gone, *others}
+    effects = member.wait(NEIGHBOR_TIMEOUT + 1)
     assert after_both <= {*dials(effects), *requests(effects), *member.active}
 
 
@@ -259,27 +249,33 @@ def test_nodes_that_nobody_asked_for_lead_to_nothing() -> None:
 
 def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
     member = full(*NEXT)
-    (asked, _), *_ = sent(member.wait(FIRST_INTERVAL), GetNodes)
+    (asked, _), *_ = sent(member.wait(SEARCH_INTERVAL), GetNodes)
     assert asked in NEXT
     member.receive(asked, Nodes(tuple(OTHERS[-16:]), 6))
     effects = reach(member, member.handle(ev.PeerDown(NEXT[0])))
     known = [*member.active, *OTHERS[-16:]]
-    expected = set(PLACES.holders(ME, known)) - member.active
+    expected = set(PLACES.next_to(ME, known)) - member.active
     assert expected <= set(requests(effects))
     # Each is asked for nearer ones once it has accepted, and one that is left soon.
     for peer in sorted(expected):
-        assert sent(member.receive(peer, accept()), GetNodes) == [(peer, GetNodes(4))]
-    ((queried, _),) = sent(member.wait(2 * FIRST_INTERVAL), GetNodes)
-    assert queried in member.active
+        assert sent(member.receive(peer, accept()), GetNodes) == [(peer, GetNodes(2))]
 
 
 def test_a_lost_link_that_was_on_no_ring_starts_no_search() -> None:
-    """Near links change for minutes, and each answer names up to eight peers."""
-    member = full(*NEXT)
-    assert sent(member.wait(FIRST_INTERVAL), GetNodes)
-    near = next(peer for peer in member.active if peer not in NEXT)
-    member.handle(ev.PeerDown(near))
-    assert not sent(member.wait(2 * FIRST_INTERVAL), GetNodes)
+    """Near links change for minutes, and each answer names some peers."""
+    for lost_on_ring, seconds in ((False, 10.0), (True, 25.0)):
+        member = full(*NEXT)
+        for _ in range(40):
+            member.wait(1)
+            for peer in member.active:
+                member.receive(peer, Neighbor(NeighborRole.LIST, 8, random_links=4))
+        lost = next(peer for peer in member.active if (peer in NEXT) == lost_on_ring)
+        effects = member.handle(ev.PeerDown(lost))
+        for _ in range(round(seconds)):
+            effects += member.wait(1)
+            for peer in member.active:
+                member.receive(peer, Neighbor(NeighborRole.LIST, 8, random_links=4))
+        assert bool(sent(effects, GetNodes)) == lost_on_ring
 
 
 def test_periods_grow_while_nothing_changes() -> None:
@@ -295,8 +291,8 @@ def test_periods_grow_while_nothing_changes() -> None:
 
     early = queries(60)
     queries(1200)
-    assert early == 2
-    assert queries(2 * LONGEST_INTERVAL) == 2
+    assert early == 3
+    assert 1 <= queries(2 * SEARCH_INTERVAL_MOST) <= 2
 
 
 def test_get_nodes_is_answered_with_the_peers_next_to_the_asker_first() -> None:
@@ -305,53 +301,50 @@ def test_get_nodes_is_answered_with_the_peers_next_to_the_asker_first() -> None:
     for peer in PEERS:
         member.receive(peer, GetNodes())
     ((_, answer),) = sent(member.receive("asker", GetNodes()), Nodes)
-    expected = PLACES.holders("asker", PEERS)
+    expected = PLACES.next_to("asker", PEERS)
     assert set(answer.peers[: len(expected)]) == set(expected)
     assert "asker" not in answer.peers
     assert len(set(answer.peers)) == len(answer.peers) <= 16
 
 
-def test_a_flood_of_askers_is_bounded_and_one_prefix_has_a_share() -> None:
-    askers = Askers(lambda peer: None if str(peer).startswith("p") else "one prefix")
+def test_a_flood_of_joiners_is_bounded_and_one_prefix_has_a_share() -> None:
+    """What is named to others is what asked of late, and no flood of one owner puts it out."""
+
+    def group_of(peer: object) -> object:
+        return None if str(peer).startswith("p") else "one prefix"
+
+    machine = HyParView(ME, "t", MembershipParams(), Random(1), group_of)
+    machine.handle(ev.JoinOverlay(), 0.0)
     for peer in PEERS:
-        askers.add(peer, 0.0)
-    for n in range(MAX_ASKERS):
-        askers.add(f"x{n}", 1.0)
-        assert len(askers) <= MAX_ASKERS
-    assert set(PEERS) <= set(askers)
-    for n in range(MAX_ASKERS):
-        askers.add(f"p{n}", 2.0)
-    assert len(askers) == MAX_ASKERS
-    assert (
-        list(askers)[-MAX_ASKERS // 2 :] == [f"p{n}" for n in range(MAX_ASKERS)][-MAX_ASKERS // 2 :]
-    )
+        machine.handle(ev.Received(peer, GetNodes()), 0.0)
+    for n in range(2 * MAX_RECENT_JOINERS):
+        machine.handle(ev.Received(f"x{n}", GetNodes()), 1.0)
+    effects = machine.handle(ev.Received("asker", GetNodes(4)), 2.0)
+    ((_, answer),) = sent(effects, Nodes)
+    assert len(answer.peers) == 4
+    assert len(machine._join_handler._recent_joiners) == MAX_RECENT_JOINERS
+    assert set(PEERS) <= set(machine._join_handler._recent_joiners)
 
 
-def test_an_asker_that_never_comes_back_is_forgotten() -> None:
-    member = full()
-    member.receive(NEXT[0], GetNodes())
-    member.now += LIFETIME / 2
-    member.receive("other", GetNodes())
-    askers = member.machine.membership._state.askers
-    assert list(askers) == [NEXT[0], "other"]
-    member.now += LIFETIME / 2
-    member.receive("third", GetNodes())
-    assert list(askers) == ["other", "third"]
+@pytest.mark.parametrize(
+    ("rings", "later", "named"), [(2, 1, True), (2, RECENT, False), (0, 1, False)]
+)
+def test_a_recent_joiner_is_named(rings: int, later: float, named: bool) -> None:
+    """Not for ever, as it may be gone; and only where rings make a node look for it."""
+    member = Member(membership=MembershipParams(rings=rings))
+    for peer in NEXT:
+        member.receive(peer, GetNodes())
+    member.now += later
+    ((_, answer),) = sent(member.receive("asker", GetNodes(4)), Nodes)
+    assert set(answer.peers) == (set(NEXT) if named else set())
 
 
-def test_a_banned_asker_is_not_named() -> None:
+def test_a_banned_joiner_is_not_named() -> None:
     member = full()
     member.receive(NEXT[0], GetNodes())
     member.machine.membership.ban(NEXT[0], 600.0, member.now)
     ((_, answer),) = sent(member.receive("asker", GetNodes()), Nodes)
     assert NEXT[0] not in answer.peers
-
-
-def test_without_rings_nobody_is_remembered_for_asking() -> None:
-    member = Member(membership=params())
-    for peer in PEERS:
-        member.receive(peer, GetNodes())
-    assert not len(member.machine.membership._state.askers)
 
 
 @pytest.mark.parametrize(("rings", "random", "links"), [(2, 1, 0), (2, 3, 2), (0, 4, 0), (2, 4, 4)])
@@ -375,7 +368,7 @@ def test_all_find_their_places_and_keep_them(seed: int) -> None:
     network.run(60)
     places = Places("t", 2)
     for node in network.live:
-        kept = set(places.holders(node, network.live)) & before[node]
+        kept = set(places.next_to(node, network.live)) & before[node]
         assert kept <= set(network.topics[node].membership.active)
     network.kill(range(3, 9))
     network.run(90)
@@ -388,5 +381,5 @@ def _missing(network: Network) -> int:
     return sum(
         peer not in network.topics[node].membership.active
         for node in network.live
-        for peer in places.holders(node, network.live)
+        for peer in places.next_to(node, network.live)
     )

@@ -93,11 +93,6 @@ func (t *Topic) accept(s *stored, from *link, missing *announced) {
 		}
 	} else {
 		targets = t.onTreeCopy(s, from)
-		for _, l := range t.links {
-			if l.eager && !l.trees {
-				targets = append(targets, l.id)
-			}
-		}
 	}
 	holders := []peer.ID{s.from}
 	if missing != nil {
@@ -148,7 +143,7 @@ func (t *Topic) onDuplicate(l *link, s *stored, hops uint32) {
 	now := t.port.Now()
 	t.lazy.hold(s.id, l.id)
 	t.missing.remove(s.id)
-	if s.along != "" && l.trees {
+	if s.along != "" {
 		t.onTreeDuplicate(l, s)
 		return
 	}

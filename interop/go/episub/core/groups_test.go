@@ -19,7 +19,7 @@ func alone(t *testing.T, links int) (*network, *Topic) {
 	n := newNetwork(t, 1)
 	topic := n.nodes[0].topic
 	for i := range links {
-		topic.addLink(someID(i), pb.Neighbor_RANDOM, sourceTrees, &pb.Neighbor{
+		topic.addLink(someID(i), pb.Neighbor_RANDOM, &pb.Neighbor{
 			Links: proto.Uint32(activeSize), RandomLinks: proto.Uint32(randomLinks),
 		})
 	}
@@ -88,7 +88,7 @@ func TestNeedIsBelievedForAMinute(t *testing.T) {
 	n, topic := alone(t, activeSize)
 	liar := someID(100)
 	topic.onNeighbor(liar, lacking())
-	topic.addLink(someID(101), pb.Neighbor_NEAR, 0, lacking())
+	topic.addLink(someID(101), pb.Neighbor_NEAR, lacking())
 	shrink := func() {
 		for _, l := range topic.links {
 			l.listedAt = n.now

@@ -16,7 +16,6 @@ type joining struct {
 	walking  bool
 	ttl      uint32
 	open     openJoins
-	rounds   int // of JOINs
 	round    int // of timers; those of earlier rounds do nothing
 	active   bool
 }
@@ -42,7 +41,7 @@ func (t *Topic) join() {
 	if j.active || len(t.links) > 0 || len(t.growth.asked) > 0 || len(j.contacts) == 0 {
 		return
 	}
-	j.active, j.walking, j.ttl, j.rounds = true, false, joinTTL, 0
+	j.active, j.walking, j.ttl = true, false, joinTTL
 	j.asked, j.started = map[peer.ID]bool{}, map[peer.ID]bool{}
 	chosen := t.disjoint(j.contacts, contactsAsked)
 	for _, id := range chosen {
@@ -141,7 +140,6 @@ func (t *Topic) walk() {
 		return
 	}
 	j.walking = true
-	j.rounds++
 	t.joinDeadline()
 	for _, id := range starts {
 		j.started[id] = true
@@ -149,7 +147,8 @@ func (t *Topic) walk() {
 			if _, waiting := j.started[id]; waiting && j.active && !t.left {
 				j.started[id] = false
 				if up {
-					t.sendJoin(id, j.ttl, j.open.draw(t.rng, t.port.Now()))
+					j.open.add(t.port.Now())
+					t.sendJoin(id, j.ttl)
 					t.joinDeadline()
 				}
 			}

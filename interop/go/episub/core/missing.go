@@ -226,7 +226,7 @@ func (t *Topic) onGraft(l *link, message *pb.Graft) {
 		if t.pieces.Offer(string(id), l.id) || s == nil || s.message == nil {
 			continue
 		}
-		if s.along == "" || !l.trees {
+		if s.along == "" {
 			l.eager = true
 		}
 		if s.served[l.id] < maxServed && t.push(l.id, s) {

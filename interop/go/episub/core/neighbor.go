@@ -13,16 +13,7 @@ import (
 
 // say sends a NEIGHBOR about the link to a peer.
 func (t *Topic) say(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind) {
-	t.sayWith(id, role, kind, 0)
-}
-
-// sayWith is say with the nonce of a request, or of what an ACCEPT answers; 0 if there is none.
-func (t *Topic) sayWith(id peer.ID, role pb.Neighbor_Role, kind pb.Neighbor_Kind, nonce uint32) {
-	message := t.numbers(role, kind)
-	if nonce != 0 {
-		message.Nonce = &nonce
-	}
-	t.port.Send(id, controlNeighbor(message))
+	t.port.Send(id, controlNeighbor(t.numbers(role, kind)))
 }
 
 // query asks a neighbour for a sign of life, and for its list where few passive peers are known.
@@ -47,7 +38,7 @@ func (t *Topic) list(l *link, query *pb.Neighbor) {
 
 func (t *Topic) numbers(role pb.Neighbor_Role, kind pb.Neighbor_Kind) *pb.Neighbor {
 	return &pb.Neighbor{
-		Role: &role, Kind: &kind, Features: proto.Uint32(sourceTrees),
+		Role: &role, Kind: &kind,
 		Links:       proto.Uint32(uint32(len(t.links))),
 		RandomLinks: proto.Uint32(uint32(t.count(pb.Neighbor_RANDOM))),
 	}
@@ -96,7 +87,7 @@ func (t *Topic) onRequest(from peer.ID, known *link, message *pb.Neighbor) {
 	switch {
 	case known != nil:
 		t.note(known, message)
-		t.sayWith(from, pb.Neighbor_ACCEPT, known.kind, message.GetNonce())
+		t.say(from, pb.Neighbor_ACCEPT, known.kind)
 	case len(t.links) < activeSize:
 		kind := message.GetKind()
 		if t.count(pb.Neighbor_RANDOM) < randomLinks && t.count(pb.Neighbor_NEAR) >= nearLinks {
@@ -138,21 +129,21 @@ func (t *Topic) onMeasured(from peer.ID, rtt time.Duration) {
 }
 
 func (t *Topic) admit(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
-	t.addOnWish(id, kind, said.GetFeatures(), said)
-	t.sayWith(id, pb.Neighbor_ACCEPT, kind, said.GetNonce())
+	t.addOnWish(id, kind, said)
+	t.say(id, pb.Neighbor_ACCEPT, kind)
 	t.linked(id)
 }
 
 func (t *Topic) onAccept(from peer.ID, known *link, message *pb.Neighbor) {
 	bound := 0
 	now := t.port.Now()
-	if t.requests.take(from, message.GetNonce(), now) {
+	if t.requests.take(from, now) {
 		bound = activeSize
 		_, asked := t.growth.asked[from]
 		if asked || t.nearer.candidate == from || t.lost.rejoined[from] {
 			bound = activeBound
 		}
-	} else if t.joining.answered(t, message.GetNonce(), now) {
+	} else if t.joining.open.take(now) {
 		bound = activeSize
 		if t.joining.walking {
 			bound = activeBound
@@ -162,7 +153,7 @@ func (t *Topic) onAccept(from peer.ID, known *link, message *pb.Neighbor) {
 	case known != nil:
 		t.note(known, message)
 	case len(t.links) < bound:
-		t.addLink(from, message.GetKind(), message.GetFeatures(), message)
+		t.addLink(from, message.GetKind(), message)
 		t.linked(from)
 	default:
 		t.port.Send(from, Disconnect(true))

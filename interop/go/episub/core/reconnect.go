@@ -61,7 +61,8 @@ func (t *Topic) reconnect() {
 		t.port.Dial(id, func(up bool) {
 			if up && !t.left && t.link(id) == nil {
 				r.rejoined[id] = true
-				t.sendJoin(id, 0, t.requests.open(id, t.port.Now()))
+				t.requests.open(id, t.port.Now())
+				t.sendJoin(id, 0)
 			}
 		})
 	}

@@ -73,7 +73,7 @@ func line(tr *tree) *pb.TreeRoot {
 
 func (t *Topic) flood(lines []*pb.TreeRoot, but peer.ID) {
 	for _, l := range t.links {
-		if l.trees && l.id != but {
+		if l.id != but {
 			t.port.Send(l.id, controlRoot(&pb.Root{Roots: lines}))
 		}
 	}
@@ -87,16 +87,12 @@ func (t *Topic) offerTrees(l *link) {
 			lines = append(lines, line(tr))
 		}
 	}
-	if l.trees && len(lines) > 0 {
+	if len(lines) > 0 {
 		t.port.Send(l.id, controlRoot(&pb.Root{Roots: lines}))
 	}
 }
 
 func (t *Topic) onRoot(l *link, message *pb.Root) {
-	if !l.trees { // a node that doesn't know the bit passed its JOIN on
-		l.trees = true
-		t.offerTrees(l)
-	}
 	for _, request := range message.Requests[:min(len(message.Requests), maxIDs)] {
 		if t.rates.allowLine(l.id, t.port.Now()) {
 			t.onRootRequest(l.id, request)
@@ -180,7 +176,7 @@ func (t *Topic) requestRoot(tr *tree) {
 		if to != "" {
 			break
 		}
-		if l.trees && !contains(tr.children, l.id) {
+		if !contains(tr.children, l.id) {
 			to = l.id
 		}
 	}

@@ -135,9 +135,6 @@ func (t *Topic) replaceParent(tr *tree) {
 }
 
 func (t *Topic) graftTrees(l *link, message *pb.Graft) {
-	if len(message.Sources)+len(message.Standby) > 0 {
-		l.trees = true
-	}
 	for _, source := range message.Sources[:min(len(message.Sources), maxIDs)] {
 		if tr := t.trees.known[string(source)]; tr != nil {
 			tr.children = with(tr.children, l.id)

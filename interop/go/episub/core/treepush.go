@@ -39,9 +39,7 @@ func (t *Topic) onTreeCopy(s *stored, from *link) []peer.ID {
 	}
 	everybody := []peer.ID{}
 	for _, l := range t.links {
-		if l.trees {
-			everybody = append(everybody, l.id)
-		}
+		everybody = append(everybody, l.id)
 	}
 	if tr != nil {
 		tr.carried++
@@ -50,7 +48,7 @@ func (t *Topic) onTreeCopy(s *stored, from *link) []peer.ID {
 	switch {
 	case down:
 		tr.proven = !tr.rootAt.IsZero()
-		if from != nil && from.trees {
+		if from != nil {
 			t.onCopyFrom(tr, s, from.id)
 		}
 		return slices.Clone(tr.children)

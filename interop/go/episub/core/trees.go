@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	sourceTrees = 1 // the bit of `features`
-	sourceSize  = 8 // bytes
-	maxTrees    = 64
-	keptTrees   = 2 * maxTrees
-	standbys    = 2
+	sourceSize = 8 // bytes
+	maxTrees   = 64
+	keptTrees  = 2 * maxTrees
+	standbys   = 2
 
 	treeSetup  = 500 * time.Millisecond // until a tree is used
 	treeSettle = 500 * time.Millisecond // until a former parent is left, and standbys are asked

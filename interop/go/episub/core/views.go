@@ -13,7 +13,6 @@ import (
 type link struct {
 	id        peer.ID
 	kind      pb.Neighbor_Kind
-	trees     bool // takes part in trees of single sources
 	since     time.Time
 	onWish    bool      // beyond A, because it asked for that
 	wishOf    string    // its group, if so
@@ -74,10 +73,10 @@ func (t *Topic) pick(but ...peer.ID) peer.ID {
 
 // addLink makes a peer a neighbour; the caller has checked the bound, and calls linked once its
 // ACCEPT, if there is to be one, has gone out: it precedes all that only a neighbour may send.
-func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, features uint32, said *pb.Neighbor) {
+func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
 	now := t.port.Now()
 	l := &link{
-		id: id, kind: kind, trees: features&sourceTrees != 0, since: now, heardAt: now,
+		id: id, kind: kind, since: now, heardAt: now,
 		rtt: t.passive.rtt(id), eager: true, listedAt: now,
 	}
 	t.passive.remove(id)
@@ -97,9 +96,9 @@ func (t *Topic) roomForWish(id peer.ID) bool {
 }
 
 // addOnWish is addLink for a peer that asked for the link.
-func (t *Topic) addOnWish(id peer.ID, kind pb.Neighbor_Kind, features uint32, said *pb.Neighbor) {
+func (t *Topic) addOnWish(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
 	beyond := len(t.links) >= activeSize
-	t.addLink(id, kind, features, said)
+	t.addLink(id, kind, said)
 	if l := t.link(id); beyond {
 		l.onWish, l.wishOf = true, t.port.Group(id)
 	}

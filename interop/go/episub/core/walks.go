@@ -34,7 +34,7 @@ func (t *Topic) onJoin(from peer.ID, join *pb.Join) {
 		t.passJoin(from, joiner, join, ttl)
 	case known != nil:
 		if !t.passJoin(from, joiner, join, ttl) {
-			t.sayWith(joiner, pb.Neighbor_ACCEPT, known.kind, join.GetNonce())
+			t.say(joiner, pb.Neighbor_ACCEPT, known.kind)
 		}
 	case len(t.links) < activeSize || ttl == 0:
 		t.admitJoin(from, joiner, join, ttl)
@@ -52,8 +52,8 @@ func (t *Topic) admitJoin(from, joiner peer.ID, join *pb.Join, ttl uint32) {
 		case !t.roomForWish(joiner):
 			t.port.Send(joiner, Disconnect(true))
 		default:
-			t.addOnWish(joiner, pb.Neighbor_RANDOM, join.GetFeatures(), nil)
-			t.sayWith(joiner, pb.Neighbor_ACCEPT, pb.Neighbor_RANDOM, join.GetNonce())
+			t.addOnWish(joiner, pb.Neighbor_RANDOM, nil)
+			t.say(joiner, pb.Neighbor_ACCEPT, pb.Neighbor_RANDOM)
 			t.linked(joiner)
 			if next := t.pick(joiner); next != "" {
 				t.port.Send(next, controlForwardJoin(&pb.ForwardJoin{
@@ -73,9 +73,7 @@ func (t *Topic) passJoin(from, joiner peer.ID, join *pb.Join, ttl uint32) bool {
 	if next == "" {
 		return false
 	}
-	t.port.Send(next, controlJoin(&pb.Join{
-		Peer: join.Peer, Ttl: proto.Uint32(ttl - 1), Features: join.Features, Nonce: join.Nonce,
-	}))
+	t.port.Send(next, controlJoin(&pb.Join{Peer: join.Peer, Ttl: proto.Uint32(ttl - 1)}))
 	return true
 }
 

@@ -982,13 +982,9 @@ func (x *Topics) GetTopics() []string {
 
 // Clause E04, E05, E06, E08.
 type Join struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Peer  *PeerInfo              `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
-	Ttl   *uint32                `protobuf:"varint,2,opt,name=ttl" json:"ttl,omitempty"`
-	// Of `peer`; bit 0: takes part in the trees of single sources.
-	Features *uint32 `protobuf:"varint,3,opt,name=features" json:"features,omitempty"`
-	// Drawn for this JOIN; the ACCEPT that answers it has the same. Beyond the specification.
-	Nonce         *uint32 `protobuf:"varint,4,opt,name=nonce" json:"nonce,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peer          *PeerInfo              `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
+	Ttl           *uint32                `protobuf:"varint,2,opt,name=ttl" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1033,20 +1029,6 @@ func (x *Join) GetPeer() *PeerInfo {
 func (x *Join) GetTtl() uint32 {
 	if x != nil && x.Ttl != nil {
 		return *x.Ttl
-	}
-	return 0
-}
-
-func (x *Join) GetFeatures() uint32 {
-	if x != nil && x.Features != nil {
-		return *x.Features
-	}
-	return 0
-}
-
-func (x *Join) GetNonce() uint32 {
-	if x != nil && x.Nonce != nil {
-		return *x.Nonce
 	}
 	return 0
 }
@@ -1115,10 +1097,6 @@ type Neighbor struct {
 	Peers []*PeerInfo `protobuf:"bytes,4,rep,name=peers" json:"peers,omitempty"`
 	// How many of the sender's active links are random.
 	RandomLinks *uint32 `protobuf:"varint,5,opt,name=random_links,json=randomLinks" json:"random_links,omitempty"`
-	// Of the sender, as in Join.
-	Features *uint32 `protobuf:"varint,6,opt,name=features" json:"features,omitempty"`
-	// With REQUEST: of this request. With ACCEPT: that of what it answers. Beyond the specification.
-	Nonce *uint32 `protobuf:"varint,7,opt,name=nonce" json:"nonce,omitempty"`
 	// With QUERY: LIST without peers will do. With LIST: peers are left out. Beyond the specification.
 	NumbersOnly   *bool `protobuf:"varint,8,opt,name=numbers_only,json=numbersOnly" json:"numbers_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1186,20 +1164,6 @@ func (x *Neighbor) GetPeers() []*PeerInfo {
 func (x *Neighbor) GetRandomLinks() uint32 {
 	if x != nil && x.RandomLinks != nil {
 		return *x.RandomLinks
-	}
-	return 0
-}
-
-func (x *Neighbor) GetFeatures() uint32 {
-	if x != nil && x.Features != nil {
-		return *x.Features
-	}
-	return 0
-}
-
-func (x *Neighbor) GetNonce() uint32 {
-	if x != nil && x.Nonce != nil {
-		return *x.Nonce
 	}
 	return 0
 }
@@ -2561,23 +2525,19 @@ const file_episub_proto_rawDesc = "" +
 	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\v\n" +
 	"\tGetTopics\" \n" +
 	"\x06Topics\x12\x16\n" +
-	"\x06topics\x18\x01 \x03(\tR\x06topics\"s\n" +
+	"\x06topics\x18\x01 \x03(\tR\x06topics\"M\n" +
 	"\x04Join\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12\x10\n" +
-	"\x03ttl\x18\x02 \x01(\rR\x03ttl\x12\x1a\n" +
-	"\bfeatures\x18\x03 \x01(\rR\bfeatures\x12\x14\n" +
-	"\x05nonce\x18\x04 \x01(\rR\x05nonce\"H\n" +
+	"\x03ttl\x18\x02 \x01(\rR\x03ttlJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05\"H\n" +
 	"\vForwardJoin\x12'\n" +
 	"\x04peer\x18\x01 \x01(\v2\x13.episub.pb.PeerInfoR\x04peer\x12\x10\n" +
-	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\xf3\x02\n" +
+	"\x03ttl\x18\x02 \x01(\rR\x03ttl\"\xcd\x02\n" +
 	"\bNeighbor\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.episub.pb.Neighbor.RoleR\x04role\x12\x14\n" +
 	"\x05links\x18\x02 \x01(\rR\x05links\x12,\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x18.episub.pb.Neighbor.KindR\x04kind\x12)\n" +
 	"\x05peers\x18\x04 \x03(\v2\x13.episub.pb.PeerInfoR\x05peers\x12!\n" +
-	"\frandom_links\x18\x05 \x01(\rR\vrandomLinks\x12\x1a\n" +
-	"\bfeatures\x18\x06 \x01(\rR\bfeatures\x12\x14\n" +
-	"\x05nonce\x18\a \x01(\rR\x05nonce\x12!\n" +
+	"\frandom_links\x18\x05 \x01(\rR\vrandomLinks\x12!\n" +
 	"\fnumbers_only\x18\b \x01(\bR\vnumbersOnly\"4\n" +
 	"\x04Role\x12\v\n" +
 	"\aREQUEST\x10\x00\x12\n" +
@@ -2588,7 +2548,7 @@ const file_episub_proto_rawDesc = "" +
 	"\x04Kind\x12\n" +
 	"\n" +
 	"\x06RANDOM\x10\x00\x12\b\n" +
-	"\x04NEAR\x10\x01\"(\n" +
+	"\x04NEAR\x10\x01J\x04\b\x06\x10\aJ\x04\b\a\x10\b\"(\n" +
 	"\n" +
 	"Disconnect\x12\x1a\n" +
 	"\x05alive\x18\x01 \x01(\b:\x04trueR\x05alive\"G\n" +

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -13,20 +12,19 @@ import (
 func TestAJoinHasOneAnswer(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var open openJoins
-	rng := rand.New(rand.NewPCG(1, 0))
-	first, second := open.draw(rng, now), open.draw(rng, now)
-	if !open.take(second, now) || open.take(second, now) {
-		t.Error("one answer, by its nonce")
+	if open.take(now) {
+		t.Error("without a JOIN")
 	}
-	if !open.take(0, now) || open.take(first, now) {
-		t.Error("without a nonce it answers the oldest")
+	open.add(now)
+	if !open.take(now) || open.take(now) {
+		t.Error("one answer")
 	}
-	late := open.draw(rng, now)
-	if open.take(late, now.Add(joinLifetime)) {
+	open.add(now)
+	if open.take(now.Add(joinLifetime)) {
 		t.Error("too late")
 	}
 	for range 3 * maxOpen {
-		open.draw(rng, now)
+		open.add(now)
 	}
 	if len(open) > maxOpen {
 		t.Errorf("%d are remembered", len(open))
@@ -37,16 +35,15 @@ func TestARequestIsAnsweredByThePeerThatWasAsked(t *testing.T) {
 	now := time.Unix(1000, 0)
 	open := openRequests{}
 	a, b := peer.ID("a"), peer.ID("b")
-	old := open.open(a, now)
-	nonce := open.open(a, now)
-	if open.take(b, nonce, now) || open.take(a, old, now) {
-		t.Error("another peer, or an older request")
+	open.open(a, now)
+	if open.take(b, now) {
+		t.Error("another peer")
 	}
-	if !open.take(a, nonce, now) || open.take(a, nonce, now) {
+	if !open.take(a, now) || open.take(a, now) {
 		t.Error("one answer")
 	}
 	open.open(b, now)
-	if open.take(b, 0, now.Add(requestLifetime)) {
+	if open.take(b, now.Add(requestLifetime)) {
 		t.Error("too late")
 	}
 }
@@ -57,7 +54,7 @@ func TestTheRandomLinksThatStoodLongestStay(t *testing.T) {
 	topic := n.nodes[0].topic
 	for _, node := range n.nodes[1:] {
 		if topic.link(node.id) == nil {
-			topic.addLink(node.id, pb.Neighbor_RANDOM, sourceTrees, nil)
+			topic.addLink(node.id, pb.Neighbor_RANDOM, nil)
 		}
 	}
 	for _, l := range topic.proved() {

@@ -1,4 +1,4 @@
-"""Places of peers on pseudo-random rings: which are next to each other, as hashes of their ids say.
+"""Places of peers on pseudo-random rings, as hashes of their ids say: which are next to each other.
 
 As in Fireflies (Johansen, Allavena and van Renesse, EuroSys 2006): on each ring a node has links
 to the peers just before and just after it. All nodes agree about which these are, asking sooner
@@ -25,8 +25,7 @@ _AFTER, _BEFORE = 1, -1
 """The sides of a node on a ring, as steps through its peers in their order."""
 
 _CACHED = 65_536
-"""Peers whose places are kept, so that they need not be computed again: about 25 MB at most.
-Ours."""
+"""Peers whose places are kept, so that they need not be computed again: about 25 MB at most."""
 
 
 def place(name: str, ring: int, peer: PeerId) -> int:
@@ -61,17 +60,20 @@ class Places:
         return [[(at[ring] - own[ring]) % 1.0 for at in there] for ring in range(rings)]
 
     def nearest(self, center: PeerId, peers: Iterable[PeerId], each: int) -> list[PeerId]:
-        """The `each` nearest of `peers` on either side of `center` on each ring, nearest first."""
+        """The `each` nearest of `peers` on either side of `center` on each ring: first those that
+        are next to it, the nearest of these first, then those behind them."""
         others = [peer for peer in peers if peer != center]
-        orders = [_in_order(others, after) for after in self._after(center, others)]
-        found: dict[PeerId, None] = {}
-        for index in range(min(each, len(others))):
-            for order in orders:
-                found[order[index]] = None
-                found[order[-1 - index]] = None
-        return list(found)
+        ranks: dict[PeerId, float] = {}
+        for after in self._after(center, others):
+            order = sorted(range(len(others)), key=after.__getitem__)
+            for behind in range(min(each, len(others))):
+                for index in (order[behind], order[-1 - behind]):
+                    peer = others[index]
+                    rank = behind + min(after[index], 1.0 - after[index])
+                    ranks[peer] = min(rank, ranks.get(peer, rank))
+        return sorted(ranks, key=ranks.__getitem__)
 
-    def holders(self, center: PeerId, peers: Iterable[PeerId]) -> dict[PeerId, None]:
+    def next_to(self, center: PeerId, peers: Iterable[PeerId]) -> dict[PeerId, None]:
         """Those of `peers` that are to be neighbours of `center`: the nearest on either side on
         each ring, but no two of one group, where others are next."""
         others = [peer for peer in peers if peer != center]

@@ -1,44 +1,36 @@
-"""The active view: the links of one node, insertion-ordered, so that a run depends on its seed."""
+"""The active view: the links of one node, and what is known of each neighbour."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from random import Random
 
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.rtt import Rtt, updated
-from episub_router.protocol.types import NEVER, Group, PeerId, Time
+from episub_router.protocol.types import NEVER, PeerId, Time
 
-MAX_ON_WISH = 2
-"""Links beyond A that others' wishes bring: their need can't be checked. Ours: joins need some room
-in an overlay whose views are full."""
-
-NEED_BELIEVED = 60.0
-"""Seconds for which a new neighbour that says it lacks links is believed. Ours: an honest one has
-found others by then; one that lies would be given up last for ever."""
+RTT_FAILURES = 3
+"""Pings failed in a row after which a neighbour's RTT is infinite, and a passive peer is removed.
+Chosen: one failure may be chance, or the peer busy."""
 
 _LISTED = 32
 """Peers remembered of a neighbour's list; active views are smaller."""
 
 
 class Link:
-    """One entry of the active view."""
+    """The record of one neighbour."""
 
     __slots__ = (
         "answered_at",
+        "doubted_at",
         "failed_pings",
         "kind",
         "last_activity",
         "links",
-        "listed_at",
-        "on_wish",
         "peers",
-        "queried_at",
+        "queries_left",
         "random_links",
         "rtt",
-        "since",
-        "wish_of",
     )
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
@@ -47,31 +39,38 @@ class Link:
         """Active links that the peer last said it has (E10)."""
         self.random_links = 0
         """How many of them it said are random (E16)."""
+        self.peers: tuple[PeerId, ...] = ()
+        """The peer's active view as it last sent it (E11)."""
+        self.answered_at = now
+        """When it last answered a query."""
         self.last_activity = now
-        """When the peer last sent something that only a neighbour sends (E12)."""
-        self.queried_at = now
-        """When the link check last asked the peer for a sign of life (E15)."""
+        """When it last sent something that only a neighbour sends (E12)."""
+        self.doubted_at = now
+        """Its `last_activity` when the link check began to doubt the link (E15)."""
+        self.queries_left = 0
+        """Queries that it may leave unanswered before the link fails."""
         self.rtt: Rtt | None = None
         """Smoothed RTT; None before the first ping, and once too many in a row have failed."""
         self.failed_pings = 0
         """Pings failed in a row."""
-        self.peers: tuple[PeerId, ...] = ()
-        """The peer's active view as it last sent it (E11)."""
-        self.listed_at: Time = -NEVER
-        """When it did."""
-        self.answered_at = now
-        """When it last answered a query, with its list or with numbers alone."""
-        self.since = now
-        """When it became a link."""
-        self.on_wish = False
-        """Whether it was added beyond A because the peer asked for it (E06, E10)."""
-        self.wish_of: Group | None = None
-        """The peer's group, if so."""
 
-    def update_rtt(self, sample: float) -> None:
-        """A round trip took `sample` seconds."""
-        self.failed_pings = 0
-        self.rtt = updated(self.rtt, sample)
+    def update_rtt(self, sample: float | None) -> None:
+        """A round trip took `sample` seconds, or failed (None)."""
+        if sample is not None:
+            self.failed_pings = 0
+            self.rtt = updated(self.rtt, sample)
+            return
+        self.failed_pings += 1
+        if self.failed_pings >= RTT_FAILURES:
+            self.rtt = None
+
+    @property
+    def distance(self) -> float:
+        """RTT in seconds; infinite once pings fail, 0 while unmeasured. The smoothed one, unless it
+        has been shorter of late: a busy machine makes near neighbours look far."""
+        if self.failed_pings >= RTT_FAILURES:
+            return NEVER
+        return 0.0 if self.rtt is None else min(self.rtt.mean, self.rtt.least)
 
     def update(self, described: Neighbor, now: Time) -> None:
         """The peer described itself. Where the ends disagree about the kind, after requests that
@@ -84,11 +83,11 @@ class Link:
         if described.role is NeighborRole.LIST:
             self.answered_at = now
             if not described.numbers_only:
-                self.peers, self.listed_at = described.peers[:_LISTED], now
+                self.peers = described.peers[:_LISTED]
 
 
 class ActiveView:
-    """Peers with a broadcast link, by id. The caller of `add` keeps the bound (E06, E13)."""
+    """The links by peer, in the order in which they were made. Callers of `add` keep the bound."""
 
     __slots__ = ("_links",)
 
@@ -113,27 +112,11 @@ class ActiveView:
     def add(self, peer: PeerId, link: Link) -> None:
         self._links[peer] = link
 
-    def note_wish(self, peer: PeerId, group: Group | None) -> None:
-        """`peer`, of `group`, became a neighbour beyond A because it asked for that."""
-        link = self._links[peer]
-        link.on_wish, link.wish_of = True, group
-
-    def has_wish_of(self, group: Group) -> bool:
-        """Whether a peer of `group` became a neighbour in this way."""
-        return any(link.on_wish and link.wish_of == group for link in self._links.values())
-
-    def proved(self, count: int, but: Container[PeerId] = ()) -> list[PeerId]:
-        """The `count` random links that have stood longest, without those to `but`. They end by
-        failure alone: no claim, request or nearness of another peer ends them here."""
-        links = self._links.items()
-        random = (p for p, link in links if link.kind is LinkKind.RANDOM and p not in but)
-        return list(islice(random, count))
-
     def remove(self, peer: PeerId) -> Link | None:
         return self._links.pop(peer, None)
 
     def count(self, kind: LinkKind) -> int:
-        return sum(link.kind is kind for link in self._links.values())
+        return sum([link.kind is kind for link in self._links.values()])
 
     def pick(self, rng: Random, *but: PeerId) -> PeerId | None:
         """A random peer that isn't one of `but`; None if there is none."""

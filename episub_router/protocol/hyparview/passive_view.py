@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from random import Random
 
-from episub_router.protocol.hyparview.views.active import pick_some
+from episub_router.protocol.hyparview.active_view import pick_some
 from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 
@@ -23,7 +23,6 @@ class PassiveView:
     """
 
     __slots__ = (
-        "_failed_pings",
         "_from_source",
         "_group_of",
         "_groups",
@@ -43,8 +42,6 @@ class PassiveView:
         self._groups: dict[PeerId, Group] = {}
         """The peers' own groups, as they were when they came."""
         self._rtts: dict[PeerId, Rtt] = {}
-        self._failed_pings: dict[PeerId, int] = {}
-        """Pings failed in a row."""
         self._from_source: dict[Group, int] = {}
         self._in_group: dict[Group, int] = {}
 
@@ -64,21 +61,13 @@ class PassiveView:
         """The peers whose RTT is known."""
         return ((peer, self._rtts[peer]) for peer in self._sources if peer in self._rtts)
 
-    def update_rtt(self, peer: PeerId, sample: float) -> None:
-        """A round trip to `peer` took `sample` seconds."""
-        if peer in self._sources:
-            self._failed_pings.pop(peer, None)
+    def update_rtt(self, peer: PeerId, sample: float | None) -> None:
+        """A round trip to `peer` took `sample` seconds; one that failed (None) makes its RTT
+        unknown."""
+        if sample is None:
+            self._rtts.pop(peer, None)
+        elif peer in self._sources:
             self._rtts[peer] = updated(self._rtts.get(peer), sample)
-
-    def count_failed_ping(self, peer: PeerId) -> int:
-        """A ping of `peer` failed; returns how many have failed in a row."""
-        if peer not in self._sources:
-            return 0
-        failed = self._failed_pings[peer] = self._failed_pings.get(peer, 0) + 1
-        return failed
-
-    def forget_rtt(self, peer: PeerId) -> None:
-        self._rtts.pop(peer, None)
 
     def remove(self, peer: PeerId) -> bool:
         """Forget `peer`; True if it was there."""
@@ -87,7 +76,6 @@ class PassiveView:
         _count(self._from_source, self._sources.pop(peer), -1)
         _count(self._in_group, self._groups.pop(peer, None), -1)
         self._rtts.pop(peer, None)
-        self._failed_pings.pop(peer, None)
         return True
 
     def add(
@@ -117,7 +105,7 @@ class PassiveView:
         return pick_some(rng, [peer for peer in self._sources if peer not in but], size)
 
     def clear(self) -> None:
-        for table in (self._sources, self._groups, self._rtts, self._failed_pings):
+        for table in (self._sources, self._groups, self._rtts):
             table.clear()
         self._from_source.clear()
         self._in_group.clear()

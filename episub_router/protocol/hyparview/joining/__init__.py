@@ -1,1 +1,0 @@
-"""What a node remembers of the JOINs and the requests that it has sent."""

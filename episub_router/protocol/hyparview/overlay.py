@@ -1,0 +1,352 @@
+"""What the procedures of the overlay share: views, connections, bans, timers, outgoing effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from random import Random
+from typing import TypeAlias
+
+from episub_router.protocol.effects import (
+    Dial,
+    DownReason,
+    Dropped,
+    DropReason,
+    Effect,
+    NeighborDown,
+    NeighborUp,
+    Release,
+    Send,
+)
+from episub_router.protocol.hyparview.active_view import ActiveView, Link
+from episub_router.protocol.hyparview.passive_view import PassiveView
+from episub_router.protocol.hyparview.ring_places import Places
+from episub_router.protocol.messages import Disconnect, LinkKind, Message, Neighbor, NeighborRole
+from episub_router.protocol.params import MembershipParams
+from episub_router.protocol.rtt import Rtt, updated
+from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time
+from episub_router.util.bounded import put_last
+from episub_router.util.timers import TimerMap
+
+Action: TypeAlias = Callable[[bool, Time], None]
+"""What to do once a dial has ended: called with whether there is a connection, and `now`."""
+
+PASSIVE_SHARE = 0.25
+"""Share of a full passive view for the entries from one peer or address prefix, and for the peers
+of one prefix. Chosen: a sender that lies needs four prefixes."""
+
+MAX_DIALS = 64
+"""Dials in progress at once. Chosen: what grows a view and fills a probe, several times."""
+
+MAX_DIALS_FOR_OTHERS = 32
+"""Of those, dials that only other nodes' messages asked for. Chosen: half is kept for our own."""
+
+MAX_IN_NEED = 2
+"""Links beyond A for peers that say they lack some, which can't be checked. Chosen: joins need some
+room in an overlay whose views are full."""
+
+MAX_BANNED = 512
+"""Peers that are banned at once; the oldest ban ends early. Chosen: many active views."""
+
+_ACTIONS_PER_DIAL = 8
+
+_JITTER = 0.2
+"""Share by which deadlines differ (E16, E18, E19: "a randomised timer")."""
+
+
+class Timer(IntEnum):
+    """What a timer is for; those of `REQUEST` and `ANSWER` are for one peer each."""
+
+    JOIN = 0
+    GROW = 1
+    REQUEST = 2
+    SHUFFLE = 3
+    SHUFFLE_REPLY = 4
+    LINK_CHECK = 5
+    ANSWER = 6
+    STABILIZE = 7
+    PROXIMITY = 8
+    RECONNECT = 9
+    CONTACT = 10
+    RING_SEARCH = 11
+
+
+TimerKey: TypeAlias = tuple[Timer, PeerId]
+
+
+class _DialInProgress:
+    """What waits for one dial, and since when."""
+
+    __slots__ = ("actions", "began", "for_others")
+
+    def __init__(self, began: Time, for_others: bool) -> None:
+        self.actions: list[Action] = []
+        self.began = began
+        self.for_others = for_others
+        """Whether only other nodes' messages asked for it."""
+
+
+class Overlay:
+    """Views, connections, timers and outgoing effects of one node in one topic."""
+
+    __slots__ = (
+        "_connected",
+        "_dial_time",
+        "_dials",
+        "_effects",
+        "active",
+        "banned_until",
+        "group_of",
+        "me",
+        "params",
+        "passive",
+        "places",
+        "rng",
+        "timers",
+    )
+
+    def __init__(
+        self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf
+    ) -> None:
+        self.me = me
+        self.params = params
+        self.rng = rng
+        self.group_of = group_of
+        self.active = ActiveView()
+        self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
+        rings = params.ring_links // 2
+        self.places = Places(name, rings, group_of) if rings else None
+        """Which peers are next to each other on rings; None where there are none."""
+        self.timers: TimerMap[TimerKey] = TimerMap()
+        self.banned_until: dict[PeerId, Time] = {}
+        self._connected: dict[PeerId, bool] = {}
+        """Whether the connection is probed (`Connected`)."""
+        self._dials: dict[PeerId, _DialInProgress] = {}
+        self._dial_time: Rtt | None = None
+        """How long successful dials take."""
+        self._effects: list[Effect] = []
+
+    # Effects and timers
+
+    def take_effects(self) -> list[Effect]:
+        """What was emitted since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def send(self, peer: PeerId, message: Message) -> None:
+        self._effects.append(Send(peer, message))
+
+    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
+        self._effects.append(Dropped(peer, reason))
+
+    def set_timer(self, timer: Timer, at: Time, peer: PeerId = None) -> None:
+        """Have `timer` (of `peer`) due at `at`, in place of when it was."""
+        self.timers.set((timer, peer), at)
+
+    def cancel_timer(self, timer: Timer, peer: PeerId = None) -> None:
+        self.timers.cancel((timer, peer))
+
+    def is_set(self, timer: Timer, peer: PeerId = None) -> bool:
+        return (timer, peer) in self.timers
+
+    def jittered(self, period: float) -> float:
+        """`period` give or take the jitter."""
+        return period * (1 + _JITTER * (2 * self.rng.random() - 1))
+
+    # Links
+
+    def send_neighbor(
+        self, peer: PeerId, role: NeighborRole, kind: LinkKind, *peers: PeerId,
+        numbers_only: bool = False,
+    ) -> None:  # fmt: skip
+        """Send `peer` a NEIGHBOR with our own numbers of links."""
+        random_links = self.active.count(LinkKind.RANDOM)
+        links = len(self.active)
+        self.send(peer, Neighbor(role, links, kind, peers, random_links, numbers_only))
+
+    def query(self, peer: PeerId, link: Link, *, numbers_only: bool = True) -> None:
+        """Ask a neighbour for a sign of life, and for its list unless `numbers_only` (E11)."""
+        self.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=numbers_only)
+
+    @property
+    def is_in_need(self) -> bool:
+        """Whether there are fewer than C_rand links, of whichever kind."""
+        return len(self.active) < self.params.random_links
+
+    def add_link(self, peer: PeerId, kind: LinkKind, now: Time, said: Neighbor | None) -> None:
+        """Put `peer` into the active view, with what it `said` about itself; the caller has checked
+        the bound."""
+        link = Link(kind, now)
+        link.rtt = self.passive.rtt(peer)
+        self.passive.remove(peer)
+        if said is not None:
+            link.update(said, now)
+        self.active.add(peer, link)
+        self.emit(NeighborUp(peer, kind))
+
+    def drop_link(self, peer: PeerId, reason: DownReason, *, notify: bool, remember: bool) -> None:
+        """Take `peer` out of the active view; `notify` it, and `remember` it as passive."""
+        link = self.active.remove(peer)
+        if link is None:
+            return
+        self.cancel_timer(Timer.ANSWER, peer)
+        failed = reason is DownReason.FAILED
+        self.emit(NeighborDown(peer, reason, link.last_activity if failed else NEVER))
+        if notify:
+            self.send(peer, Disconnect())
+        if remember:
+            self.passive.add(peer, self.rng, link.rtt)
+        if peer in self._connected:
+            self.emit(Release(peer))
+
+    def evict(self, peer: PeerId) -> None:
+        """Give up the link to `peer` for a better one."""
+        self.drop_link(peer, DownReason.EVICTED, notify=True, remember=True)
+
+    # Rings
+
+    def ring_neighbors(self, *others: PeerId) -> dict[PeerId, None]:
+        """Those of the neighbours, and of `others`, that are next to this node on a ring."""
+        if self.places is None:
+            return {}
+        return self.places.next_to(self.me, [*self.active, *others])
+
+    def is_next_on_a_ring(self, peer: PeerId) -> bool:
+        """Whether `peer`, no neighbour yet, is nearer on a ring than those that are."""
+        return self.places is not None and peer in self.ring_neighbors(peer)
+
+    def kept_links(self) -> dict[PeerId, None]:
+        """Links that no claim, request or nearness of another peer ends: those of rings, which give
+        way to the peer that is next, and as many of the longest-lived random ones as make C_rand.
+        """
+        kept = self.ring_neighbors()
+        missing = self.params.random_links - len(kept)
+        for peer, link in self.active.items():
+            if missing > 0 and link.kind is LinkKind.RANDOM and peer not in kept:
+                kept[peer] = None
+                missing -= 1
+        return kept
+
+    def make_room(self, peer: PeerId, *, in_need: bool) -> bool:
+        """Whether `peer`, which asks for a link, gets one: where there are fewer than A, where it
+        is next on a ring, to which the newest link that is on none gives way at the hard bound, and
+        a little beyond A where it is `in_need`."""
+        active, params = self.active, self.params
+        allowed = params.active_size + (MAX_IN_NEED if in_need else 0)
+        if len(active) < allowed:
+            return True
+        if not self.is_next_on_a_ring(peer):
+            return False
+        if len(active) >= params.active_bound:
+            kept = self.ring_neighbors(peer)
+            others = [other for other in active if other not in kept]
+            if not others:
+                return False
+            self.evict(others[-1])
+        return True
+
+    # Bans
+
+    def ban(self, peer: PeerId, until: Time) -> None:
+        """End the link to `peer`, which gets none `until` then."""
+        put_last(self.banned_until, peer, until, MAX_BANNED)
+        self.passive.remove(peer)
+        self.drop_link(peer, DownReason.BANNED, notify=True, remember=False)
+
+    def is_banned(self, peer: PeerId, now: Time) -> bool:
+        """Whether `peer` is banned at `now`."""
+        until = self.banned_until.get(peer)
+        if until is not None and until <= now:
+            del self.banned_until[peer]
+            return False
+        return until is not None
+
+    def remember(self, peer: PeerId, source: PeerId | None = None) -> None:
+        """Put `peer`, which `source` named, into the passive view, unless it is this node, a
+        neighbour or banned."""
+        if (
+            peer != self.me
+            and peer not in self.active
+            and peer not in self.banned_until
+            and not self.passive.add(peer, self.rng, None, source)
+        ):
+            self.drop(source, DropReason.SHARE_FULL)
+
+    # Connections
+
+    def is_connected(self, peer: PeerId) -> bool:
+        return peer in self._connected
+
+    def is_probed(self, peer: PeerId) -> bool:
+        """Whether a connection to `peer` ends by itself soon after its host is gone."""
+        return self._connected.get(peer, False)
+
+    def release(self, peer: PeerId) -> None:
+        """Let the driver close the connection to `peer`, unless it is a neighbour's."""
+        if peer not in self.active and peer in self._connected:
+            self.emit(Release(peer))
+
+    def when_connected(
+        self, peer: PeerId, action: Action, now: Time, *, for_others: bool = False
+    ) -> None:
+        """Run `action` now if `peer` is connected, else after a dial; a full table of dials
+        counts as a failed one. `for_others`: another node's message asked for it. Part of the
+        table is kept from those, or messages could keep us from the dials that we need."""
+        if self.is_banned(peer, now):
+            action(False, now)
+            return
+        if peer in self._connected:
+            action(True, now)
+            return
+        dial = self._dials.get(peer)
+        if dial is None:
+            if len(self._dials) >= MAX_DIALS:
+                action(False, now)
+                return
+            if for_others and not self._has_room_for_others():
+                self.drop(peer, DropReason.DIALS_FULL)
+                action(False, now)
+                return
+            dial = self._dials[peer] = _DialInProgress(now, for_others)
+            self.emit(Dial(peer, for_others))
+        elif not for_others:
+            dial.for_others = False
+        if len(dial.actions) >= _ACTIONS_PER_DIAL:
+            action(False, now)
+        else:
+            dial.actions.append(action)
+
+    def _has_room_for_others(self) -> bool:
+        return sum([dial.for_others for dial in self._dials.values()]) < MAX_DIALS_FOR_OTHERS
+
+    def on_connected(self, peer: PeerId, now: Time, probed: bool | None = None) -> None:
+        """`peer` is connected, in a way that is `probed` or not: do what waited for its dial."""
+        self._connected[peer] = self.is_probed(peer) if probed is None else probed
+        dial = self._dials.pop(peer, None)
+        if dial is not None:
+            self._dial_time = updated(self._dial_time, now - dial.began)
+            for action in dial.actions:
+                action(True, now)
+
+    def on_disconnected(self, peer: PeerId, now: Time) -> None:
+        """The connection to `peer` is gone, or could not be made."""
+        self._connected.pop(peer, None)
+        dial = self._dials.pop(peer, None)
+        if dial is not None:
+            for action in dial.actions:
+                action(False, now)
+
+    def with_dial_time(self, timeout: float) -> float:
+        """`timeout` plus the time that the other side may need for a dial of its own: where
+        dials are slow, trying again soon would make them slower."""
+        dial = self._dial_time
+        return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
+
+    def clear(self) -> None:
+        """Forget the passive view, timers, and all dials in progress; connections stay known."""
+        self.passive.clear()
+        self.timers.clear()
+        self._dials.clear()

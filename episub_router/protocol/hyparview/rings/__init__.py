@@ -1,1 +1,0 @@
-"""Random links that nobody chooses: neighbours on pseudo-random rings."""

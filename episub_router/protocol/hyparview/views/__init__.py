@@ -1,1 +1,0 @@
-"""The active view and the passive view, and what rings need to know."""
