@@ -38,7 +38,7 @@ class SdsMessage(_message.Message):
     REPAIR_REQUEST_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
-    MORE_HISTORY_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
     GAPS_FIELD_NUMBER: _builtins.int
     GAPS_MORE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
@@ -54,7 +54,9 @@ class SdsMessage(_message.Message):
     since: _builtins.int
     """The sender joined late: it has nothing whose clock is not above this."""
     part: _builtins.bool
-    """A piece of a content that is larger than a message may be; not to be shown by itself."""
+    """A piece of a content that is larger than a message may be; not to be shown by itself. This field
+    and the next are covered by the message's id where one of them is set.
+    """
     @_builtins.property
     def causal_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -68,8 +70,8 @@ class SdsMessage(_message.Message):
         """
 
     @_builtins.property
-    def more_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Further ids of the causal history. An id that is a sha256 in hex is a byte 1 and its 32
+    def history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The causal history, of our own messages all of it. An id that is a sha256 in hex is a byte 1 and its 32
         bytes, any other a byte 0 and its text.
         """
 
@@ -82,7 +84,7 @@ class SdsMessage(_message.Message):
 
     @_builtins.property
     def parts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """The pieces that precede this content, in order, as more_history."""
+        """The pieces that precede this content, in order, as history."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class SdsMessage(_message.Message):
         repair_request: _abc.Iterable[Global___HistoryEntry] | None = ...,
         content: _builtins.bytes | None = ...,
         origin: Global___Origin | None = ...,
-        more_history: _abc.Iterable[_builtins.bytes] | None = ...,
+        history: _abc.Iterable[_builtins.bytes] | None = ...,
         gaps: _abc.Iterable[_builtins.bytes] | None = ...,
         gaps_more: _builtins.bool = ...,
         since: _builtins.int = ...,
@@ -105,7 +107,7 @@ class SdsMessage(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "more_history", b"more_history", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
     _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015
@@ -229,23 +231,19 @@ Global___StoreRequest: _TypeAlias = StoreRequest  # noqa: Y015
 class Get(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGE_IDS_FIELD_NUMBER: _builtins.int
-    HASHES_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def message_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    @_builtins.property
-    def hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """sha256 of the stored message bytes"""
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """as in history"""
 
     def __init__(
         self,
         *,
-        message_ids: _abc.Iterable[_builtins.str] | None = ...,
-        hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        ids: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hashes", b"hashes", "message_ids", b"message_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -393,6 +391,7 @@ class StoreResponse(_message.Message):
         UNKNOWN_CHANNEL: StoreResponse._Status.ValueType  # 3
         TOO_MANY_REQUESTS: StoreResponse._Status.ValueType  # 4
         UNAVAILABLE: StoreResponse._Status.ValueType  # 5
+        NOT_AUTHORIZED: StoreResponse._Status.ValueType  # 6
 
     class Status(_Status, metaclass=_StatusEnumTypeWrapper): ...
     UNSPECIFIED: StoreResponse.Status.ValueType  # 0
@@ -401,12 +400,12 @@ class StoreResponse(_message.Message):
     UNKNOWN_CHANNEL: StoreResponse.Status.ValueType  # 3
     TOO_MANY_REQUESTS: StoreResponse.Status.ValueType  # 4
     UNAVAILABLE: StoreResponse.Status.ValueType  # 5
+    NOT_AUTHORIZED: StoreResponse.Status.ValueType  # 6
 
     STATUS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
-    UNKNOWN_IDS_FIELD_NUMBER: _builtins.int
-    UNKNOWN_HASHES_FIELD_NUMBER: _builtins.int
+    UNKNOWN_FIELD_NUMBER: _builtins.int
     NEXT_FIELD_NUMBER: _builtins.int
     COMPARISON_FIELD_NUMBER: _builtins.int
     GONE_FIELD_NUMBER: _builtins.int
@@ -418,9 +417,9 @@ class StoreResponse(_message.Message):
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___Item]: ...
     @_builtins.property
-    def unknown_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    @_builtins.property
-    def unknown_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def unknown(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """ids, as in history"""
+
     @_builtins.property
     def next(self) -> Global___Key:
         """present: there is more after this key"""
@@ -437,8 +436,7 @@ class StoreResponse(_message.Message):
         status: Global___StoreResponse.Status.ValueType = ...,
         reason: _builtins.str = ...,
         items: _abc.Iterable[Global___Item] | None = ...,
-        unknown_ids: _abc.Iterable[_builtins.str] | None = ...,
-        unknown_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        unknown: _abc.Iterable[_builtins.bytes] | None = ...,
         next: Global___Key | None = ...,
         comparison: Global___Comparison | None = ...,
         gone: Global___Key | None = ...,
@@ -446,7 +444,7 @@ class StoreResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "next", b"next"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "status", b"status", "unknown_hashes", b"unknown_hashes", "unknown_ids", b"unknown_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "status", b"status", "unknown", b"unknown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -557,7 +555,7 @@ class PackedKey(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     lamport: _builtins.int
     id: _builtins.bytes
-    """as in more_history"""
+    """as in history"""
     def __init__(
         self,
         *,

@@ -6,17 +6,18 @@
 from episub_router.sds.content.cipher import ContentCipher
 from episub_router.sds.content.log_view import LogView
 from episub_router.sds.content.messages import ChannelMessage, ContentUnreadable, Damaged, LogItem
+from episub_router.sds.interop import Interop
 from episub_router.sds.net.channel import SdsChannel
 from episub_router.sds.net.driver import ChannelEvent
 from episub_router.sds.net.exchange import ExchangeError
 from episub_router.sds.net.intake import Rejected
 from episub_router.sds.net.node import StoreNode
+from episub_router.sds.net.opening import open
 from episub_router.sds.net.receipt import NotAcknowledgedError, Receipt
 from episub_router.sds.protocol.clock import ClockAheadError
 from episub_router.sds.protocol.effects import (
     Acknowledged,
     ClockAhead,
-    Conflict,
     Expired,
     Found,
     Lost,
@@ -28,7 +29,7 @@ from episub_router.sds.protocol.effects import (
     SyncHeard,
     UnreadDropped,
 )
-from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
+from episub_router.sds.protocol.params import LostPolicy, SdsParams
 from episub_router.sds.protocol.sending.outgoing import AckStatus
 from episub_router.sds.store import (
     Durability,
@@ -47,7 +48,6 @@ __all__ = [
     "ChannelMessage",
     "ClockAhead",
     "ClockAheadError",
-    "Conflict",
     "ContentCipher",
     "ContentUnreadable",
     "Damaged",
@@ -55,6 +55,7 @@ __all__ = [
     "ExchangeError",
     "Expired",
     "Found",
+    "Interop",
     "LogItem",
     "LogView",
     "Lost",
@@ -78,5 +79,5 @@ __all__ = [
     "StoreNode",
     "SyncHeard",
     "UnreadDropped",
-    "WireFormat",
+    "open",
 ]

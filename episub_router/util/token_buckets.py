@@ -40,9 +40,9 @@ class TokenBuckets(Generic[K]):
         """Whether `tokens` are left for `key`."""
         return self.left(key, now) >= tokens
 
-    def wait(self, key: K, now: float) -> float:
-        """Seconds until `key` is out of debt."""
-        return max(0.0, -self.left(key, now) / self.rate.per_second)
+    def wait(self, key: K, now: float, tokens: float = 0) -> float:
+        """Seconds until `tokens` are left for `key`; by default, until it is out of debt."""
+        return max(0.0, (tokens - self.left(key, now)) / self.rate.per_second)
 
     def take(self, key: K, now: float, tokens: float = 1) -> bool:
         """Take `tokens` of `key`; False, with nothing taken, where fewer are left."""

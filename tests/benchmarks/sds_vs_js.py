@@ -20,23 +20,24 @@ import statistics
 import time
 import tracemalloc
 
-from episub_router.sds.bloom import js_filter
+from episub_router.sds.interop import Interop
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.store import MemoryStore
-from episub_router.sds.wire import Codec
 from tests.sds.js_peer import JsPeer, require
 
 SIZES = (500, 5_000, 50_000, 200_000)
 WINDOW = 250
 _READ_EVERY = 100
 """Messages between two looks of the application."""
-PARAMS = SdsParams(bloom_capacity=10_000, bloom_error_rate=0.001)
-CODEC = Codec(PARAMS)
+PARAMS = SdsParams()
+INTEROP = Interop()
+CODEC = INTEROP.codec(PARAMS, lambda: START)
 START = 1_760_000_000_000
+NAMING = INTEROP.dialect()
 
 
 def made(count: int, timed: int) -> list[bytes]:
@@ -46,7 +47,7 @@ def made(count: int, timed: int) -> list[bytes]:
     result = []
     for n in range(count + timed):
         content = b"message %08d" % n
-        new_id = message_id("0", "sender", START + n, content)
+        new_id = NAMING.name("sender", "0", START + n, content)
         message = Message(
             sender_id="sender",
             message_id=new_id,
@@ -57,7 +58,7 @@ def made(count: int, timed: int) -> list[bytes]:
             content=content,
         )
         ids.append(new_id)
-        result.append(CODEC.encode(message))
+        result.append(CODEC.encode(message)[0])
     return result
 
 
@@ -70,7 +71,7 @@ class Ours:
             "0",
             PARAMS,
             encode=CODEC.encode,
-            filters=js_filter(PARAMS.bloom_capacity, PARAMS.bloom_error_rate),
+            dialect=INTEROP.dialect(),
             rng=random.Random(1),
             now=0.0,
             wall_offset=START / 1000,

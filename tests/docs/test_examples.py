@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -134,8 +135,29 @@ def test_the_quick_start(tmp_path: Path) -> None:
                 assert heard
 
 
+def test_a_to_do_list_survives_kill_9(tmp_path: Path) -> None:
+    """Each word counts once, whenever its process is killed."""
+    command = [sys.executable, str(EXAMPLES / "todo.py"), str(tmp_path / "todo.db")]
+    for number, (words, line) in enumerate(
+        (
+            (["add", "milk"], "to do: milk\n"),
+            (["add", "bread"], "to do: bread, milk\n"),
+            (["done", "milk"], "to do: bread\n"),
+        ),
+        1,
+    ):
+        with child([*command, *words], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("listening on")
+            # Only what is new is read: the cursor was kept with the list.
+            assert process.stdout.readline() == line
+            process.send_signal(signal.SIGKILL)
+        state = json.loads((tmp_path / "todo.db.json").read_text())
+        assert json.loads(state["cursor"])[2] == number
+
+
 def test_every_example_is_run_and_listed() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == {*PRINTED, "two_processes", "pair", "fastapi_app"}
+    assert names == {*PRINTED, "two_processes", "pair", "fastapi_app", "todo"}
     text = Path(ROOT, "docs", "examples.md").read_text()
     assert all(f"(examples/{name}.py)" in text for name in names)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from episub_router.protocol.types import NEVER
-from episub_router.sds.bloom import js_filter
+from episub_router.sds.interop import Interop
 from episub_router.sds.net.asking import AskEffect, answered, ask_of, buffered, failed
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.net.limiter import RequestLimiter
@@ -36,6 +36,7 @@ from episub_router.sds.wire.exchange import (
 from tests.sds.happened_before import HappenedBefore
 
 CHANNEL = "0"
+OFFSET = 1_760_000_000.0
 
 
 @dataclass
@@ -78,20 +79,20 @@ class Group:
         links: Links | None = None,
         skew: float = 0.0,
         store: Callable[[], Store] = MemoryStore,
+        interop: Interop | None = None,
     ) -> None:
         self.now = 1000.0
         self.rng = random.Random(seed)
-        self.params = params or SdsParams()
         self.links = links or Links()
-        self.codec = Codec(self.params)
-        self.filters = js_filter(self.params.bloom_capacity, self.params.bloom_error_rate)
+        self.params = params or SdsParams(repair=not self.links.streams)
+        self.interop = interop
+        self.codec = self._codec()
         self.members: dict[str, Member] = {}
         self.islands: dict[str, int] = {}
         self.history: dict[MessageId, tuple[MessageId, ...]] = {}
         self.sent_at: dict[MessageId, float] = {}
         self.delays: list[float] = []
         self.truth = HappenedBefore()
-        self.verify_ids = False
         self.join_last: dict[str, int] = {}
         """Members that take only so many of the messages there are when they join."""
         self.requests = 0
@@ -110,10 +111,15 @@ class Group:
         """Members of which the deadline may be another one since it was looked at."""
         for i in range(size):
             name = f"member-{i:02}"
-            offset = 1_760_000_000.0 + self.rng.uniform(-skew, skew)
+            offset = OFFSET + self.rng.uniform(-skew, skew)
             self.members[name] = Member(name, store(), offset)
             self.islands[name] = 0
             self.start(name)
+
+    def _codec(self) -> Codec:
+        if self.interop is None:
+            return Codec(self.params)
+        return self.interop.codec(self.params, lambda: int((self.now + OFFSET) * 1000))
 
     # What a test does
 
@@ -125,9 +131,8 @@ class Group:
             name,
             CHANNEL,
             self.params,
-            encode=Codec(self.params).encode,
-            filters=self.filters,
-            verify_ids=self.verify_ids,
+            encode=self._codec().encode,
+            dialect=self.interop.dialect() if self.interop else None,
             rng=random.Random(self.rng.getrandbits(64)),
             now=self.now,
             wall_offset=member.offset,
@@ -155,8 +160,7 @@ class Group:
         self.sent_at[message_id] = self.now
         for effect in effects:
             if isinstance(effect, fx.Logged):
-                named = self.codec.decode(effect.raw).history
-                self.history[message_id] = tuple(e.message_id for e in named)
+                self.history[message_id] = tuple(self.codec.decode(effect.raw).history_ids)
         clock = member.participant.log.key(message_id)[0]
         self.truth.sent(name, message_id, clock)
         self._carry_out(member, effects)
@@ -225,6 +229,14 @@ class Group:
                 return self.now - start
             self.run(1.0)
         return None
+
+    def holders(self, name: str, message_id: MessageId) -> tuple[str, ...]:
+        """The members that have a message of this one, as far as it knows."""
+        participant = self.members[name].participant
+        assert participant is not None
+        own = participant.outgoing.get(message_id)
+        assert own is not None
+        return participant.outgoing.holders(own)
 
     def converged(self) -> bool:
         logs = [m.participant.log.places() for m in self.members.values() if m.participant]

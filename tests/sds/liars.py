@@ -1,7 +1,7 @@
 """A group in which some members lie, with proofs as signatures give them.
 
 A liar's words count as its own. It speaks under many names, names ids that nobody has, sends two
-versions of a message, drives clocks to their limit, says that logs are equal and that it purged
+histories of a message, drives clocks to their limit, says that logs are equal and that it purged
 what it is asked for, or answers one message at a time as late as it may.
 """
 
@@ -11,7 +11,7 @@ import random
 from dataclasses import replace
 
 from episub_router.sds.net.asking import AskEffect, ask_of
-from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, Response
@@ -42,7 +42,6 @@ class LiarsGroup(Group):
     ) -> None:
         self._near = None if near is None else ring_and_more(size, near, random.Random(seed))
         super().__init__(size, seed=seed, links=links, skew=skew, params=params)
-        self.verify_ids = True
         names = sorted(self.members)
         self.liars = names[:liars]
         self.honest = names[liars:]
@@ -72,18 +71,17 @@ class LiarsGroup(Group):
             lamport = wall + DAY - 1 if self._lies % 3 == 0 else wall
             first = Message(
                 sender_id=alias,
-                message_id=message_id(CHANNEL, alias, lamport, content),
                 channel_id=CHANNEL,
                 lamport=lamport,
                 causal_history=(HistoryEntry(f"{self._lies:064x}"),),
                 content=content,
                 gaps=(self.rng.choice(list(self.sent_at)),) if self.sent_at else (),
             )
-            # The id is the hash of the content: only the history can be told in two versions.
             second = replace(first, causal_history=())
             for other in self.members:
                 version = first if self.rng.random() < 0.5 else second
-                raw = self.codec.encode(version)
+                raw, message_id = self.codec.encode(version)
+                version = replace(version, message_id=message_id)
                 if other != name and self.rng.random() >= self.links.loss:
                     self._later(self._delay(), self._arrival(name, other, version, raw))
 

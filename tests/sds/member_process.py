@@ -24,10 +24,8 @@ from tests.hosts import bounded_gossipsub
 
 PARAMS = SdsParams(
     resend_interval=2.0,
-    pull_delay=0.2,
     heads_interval=10.0,
     sync_interval=20.0,
-    sync_soon=1.0,
     confirm_delay=1.0,
 )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any, TypeVar
 
-from episub_router.sds.bloom import js_filter
+from episub_router.sds.interop import Interop, WireFormat, js_filter
+from episub_router.sds.interop.dialect import InteropDialect
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason, Effect
 from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
@@ -24,29 +25,34 @@ def of(effects: list[Effect], kind: type[E]) -> list[E]:
 
 
 class One:
-    """A participant named "me" on a clock that tests move. `seen` keeps all effects."""
+    """A participant named "me" on a clock that tests move. `seen` keeps all effects.
+
+    Its codec takes ids as they are told, so that tests can choose them; with `filters` it speaks as
+    other implementations do.
+    """
 
     def __init__(
         self,
         restored: Restored | None = None,
         *,
         channel_id: str = "0",
-        verify_ids: bool = False,
         join_last: int | None = None,
+        filters: int | None = None,
+        wire: WireFormat = WireFormat.CURRENT,
         **params: Any,
     ) -> None:
         self.params = SdsParams(**params)
-        self.codec = Codec(self.params)
+        interop = Interop(wire, js_filter(filters or 10, 0.01))
+        self.codec = interop.codec(self.params, lambda: WALL)
         self.now = 1000.0
         self.seen: list[Effect] = []
-        self.filters = js_filter(self.params.bloom_capacity, self.params.bloom_error_rate)
+        self.filters = interop.filters
         self.participant = Participant(
             "me",
             channel_id,
             self.params,
-            encode=self.codec.encode,
-            filters=self.filters,
-            verify_ids=verify_ids,
+            encode=self.codec.encode if filters else Codec(self.params).encode,
+            dialect=InteropDialect(self.filters) if filters else None,
             rng=random.Random(1),
             now=self.now,
             wall_offset=WALL / 1000 - self.now,
@@ -62,7 +68,7 @@ class One:
     def take(
         self, message: Message, way: Way = Way.BROADCAST, source: str | None = None
     ) -> list[Effect]:
-        received = ReceivedMessage(message, self.codec.encode(message), way, source)
+        received = ReceivedMessage(message, self.codec.encode(message)[0], way, source)
         effects = self.participant.receive(received, self.now)
         self.seen += effects
         return effects

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +24,13 @@ from episub_router.sds import (
     Store,
 )
 from episub_router.sds.content.cipher import context_of
+from episub_router.sds.content.cursor import Cursor
+from episub_router.sds.content.events import EventFeed
+from episub_router.sds.interop import Interop
 from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.entry import LogEntry
-from episub_router.sds.protocol.message import HistoryEntry, Message, message_id
+from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.wire import Codec
 from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
@@ -59,7 +63,7 @@ def elsewhere(content: bytes, number: int, *history: HistoryEntry) -> Message:
     """A message of a member of another implementation."""
     return Message(
         sender_id="elsewhere",
-        message_id=message_id("0", "elsewhere", 10**12 + number, content),
+        message_id=f"elsewhere {number}",
         channel_id="0",
         lamport=10**12 + number,
         causal_history=history,
@@ -116,14 +120,54 @@ def test_what_is_before_our_log_is_believed_with_its_proof_only() -> None:
     assert intake.proves_id(proven, key)
     assert not intake.proves_id(replace(proven, way=Way.UNPROVEN), key)
     assert not intake.proves_id(proven, (key[0] + 1, key[1]))
-    other = replace(message, content=b"forged")
-    assert not intake.proves_id(replace(proven, message=other), key)
+
+
+def test_what_is_told_on_opening_the_first_reader_gets() -> None:
+    """`Damaged` was told before anybody could listen."""
+    feed: EventFeed[str] = EventFeed(Counter())
+    feed.tell("damaged")
+    first, second = feed.watch(), feed.watch()
+    feed.tell("later")
+    assert [first.receive_nowait(), first.receive_nowait()] == ["damaged", "later"]
+    assert second.receive_nowait() == "later"
+
+
+async def test_a_stream_is_one_order_for_all_and_goes_on_at_its_cursor() -> None:
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes) as (one, two):
+            await subscribed(*nodes)
+            for n in range(3):
+                await one.send(b"one %d" % n)
+                await two.send(b"two %d" % n)
+            await eventually(lambda: len(one.log) == len(two.log) == 6)
+
+            async def read(
+                channel: SdsChannel, after: str | None, count: int
+            ) -> list[ChannelMessage]:
+                result: list[ChannelMessage] = []
+                with trio.fail_after(PATIENCE):
+                    async for message in channel.stream(after):
+                        result.append(message)
+                        if len(result) == count:
+                            break
+                return result
+
+            first, second = await read(one, None, 6), await read(two, None, 6)
+            assert [m.id for m in first] == [m.id for m in second] == [i.id for i in one.log]
+            assert {m.sender for m in first} == {one.sender_id, two.sender_id}
+            assert not any(m.late for m in first)
+            rest = await read(one, first[2].cursor, 3)
+            assert [m.content for m in rest] == [m.content for m in first[3:]]
+            assert set(one.members) == {one.sender_id, two.sender_id}
+        with pytest.raises(ValueError, match="no cursor"):
+            Cursor.read("[1]")
 
 
 def test_the_log_is_looked_at_without_a_copy() -> None:
     log = Log()
     for n in range(50_000):
-        log.add(f"m{n}", LogEntry(n, "ann", 0, 0), (), head=False)
+        log.add(f"m{n}", LogEntry(n, "ann", 0), (), head=False)
     view = LogView(lambda: log)
     tracemalloc.start()
     assert len(view) == 50_000
@@ -131,7 +175,7 @@ def test_the_log_is_looked_at_without_a_copy() -> None:
     assert view[10] == view[10:12][0] == LogItem("m10", "ann", 10)
     assert tracemalloc.get_traced_memory()[1] < 10_000
     tracemalloc.stop()
-    log.evict_oldest()
+    log.evict()
     assert view[0].id == "m1"
     assert view[:2] == (LogItem("m1", "ann", 1), LogItem("m2", "ann", 2))
     assert view == tuple(view)
@@ -232,10 +276,13 @@ async def test_contents_above_the_frame_limit_go_in_pieces(tmp_path: Path) -> No
 
 
 async def test_pieces_that_are_missing_or_not_its_own_make_a_content_unreadable() -> None:
-    codec = Codec(QUICK)
+    codec = Interop().codec(QUICK, lambda: 10**12)
     async with running_nodes(2, router=flood) as nodes:
         await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes[:1], bind_sender=False) as (one,), trio.open_nursery() as nursery:
+        async with (
+            channels(nodes[:1], bind_sender=False, interop=Interop()) as (one,),
+            trio.open_nursery() as nursery,
+        ):
             found: list[ContentUnreadable] = []
             nursery.start_soon(unreadable, one, found)
             await nodes[1].pubsub.subscribe(TOPIC)
@@ -247,7 +294,7 @@ async def test_pieces_that_are_missing_or_not_its_own_make_a_content_unreadable(
                 replace(elsewhere(b"rest", 3), parts=("nobody's",)),
                 elsewhere(b"next", 4),
             ):
-                await nodes[1].pubsub.publish(TOPIC, codec.encode(message))
+                await nodes[1].pubsub.publish(TOPIC, codec.encode(message)[0])
             assert [(await next_of(one)).content for _ in range(2)] == [b"whole by itself", b"next"]
             assert sorted(f.detail for f in found) == [
                 "1 of 2 pieces are missing",
@@ -257,11 +304,11 @@ async def test_pieces_that_are_missing_or_not_its_own_make_a_content_unreadable(
 
 
 async def test_a_retrieval_hint_leads_to_what_no_peer_has() -> None:
-    codec = Codec(QUICK)
+    codec = Interop().codec(QUICK, lambda: 10**12)
 
     first = elsewhere(b"first", 1)
     second = elsewhere(b"second", 2, HistoryEntry(first.message_id, b"a hint", "elsewhere"))
-    archive = {b"a hint": codec.encode(first)}
+    archive = {b"a hint": codec.encode(first)[0]}
     asked: list[bytes] = []
 
     async def retrieve(hint: bytes) -> bytes | None:
@@ -272,10 +319,12 @@ async def test_a_retrieval_hint_leads_to_what_no_peer_has() -> None:
 
     async with running_nodes(2, router=flood) as nodes:
         await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes[:1], bind_sender=False, retrieve=retrieve) as (one,):
+        async with channels(nodes[:1], bind_sender=False, interop=Interop(), retrieve=retrieve) as (
+            one,
+        ):
             await nodes[1].pubsub.subscribe(TOPIC)
             await subscribed(*nodes)
-            await nodes[1].pubsub.publish(TOPIC, codec.encode(second))
+            await nodes[1].pubsub.publish(TOPIC, codec.encode(second)[0])
             got = [(await next_of(one)).content for _ in range(2)]
             assert got == [b"first", b"second"]
             assert set(asked) == {b"a hint"}

@@ -29,16 +29,13 @@ class GroupMachine(RuleBasedStateMachine):
     @initialize(
         seed=st.integers(0, 2**32),
         streams=st.booleans(),
-        small=st.booleans(),
         skew=st.sampled_from([0.0, 600.0]),
     )
-    def begin(self, seed: int, streams: bool, small: bool, skew: float) -> None:
+    def begin(self, seed: int, streams: bool, skew: float) -> None:
         params = SdsParams(
             on_lost=LostPolicy.HOLD,
-            causal_history=2 if small else 10,
-            heads_named=2 if small else 64,
-            bloom_capacity=8 if small else 500,
             page_items=3,
+            repair=not streams,
         )
         self.group = Group(SIZE, seed=seed, params=params, links=Links(streams=streams), skew=skew)
         self.clocks = dict.fromkeys(NAMES, 0)

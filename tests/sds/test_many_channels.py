@@ -45,7 +45,7 @@ from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 
 pytestmark = pytest.mark.hosts
 
-MANY, SINGLE = TProtocol("/sds/store/1.1.0"), TProtocol("/sds/store/1.0.0")
+MANY = TProtocol("/sds/store/2.0.0")
 WHOLE = CompareAsk(bytes(16), (RangeHash(None, None, 0, b""),))
 
 
@@ -114,42 +114,6 @@ async def test_comparisons_of_one_moment_go_together(monkeypatch: pytest.MonkeyP
         assert counts == [1] * 40
 
 
-async def test_a_peer_of_an_earlier_version_is_asked_on_a_stream_for_each_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def answer_once(stream: INetStream) -> None:
-        await answer_unknown(stream)
-        await stream.close()
-
-    async with two_hosts() as (a, b):
-        a.host.set_stream_handler(SINGLE, answer_once)
-
-        async def compare(n: int) -> None:
-            with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
-                await asked(b, a, Request("t", str(n), WHOLE))
-
-        with opened_streams(b, monkeypatch) as opened:
-            for n in range(2):
-                await compare(n)
-            async with trio.open_nursery() as nursery:
-                for n in range(5):
-                    nursery.start_soon(compare, n)
-        assert opened == [SINGLE] * 7
-
-
-async def test_a_peer_of_an_earlier_version_is_answered_once_a_stream() -> None:
-    request = encode_varint_prefixed(encode_request(Request("t", "0", WHOLE)))
-    async with two_hosts() as (a, b):
-        ExchangeServer.of(a.host)
-        stream = await b.host.new_stream(a.id, [SINGLE])
-        await stream.write(request)
-        with trio.fail_after(PATIENCE):
-            answer = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)
-            assert decode_response(answer).status is ResponseStatus.UNKNOWN_CHANNEL
-            with pytest.raises(StreamEOF):
-                await stream.read(1)
-
-
 async def test_streams_that_the_other_side_leaves_open_are_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,7 +126,7 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
         await trio.sleep_forever()
 
     async with two_hosts() as (a, b):
-        a.host.set_stream_handler(SINGLE, answer_and_stay)
+        a.host.set_stream_handler(MANY, answer_and_stay)
 
         def kept(node: Node, peer: Node) -> int:
             (connection,) = node.host.get_network().get_connections(peer.id)
@@ -176,7 +140,7 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
         ExchangeServer.of(a.host)
         before = kept(a, b)
         for _ in range(5):
-            stream = await b.host.new_stream(a.id, [SINGLE])
+            stream = await b.host.new_stream(a.id, [MANY])
             await stream.write(request)
             with trio.fail_after(PATIENCE):
                 await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST)

@@ -56,9 +56,7 @@ def test_what_was_fetched_is_acknowledged_too(size: int) -> None:
     group.run(3.0)
     group.heal()
     group.run(60.0)
-    own = group.members[ann].participant.outgoing.get(sent)  # type: ignore[union-attr]
-    assert own is not None
-    assert own.acked_by
+    assert group.holders(ann, sent)
     assert group.published["resend"] <= 2
 
 
@@ -83,9 +81,7 @@ def test_what_an_outage_took_is_not_acknowledged_and_comes_in_the_end() -> None:
     group.run(1.0)
     group.heal()
     group.run(2.0)
-    own = group.members[ann].participant.outgoing.get(lost)  # type: ignore[union-attr]
-    assert own is not None
-    assert eve not in own.acked_by or lost in member.delivered
+    assert eve not in group.holders(ann, lost) or lost in member.delivered
     assert group.settle(120.0) is not None
     assert lost in member.delivered
     assert not [n for n in member.notices if isinstance(n, fx.Lost)]
@@ -115,12 +111,10 @@ def test_what_was_given_up_in_company_is_not_acknowledged_and_still_comes() -> N
     group.send(eve, b"eve goes on")
     group.part({ann: 1, bob: 1, eve: 1})
     group.start(ann)
-    own = group.members[ann].participant.outgoing.get(lost)  # type: ignore[union-attr]
-    assert own is not None
     for _ in range(100):
-        assert (eve in own.acked_by) <= (lost in member.delivered)
+        assert (eve in group.holders(ann, lost)) <= (lost in member.delivered)
         group.run(1.0)
-    assert eve in own.acked_by
+    assert eve in group.holders(ann, lost)
 
 
 def test_damaged_rows_are_named_and_come_back_from_the_others(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ LONG_AGO = WALL - 60_000
 def log_of(places: list[tuple[int, str]]) -> Log:
     log = Log()
     for lamport, message_id in places:
-        log.add(message_id, LogEntry(lamport, "s", 0, 0), (), head=False)
+        log.add(message_id, LogEntry(lamport, "s", 0), (), head=False)
     return log
 
 
@@ -69,7 +69,7 @@ def test_no_choice_of_messages_makes_another_salt_agree() -> None:
 def test_the_log_is_paged_from_its_end() -> None:
     log = log_of([(n, f"m{n}") for n in range(1500)])
     for _ in range(1100):
-        log.evict_oldest()
+        log.evict()
     assert log.before(None, 2) == [(1499, "m1499"), (1498, "m1498")]
     assert log.before((1498, "m1498"), 2) == [(1497, "m1497"), (1496, "m1496")]
     assert [key[0] for key in log.before((1102, ""), 9)] == [1101, 1100]
@@ -79,7 +79,7 @@ def test_eviction_moves_the_range_that_is_compared() -> None:
     places = [(n, f"m{n}") for n in range(5000)]
     one, other = log_of(places), log_of(places)
     for _ in range(3000):
-        other.evict_oldest()
+        other.evict()
     assert other.newest(2) == ["m4998", "m4999"]
     assert other.places((3000, ""), (3002, "")) == [(3000, "m3000"), (3001, "m3001")]
     count, value = one.summary(SALT, None, None)
@@ -110,7 +110,7 @@ def fill_hole(count: int, hole: int) -> tuple[int, int]:
     one = One()
     for n, message_id in enumerate(ids):
         if n != hole:
-            entry = LogEntry(WALL + n // 2, "s", 0, 0)
+            entry = LogEntry(WALL + n // 2, "s", 0)
             one.participant.log.add(message_id, entry, (), head=n == count - 1)
     one.participant.peer_up("p", one.now)
     effects = one.wait(2.0)
@@ -337,7 +337,7 @@ def test_what_is_on_its_way_is_no_purged_message() -> None:
 def test_a_few_peers_that_say_they_purged_a_message_hide_it_from_nobody() -> None:
     """Eight of many may lack a new message, or have it waiting, and a liar may be among them."""
     for purged, lost in ((7, []), (8, [fx.Lost("gone")])):
-        one = One(gone_after=8)
+        one = One()
         for n in range(20):
             one.participant.peer_up(f"p{n}", one.now)
         one.hear("child", "gone", lamport=LONG_AGO)

@@ -14,7 +14,8 @@ class ChannelMessage:
     `clock` is None for an ephemeral message. `position` counts deliveries here from 1; it is 0
     for a message of the log that was not delivered, such as our own. `missing` are ids of
     dependencies that were given up as lost before this message was delivered. What can't be read
-    (see `ContentUnreadable`) has no content, and is found in the history only.
+    (see `ContentUnreadable`) has no content, and is found in the history only. Out of a stream,
+    `cursor` is where to go on, and `late` says that it belongs before others that came already.
     """
 
     id: MessageId
@@ -24,6 +25,8 @@ class ChannelMessage:
     position: int = 0
     missing: tuple[MessageId, ...] = ()
     readable: bool = True
+    late: bool = False
+    cursor: str = ""
 
     @property
     def ephemeral(self) -> bool:

@@ -38,14 +38,14 @@ Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
 """Turns a retrieval hint into a message's bytes, or None where it finds none."""
 
 _ASKS = 8
-"""Requests of a channel under way at once (ours)."""
+"""Requests of a channel under way at once (chosen)."""
 _AT_ONCE = 200
-"""Messages of a page that are taken in in one step: a twentieth of a second (ours)."""
+"""Messages of a page that are taken in in one step: a twentieth of a second (chosen)."""
 _PACES: WeakKeyDictionary[IHost, HostPace] = WeakKeyDictionary()
 
 
 _OLDER_PAGES = 16
-"""Pages in which messages before our log may come, where they are large (ours)."""
+"""Pages in which messages before our log may come, where they are large (chosen)."""
 
 
 class Asker:
@@ -61,6 +61,7 @@ class Asker:
         intake: Intake,
         accept: Callable[[ReceivedMessage | Rejected], ReceivedMessage | None],
         act: Callable[[Step], Awaitable[None]],
+        check_room: Callable[[], Awaitable[None]],
         awaits: Callable[[AskEffect], bool],
         counts: Counter[str],
         retriever: Retriever | None,
@@ -73,6 +74,7 @@ class Asker:
         self._intake = intake
         self._accept = accept
         self._act = act
+        self._check_room = check_room
         self._awaits = awaits
         self._counts = counts
         self._retriever = retriever
@@ -98,6 +100,7 @@ class Asker:
             await self._act(lambda participant, now: failed(participant, effect, now))
             return
         try:
+            await self._check_room()
             if isinstance(effect, fx.AskRange) and not effect.ids_only:
                 while len(response.items) > _AT_ONCE:
                     part, rest = response.items[:_AT_ONCE], response.items[_AT_ONCE:]

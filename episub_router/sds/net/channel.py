@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.sds.bloom import FilterCodec, js_filter
 from episub_router.sds.content.cipher import ContentCipher
+from episub_router.sds.content.cursor import Cursor
 from episub_router.sds.content.log_view import LogView
 from episub_router.sds.content.messages import ChannelMessage, ContentUnreadable, LogItem
 from episub_router.sds.content.pieces import UnreadableError
+from episub_router.sds.interop import Interop
 from episub_router.sds.net.asking import Retriever
 from episub_router.sds.net.driver import ChannelDriver, ChannelEvent
+from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.receipt import Receipt
 from episub_router.sds.net.retention import purge_regularly
 from episub_router.sds.protocol.effects import SetAside
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import MessageId, SenderId
+from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import MemoryStore, Store
+from episub_router.sds.wire.codec import MAX_ID
 
 _PAGE = 100
 _MOST_OLDER = 4000
@@ -47,7 +53,9 @@ class SdsChannel:
 
     `join_last`: a channel that is new to its store takes so many of the messages that there are,
     0 is from now on; None is all. `cipher` encrypts contents. `retrieve` is given the retrieval
-    hints of missing messages that no peer had so far, and returns their bytes or None.
+    hints of missing messages that no peer had so far, and returns their bytes or None. `authorize`
+    says which peers may read the log over direct streams, by peer id, topic and channel; None is
+    all. `interop`: members of other implementations, see `episub_router.sds.interop`.
 
     Raises ValueError on entering for a topic that someone else reads already, and for a pubsub
     whose message ids are hashes of the content, which would swallow what is sent again.
@@ -62,21 +70,22 @@ class SdsChannel:
         sender_id: SenderId | None = None,
         store: Store | None = None,
         params: SdsParams | None = None,
-        filters: FilterCodec | None = None,
+        interop: Interop | None = None,
         bind_sender: bool | None = None,
         join_last: int | None = None,
         cipher: ContentCipher | None = None,
         retrieve: Retriever | None = None,
+        authorize: Authorizer | None = None,
     ) -> None:
         if join_last is not None and join_last < 0:
             raise ValueError(f"join_last must not be negative: {join_last}")
         params = params or SdsParams()
         peer_id = pubsub.my_id.to_base58()
         sender_id = peer_id if sender_id is None else sender_id
-        if not 0 < len(sender_id.encode()) <= params.max_id:
-            raise ValueError(f"sender_id must have 1 to {params.max_id} bytes: {sender_id!r}")
-        if len(channel_id.encode()) > params.max_id:
-            raise ValueError(f"channel_id must have at most {params.max_id} bytes")
+        if not 0 < len(sender_id.encode()) <= MAX_ID:
+            raise ValueError(f"sender_id must have 1 to {MAX_ID} bytes: {sender_id!r}")
+        if len(channel_id.encode()) > MAX_ID:
+            raise ValueError(f"channel_id must have at most {MAX_ID} bytes")
         signed = pubsub.strict_signing and sender_id == peer_id
         if bind_sender and not signed:
             raise ValueError(
@@ -89,11 +98,12 @@ class SdsChannel:
             sender_id,
             store=MemoryStore() if store is None else store,
             params=params,
-            filters=filters or js_filter(params.bloom_capacity, params.bloom_error_rate),
+            interop=interop,
             bind_sender=signed if bind_sender is None else bind_sender,
             cipher=cipher,
             join_last=join_last,
             retrieve=retrieve,
+            authorize=authorize,
         )
         self._manager = trio.open_nursery()
         self._reading = trio.Lock()
@@ -102,6 +112,11 @@ class SdsChannel:
     @property
     def id(self) -> str:
         return self._driver.channel_id
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where others can connect to our host, to join through it."""
+        return [str(address) for address in self._driver.pubsub.host.get_addrs()]
 
     @property
     def sender_id(self) -> SenderId:
@@ -126,16 +141,28 @@ class SdsChannel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
+        leaving = error
         if error is None:
-            await self._driver.flush(within=_FLUSH)
-            await self._withdraw_offer()
+            try:
+                await self._driver.flush(within=_FLUSH)
+                await self._withdraw_offer()
+            except BaseException as raised:  # such as a cancellation from outside
+                leaving = raised
         self._driver.nursery.cancel_scope.cancel()
         await self._driver.stop()
-        if isinstance(error, Exception):
+        if isinstance(leaving, Exception):
             # The nursery would wrap the error of the block in a group.
             await self._manager.__aexit__(None, None, None)
-            return False
-        return await self._manager.__aexit__(kind, error, trace)
+            handled: bool | None = False
+        else:
+            handled = await self._manager.__aexit__(
+                None if leaving is None else type(leaving),
+                leaving,
+                None if leaving is None else leaving.__traceback__,
+            )
+        if leaving is not None and leaving is not error and not handled:
+            raise leaving
+        return handled
 
     async def send(self, content: bytes) -> Receipt:
         """Send to the group. When this returns the message survives a crash of this process.
@@ -216,6 +243,42 @@ class SdsChannel:
             after = message.position
             yield message
 
+    async def stream(
+        self, after: str | None = None, *, hold: float = 0.0
+    ) -> AsyncIterator[ChannelMessage]:
+        """All messages of the log, ours included, in the group's total order, without end.
+
+        To be folded into a state: keep `message.cursor` with it, and start there again, so that
+        each message counts once. What comes after others that it belongs before is `late`, so that
+        the state can be made again, or patched. With `hold` (s) a message waits until its clock is
+        so far behind our time of day, by which time most have come. What left the log unread is
+        missing here.
+        """
+        driver = self._driver
+        access, key = driver.access, driver.store_key
+        cursor = Cursor.read(after)
+        while True:
+            changed = await self._changes()
+            limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
+            found = await access.run(
+                partial(access.store.following, key, cursor.place, cursor.arrival, limit)
+            )
+            if found is None:
+                with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
+                    await changed.wait()
+                continue
+            place = cursor.place if found.late else found.stored.key
+            cursor = Cursor(place, found.arrival)
+            for message in await driver.contents.stored([found.stored]):
+                yield replace(message, late=found.late, cursor=str(cursor))
+
+    async def _changes(self) -> trio.Event:
+        """What is set when the log changes. Raises ClosedResourceError for a closed channel."""
+        if self._driver.nursery.cancel_scope.cancel_called:
+            raise trio.ClosedResourceError("the channel was closed")
+        await trio.lowlevel.checkpoint()
+        return self._driver.changed
+
     async def latest(
         self, before: LogItem | ChannelMessage | None = None, limit: int = _PAGE
     ) -> list[ChannelMessage]:
@@ -255,6 +318,11 @@ class SdsChannel:
         """
         return LogView(lambda: self._driver.participant.log)
 
+    @property
+    def members(self) -> dict[SenderId, int]:
+        """Those that have messages in the log, each with the clock (ms) of its newest one."""
+        return self._driver.participant.log.newest_by_sender()
+
     async def history(
         self, after: LogItem | ChannelMessage | None = None, limit: int = _PAGE
     ) -> list[ChannelMessage]:
@@ -292,6 +360,14 @@ class SdsChannel:
         rows = await self._driver.older(place, limit)
         return (await self._driver.contents.stored(rows))[::-1]
 
+    async def backup(self, path: str | Path) -> None:
+        """Copy the store's file as it is now, with all its channels, while it is in use.
+
+        Open the copy in place of the file, never beside it. Raises StoreError for a store that has
+        no file.
+        """
+        await self._driver.access.run(lambda: self._driver.access.store.backup(path))
+
     @property
     def stats(self) -> Counter[str]:
         """What was dropped, rejected and published so far, by reason."""
@@ -311,9 +387,7 @@ class SdsChannel:
         driver = self._driver
         access, key = driver.access, driver.store_key
         while True:
-            if driver.nursery.cancel_scope.cancel_called:
-                raise trio.ClosedResourceError("the channel was closed")
-            changed = driver.changed
+            changed = await self._changes()
             try:
                 if ephemeral and driver.ephemeral:
                     message, sender = driver.ephemeral.popleft(), ""

@@ -71,7 +71,7 @@ class Contents:
     async def stored(self, rows: Sequence[StoredMessage]) -> list[ChannelMessage]:
         """Messages of the log, without pieces of others."""
         result = []
-        messages = [self._codec.decode(row.raw) for row in rows]
+        messages = [self._codec.decode(row.raw, row.key[0]) for row in rows]
         pieces = {m.message_id: m for m in messages if m.part}
         for row, message in zip(rows, messages, strict=True):
             if message.part:

@@ -12,14 +12,14 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.sds.bloom import FilterCodec
 from episub_router.sds.content.cipher import ContentCipher
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
+from episub_router.sds.interop import Interop
 from episub_router.sds.net.access import StoreAccess, store_key
 from episub_router.sds.net.asking import Asker, Retriever, Step, buffered
 from episub_router.sds.net.contents import Contents, send_pieces
-from episub_router.sds.net.exchange import ExchangeServer, Served
+from episub_router.sds.net.exchange import Authorizer, ExchangeServer, Served
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.outbox import PublishQueue
 from episub_router.sds.net.retention import trim_unread
@@ -28,7 +28,7 @@ from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import Message, MessageId
+from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage
@@ -63,11 +63,12 @@ class ChannelDriver(Served):
         *,
         store: Store,
         params: SdsParams,
-        filters: FilterCodec,
+        interop: Interop | None,
         bind_sender: bool,
         cipher: ContentCipher | None = None,
         join_last: int | None = None,
         retrieve: Retriever | None = None,
+        authorize: Authorizer | None = None,
     ) -> None:
         self.pubsub = pubsub
         self.topic_name = topic_name
@@ -77,14 +78,15 @@ class ChannelDriver(Served):
         self.sender_id = sender_id
         self.params = params
         self.access = StoreAccess.of(store)
-        self.codec = Codec(params)
+        self.codec = interop.codec(params, wall) if interop else Codec(params)
+        self.authorize = authorize
         self.counts: Counter[str] = Counter()
         self.ephemeral: deque[Message] = deque(maxlen=_EPHEMERAL)
         self.changed = trio.Event()
         """Set, and replaced, when something was delivered or acknowledged."""
         self.participant: Participant
         self.nursery: trio.Nursery
-        self._filters = filters
+        self._interop = interop
         self._bind_sender = bind_sender
         self._topic: SharedTopic | None = None
         self._lock = trio.Lock()
@@ -92,6 +94,8 @@ class ChannelDriver(Served):
         self._wake = trio.Event()
         self._outbox = PublishQueue(pubsub, topic_name, self.counts, self._published)
         self._peers: dict[ID, None] = {}
+        self._full = False
+        """Whether the store had no room at the last commit."""
         self._evictions = 0
         self.events: EventFeed[ChannelEvent] = EventFeed(self.counts)
         self.tell = self.events.tell
@@ -105,6 +109,7 @@ class ChannelDriver(Served):
             intake=self._intake,
             accept=self._accepted,
             act=self._act,
+            check_room=self._check_room,
             awaits=lambda ask: self.participant.awaits(ask),
             counts=self.counts,
             retriever=retrieve,
@@ -146,8 +151,7 @@ class ChannelDriver(Served):
             self.params,
             encode=self.codec.encode,
             prove=self._outbox.prove if self._bind_sender else lambda raw: b"",
-            filters=self._filters,
-            verify_ids=self._bind_sender,
+            dialect=self._interop.dialect() if self._interop else None,
             rng=random.Random(),
             now=now,
             wall_offset=time.time() - now,
@@ -185,6 +189,9 @@ class ChannelDriver(Served):
     def own(self, message_id: MessageId) -> Own | None:
         return self.participant.outgoing.get(message_id)
 
+    def holders(self, own: Own) -> tuple[SenderId, ...]:
+        return self.participant.outgoing.holders(own)
+
     async def send(self, content: bytes) -> MessageId:
         """On disk when this returns; published soon after.
 
@@ -197,6 +204,7 @@ class ChannelDriver(Served):
                     await self._change()
             async with self._lock:  # which others that wait may have had before
                 if not self.participant.must_wait(self._now()):
+                    await self._check_room()
                     return await self._send(pieces)
 
     async def _send(self, pieces: Sequence[bytes]) -> MessageId:
@@ -245,6 +253,9 @@ class ChannelDriver(Served):
     def compare(self, ask: CompareAsk, stored: int, gone: Key | None, by: str) -> LogComparison:
         return self.participant.compare(ask.salt, ask.ranges, stored, gone, by=by, now=self._now())
 
+    def hashed(self, ask: CompareAsk) -> int:
+        return sum(self.participant.log.size(r.after, r.until) for r in ask.ranges)
+
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store has removed these messages."""
         if self.running:
@@ -268,6 +279,7 @@ class ChannelDriver(Served):
 
     async def _step(self) -> None:
         async with self._lock:
+            await self._check_room()
             now = self._now()
             effects: list[Effect] = []
             for _ in range(min(len(self._inbox), _BATCH)):
@@ -305,6 +317,7 @@ class ChannelDriver(Served):
                 try:
                     await self.access.run(lambda: store.commit(key, changes))
                 except StoreFullError:
+                    self._full = True
                     await self._go_back()
                     raise
                 except BaseException:
@@ -334,6 +347,8 @@ class ChannelDriver(Served):
                 case fx.Acknowledged() | fx.Expired():
                     delivered = True
                     self.tell(effect)
+                case fx.Logged(outgoing=True):
+                    delivered = True
                 case fx.Evicted():
                     self._evictions += 1
                 case _:
@@ -345,6 +360,14 @@ class ChannelDriver(Served):
         if self._evictions >= TRIM_EVERY:
             self._evictions = 0
             await trim_unread(self.access, self.store_key, self.params, self.counts, self.tell)
+
+    async def _check_room(self) -> None:
+        """Raises StoreFullError where the store was full and still is: to go back to what is stored
+        takes as long as opening it, and is not done for each attempt."""
+        if self._full:
+            store = self.access.store
+            await self.access.run(lambda: store.check_room(2 * self.params.max_message))
+            self._full = False
 
     async def _go_back(self) -> None:
         """The participant is ahead of its store: back to what is there."""
@@ -398,3 +421,7 @@ class ChannelDriver(Served):
         self.participant.wall_offset = time.time() - now
         self.participant.sync.channels = ExchangeServer.of(self.pubsub.host).channels
         return now
+
+
+def wall() -> int:
+    return int(time.time() * 1000)

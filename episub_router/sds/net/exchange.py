@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 import trio
@@ -17,20 +17,14 @@ from libp2p.utils.varint import encode_varint_prefixed
 
 from episub_router.sds.net.access import StoreAccess
 from episub_router.sds.net.limiter import RequestLimiter, take_one
-from episub_router.sds.net.streams.calls import (
-    MANY,
-    SINGLE,
-    Call,
-    Streams,
-    quiet_close,
-    quiet_reset,
-)
+from episub_router.sds.net.streams.calls import MANY, Call, Streams, quiet_close, quiet_reset
 from episub_router.sds.net.streams.frames import IncomingFrames
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 from episub_router.sds.store import Store, StoredMessage
+from episub_router.sds.store.base import first_that_fit
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
@@ -68,6 +62,10 @@ class ExchangeError(Exception):
         self.retry_after = retry_after
 
 
+Authorizer: TypeAlias = Callable[[ID, str, str], bool]
+"""Whether a peer may read the log of this channel of this topic over a direct stream."""
+
+
 class Served(ABC):
     """A channel that can be asked."""
 
@@ -76,6 +74,11 @@ class Served(ABC):
     store_key: str
     access: StoreAccess
     params: SdsParams
+    authorize: Authorizer | None
+
+    @abstractmethod
+    def hashed(self, ask: CompareAsk) -> int:
+        """How many messages of our log are hashed to answer this."""
 
     @abstractmethod
     def waiting(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
@@ -104,8 +107,7 @@ class ExchangeServer:
         server = cls._shared.get(host)
         if server is None:
             server = cls._shared[host] = cls()
-            for protocol in (MANY, SINGLE):
-                host.set_stream_handler(protocol, server._handle)
+            host.set_stream_handler(MANY, server._handle)
         return server
 
     @property
@@ -125,9 +127,9 @@ class ExchangeServer:
         peer = stream.muxed_conn.peer_id
         self.open_streams[peer] += 1
         try:
-            frames, single = IncomingFrames(stream), stream.get_protocol() == SINGLE
+            frames = IncomingFrames(stream)
             while await self._serve(stream, frames, within, first=first):
-                if single or self.open_streams[peer] > MOST_STREAMS:
+                if self.open_streams[peer] > MOST_STREAMS:
                     break
                 within, first = _IDLE, False
         except trio.TooSlowError:
@@ -198,6 +200,12 @@ class ExchangeServer:
                 ResponseStatus.UNKNOWN_CHANNEL,
                 f"no channel {request.channel_id!r} of topic {request.topic!r} here",
             )
+        if channel.authorize is not None and not channel.authorize(peer, *name):
+            return Response(
+                ResponseStatus.NOT_AUTHORIZED, "this channel's log is not for this peer"
+            )
+        if isinstance(request.ask, CompareAsk):
+            self._limiter.hashed(peer.to_base58(), channel.hashed(request.ask), now)
         return await _look_up(channel, request.ask, peer.to_base58())
 
 
@@ -222,28 +230,25 @@ def look_up(
     `waiting` are those asked for that we have, and that wait for others.
     """
     if isinstance(ask, RangeAsk):
-        items = min(ask.limit, params.page_items)
-        found, more = store.page(
-            key, ask.after, ask.until, items, params.page_bytes, newest_first=ask.newest_first
+        most = min(ask.limit, params.page_items)
+        page, more = store.page(
+            key,
+            ask.after,
+            ask.until,
+            most,
+            params.page_bytes,
+            newest_first=ask.newest_first,
+            ids_only=ask.ids_only,
         )
-        last = found[-1].key if more else None
-        if ask.ids_only:
-            found = [StoredMessage(s.key, b"", b"") for s in found]
-        return Response(items=tuple(found), next=last)
-    by_id = [*store.get(key, ask.ids), *waiting]
-    by_hash = store.get_hashes(key, ask.hashes)
-    had = {s.key[1] for s in by_id}
-    fitting: list[StoredMessage] = []
-    size = 0
-    for stored in [*by_id, *by_hash.values()]:
-        size += len(stored.raw) + len(stored.origin)
-        if size > params.page_bytes and fitting:
-            break  # neither sent nor unknown: to be asked for again
-        fitting.append(stored)
+        last = page[-1].key if more else None
+        return Response(items=tuple(page), next=last)
+    found = store.get(key, ask.ids, params.page_bytes)
+    had = {s.key[1] for s in waiting}
+    # What doesn't fit is neither sent nor unknown: it is asked for again.
+    items, _ = first_that_fit([*found, *waiting], len(ask.ids), params.page_bytes)
     return Response(
-        items=tuple(fitting),
-        unknown_ids=tuple(i for i in ask.ids if i not in had),
-        unknown_hashes=tuple(h for h in ask.hashes if h not in by_hash),
+        items=tuple(items),
+        unknown_ids=tuple(i for i in store.lacked(key, ask.ids) if i not in had),
         gone=store.gone(key),
     )
 

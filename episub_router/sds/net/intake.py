@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher
-from episub_router.sds.protocol.clock import unwrap_int32
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import has_true_id
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.store import StoredMessage
 from episub_router.sds.wire import Codec, SdsWireError, detach_origin
@@ -36,8 +34,8 @@ class Intake:
         """A message that came over the topic, from its author or from a member that repairs it."""
         by = publisher(carrier) if carrier.from_id else ""
         try:
-            message = self._codec.decode(carrier.data)
             raw, origin = detach_origin(carrier.data)
+            message = self._codec.decode(raw)
         except SdsWireError as error:
             return Rejected(by or error.sender_id, error.reason, str(error))
         proven = proven_sender(raw, origin, self._topic) if self._bind_sender and origin else None
@@ -47,20 +45,14 @@ class Intake:
         if not self._bind_sender:
             return ReceivedMessage(message, raw, Way.BROADCAST, by or None, origin)
         if by == sender:
-            return ReceivedMessage(
-                message, carrier.data, Way.BROADCAST, by or None, proof_of(carrier)
-            )
+            return ReceivedMessage(message, raw, Way.BROADCAST, by or None, proof_of(carrier))
         way = Way.REPAIRED if proven == sender else Way.UNPROVEN
         return ReceivedMessage(message, raw, way, by or None, origin)
 
     def proves_id(self, received: ReceivedMessage, key: Key) -> bool:
-        """Whether a message is proven, and has the id and the place of what it says."""
+        """Whether a message is proven, and has the place that it was said to have."""
         message = received.message
-        lamport = message.lamport or 0
-        if message.seed:
-            lamport = unwrap_int32(lamport, key[0])
-        genuine = not self._bind_sender or has_true_id(message, lamport)
-        return genuine and received.way is Way.PULLED and key == (lamport, message.message_id)
+        return received.way is Way.PULLED and key == (message.lamport or 0, message.message_id)
 
     def retrieved(self, data: bytes) -> ReceivedMessage | Rejected:
         """A message to which a retrieval hint led, with its author's proof where it needs one."""
@@ -73,7 +65,7 @@ class Intake:
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""
         try:
-            message = self._codec.decode(item.raw)
+            message = self._codec.decode(item.raw, item.key[0] or None)
         except SdsWireError as error:
             return Rejected(peer, error.reason, str(error))
         way = Way.PULLED

@@ -6,51 +6,44 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import trio
+
+from episub_router.util.params import Rate
+from episub_router.util.token_buckets import TokenBuckets
 
 K = TypeVar("K")
 
 
-class Buckets(Generic[K]):
-    """Token buckets by key, of which the `limit` that were used last are remembered."""
-
-    def __init__(self, rate: float, burst: float, limit: int) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._limit = limit
-        self._buckets: dict[K, tuple[float, float]] = {}
-
-    def wait(self, key: K, now: float) -> float:
-        """Take a token: 0, or the seconds until there is one, and then none is taken."""
-        tokens, since = self._buckets.pop(key, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - since) * self._rate)
-        taken = tokens >= 1
-        self._buckets[key] = (tokens - 1 if taken else tokens, now)
-        if len(self._buckets) > self._limit:
-            del self._buckets[next(iter(self._buckets))]
-        return 0.0 if taken else (1 - tokens) / self._rate
-
-
 class RequestLimiter:
-    """A peer that asks for many channels has a share for each, and a bound for all."""
+    """A peer that asks for many channels has a share for each, and a bound for all. The logs that
+    it lets us hash have a bound of their own."""
 
     def __init__(self) -> None:
-        self._by_channel: Buckets[tuple[str, str, str]] = Buckets(
-            CHANNEL_RATE, CHANNEL_BURST, _CHANNEL_BUCKETS
+        self._by_channel: TokenBuckets[tuple[str, str, str]] = TokenBuckets(
+            CHANNEL_RATE, _CHANNEL_BUCKETS
         )
-        self._by_peer: Buckets[str] = Buckets(PEER_RATE, PEER_BURST, _PEER_BUCKETS)
+        self._by_peer: TokenBuckets[str] = TokenBuckets(PEER_RATE, _PEER_BUCKETS)
+        self._hashed: TokenBuckets[str] = TokenBuckets(HASHED_RATE, _PEER_BUCKETS)
 
     def wait(self, peer: str, channel: tuple[str, str] | None, now: float) -> float:
         """0 where a request is allowed; else the seconds after which to ask again.
 
         `channel`: topic and id of one that there is, None for any other.
         """
-        wait = self._by_peer.wait(peer, now)
-        if wait or channel is None:
-            return wait
-        return self._by_channel.wait((peer, *channel), now)
+        wait = self._by_peer.wait(peer, now, 1) or self._hashed.wait(peer, now)
+        if not wait and channel is not None:
+            wait = self._by_channel.wait((peer, *channel), now, 1)
+        if not wait:
+            self._by_peer.spend(peer, now)
+            if channel is not None:
+                self._by_channel.spend((peer, *channel), now)
+        return wait
+
+    def hashed(self, peer: str, messages: int, now: float) -> None:
+        """So many messages of a log are hashed for a comparison."""
+        self._hashed.spend(peer, now, messages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,18 +156,19 @@ def take_one(counts: Counter[K], of: K) -> None:
 
 
 _OTHERS_TURN = 4
-"""Of so many requests that waited one is a comparison, if there is one (ours)."""
+"""Of so many requests that waited one is a comparison, if there is one (chosen)."""
 MOST_ASKS = 16
 FEWEST_ASKS = 4
-"""Requests of a host under way at once, at most and at least (ours)."""
+"""Requests of a host under way at once, at most and at least (chosen)."""
 SLOW_ANSWER = 2.0
-"""Seconds: longer than any link's four round trips, so that the machine must be busy (ours)."""
-CHANNEL_RATE = 20.0
-"""Requests per second for one channel: a page of a thousand messages each is more than a member
-can take in (ours)."""
-CHANNEL_BURST = 60.0
-PEER_RATE = 500.0
-"""Requests per second for all channels: 300 channels that join at once, within a second (ours)."""
-PEER_BURST = 2000.0
+"""Seconds: longer than any link's four round trips, so that the machine must be busy (chosen)."""
+CHANNEL_RATE = Rate(20.0, 60)
+"""Requests for one channel: a page of a thousand messages each is more than a member can take in
+(chosen)."""
+PEER_RATE = Rate(500.0, 2000)
+"""Requests for all channels: 300 channels that join at once, within a second (chosen)."""
+HASHED_RATE = Rate(250_000.0, 10_000_000)
+"""Messages whose hashes are hashed: a hundredth of a core, and a hundred logs of 100,000 at once
+(chosen)."""
 _CHANNEL_BUCKETS = 65_536
 _PEER_BUCKETS = 4096

@@ -12,13 +12,19 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.sds.bloom import FilterCodec, js_filter
+from episub_router.sds.interop import Interop
 from episub_router.sds.net.access import StoreAccess, channel_of
-from episub_router.sds.net.driver import ChannelDriver
+from episub_router.sds.net.driver import ChannelDriver, wall
+from episub_router.sds.net.exchange import Authorizer
+from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.retention import purge_regularly
 from episub_router.sds.net.topic import SharedTopic, join
+from episub_router.sds.protocol.message import Kind
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.received import Way
+from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.store import SqliteStore
+from episub_router.sds.wire import Codec
 
 _MAX_CHANNELS = 1000
 
@@ -28,7 +34,8 @@ class StoreNode:
 
     What it misses it asks others for, like any participant. The store's `retention` says what
     is kept on disk; `params.log_limit` only bounds each channel's index in memory. At most
-    `max_channels` channels are kept; messages of further ones are counted in `stats`.
+    `max_channels` channels are kept, of which messages of one sender open a quarter; messages of
+    further ones are counted in `stats`.
 
         async with StoreNode(host, pubsub, SqliteStore("node.db", Retention()), topics=["room"]):
             await trio.sleep_forever()
@@ -42,7 +49,8 @@ class StoreNode:
         *,
         topics: Sequence[str],
         params: SdsParams | None = None,
-        filters: FilterCodec | None = None,
+        interop: Interop | None = None,
+        authorize: Authorizer | None = None,
         max_channels: int = _MAX_CHANNELS,
     ) -> None:
         if pubsub.host is not host:
@@ -53,11 +61,12 @@ class StoreNode:
         self._store = store
         self._topics = tuple(topics)
         self._params = params or SdsParams()
-        self._filters = filters or js_filter(
-            self._params.bloom_capacity, self._params.bloom_error_rate
-        )
+        self._interop = interop
+        self._authorize = authorize
         self._max_channels = max_channels
         self._drivers: dict[tuple[str, str], ChannelDriver] = {}
+        self._opened: Shares[str] = Shares(max_channels)
+        """How many channels each sender's messages have opened."""
         self._listeners: list[tuple[SharedTopic, _Listener]] = []
         self._manager = trio.open_nursery()
         self.counts: Counter[str] = Counter()
@@ -83,6 +92,8 @@ class StoreNode:
                 listener = _Listener(self, name, self._nursery)
                 self._listeners.append((await join(self._pubsub, name, listener), listener))
             for key in self._store.channels():
+                if not self._store.count(key):
+                    continue
                 for topic in self._topics:
                     channel_id = channel_of(key, topic)
                     if channel_id is not None:
@@ -115,12 +126,28 @@ class StoreNode:
         """A message of a channel that isn't open yet, or just being opened."""
         driver = self._drivers.get((topic, channel_id))
         if driver is None:
-            if len(self._drivers) >= self._max_channels:
+            sender = self._opener(topic, message)
+            if sender is None:
+                self.counts["opens-no-channel"] += 1
+                return
+            full = len(self._drivers) >= self._max_channels
+            if full or self._opened.refuses(sender):
                 self.counts["channels-full"] += 1
                 return
+            self._opened.add(sender)
             driver = self._open(topic, channel_id)
             self._nursery.start_soon(driver.start, self._nursery)
         driver.take(message, channel_id)
+
+    def _opener(self, topic: str, message: rpc_pb2.Message) -> str | None:
+        """Whose message it is, if it is one that a channel keeps."""
+        params = self._params
+        codec = self._interop.codec(params, wall) if self._interop else Codec(params)
+        intake = Intake(topic, codec, bind_sender=self._pubsub.strict_signing)
+        received = intake.broadcast(message)
+        if isinstance(received, Rejected) or received.way is Way.UNPROVEN:
+            return None
+        return received.message.sender_id if received.message.kind is Kind.CONTENT else None
 
     def _open(self, topic: str, channel_id: str) -> ChannelDriver:
         driver = self._drivers[topic, channel_id] = ChannelDriver(
@@ -130,7 +157,8 @@ class StoreNode:
             self._pubsub.my_id.to_base58(),
             store=self._store,
             params=self._params,
-            filters=self._filters,
+            interop=self._interop,
+            authorize=self._authorize,
             bind_sender=self._pubsub.strict_signing,
         )
         return driver

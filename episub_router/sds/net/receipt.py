@@ -26,6 +26,8 @@ class Tracker(Protocol):
 
     def own(self, message_id: MessageId) -> Own | None: ...
 
+    def holders(self, own: Own) -> tuple[SenderId, ...]: ...
+
 
 class Receipt:
     """A message of ours, as long as the channel is open."""
@@ -50,7 +52,7 @@ class Receipt:
     @property
     def acked_by(self) -> tuple[SenderId, ...]:
         """The members that have it for certain, in the order in which that became known."""
-        return tuple(self._own.acked_by)
+        return self._tracker.holders(self._own)
 
     async def sent(self) -> None:
         """Wait until it was handed to the network.
@@ -70,7 +72,7 @@ class Receipt:
             if self.status is AckStatus.EXPIRED:
                 raise NotAcknowledgedError(f"{self.id} was resent as often as it may be")
             if self._tracker.own(self.id) is None:
-                raise NotAcknowledgedError(f"{self.id} is tracked no more: see tracked_limit")
+                raise NotAcknowledgedError(f"{self.id} is tracked no more")
             await self._wait()
 
     @property

@@ -77,4 +77,4 @@ class ChannelTrace:
 
 
 def _history(message: Message) -> list[str]:
-    return [entry.message_id for entry in message.history]
+    return message.history_ids

@@ -27,6 +27,8 @@ class LamportClock:
         """Unix time minus `now`, in seconds."""
         self.value = self.wall(now)
         self._max_lead = max_lead
+        self._ticked = (now, self.value)
+        """When our time of day was last used, and what it was."""
         self._adopted = False
         """Whether the clock goes back to another's message, and not to our time of day."""
 
@@ -34,8 +36,17 @@ class LamportClock:
         """The time of day, in milliseconds of Unix time."""
         return int((now + self.wall_offset) * 1000)
 
-    def tick(self, wall: int) -> int:
-        """The clock of the next message of our own: max(wall, clock + 1)."""
+    def tick(self, now: Time) -> int:
+        """The clock of the next message of our own: max(time of day, clock + 1).
+
+        A time of day that has leapt ahead by half of `max_lead` while we ran may be wrong: ours
+        goes on as it was, and follows the clocks of others that say the same.
+        """
+        wall, (since, before) = self.wall(now), self._ticked
+        expected = before + int((now - since) * 1000)
+        if wall > expected + self._max_lead // 2:
+            wall = expected
+        self._ticked = (now, wall)
         if wall > self.value:
             self._adopted = False
         self.value = min(MAX_LAMPORT, max(wall, self.value + 1))
@@ -59,14 +70,3 @@ class LamportClock:
         self.value = received
         self._adopted = True
         return True
-
-
-def unwrap_int32(value: int, near: int) -> int:
-    """The clock that a seed message means: its low 32 bits, taken nearest to `near`.
-
-    The seed's schema keeps an int32 of a clock that starts at epoch time. Serial-number
-    arithmetic (RFC 1982) tells clocks within ±24 days of each other apart.
-    """
-    low = value & 0xFFFFFFFF
-    ahead = (low - near) & 0xFFFFFFFF
-    return max(0, near + (ahead if ahead < 2**31 else ahead - 2**32))

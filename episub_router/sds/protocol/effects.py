@@ -39,8 +39,6 @@ class DiscardReason(Enum):
     """Came from someone else than its sender, without its sender's proof."""
     NOT_ASKED_FOR = "not-asked-for"
     """A sync or ephemeral message that its sender didn't just publish."""
-    NOT_ITS_HASH = "not-its-hash"
-    """The id is not the hash of sender, clock and content: it may be another message's."""
     INCOMING_FULL = "incoming-full"
     WANTED_FULL = "wanted-full"
     REPAIR_FULL = "repair-full"
@@ -60,7 +58,7 @@ class Logged:
     """`message_id` enters the log (and leaves the incoming buffer).
 
     `position` counts deliveries to the application from 1; 0 for a message of our own, which
-    isn't delivered to ourselves. `covered` are the heads that are heads no more.
+    isn't delivered to ourselves.
     """
 
     message_id: MessageId
@@ -69,8 +67,6 @@ class Logged:
     origin: bytes
     position: int
     missing: tuple[MessageId, ...]
-    covered: tuple[MessageId, ...]
-    head: bool
     outgoing: bool
 
 
@@ -113,7 +109,7 @@ class Evicted:
     """
 
     message_id: MessageId
-    floor: Key
+    floor: Key | None
     sender_id: SenderId
     lamport: int
 
@@ -127,17 +123,11 @@ class Unbuffered:
 
 @dataclass(frozen=True, slots=True)
 class AckStored:
-    """`by` has our message."""
+    """`by` has our messages with after < clock <= until."""
 
-    message_id: MessageId
     by: SenderId
-
-
-@dataclass(frozen=True, slots=True)
-class Untracked:
-    """Which members have our message is of no interest any more."""
-
-    message_id: MessageId
+    after: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +138,7 @@ class JoinedAt:
 
 
 Change: TypeAlias = (
-    Logged
-    | Buffered
-    | Settled
-    | ClockSet
-    | Tombstone
-    | Evicted
-    | Unbuffered
-    | AckStored
-    | Untracked
-    | JoinedAt
+    Logged | Buffered | Settled | ClockSet | Tombstone | Evicted | Unbuffered | AckStored | JoinedAt
 )
 
 
@@ -166,7 +147,7 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class BroadcastBytes:
-    """BroadcastBytes these bytes on the topic."""
+    """Publish these bytes on the topic."""
 
     message_id: MessageId
     raw: bytes
@@ -175,7 +156,7 @@ class BroadcastBytes:
 
 @dataclass(frozen=True, slots=True)
 class Rebroadcast:
-    """BroadcastBytes a logged message again, as it is stored (SDS-R)."""
+    """Publish a logged message again, as it is stored (SDS-R)."""
 
     message_id: MessageId
 
@@ -300,14 +281,6 @@ class SyncHeard:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """`by` sent a second content under an id that is taken. The first one stands."""
-
-    message_id: MessageId
-    by: SenderId
-
-
-@dataclass(frozen=True, slots=True)
 class UnreadDropped:
     """So many deliveries went before the application had them: it has `unread_limit`."""
 
@@ -357,7 +330,6 @@ Notice: TypeAlias = (
     | Lost
     | Found
     | SyncHeard
-    | Conflict
     | ClockAhead
     | UnreadDropped
     | SetAside

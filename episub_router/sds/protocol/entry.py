@@ -18,7 +18,7 @@ class LogEntry:
 
     lamport: int
     sender_id: SenderId
-    digest: int
-    """crc32 of the content, to notice one id with two contents."""
     own_seen: int
-    """How many of our own messages are this message's causal ancestors or itself."""
+    """The highest clock of our own messages among this message's causal ancestors and itself."""
+    size: int = 0
+    """Bytes of the message."""

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from zlib import crc32
+from dataclasses import replace
 
 from episub_router.protocol.types import Time
-from episub_router.sds.bloom import FilterCodec
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.delivery import CausalDelivery
-from episub_router.sds.protocol.causal.frontier import Frontier
 from episub_router.sds.protocol.causal.incoming import Waiting
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import ClockAheadError, LamportClock
+from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
 from episub_router.sds.protocol.entry import Key, LogEntry
-from episub_router.sds.protocol.members import Members
+from episub_router.sds.protocol.group import Group
 from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId, SenderId
-from episub_router.sds.protocol.params import SdsParams, WireFormat
+from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import StreamPeers
-from episub_router.sds.protocol.presence import Presence
 from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reception import Reception
@@ -30,23 +28,22 @@ from episub_router.sds.protocol.reconciliation.ranges import LogComparison, comp
 from episub_router.sds.protocol.repair.responses import Responses
 from episub_router.sds.protocol.repair.wants import Wants
 from episub_router.sds.protocol.restored import Restored
-from episub_router.sds.protocol.sending.composer import Composer
 from episub_router.sds.protocol.sending.outgoing import Outgoing
 from episub_router.sds.protocol.sending.sync import SyncTimer
 
-PRESENT_FOR = 3.0
-"""Sync intervals for which a member counts as there after its last message (ours)."""
-QUIET_FOR = 2.0
-"""Sync intervals without anything missing until messages say less (ours)."""
+MAX_HEADS = 1024
+"""Heads that a message names, 35 bytes each; of more it names some at random (chosen)."""
+_GAPS = 64
+"""Ids of what is missing that a message names (chosen): with more, it acknowledges nothing."""
 
 
 class Participant:
     """Events and `now` (seconds, monotonic) in, effects out; see `effects` for their order.
 
-    `prove` gives the origin that is kept with a message of our own. `verify_ids`: a message's id
-    must be the hash that we give to our own, so that nobody can take another's. `wall_offset` is
-    Unix time minus `now`; the driver may move it as its clock is set. `join_last`: a newcomer takes
-    so many of the messages that there are, None is all.
+    `encode` gives a message's bytes and the id that these have. `prove` gives the origin that is
+    kept with a message of our own. `wall_offset` is Unix time minus `now`; the driver may move it
+    as its clock is set. `join_last`: a newcomer takes so many of the messages that there are, None
+    is all.
     """
 
     def __init__(
@@ -55,10 +52,9 @@ class Participant:
         channel_id: str,
         params: SdsParams,
         *,
-        encode: Callable[[Message], bytes],
+        encode: Callable[[Message], tuple[bytes, MessageId]],
         prove: Callable[[bytes], bytes] = lambda raw: b"",
-        filters: FilterCodec,
-        verify_ids: bool = False,
+        dialect: Dialect | None = None,
         rng: random.Random,
         now: Time,
         wall_offset: float,
@@ -68,25 +64,22 @@ class Participant:
         self.me = me
         self.channel_id = channel_id
         self.params = params
+        self._encode = encode
         self._prove = prove
+        self._rng = rng
+        self._dialect = dialect or Dialect()
         self.clock = LamportClock(wall_offset, now, int(params.max_clock_lead * 1000))
         self.log = Log()
         self.peers = StreamPeers(params)
-        self.outgoing = Outgoing(params, rng, filters.base_hash)
-        self.presence = Presence(PRESENT_FOR * params.sync_interval, now)
-        self.wants = Wants(me, params, rng, self.peers, self.presence)
-        self.members = Members(params)
+        self.outgoing = Outgoing(params, rng)
+        self.group = Group(params.sync_interval, now)
+        self.wants = Wants(me, params, rng, self.peers, self.group)
         self._responses = Responses(me, params)
         self.sync = SyncTimer(me, params, rng)
-        self._frontier = Frontier(self.log, filters, params, rng)
         self._delivery = CausalDelivery(
-            params, self.clock, self.log, self._frontier, self.wants, self.presence
+            params, self.clock, self.log, self._dialect.delivered, self.wants, self.group
         )
         self.incoming = self._delivery.incoming
-        tombstones = self._delivery.tombstones
-        self._composer = Composer(
-            me, channel_id, params, encode, rng, self._frontier, tombstones, self.log
-        )
         self._joining = Joining(join_last, self.log, self.clock)
         self._catchup = Catchup(params, rng, self.peers, self.log, self._joining)
         self._reception = Reception(
@@ -96,17 +89,14 @@ class Participant:
             clock=self.clock,
             log=self.log,
             delivery=self._delivery,
-            frontier=self._frontier,
+            dialect=self._dialect,
             wants=self.wants,
             outgoing=self.outgoing,
-            members=self.members,
-            presence=self.presence,
+            group=self.group,
             responses=self._responses,
             sync=self.sync,
             catchup=self._catchup,
             joining=self._joining,
-            filters=filters,
-            verify_ids=verify_ids,
         )
         if restored is not None:
             self._restore(restored, now)
@@ -135,48 +125,44 @@ class Participant:
                 f"our clock is {ahead:.0f} s ahead of the time of day, which was set back: others "
                 f"refuse more than {self.params.max_clock_lead:.0f} s"
             )
-        lamport = self.clock.tick(wall)
-        short = self._short(now)
-        history = self._frontier.history(short=short)
-        requests = self.wants.take_requests(now)
-        new_id, raw = self._composer.content(
-            content, lamport, history, requests, short=short, part=part, parts=parts
+        lamport = self.clock.tick(now)
+        draft = self._draft(lamport, self._heads(), now)
+        draft = replace(
+            draft,
+            message_id=self._dialect.name(self.me, self.channel_id, lamport, content),
+            content=content,
+            part=part,
+            parts=parts,
         )
-        entry = LogEntry(lamport, self.me, crc32(content), self.outgoing.sequence + 1)
-        covered = self.log.add(new_id, entry, [e.message_id for e in history], head=True)
-        self._frontier.received(new_id)
-        self._frontier.delivered(new_id)
-        self._frontier.last_own = new_id
+        raw, new_id = self._fitting(draft)
+        entry = LogEntry(lamport, self.me, lamport, len(raw))
+        self.log.add(new_id, entry, draft.history_ids, head=True)
+        self._dialect.received(new_id)
+        self._dialect.delivered(new_id)
         effects: list[Effect] = [
             fx.ClockSet(lamport),
-            fx.Logged(
-                new_id,
-                entry,
-                raw,
-                self._prove(raw),
-                0,
-                (),
-                tuple(covered),
-                head=True,
-                outgoing=True,
-            ),
+            fx.Logged(new_id, entry, raw, self._prove(raw), 0, (), outgoing=True),
             fx.BroadcastBytes(new_id, raw, Purpose.CONTENT),
         ]
         effects += self.outgoing.add(new_id, raw, lamport, now)
         effects += self._delivery.evict()
-        self.sync.sent(self.members.count(now), now, content=True)
+        self.sync.sent(self.group.count(now), now, content=True)
         return new_id, effects
 
     def must_wait(self, now: Time) -> bool:
         """Whether so many messages are unacknowledged, and somebody is there, that another one
         should wait."""
-        return self.outgoing.full and self.presence.anybody(now)
+        return self.outgoing.full and self.group.anybody(now)
 
     def send_ephemeral(self, content: bytes) -> list[Effect]:
         """A message without any guarantee. Raises ValueError like `send`."""
         if not content:
             raise ValueError("an ephemeral message needs content")
-        new_id, raw = self._composer.ephemeral(content)
+        nonce = f"{self._rng.getrandbits(64):016x}"
+        draft = Message(
+            message_id=nonce, channel_id=self.channel_id, sender_id=self.me, content=content
+        )
+        raw, new_id = self._fitting(draft)
         return [fx.BroadcastBytes(new_id, raw, Purpose.EPHEMERAL)]
 
     # Receiving (S08)
@@ -190,7 +176,7 @@ class Participant:
     def waiting(self, ids: Iterable[MessageId]) -> list[tuple[Key, Waiting]]:
         """Those of the messages that we have and that wait for others, with their places."""
         found = [w for i in ids if (w := self.incoming.get(i)) is not None]
-        return [((self._delivery.lamport(w.message), w.message.message_id), w) for w in found]
+        return [((w.message.lamport or 0, w.message.message_id), w) for w in found]
 
     def compare(
         self,
@@ -215,20 +201,21 @@ class Participant:
     def peer_up(self, peer: PeerRef, now: Time) -> None:
         """`peer` can be asked."""
         if self.peers.up(peer):
-            if not self.presence.anybody(now):
+            if not self.group.anybody(now):
                 self.outgoing.postpone(now)
             self._count_peers(now)
             self._catchup.peer_up(peer, now)
             self.wants.peer_appeared(now)
 
     def peer_down(self, peer: PeerRef, now: Time) -> None:
-        self.peers.down(peer)
+        further = self.peers.down(peer)
         self._count_peers(now)
         self._catchup.peer_down(peer, now)
+        if further is not None:
+            self.peer_up(further, now)
 
     def _count_peers(self, now: Time) -> None:
-        self.members.peers = len(self.peers)
-        self.presence.peers(len(self.peers), now)
+        self.group.set_peers(len(self.peers), now)
 
     def awaits(self, ask: fx.AskIds | fx.AskCompare | fx.AskRange) -> bool:
         """Whether an answer would still be of use."""
@@ -244,13 +231,7 @@ class Participant:
         self.peers.answered(peer)
         wall = self.clock.wall(now)
         self.wants.not_had(peer, unknown, now, wall=wall, gone=gone is not None)
-        effects: list[Effect] = []
-        limit = self.params.gone_after
-        doubtful = [m for i in unknown for m in self.incoming.doubtful(i, limit)]
-        if doubtful:
-            ids = tuple(dict.fromkeys(doubtful))[: self.params.pull_batch]
-            effects.append(fx.AskIds(peer, ids))
-        return effects + self.poll(now)
+        return self.poll(now)
 
     def ids_failed(self, peer: PeerRef, asked: tuple[MessageId, ...], now: Time) -> None:
         """`AskIds` got no usable answer."""
@@ -271,8 +252,10 @@ class Participant:
         self, peer: PeerRef, ids: tuple[Key, ...], more: Key | None, now: Time
     ) -> list[Effect]:
         """`peer` has answered `AskRange`; `ids` where only ids were asked for."""
-        effects = self._look_for(ids, peer, now)
-        effects += self._catchup.range_answered(peer, more, now)
+        effects: list[Effect] = []
+        if not self._joining.pending:
+            effects += self._look_for(ids, peer, now)
+        effects += self._catchup.range_answered(peer, ids, more, now)
         return effects + self.poll(now)
 
     def compare_failed(self, peer: PeerRef, now: Time) -> None:
@@ -295,7 +278,7 @@ class Participant:
 
     def poll(self, now: Time) -> list[Effect]:
         """The periodic sweeps, as far as they are due (S11-S13)."""
-        effects = self.outgoing.poll(now, alone=not self.presence.anybody(now))
+        effects = self.outgoing.poll(now, alone=not self.group.anybody(now))
         effects += self.wants.poll(now, lambda clock: self._catchup.brings(clock, now))
         given_up = self.wants.ended(now) + self.incoming.overdue(now)
         self._delivery.give_up(given_up, effects)
@@ -309,21 +292,51 @@ class Participant:
 
     # Steps
 
-    def _short(self, now: Time) -> bool:
-        """Whether nothing has been missing for a while, here or where a request came from."""
-        return (
-            self.params.compact
-            and self.params.wire is WireFormat.CURRENT
-            and not len(self.incoming)
-            and not len(self.wants)
-            and now - self.wants.troubled_at > QUIET_FOR * self.params.sync_interval
+    def _heads(self) -> list[MessageId]:
+        """What a message of ours names: everything else is among the ancestors of these.
+
+        Our last message always is, so that ours form a chain: a member that has one has those
+        before it.
+        """
+        heads, last = list(self.log.heads), self.outgoing.last
+        if len(heads) >= MAX_HEADS:
+            heads = self._rng.sample(heads, MAX_HEADS - 1)
+        if last is not None and last in self.log and self.log.own_seen(heads) < self.outgoing.clock:
+            heads.append(last)
+        return heads
+
+    def _draft(self, lamport: int, heads: list[MessageId], now: Time) -> Message:
+        """A message with what it tells of our log, and what we miss."""
+        tombstones = self._delivery.tombstones
+        gaps = tombstones.newest(_GAPS)
+        draft = Message(
+            channel_id=self.channel_id,
+            sender_id=self.me,
+            lamport=lamport,
+            causal_history=tuple(map(HistoryEntry, heads)),
+            repair_request=self.wants.take_requests(now),
+            gaps=gaps,
+            gaps_more=len(gaps) < len(tombstones) or tombstones.forgotten,
+            since=self.log.since,
         )
+        return self._dialect.fill(draft, self.log)
+
+    def _fitting(self, draft: Message) -> tuple[bytes, MessageId]:
+        """A message's bytes and id. Raises ValueError where it's too large."""
+        raw, message_id = self._encode(draft)
+        if len(raw) > self.params.max_message:
+            raise ValueError(
+                f"the message has {len(raw)} bytes with its history, "
+                f"at most {self.params.max_message} can be sent"
+            )
+        return raw, message_id
 
     def _look_for(self, keys: Iterable[Key], peer: PeerRef, now: Time) -> list[Effect]:
         """What `peer` has and we don't."""
         effects: list[Effect] = []
         for key in keys:
-            if not self._delivery.known(key[1]) and not self.log.below_floor(key):
+            needless = self.log.passed(key[1]) or self.log.below_floor(key)
+            if not needless and not self._delivery.known(key[1]):
                 entry = HistoryEntry(key[1])
                 room = self.wants.add(
                     entry, f"peer:{peer}", peer, now, clock=key[0], pull_after=0.0
@@ -333,18 +346,18 @@ class Participant:
         return effects
 
     def _send_sync(self, now: Time) -> list[Effect]:
-        requests = self.wants.take_requests(now)
-        members = self.members.count(now)
-        self.sync.sent(members, now)
-        if not self.log.heads and not requests:
+        self.sync.sent(self.group.count(now), now)
+        heads, wall = self._heads(), self.clock.wall(now)
+        if not heads and not self.wants.overdue:
             return []
-        wall = self.clock.wall(now)
         if self.clock.refused(wall):
             return []
         # Beyond what is taken for itself a message must follow the clock of one that was taken.
         ahead = self.clock.ahead(self.clock.value + 1, wall)
-        lamport = self.clock.value if ahead else self.clock.tick(wall)
-        new_id, raw = self._composer.sync(lamport, requests, short=self._short(now))
+        lamport = self.clock.value if ahead else self.clock.tick(now)
+        draft = self._draft(lamport, heads, now)
+        name = self._dialect.name(self.me, self.channel_id, lamport, b"")
+        raw, new_id = self._encode(replace(draft, message_id=name))
         return [fx.ClockSet(lamport), fx.BroadcastBytes(new_id, raw, Purpose.SYNC)]
 
     @property
@@ -359,36 +372,20 @@ class Participant:
     def _restore(self, restored: Restored, now: Time) -> None:
         self.clock.value = max(self.clock.value, restored.clock)
         self._delivery.position = restored.position
-        if restored.since is not None or restored.log:
-            self._joining.restore(restored.since or 0)
-        self.log.floor = restored.floor
         self.log.departed = dict(restored.departed)
         self._delivery.repairing = dict(restored.damaged)
-        raws = dict(restored.outgoing)
-        ours = []
-        for old_id, entry, head in restored.log:
-            self.log.add(old_id, entry, (), head=head)
-            if entry.sender_id == self.me:
-                ours.append((entry.own_seen, old_id))
-        ours.sort()
-        if ours:
-            self.outgoing.sequence, self._frontier.last_own = ours[-1]
-        for sequence, old_id in ours[-self.params.tracked_limit :]:
-            acked_by = restored.acks.get(old_id, ())
-            clock = self.log.key(old_id)[0]
-            if old_id in raws:
-                self.outgoing.restore(old_id, sequence, raws[old_id], clock, now, acked_by)
-            else:
-                self.outgoing.remember(old_id, sequence, clock, acked_by)
+        self.outgoing.restore_acks(restored.acks)
+        for message in restored.log:
+            self._restore_logged(message, restored.outgoing.get(message.message_id), now)
+        if restored.since is not None or len(self.log):
+            self._joining.restore(restored.since or 0)
+        self.log.floor = max(filter(None, (restored.floor, self.log.floor)), default=None)
         self._delivery.tombstones.restore(restored.tombstones)
-        self._frontier.restore(
-            self.log.newest(self.params.causal_history),
-            [received.message.message_id for received in restored.incoming],
-        )
+        waiting = [received.message.message_id for received in restored.incoming]
+        self._dialect.restore(self.log.newest(len(self.log)), waiting)
         for received in restored.incoming:
             message = received.message
-            history = message.history_ids
-            unmet = dict.fromkeys(self._delivery.unmet(history))
+            unmet = dict.fromkeys(self._delivery.unmet(message.history_ids))
             self.incoming.add(message, received.raw, received.origin, unmet, now)
         for received in restored.incoming:
             self._reception.want_unknown(received.message, None, now, [])
@@ -396,3 +393,14 @@ class Participant:
             self.wants.add(HistoryEntry(damaged), self.me, None, now, clock=0, pull_after=0.0)
         if len(self.log):
             self.sync.start(now)
+
+    def _restore_logged(self, message: Message, unsettled: bytes | None, now: Time) -> None:
+        """The messages of our log come in its order, so that each comes after its ancestors."""
+        message_id, lamport = message.message_id, message.lamport or 0
+        history = message.history_ids
+        own = message.sender_id == self.me
+        own_seen = lamport if own else self.log.own_seen(history)
+        entry = LogEntry(lamport, message.sender_id, own_seen, len(message.content or b""))
+        self.log.add(message_id, entry, history, head=True)
+        if own:
+            self.outgoing.restore(message_id, lamport, unsettled, now)

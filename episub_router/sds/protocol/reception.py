@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
 from episub_router.protocol.types import Time
-from episub_router.sds.bloom import FilterCodec
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.delivery import CausalDelivery
-from episub_router.sds.protocol.causal.frontier import Frontier
 from episub_router.sds.protocol.causal.incoming import Waiting
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import LamportClock
+from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef
-from episub_router.sds.protocol.members import Members
-from episub_router.sds.protocol.message import (
-    HistoryEntry,
-    Kind,
-    Message,
-    MessageId,
-    SenderId,
-    has_true_id,
-)
+from episub_router.sds.protocol.group import Group
+from episub_router.sds.protocol.message import HistoryEntry, Kind, Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.presence import Presence
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.reconciliation.catchup import Catchup
 from episub_router.sds.protocol.reconciliation.joining import Joining
 from episub_router.sds.protocol.repair.responses import Responses
-from episub_router.sds.protocol.repair.wants import Wants
+from episub_router.sds.protocol.repair.wants import PULL_DELAY, Wants
 from episub_router.sds.protocol.sending.outgoing import Outgoing
 from episub_router.sds.protocol.sending.sync import SyncTimer
+from episub_router.util.bounded import put_last
+
+_EPHEMERAL = 1024
+"""Ids of ephemeral messages that are kept in mind, as they may come twice (chosen)."""
+_SYNC_WANTS = 64
+"""Messages that are looked for because a sync message names them; what else is missing, comparing
+logs finds (chosen)."""
+HONOURED = 16
+"""Repair requests of one message; more are ignored (chosen)."""
 
 
 class Reception:
@@ -45,17 +43,14 @@ class Reception:
         clock: LamportClock,
         log: Log,
         delivery: CausalDelivery,
-        frontier: Frontier,
+        dialect: Dialect,
         wants: Wants,
         outgoing: Outgoing,
-        members: Members,
-        presence: Presence,
+        group: Group,
         responses: Responses,
         sync: SyncTimer,
         catchup: Catchup,
         joining: Joining,
-        filters: FilterCodec,
-        verify_ids: bool,
     ) -> None:
         self._me = me
         self._channel_id = channel_id
@@ -63,17 +58,14 @@ class Reception:
         self._clock = clock
         self._log = log
         self._delivery = delivery
-        self._frontier = frontier
+        self._dialect = dialect
         self._wants = wants
         self._outgoing = outgoing
-        self._members = members
-        self._presence = presence
+        self._group = group
         self._responses = responses
         self._sync = sync
         self._catchup = catchup
         self._joining = joining
-        self._filters = filters
-        self._verify_ids = verify_ids
         self._ephemeral: dict[MessageId, None] = {}
 
     def receive(self, received: ReceivedMessage, now: Time) -> list[Effect]:
@@ -93,11 +85,11 @@ class Reception:
         history = message.history_ids
         current = received.way is Way.BROADCAST and sender != self._me
         if current:
-            self._members.note(sender, now)
-            if not self._presence.anybody(now):
+            if not self._group.anybody(now):
                 self._outgoing.postpone(now)
-            self._presence.note(now)
-            self._hear_requests(message, now, effects)
+            self._group.note(sender, now)
+            if self._params.repair:
+                self._hear_requests(message, now, effects)
         if sender != self._me:
             self._review_acks(message, history, now, effects)
         if kind is Kind.CONTENT:
@@ -105,11 +97,10 @@ class Reception:
         elif current:
             effects.append(fx.SyncHeard(sender))
             # A sync message is no message to wait for: what it names is looked for at once.
-            self.want_unknown(message, received.source, now, effects)
+            self.want_unknown(message, received.source, now, effects, most=_SYNC_WANTS)
         if current:
             named = [message.message_id, *history]
-            members = self._members.count(now)
-            self._sync.note_message(named, sender, self._log.heads, members, now)
+            self._sync.note_message(named, sender, self._log.heads, self._group.count(now), now)
         return effects
 
     def _receive_ephemeral(self, message: Message) -> list[Effect]:
@@ -117,9 +108,7 @@ class Reception:
             return [fx.Discarded(message.sender_id, DiscardReason.OWN_ECHO)]
         if message.message_id in self._ephemeral:
             return [fx.Discarded(message.sender_id, DiscardReason.DUPLICATE)]
-        self._ephemeral[message.message_id] = None
-        if len(self._ephemeral) > self._params.ephemeral_memory:
-            del self._ephemeral[next(iter(self._ephemeral))]
+        put_last(self._ephemeral, message.message_id, None, _EPHEMERAL)
         return [fx.DeliverEphemeral(message)]
 
     def _receive_content(
@@ -130,10 +119,7 @@ class Reception:
         if new_id in self._log or new_id in self._delivery.incoming:
             self._receive_again(received, now, effects)
             return
-        lamport = self._delivery.lamport(message)
-        if self._verify_ids and not has_true_id(message, lamport):
-            effects.append(fx.Discarded(sender, DiscardReason.NOT_ITS_HASH))
-            return
+        lamport = message.lamport or 0
         wall = self._clock.wall(now)
         if self._clock.ahead(lamport, wall) and lamport > 1 + self._delivery.newest(history):
             effects.append(fx.Discarded(sender, DiscardReason.CLOCK_AHEAD))
@@ -145,8 +131,7 @@ class Reception:
                 return
             effects += self._joining.begin(max(0, lamport - 1), now)
         if self._log.is_old((lamport, new_id), sender):
-            if lamport <= self._log.since:
-                self._log.pass_by(new_id)
+            self._log.pass_by(new_id)
             effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
             self._delivery.go_on_without(new_id, effects, lost=False)
             return
@@ -154,10 +139,10 @@ class Reception:
         if unmet and not self._make_room(sender, len(received.raw), now, effects):
             effects.append(fx.Discarded(sender, DiscardReason.INCOMING_FULL))
             return
-        self._frontier.received(new_id)
+        self._dialect.received(new_id)
         if sender != self._me and (received.way is Way.BROADCAST or received.source == sender):
             # Its author waits to hear that somebody has it, also one that hands it out itself.
-            self._sync.received(new_id, sender, self._members.count(now), now)
+            self._sync.received(new_id, sender, self._group.count(now), now)
         want = self._wants.found(new_id)
         if want is not None:
             effects.append(fx.Found(new_id, now - want.since))
@@ -179,87 +164,65 @@ class Reception:
             effects.append(fx.Discarded(author, DiscardReason.INCOMING_FULL))
             if self._delivery.incoming.needs(left_id):
                 entry = HistoryEntry(left_id, None, author)
-                lamport = self._delivery.lamport(waiting.message)
-                after = self._params.pull_delay
-                self._wants.add(entry, author, None, now, clock=lamport, pull_after=after)
+                lamport = waiting.message.lamport or 0
+                self._wants.add(entry, author, None, now, clock=lamport, pull_after=PULL_DELAY)
         return room
 
     def _receive_again(self, received: ReceivedMessage, now: Time, effects: list[Effect]) -> None:
         message, sender = received.message, received.message.sender_id
-        self._responses.seen(message.message_id, now)
-        waiting = self._delivery.incoming.get(message.message_id)
-        entry = self._log.get(message.message_id)
-        known = crc32(waiting.message.content or b"") if waiting else entry.digest if entry else 0
-        if crc32(message.content or b"") != known:
-            effects.append(fx.Conflict(message.message_id, sender))
-        elif waiting is not None and self._can_go(message, waiting.message):
-            self._delivery.incoming.take(message.message_id)
-            self._delivery.deliver(Waiting(message, received.raw, received.origin, {}, []), effects)
-        elif sender == self._me:
+        self._responses.seen(message.message_id)
+        if sender == self._me:
             effects.append(fx.Discarded(sender, DiscardReason.OWN_ECHO))
-        else:
-            effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
-            if entry is not None and received.way is Way.BROADCAST:
-                # Its author sends it again, and waits to hear that somebody has it.
-                self._sync.received(message.message_id, sender, self._members.count(now), now)
-
-    def _can_go(self, message: Message, waiting: Message) -> bool:
-        """Whether this version of a message that waits has a history that is met.
-
-        The id says nothing of the history. A sender that names an invented message to some would
-        hold up there what others say after they delivered its message. All else must be the same:
-        the digests that are compared before may be the same by intent.
-        """
-        return _said(message) == _said(waiting) and not self._delivery.unmet(message.history_ids)
+            return
+        effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
+        if message.message_id in self._log and received.way is Way.BROADCAST:
+            # Its author sends it again, and waits to hear that somebody has it.
+            self._sync.received(message.message_id, sender, self._group.count(now), now)
 
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
     ) -> None:
-        own_seen = self._delivery.own_seen(history)
+        own_seen = self._log.own_seen(history)
         if own_seen:
-            if message.since:
-                self._outgoing.review_start(message.sender_id, message.since)
-            lacks = own_seen if message.gaps_more else self._delivery.own_seen(message.gaps)
-            effects += self._outgoing.review_history(message.sender_id, own_seen, lacks, history)
-        if message.bloom_filter and len(self._outgoing):
-            usable = self._filters.load(message.bloom_filter)
-            if usable is None:
-                effects.append(fx.Discarded(message.sender_id, DiscardReason.FILTER_UNUSABLE))
-            else:
-                effects += self._outgoing.review_filter(message.sender_id, usable, now)
+            lacks = own_seen if message.gaps_more else self._log.own_seen(message.gaps)
+            effects += self._outgoing.review(message.sender_id, own_seen, lacks, message.since)
+        effects += self._dialect.review(message, self._outgoing, now)
 
     def _hear_requests(self, message: Message, now: Time, effects: list[Effect]) -> None:
-        for request in message.repair_request[: self._params.repair_honoured]:
+        for request in message.repair_request[:HONOURED]:
             self._wants.asked_by_other(request.message_id, now)
             entry = self._log.get(request.message_id)
             if entry is not None:
                 effects += self._responses.requested(
                     request.message_id,
                     entry.sender_id,
+                    entry.size,
                     message.sender_id,
-                    self._members.count(now),
+                    self._group.count(now),
                     now,
                 )
 
     def want_unknown(
-        self, message: Message, source: PeerRef | None, now: Time, effects: list[Effect]
+        self,
+        message: Message,
+        source: PeerRef | None,
+        now: Time,
+        effects: list[Effect],
+        *,
+        most: int | None = None,
     ) -> None:
+        """Look for what a message names and we don't have; the first `most` of it."""
         incoming = self._delivery.incoming
-        unknown = [i for i in self._delivery.unmet(message.history_ids) if i not in incoming]
+        unknown = [i for i in self._delivery.unmet(message.history_ids) if i not in incoming][:most]
         if not unknown:
             return
         entries = {e.message_id: e for e in message.causal_history}
-        sender, lamport = message.sender_id, self._delivery.lamport(message)
+        sender, lamport = message.sender_id, message.lamport or 0
         full = False
         for missing in unknown:
             entry = entries.get(missing) or HistoryEntry(missing)
             full |= not self._wants.add(
-                entry, sender, source, now, clock=lamport, pull_after=self._params.pull_delay
+                entry, sender, source, now, clock=lamport, pull_after=PULL_DELAY
             )
         if full:
             effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))
-
-
-def _said(message: Message) -> tuple[object, ...]:
-    """What an id stands for."""
-    return (message.sender_id, message.lamport, message.content, message.part, message.parts)

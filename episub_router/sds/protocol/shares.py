@@ -7,30 +7,42 @@ from typing import Generic, TypeVar
 
 H = TypeVar("H", bound=Hashable)
 
+_SHARE = 0.25
+"""Of a table, what one holder may have, also where nobody else needs it (chosen)."""
+
 
 class Shares(Generic[H]):
-    """How much of a table each holder has."""
+    """How much of a table of size `limit` each holder has."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.total = 0
         self._held: dict[H, int] = {}
 
-    def of(self, holder: H) -> int:
-        return self._held.get(holder, 0)
-
     def add(self, holder: H, amount: int = 1) -> None:
+        self.total += amount
         self._held[holder] = self._held.get(holder, 0) + amount
 
     def remove(self, holder: H, amount: int = 1) -> None:
+        self.total -= amount
         left = self._held[holder] - amount
         if left > 0:
             self._held[holder] = left
         else:
             del self._held[holder]
 
+    def refuses(self, holder: H, amount: int = 1) -> bool:
+        """Whether `holder` has its share already."""
+        return self._held.get(holder, 0) + amount > max(amount, self.limit * _SHARE)
+
+    def fits(self, amount: int = 1) -> bool:
+        """Whether there is room for so much more."""
+        return self.total + amount <= self.limit
+
     def yields_to(self, holder: H, amount: int = 1) -> H | None:
         """The holder that yields something for so much more of `holder`'s; None where no other has
         more than `holder` would have."""
         most = max(self._held, key=self._held.__getitem__, default=None)
-        if most is None or self._held[most] <= self.of(holder) + amount:
+        if most is None or self._held[most] <= self._held.get(holder, 0) + amount:
             return None
         return most

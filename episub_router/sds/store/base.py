@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
 
 from episub_router.sds.protocol.effects import Change
-from episub_router.sds.protocol.entry import Key, LogEntry
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
-from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import Restored
 
-TOMBSTONES = SdsParams().tombstone_limit
-"""Ids given up as lost that a store keeps in mind for a channel, as its participant does."""
+Decode: TypeAlias = Callable[[bytes, int | None], Message]
+"""A message from its bytes, and its clock where it is known."""
 
 
 class StoreError(Exception):
@@ -30,8 +32,9 @@ class StoreFullError(StoreError):
 class Retention:
     """What a store keeps, over all its channels; None is no limit.
 
-    `max_age` (s) since receipt, `max_bytes` and `max_messages` of the newest to arrive; looked at
-    each `interval` (s).
+    `max_age` (s) since receipt, `max_bytes` and `max_messages` of the newest to arrive; checked
+    each `interval` (s). What is too old goes when two checks find so: a time of day that is wrong
+    at one of them removes nothing.
     """
 
     max_age: float | None = 30 * 86_400.0
@@ -50,16 +53,18 @@ class StoredMessage:
     sender_id: SenderId = ""
 
 
-def first_that_fit(found: Iterable[StoredMessage], items: int, size: int) -> list[StoredMessage]:
-    """The first of these: at most `items`, and with their proofs `size` bytes unless the first
-    alone is larger."""
+def first_that_fit(
+    found: Iterable[StoredMessage], items: int, size: int
+) -> tuple[list[StoredMessage], bool]:
+    """The first of these, and whether there are more: at most `items`, and with their proofs `size`
+    bytes unless the first alone is larger. No more is read of them than one."""
     result: list[StoredMessage] = []
-    for stored in islice(found, items):
+    for stored in found:
         size -= len(stored.raw) + len(stored.origin)
-        if size < 0 and result:
-            break
+        if len(result) == items or (size < 0 and result):
+            return result, True
         result.append(stored)
-    return result
+    return result, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,18 @@ class StoredDelivery:
     raw: bytes
     missing: tuple[MessageId, ...]
     sender_id: SenderId
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A message of the total order; `late`: it comes after others that belong behind it.
+
+    `arrival`: how far the reader has had what arrived, once it has had this.
+    """
+
+    stored: StoredMessage
+    late: bool
+    arrival: int
 
 
 @dataclass(slots=True)
@@ -93,31 +110,32 @@ class Purged:
 class Saved:
     """A channel as it was when we stopped. `log` is its newest part, in total order.
 
-    `departed`, `acks` and `since` are as in `Restored`. `damaged` are messages that couldn't be
+    `outgoing`: those of ours that are still resent. `departed`, `acks` and `since` are as in
+    `Restored`. `damaged` are messages that couldn't be
     read and were removed, each with whether the application was done with it.
     """
 
     clock: int
     position: int
     floor: Key | None
-    log: Sequence[tuple[MessageId, LogEntry, bool]]
+    log: Sequence[StoredMessage]
     incoming: Sequence[tuple[bytes, bytes]]
-    outgoing: Sequence[tuple[MessageId, bytes]]
+    outgoing: Mapping[MessageId, bytes]
     tombstones: Sequence[MessageId]
     departed: Mapping[SenderId, int] = field(default_factory=dict)
-    acks: Mapping[MessageId, Sequence[SenderId]] = field(default_factory=dict)
+    acks: Mapping[SenderId, tuple[int, int]] = field(default_factory=dict)
     damaged: Mapping[MessageId, bool] = field(default_factory=dict)
     since: int | None = None
 
-    def restore(self, decode: Callable[[bytes], Message]) -> Restored:
-        """The participant's state, with its buffered messages decoded."""
+    def restore(self, decode: Decode) -> Restored:
+        """The participant's state, made again from the bytes of its messages."""
         return Restored(
             clock=self.clock,
             position=self.position,
             floor=self.floor,
-            log=self.log,
+            log=(_again(stored, decode) for stored in self.log),
             incoming=[
-                ReceivedMessage(decode(raw), raw, Way.PULLED, None, origin)
+                ReceivedMessage(decode(raw, None), raw, Way.PULLED, None, origin)
                 for raw, origin in self.incoming
             ],
             outgoing=self.outgoing,
@@ -129,11 +147,27 @@ class Saved:
         )
 
 
+def _again(stored: StoredMessage, decode: Decode) -> Message:
+    message = decode(stored.raw, stored.key[0])
+    if message.sender_id:
+        return message
+    return replace(message, sender_id=stored.sender_id)
+
+
 class Store(ABC):
     """Holds any number of channels. Calls come one at a time, from any thread."""
 
     retention: Retention | None = None
     """What `purge` keeps; None is what the participants' logs keep."""
+
+    _aged: float = -math.inf
+    """Up to when the last purge found what was received too old."""
+
+    def _too_old_before(self, kept: Retention) -> float:
+        """What was received before is too old, at this purge and the last one."""
+        before = self._aged
+        self._aged = -math.inf if kept.max_age is None else time.time() - kept.max_age
+        return min(before, self._aged)
 
     @abstractmethod
     def load(self, channel_id: str, owner: str, limit: int) -> Saved | None:
@@ -152,12 +186,14 @@ class Store(ABC):
         """Apply all changes or, if the process dies, none."""
 
     @abstractmethod
-    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
-        """Those of the messages that are logged."""
+    def get(
+        self, channel_id: str, ids: Iterable[MessageId], size: int | None = None
+    ) -> list[StoredMessage]:
+        """Those of the messages that are logged; the first of them, up to `size` bytes."""
 
     @abstractmethod
-    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, StoredMessage]:
-        """Logged messages by the sha256 of their bytes."""
+    def lacked(self, channel_id: str, ids: Iterable[MessageId]) -> list[MessageId]:
+        """Those of the messages that aren't logged."""
 
     @abstractmethod
     def page(
@@ -169,11 +205,23 @@ class Store(ABC):
         size: int,
         *,
         newest_first: bool = False,
+        ids_only: bool = False,
     ) -> tuple[list[StoredMessage], bool]:
         """Messages with after < key <= until, ascending, and whether there are more.
 
-        `newest_first`: the last of them, descending.
+        `newest_first`: the last of them, descending. `ids_only`: without their bytes.
         At most `items`, and with their proofs `size` bytes unless the first alone is larger.
+        """
+
+    @abstractmethod
+    def following(
+        self, channel_id: str, place: Key | None, arrival: int, limit: int
+    ) -> Following | None:
+        """What follows for a reader of the total order that has had everything up to `place`, as
+        far as it had arrived with the number `arrival`. None where nothing does.
+
+        What arrived later than that, and belongs before `place`, comes first. Otherwise the next
+        message after `place`, if its clock is at most `limit`.
         """
 
     @abstractmethod
@@ -214,6 +262,14 @@ class Store(ABC):
         Except, where `unread_limit` is given, so many of the newest deliveries of each channel as
         the application isn't done with.
         """
+
+    @abstractmethod
+    def check_room(self, size: int) -> None:
+        """Raises StoreFullError where there is no room for so many bytes."""
+
+    def backup(self, path: str | Path) -> None:
+        """Write a copy of the whole store as it is now, while it is in use."""
+        raise StoreError("a store in memory has no copy")
 
     @abstractmethod
     def close(self) -> None:

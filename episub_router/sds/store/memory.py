@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.causal.tombstones import TOMBSTONES
 from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.group import MEMBERS
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.store.base import (
-    TOMBSTONES,
+    Following,
     Purged,
     Retention,
     Saved,
@@ -23,7 +23,8 @@ from episub_router.sds.store.base import (
     StoreError,
     first_that_fit,
 )
-from episub_router.sds.store.front_list import FrontList
+from episub_router.util.bounded import put_last
+from episub_router.util.front_list import FrontList
 
 
 @dataclass(slots=True)
@@ -33,20 +34,20 @@ class _Channel:
     position: int = 0
     consumed: int = 0
     floor: Key | None = None
+    gone: Key | None = None
     keys: FrontList[Key] = field(default_factory=FrontList)
     rows: dict[MessageId, fx.Logged] = field(default_factory=dict)
-    heads: dict[MessageId, None] = field(default_factory=dict)
-    hashes: dict[bytes, MessageId] = field(default_factory=dict)
-    unhashed: dict[MessageId, None] = field(default_factory=dict)
-    """Rows whose digest nobody has asked for yet."""
     received: dict[MessageId, float] = field(default_factory=dict)
     """When each row came. Without `retention`, nobody asks."""
+    arrivals: dict[MessageId, int] = field(default_factory=dict)
+    """Each row's number, in the order in which they came."""
+    arrived: int = 0
     positions: FrontList[tuple[int, MessageId]] = field(default_factory=FrontList)
     incoming: dict[MessageId, fx.Buffered] = field(default_factory=dict)
     outgoing: dict[MessageId, None] = field(default_factory=dict)
     tombstones: dict[MessageId, None] = field(default_factory=dict)
     departed: dict[SenderId, int] = field(default_factory=dict)
-    acks: dict[MessageId, dict[SenderId, None]] = field(default_factory=dict)
+    acks: dict[SenderId, tuple[int, int]] = field(default_factory=dict)
     unread: deque[tuple[int, fx.Logged]] = field(default_factory=deque)
     """Deliveries that left the log before the application had them."""
     since: int | None = None
@@ -76,12 +77,12 @@ class MemoryStore(Store):
             clock=channel.clock,
             position=channel.position,
             floor=floor,
-            log=[(i, channel.rows[i].entry, i in channel.heads) for _, i in keys],
+            log=[_stored(channel.rows[i]) for _, i in keys],
             incoming=[(b.raw, b.origin) for b in channel.incoming.values()],
-            outgoing=[(i, channel.rows[i].raw) for i in channel.outgoing],
+            outgoing={i: channel.rows[i].raw for i in channel.outgoing},
             tombstones=list(channel.tombstones),
             departed=dict(channel.departed),
-            acks={i: list(by) for i, by in channel.acks.items()},
+            acks=dict(channel.acks),
             since=channel.since,
         )
 
@@ -96,16 +97,16 @@ class MemoryStore(Store):
                 channel.received.setdefault(change.message_id, time.time())
             _apply(channel, change)
 
-    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
+    def get(
+        self, channel_id: str, ids: Iterable[MessageId], size: int | None = None
+    ) -> list[StoredMessage]:
         rows = self._channels[channel_id].rows
-        return [_stored(rows[i]) for i in dict.fromkeys(ids) if i in rows]
+        found = [_stored(rows[i]) for i in dict.fromkeys(ids) if i in rows]
+        return found if size is None else first_that_fit(found, len(found), size)[0]
 
-    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, StoredMessage]:
-        channel = self._channels[channel_id]
-        for message_id in channel.unhashed:
-            channel.hashes[_digest(channel.rows[message_id])] = message_id
-        channel.unhashed.clear()
-        return {h: _stored(channel.rows[channel.hashes[h]]) for h in hashes if h in channel.hashes}
+    def lacked(self, channel_id: str, ids: Iterable[MessageId]) -> list[MessageId]:
+        rows = self._channels[channel_id].rows
+        return [i for i in ids if i not in rows]
 
     def page(
         self,
@@ -116,20 +117,40 @@ class MemoryStore(Store):
         size: int,
         *,
         newest_first: bool = False,
+        ids_only: bool = False,
     ) -> tuple[list[StoredMessage], bool]:
         channel = self._channels[channel_id]
         if newest_first:
             keys = channel.keys.between(after, until, items + 1, last=True)[::-1]
         else:
             keys = channel.keys.between(after, until, items + 1)
-        result = first_that_fit((_stored(channel.rows[i]) for _, i in keys), items, size)
-        return result, len(result) < len(keys)
+        if ids_only:
+            return [StoredMessage(key, b"", b"") for key in keys[:items]], len(keys) > items
+        return first_that_fit((_stored(channel.rows[i]) for _, i in keys), items, size)
+
+    def following(
+        self, channel_id: str, place: Key | None, arrival: int, limit: int
+    ) -> Following | None:
+        channel = self._channels[channel_id]
+        late: list[tuple[int, MessageId]] = []
+        for message_id, number in reversed(channel.arrivals.items()):
+            if number <= arrival or place is None:
+                break
+            if (channel.rows[message_id].entry.lamport, message_id) <= place:
+                late.append((number, message_id))
+        if late:
+            number, message_id = late[-1]
+            return Following(_stored(channel.rows[message_id]), True, number)
+        following = channel.keys.between(place, (limit + 1, ""), 1)
+        if not following:
+            return None
+        return Following(_stored(channel.rows[following[0][1]]), False, channel.arrived)
 
     def count(self, channel_id: str) -> int:
         return len(self._channels[channel_id].rows)
 
     def gone(self, channel_id: str) -> Key | None:
-        return self._channels[channel_id].floor
+        return self._channels[channel_id].gone
 
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         channel = self._channels[channel_id]
@@ -171,7 +192,7 @@ class MemoryStore(Store):
         )
         count = len(oldest)
         size = sum(len(r.raw) for c in self._channels.values() for r in c.rows.values())
-        since = -math.inf if kept.max_age is None else time.time() - kept.max_age
+        since = self._too_old_before(kept)
         result: dict[str, Purged] = {}
         for at, name, message_id in oldest:
             over = kept.max_messages is not None and count > kept.max_messages
@@ -188,7 +209,11 @@ class MemoryStore(Store):
             _depart(channel, row.entry.sender_id, row.entry.lamport)
             result.setdefault(name, Purged([], key)).add(key, unread=unread)
             channel.floor = max(channel.floor or key, key)
+            channel.gone = max(channel.gone or key, key)
         return result
+
+    def check_room(self, size: int) -> None:
+        """There always is."""
 
     def close(self) -> None:
         self._channels.clear()
@@ -199,15 +224,12 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
         case fx.Logged():
             message_id = change.message_id
             if message_id not in channel.rows:
-                channel.unhashed[message_id] = None
+                channel.arrived += 1
+                channel.arrivals[message_id] = channel.arrived
             channel.rows[message_id] = change
             channel.keys.add((change.entry.lamport, message_id))
             channel.incoming.pop(message_id, None)
             channel.tombstones.pop(message_id, None)
-            for old in change.covered:
-                channel.heads.pop(old, None)
-            if change.head:
-                channel.heads[message_id] = None
             if change.outgoing:
                 channel.outgoing[message_id] = None
             if change.position:
@@ -220,26 +242,23 @@ def _apply(channel: _Channel, change: fx.Change) -> None:
         case fx.ClockSet(value=value):
             channel.clock = max(channel.clock, value)
         case fx.Tombstone(message_id=message_id):
-            channel.tombstones[message_id] = None
-            if len(channel.tombstones) > TOMBSTONES:
-                del channel.tombstones[next(iter(channel.tombstones))]
+            put_last(channel.tombstones, message_id, None, TOMBSTONES)
         case fx.Evicted():
             _evict(channel, change)
         case fx.Unbuffered(message_id=message_id):
             channel.incoming.pop(message_id, None)
-        case fx.Untracked(message_id=message_id):
-            channel.acks.pop(message_id, None)
         case fx.JoinedAt(since=since):
             channel.since = since
             if since:
-                channel.floor = (since + 1, "")
-        case fx.AckStored(message_id=message_id, by=by):
-            channel.acks.setdefault(message_id, {})[by] = None
+                channel.floor = channel.gone = (since + 1, "")
+        case fx.AckStored(by=by, after=after, until=until):
+            put_last(channel.acks, by, (after, until), MEMBERS)
 
 
 def _evict(channel: _Channel, change: fx.Evicted) -> None:
     row = channel.rows[change.message_id]
-    _remove(channel, change.message_id)
+    key = _remove(channel, change.message_id)
+    channel.gone = max(channel.gone or key, key)
     if row.position > channel.consumed:
         channel.unread.append((row.position, row))
     channel.floor = change.floor
@@ -252,12 +271,9 @@ def _remove(channel: _Channel, message_id: MessageId) -> Key:
     row = channel.rows.pop(message_id)
     key = (row.entry.lamport, message_id)
     channel.keys.remove(key)
-    if channel.unhashed.pop(message_id, channel) is channel:
-        del channel.hashes[_digest(row)]
     channel.received.pop(message_id, None)
-    channel.heads.pop(message_id, None)
+    channel.arrivals.pop(message_id)
     channel.outgoing.pop(message_id, None)
-    channel.acks.pop(message_id, None)
     if row.position:
         channel.positions.remove((row.position, message_id))
     return key
@@ -271,7 +287,3 @@ def _stored(row: fx.Logged) -> StoredMessage:
     return StoredMessage(
         (row.entry.lamport, row.message_id), row.raw, row.origin, row.entry.sender_id
     )
-
-
-def _digest(row: fx.Logged) -> bytes:
-    return hashlib.sha256(row.raw).digest()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.causal.tombstones import TOMBSTONES
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import MessageId, SenderId
+from episub_router.sds.protocol.group import MEMBERS
+from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.store.base import (
-    TOMBSTONES,
+    Following,
     Purged,
     Retention,
     Saved,
@@ -24,26 +28,23 @@ from episub_router.sds.store.base import (
     StoreError,
     first_that_fit,
 )
-from episub_router.sds.store.sealing import seal
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
-from episub_router.sds.store.sqlite_load import (
-    CHANNEL_COLUMNS,
-    SEALED,
-    SIGN,
-    digest_of,
-    load_channel,
-    message_seal,
-    seal_channel,
-    whole,
-)
-from episub_router.sds.store.sqlite_rows import check, put, trim
+from episub_router.sds.store.sqlite_rows import put, rows, sum_of, trim
+
+SIGN = 2**63
+"""Clocks are unsigned and SQLite's integers aren't: all are stored less this."""
+_CHANNEL = "owner, clock, consumed, floor_lamport, floor_id, gone_lamport, gone_id"
+_MESSAGE = "channel, lamport, id, sender, raw, origin, position, missing"
+"""What a message's sum covers: what never changes."""
+_READ = f"{_MESSAGE}, sum"
+_MANY = 2**31
 
 
 class SqliteStore(Store):
     """State that survives `kill -9` at any point; `durability` says whether a power failure too.
 
     With `retention`, messages stay when they leave the participant's memory, until `purge` takes
-    them. Every row has a seal: one that was altered is never handed out. It is removed on
+    them. Every row has a sum: one that was altered is never handed out. It is removed on
     loading, and the participant fetches its message again.
 
     Raises StoreError for a file that is damaged beyond that, in use, of another application or of
@@ -60,53 +61,152 @@ class SqliteStore(Store):
         self.path = Path(path)
         self.retention = retention
         self._db = open_file(self.path, durability)
+        self._counts: Counter[str] = Counter()
+        """By channel that was asked for it, how many messages it has that aren't evicted."""
 
     def load(self, channel_id: str, owner: str, limit: int) -> Saved | None:
         with self._transaction() as db:
-            row = db.execute(
-                f"SELECT {CHANNEL_COLUMNS} FROM channel WHERE id = ?", (channel_id,)
-            ).fetchone()
+            row = self._channel(db, channel_id)
             if row is None:
                 db.execute(
-                    "INSERT INTO channel VALUES (?, ?, ?, 0, NULL, NULL, 0, 0, x'')",
+                    "INSERT INTO channel VALUES (?, ?, ?, 0, NULL, NULL, NULL, NULL, 0, 0, x'')",
                     (channel_id, owner, -SIGN),
                 )
                 known = "SELECT count(*) FROM (SELECT 1 FROM message WHERE channel = ? LIMIT 1)"
                 if not self._number(known, channel_id):
-                    seal_channel(db, channel_id)
+                    _sum_channel(db, channel_id)
                     return None
-                row = (owner, -SIGN, 0, None, None, b"")  # its own was damaged
+                row = (owner, -SIGN, 0, None, None, None, None, b"")  # its own was damaged
             if row[0] != owner:
                 raise StoreError(
                     f"{self.path}: channel {channel_id!r} belongs to {row[0]!r}, not to {owner!r}"
                 )
-            return load_channel(db, channel_id, row, limit)
+            return self._load(db, channel_id, row, limit)
+
+    def _load(
+        self, db: sqlite3.Connection, channel_id: str, row: tuple[Any, ...], limit: int
+    ) -> Saved:
+        intact = sum_of(*row[:7]) == row[7]
+        # Where the row is damaged the application gets everything again rather than miss something.
+        clock, consumed = (row[1], row[2]) if intact else (-SIGN, 0)
+        floor = _key(row[3], row[4]) if intact else None
+        if not intact:
+            db.execute("UPDATE channel SET consumed = 0 WHERE id = ?", (channel_id,))
+            _sum_channel(db, channel_id)
+        departed: dict[SenderId, int] = dict(rows(db, "departed", channel_id))
+        # What has left a sender's messages is known by clock: others can't be evicted.
+        db.execute(
+            "UPDATE message SET evicted = 0 WHERE channel = ? AND evicted = 1 AND lamport > "
+            "(SELECT clock FROM departed WHERE channel = message.channel "
+            "AND sender = message.sender)",
+            (channel_id,),
+        )
+        damaged = self._remove_damaged(db, channel_id, consumed, limit)
+        newest = db.execute(
+            "SELECT lamport, id, sender, raw, origin, outgoing FROM message "
+            "WHERE channel = ? AND evicted = 0 ORDER BY lamport DESC, id DESC LIMIT ?",
+            (channel_id, limit + 1),
+        ).fetchall()
+        if newest and not intact:
+            clock = max(clock, newest[0][0])
+        if len(newest) > limit:
+            below = newest.pop()
+            key: Key = (below[0] + SIGN, below[1])
+            floor = key if floor is None else max(floor, key)
+        newest.reverse()
+        joined = next(rows(db, "joined", channel_id), None)
+        position = self._number(
+            "SELECT coalesce(max(position), 0) FROM message WHERE channel = ?", channel_id
+        )
+        return Saved(
+            clock=clock + SIGN,
+            position=max(position, consumed),
+            floor=floor,
+            log=[StoredMessage((r[0] + SIGN, r[1]), r[3], r[4], r[2]) for r in newest],
+            incoming=db.execute(
+                "SELECT raw, origin FROM incoming WHERE channel = ? ORDER BY rowid", (channel_id,)
+            ).fetchall(),
+            outgoing={r[1]: r[3] for r in newest if r[5]},
+            tombstones=[message_id for (message_id,) in rows(db, "tombstone", channel_id)],
+            departed={sender: value + SIGN for sender, value in departed.items()},
+            acks={s: (a + SIGN, u + SIGN) for s, a, u in rows(db, "ack", channel_id)},
+            damaged=damaged,
+            since=None if joined is None else joined[0] + SIGN,
+        )
+
+    def _remove_damaged(
+        self, db: sqlite3.Connection, channel_id: str, consumed: int, limit: int
+    ) -> dict[MessageId, bool]:
+        """The messages whose rows were altered, each with whether the application had it.
+
+        Of the newest `limit`, and of what is unread; older ones are checked when they are asked
+        for. An altered row may be that of the id that it has, or of the one that its bytes have.
+        """
+        damaged: dict[MessageId, bool] = {}
+        bad: list[tuple[int, str]] = []
+        for n, *row in db.execute(
+            f"SELECT n, {_READ} FROM message WHERE n IN (SELECT n FROM "
+            "(SELECT n FROM message WHERE channel = ? ORDER BY lamport DESC LIMIT ?) UNION "
+            "SELECT n FROM message WHERE channel = ? AND position > ?)",
+            (channel_id, limit, channel_id, consumed),
+        ):
+            if not _whole(row):
+                bad.append((n, str(row[2])))
+                # Rows are written in the order of positions.
+                (before,) = db.execute(
+                    "SELECT coalesce(max(position), 0) FROM message WHERE channel = ? AND n < ?",
+                    (channel_id, n),
+                ).fetchone()
+                for message_id in (str(row[2]), hashlib.sha256(bytes(row[4])).hexdigest()):
+                    damaged[message_id] = before < consumed
+        db.executemany("DELETE FROM message WHERE n = ?", [(n,) for n, _ in bad])
+        gone = []
+        for n, *row in db.execute(
+            "SELECT rowid, channel, id, raw, origin, sum FROM incoming WHERE channel = ?",
+            (channel_id,),
+        ):
+            if sum_of(*row[:-1]) != row[-1]:
+                gone.append((n,))
+                damaged[str(row[1])] = False
+        db.executemany("DELETE FROM incoming WHERE rowid = ?", gone)
+        return damaged
 
     def channels(self) -> list[str]:
         return [r[0] for r in self._db.execute("SELECT id FROM channel ORDER BY rowid")]
 
     def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
         now = time.time()
+        try:
+            self._commit(channel_id, changes, now)
+        except BaseException:
+            self._counts.pop(channel_id, None)
+            raise
+
+    def _commit(self, channel_id: str, changes: Sequence[fx.Change], now: float) -> None:
         with self._transaction() as db:
             for change in changes:
                 self._apply(db, channel_id, change, now)
             if any(isinstance(c, fx.ClockSet | fx.Evicted | fx.JoinedAt) for c in changes):
-                seal_channel(db, channel_id)
+                _sum_channel(db, channel_id)
             if any(isinstance(c, fx.Tombstone) for c in changes):
                 trim(db, "tombstone", channel_id, TOMBSTONES)
+            if any(isinstance(c, fx.AckStored) for c in changes):
+                trim(db, "ack", channel_id, MEMBERS)
 
-    def get(self, channel_id: str, ids: Iterable[MessageId]) -> list[StoredMessage]:
-        result = []
-        for message_id in dict.fromkeys(ids):
-            result += self._stored("channel = ? AND id = ?", (channel_id, message_id))
-        return result
+    def get(
+        self, channel_id: str, ids: Iterable[MessageId], size: int | None = None
+    ) -> list[StoredMessage]:
+        found = (
+            stored
+            for message_id in dict.fromkeys(ids)
+            for stored in self._stored("channel = ? AND id = ?", (channel_id, message_id))
+        )
+        return list(found) if size is None else first_that_fit(found, _MANY, size)[0]
 
-    def get_hashes(self, channel_id: str, hashes: Iterable[bytes]) -> dict[bytes, StoredMessage]:
-        result = {}
-        for digest in hashes:
-            for stored in self._stored("channel = ? AND hash = ? LIMIT 1", (channel_id, digest)):
-                result[digest] = stored
-        return result
+    def lacked(self, channel_id: str, ids: Iterable[MessageId]) -> list[MessageId]:
+        known = "SELECT 1 FROM message WHERE channel = ? AND id = ?"
+        with named_errors(self.path):
+            return [i for i in ids if not self._db.execute(known, (channel_id, i)).fetchone()]
 
     def page(
         self,
@@ -117,6 +217,7 @@ class SqliteStore(Store):
         size: int,
         *,
         newest_first: bool = False,
+        ids_only: bool = False,
     ) -> tuple[list[StoredMessage], bool]:
         where = "channel = ? AND evicted = 0"
         values: list[str | int] = [channel_id]
@@ -127,34 +228,74 @@ class SqliteStore(Store):
             where += " AND (lamport, id) <= (?, ?)"
             values += [until[0] - SIGN, until[1]]
         order = "lamport DESC, id DESC" if newest_first else "lamport, id"
-        rows = self._stored(f"{where} ORDER BY {order} LIMIT ?", (*values, items + 1))
-        result = first_that_fit(rows, items, size)
-        return result, len(result) < len(rows)
+        where, values = f"{where} ORDER BY {order} LIMIT ?", [*values, items + 1]
+        if not ids_only:
+            return first_that_fit(self._stored(where, values), items, size)
+        with named_errors(self.path):
+            found = self._db.execute(f"SELECT lamport, id FROM message WHERE {where}", values)
+            keys = [(lamport + SIGN, message_id) for lamport, message_id in found]
+        return [StoredMessage(key, b"", b"") for key in keys[:items]], len(keys) > items
+
+    def following(
+        self, channel_id: str, place: Key | None, arrival: int, limit: int
+    ) -> Following | None:
+        late, next_ones = [], "evicted = 0 AND lamport <= ?"
+        values: tuple[Any, ...] = (min(limit, MAX_LAMPORT) - SIGN,)
+        if place is not None:
+            at = (place[0] - SIGN, place[1])
+            late = self._found(
+                "n > ? AND (lamport, id) <= (?, ?) ORDER BY n LIMIT 1", channel_id, arrival, *at
+            )
+            next_ones, values = f"{next_ones} AND (lamport, id) > (?, ?)", (*values, *at)
+        if late:
+            return Following(late[0][1], True, late[0][0])
+        found = self._found(f"{next_ones} ORDER BY lamport, id LIMIT 1", channel_id, *values)
+        if not found:
+            return None
+        newest = self._number("SELECT max(n) FROM message WHERE channel = ?", channel_id)
+        return Following(found[0][1], False, newest)
+
+    def _found(
+        self, where: str, channel_id: str, *values: str | int
+    ) -> list[tuple[int, StoredMessage]]:
+        """Messages that were not altered, each with the number with which it arrived."""
+        with named_errors(self.path):
+            found = self._db.execute(
+                f"SELECT n, {_READ} FROM message WHERE channel = ? AND {where}",
+                (channel_id, *values),
+            ).fetchall()
+        for row in found:
+            if not _whole(row[1:]):
+                raise StoreError(f"{self.path}: a message is damaged; opened again, it is repaired")
+        return [(r[0], StoredMessage((r[2] + SIGN, r[3]), r[5], r[6], r[4])) for r in found]
 
     def count(self, channel_id: str) -> int:
-        return self._number(
-            "SELECT count(*) FROM message WHERE channel = ? AND evicted = 0", channel_id
-        )
+        if channel_id not in self._counts:
+            self._counts[channel_id] = self._number(
+                "SELECT count(*) FROM message WHERE channel = ? AND evicted = 0", channel_id
+            )
+        return self._counts[channel_id]
 
     def gone(self, channel_id: str) -> Key | None:
-        row = self._db.execute(
-            "SELECT floor_lamport, floor_id FROM channel WHERE id = ?", (channel_id,)
-        ).fetchone()
-        return None if row is None or row[0] is None else (row[0] + SIGN, row[1])
+        with named_errors(self.path):
+            row = self._db.execute(
+                "SELECT gone_lamport, gone_id FROM channel WHERE id = ?", (channel_id,)
+            ).fetchone()
+        return None if row is None else _key(*row)
 
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
         with named_errors(self.path):
-            rows = self._db.execute(
-                f"SELECT {SEALED}, seal FROM message "
+            found = self._db.execute(
+                f"SELECT {_READ} FROM message "
                 "WHERE channel = ? AND position > ? AND position > 0 ORDER BY position LIMIT ?",
                 (channel_id, after, limit),
             ).fetchall()
-        for row in rows:
-            if not whole(row):
+        for row in found:
+            if not _whole(row):
                 raise StoreError(
-                    f"{self.path}: delivery {row[9]} is damaged; opened again, it is repaired"
+                    f"{self.path}: delivery {row[6]} is damaged; opened again, it is repaired"
                 )
-        return [StoredDelivery(r[9], r[7], tuple(json.loads(r[10])), r[3]) for r in rows]
+        return [StoredDelivery(r[6], r[4], tuple(json.loads(r[7])), r[3]) for r in found]
 
     def consumed(self, channel_id: str) -> int:
         return self._number("SELECT consumed FROM channel WHERE id = ?", channel_id)
@@ -162,7 +303,7 @@ class SqliteStore(Store):
     def set_consumed(self, channel_id: str, position: int) -> None:
         with self._transaction() as db:
             db.execute("UPDATE channel SET consumed = ? WHERE id = ?", (position, channel_id))
-            seal_channel(db, channel_id)
+            _sum_channel(db, channel_id)
             db.execute(
                 "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= ?",
                 (channel_id, position),
@@ -196,17 +337,17 @@ class SqliteStore(Store):
             if kept.max_age is not None:
                 rows += db.execute(
                     f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
-                    (time.time() - kept.max_age,),
+                    (self._too_old_before(kept),),
                 ).fetchall()
             count, total = db.execute("SELECT count(*), total(length(raw)) FROM message").fetchone()
             surplus = 0 if kept.max_messages is None else count - kept.max_messages
             excess = 0 if kept.max_bytes is None else total - kept.max_bytes
             if surplus > 0 or excess > 0:
                 rows += db.execute(
-                    "DELETE FROM message WHERE rowid IN (SELECT rowid FROM (SELECT rowid, "
+                    "DELETE FROM message WHERE n IN (SELECT n FROM (SELECT n, "
                     "row_number() OVER oldest AS number, "
                     "sum(length(raw)) OVER oldest - length(raw) AS before "
-                    "FROM message WINDOW oldest AS (ORDER BY received_at, rowid)) "
+                    "FROM message WINDOW oldest AS (ORDER BY received_at, n)) "
                     f"WHERE number <= ? OR before < ?){unread} RETURNING {_GONE}",
                     (surplus, excess),
                 ).fetchall()
@@ -217,11 +358,28 @@ class SqliteStore(Store):
                 is_unread = unread_limit is not None and position > self.consumed(channel)
                 result.setdefault(channel, Purged([], key)).add(key, unread=is_unread)
             for channel, purged in result.items():
-                floor = self.gone(channel)
+                row = self._channel(db, channel)
+                floor = None if row is None else _key(row[3], row[4])
                 if floor is None or floor < purged.newest:
-                    self._set_floor(db, channel, purged.newest)
-                    seal_channel(db, channel)
+                    self._set_place(db, channel, "floor", purged.newest)
+                self._raise_gone(db, channel, purged.newest)
+                _sum_channel(db, channel)
+            self._counts.clear()
             return result
+
+    def check_room(self, size: int) -> None:
+        with self._transaction() as db:
+            db.execute("INSERT INTO room VALUES (zeroblob(?))", (size,))
+        with self._transaction() as db:
+            db.execute("DELETE FROM room")
+
+    def backup(self, path: str | Path) -> None:
+        """Write a copy of the whole file as it is now, while it is in use.
+
+        The copy is the same participant: open it in place of this file, never beside it.
+        """
+        with named_errors(self.path), closing(sqlite3.connect(path)) as copy:
+            self._db.backup(copy)
 
     def close(self) -> None:
         self._db.close()
@@ -246,25 +404,17 @@ class SqliteStore(Store):
                     entry.lamport - SIGN,
                     message_id,
                     entry.sender_id,
-                    entry.digest,
-                    entry.own_seen,
-                    digest_of(change.raw),
                     change.raw,
                     change.origin,
                     change.position,
                     json.dumps(change.missing),
                 )
-                head, outgoing = int(change.head), int(change.outgoing)
-                checked = check(str(head), str(outgoing), "0")
-                db.execute(
-                    f"INSERT OR IGNORE INTO message VALUES ({', '.join('?' * 16)}, {checked})",
-                    (*row, head, outgoing, now, 0, message_seal(row)),
-                )
-                db.executemany(
-                    f"UPDATE message SET head = 0, flags = {check(head='0')} "
-                    "WHERE channel = ? AND id = ?",
-                    [(channel, old) for old in change.covered],
-                )
+                added = db.execute(
+                    f"INSERT OR IGNORE INTO message ({_READ}, outgoing, received_at, evicted) "
+                    f"VALUES ({', '.join('?' * 12)})",
+                    (*row, _message_sum(row), int(change.outgoing), now, 0),
+                ).rowcount
+                self._counted(channel, added)
                 db.execute(
                     "DELETE FROM incoming WHERE channel = ? AND id = ?", (channel, message_id)
                 )
@@ -274,12 +424,11 @@ class SqliteStore(Store):
             case fx.Buffered(message_id=message_id, raw=raw, origin=origin):
                 db.execute(
                     "INSERT OR IGNORE INTO incoming VALUES (?, ?, ?, ?, ?)",
-                    (channel, message_id, raw, origin, seal(channel, message_id, raw, origin)),
+                    (channel, message_id, raw, origin, sum_of(channel, message_id, raw, origin)),
                 )
             case fx.Settled(message_id=message_id):
                 db.execute(
-                    f"UPDATE message SET outgoing = 0, flags = {check(outgoing='0')} "
-                    "WHERE channel = ? AND id = ?",
+                    "UPDATE message SET outgoing = 0 WHERE channel = ? AND id = ?",
                     (channel, message_id),
                 )
             case fx.ClockSet(value=value):
@@ -293,33 +442,42 @@ class SqliteStore(Store):
                 db.execute(
                     "DELETE FROM incoming WHERE channel = ? AND id = ?", (channel, message_id)
                 )
-            case fx.Untracked(message_id=message_id):
-                db.execute("DELETE FROM ack WHERE channel = ? AND id = ?", (channel, message_id))
             case fx.JoinedAt(since=since):
                 put(db, "joined", channel, since - SIGN)
                 if since:
-                    self._set_floor(db, channel, (since + 1, ""))
-            case fx.AckStored(message_id=message_id, by=by):
-                put(db, "ack", channel, message_id, by)
+                    self._set_place(db, channel, "floor", (since + 1, ""))
+                    self._set_place(db, channel, "gone", (since + 1, ""))
+            case fx.AckStored(by=by, after=after, until=until):
+                put(db, "ack", channel, by, after - SIGN, until - SIGN)
             case fx.Evicted():
                 if self.retention is None:
                     self._evict(db, channel, change)
 
     def _evict(self, db: sqlite3.Connection, channel: str, change: fx.Evicted) -> None:
         row = (channel, change.message_id)
-        db.execute(
+        removed = db.execute(
             "DELETE FROM message WHERE channel = ? AND id = ? AND position <= "
             "(SELECT consumed FROM channel WHERE id = ?)",
             (*row, channel),
-        )
-        db.execute(
-            f"UPDATE message SET evicted = 1, flags = {check(evicted='1')} "
-            "WHERE channel = ? AND id = ?",
-            row,
-        )
-        db.execute("DELETE FROM ack WHERE channel = ? AND id = ?", row)
+        ).rowcount
+        removed += db.execute(
+            "UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", row
+        ).rowcount
+        self._counted(channel, -removed)
         self._depart(db, channel, change.sender_id, change.lamport)
-        self._set_floor(db, channel, change.floor)
+        if change.floor is not None:
+            self._set_place(db, channel, "floor", change.floor)
+        self._raise_gone(db, channel, (change.lamport, change.message_id))
+
+    def _counted(self, channel: str, more: int) -> None:
+        if channel in self._counts:
+            self._counts[channel] += more
+
+    def _channel(self, db: sqlite3.Connection, channel: str) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = db.execute(
+            f"SELECT {_CHANNEL}, sum FROM channel WHERE id = ?", (channel,)
+        ).fetchone()
+        return row
 
     def _depart(self, db: sqlite3.Connection, channel: str, sender: SenderId, clock: int) -> None:
         if not sender:
@@ -330,23 +488,53 @@ class SqliteStore(Store):
         if known is None or known[0] < clock - SIGN:
             put(db, "departed", channel, sender, clock - SIGN)
 
-    def _set_floor(self, db: sqlite3.Connection, channel: str, floor: Key) -> None:
+    def _set_place(self, db: sqlite3.Connection, channel: str, name: str, place: Key) -> None:
         db.execute(
-            "UPDATE channel SET floor_lamport = ?, floor_id = ? WHERE id = ?",
-            (floor[0] - SIGN, floor[1], channel),
+            f"UPDATE channel SET {name}_lamport = ?, {name}_id = ? WHERE id = ?",
+            (place[0] - SIGN, place[1], channel),
         )
 
-    def _stored(self, where: str, values: Sequence[Any]) -> list[StoredMessage]:
-        with named_errors(self.path):
-            rows = self._db.execute(
-                f"SELECT {SEALED}, seal FROM message WHERE {where}", values
-            ).fetchall()
-        return [StoredMessage((r[1] + SIGN, r[2]), r[7], r[8], r[3]) for r in rows if whole(r)]
+    def _raise_gone(self, db: sqlite3.Connection, channel: str, place: Key) -> None:
+        gone = self.gone(channel)
+        if gone is None or gone < place:
+            self._set_place(db, channel, "gone", place)
+
+    def _stored(self, where: str, values: Sequence[Any]) -> Iterator[StoredMessage]:
+        """What is found, a row at a time: messages may be large."""
+        with (
+            named_errors(self.path),
+            closing(
+                self._db.execute(f"SELECT {_READ} FROM message WHERE {where}", values)
+            ) as found,
+        ):
+            for row in found:
+                if _whole(row):
+                    yield StoredMessage((row[1] + SIGN, row[2]), row[4], row[5], row[3])
 
     def _number(self, query: str, channel_id: str) -> int:
         with named_errors(self.path):
             row = self._db.execute(query, (channel_id,)).fetchone()
         return int(row[0] or 0) if row else 0
+
+
+def _key(lamport: int | None, message_id: str) -> Key | None:
+    return None if lamport is None else (lamport + SIGN, message_id)
+
+
+def _message_sum(row: Sequence[Any]) -> bytes:
+    return sum_of(*row[:4], hashlib.sha256(row[4]).digest(), *row[5:8])
+
+
+def _whole(row: Sequence[Any]) -> bool:
+    """Whether a row of `_READ` is as it was written."""
+    return isinstance(row[4], bytes) and bool(_message_sum(row) == row[8])
+
+
+def _sum_channel(db: sqlite3.Connection, channel_id: str) -> None:
+    """To be called in each transaction that changed the channel's row."""
+    row = db.execute(f"SELECT {_CHANNEL} FROM channel WHERE id = ?", (channel_id,)).fetchone()
+    if row is not None:
+        db.execute("UPDATE channel SET sum = ? WHERE id = ?", (sum_of(*row), channel_id))
 
 
 _NOT_KEPT = (

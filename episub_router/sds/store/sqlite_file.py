@@ -9,56 +9,46 @@ from enum import Enum
 from pathlib import Path
 
 from episub_router.sds.store.base import StoreError, StoreFullError
-from episub_router.sds.store.sqlite_rows import add_seals
 
-SCHEMA_VERSION = 3
-_WITHOUT_SEALS = 2
-"""The version before, which is brought up to date on opening."""
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x53445331  # "SDS1"
 
 _SCHEMA = """
 CREATE TABLE channel (
   id TEXT PRIMARY KEY, owner TEXT NOT NULL, clock INTEGER NOT NULL, consumed INTEGER NOT NULL,
-  floor_lamport INTEGER, floor_id TEXT, offered INTEGER NOT NULL, offers INTEGER NOT NULL,
-  seal BLOB NOT NULL
+  floor_lamport INTEGER, floor_id TEXT, gone_lamport INTEGER, gone_id TEXT,
+  offered INTEGER NOT NULL, offers INTEGER NOT NULL, sum BLOB NOT NULL
 ) STRICT;
 CREATE TABLE message (
-  channel TEXT NOT NULL, lamport INTEGER NOT NULL, id TEXT NOT NULL, sender TEXT NOT NULL,
-  digest INTEGER NOT NULL, own_seen INTEGER NOT NULL, hash BLOB NOT NULL, raw BLOB NOT NULL,
-  origin BLOB NOT NULL, position INTEGER NOT NULL, missing TEXT NOT NULL, head INTEGER NOT NULL,
-  outgoing INTEGER NOT NULL, received_at REAL NOT NULL, evicted INTEGER NOT NULL,
-  seal BLOB NOT NULL, flags INTEGER NOT NULL DEFAULT 0, UNIQUE (channel, id)
+  n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, lamport INTEGER NOT NULL,
+  id TEXT NOT NULL, sender TEXT NOT NULL,
+  raw BLOB NOT NULL, origin BLOB NOT NULL, position INTEGER NOT NULL, missing TEXT NOT NULL,
+  sum BLOB NOT NULL, outgoing INTEGER NOT NULL, received_at REAL NOT NULL,
+  evicted INTEGER NOT NULL, UNIQUE (channel, id)
 ) STRICT;
 CREATE INDEX message_order ON message (channel, lamport, id);
-CREATE INDEX message_hash ON message (channel, hash);
 CREATE INDEX message_position ON message (channel, position) WHERE position > 0;
-CREATE INDEX message_outgoing ON message (channel, own_seen) WHERE outgoing = 1;
+CREATE INDEX message_outgoing ON message (channel, lamport) WHERE outgoing = 1;
 CREATE INDEX message_age ON message (received_at);
 CREATE INDEX message_evicted ON message (channel, position) WHERE evicted = 1;
 CREATE TABLE incoming (
   channel TEXT NOT NULL, id TEXT NOT NULL, raw BLOB NOT NULL, origin BLOB NOT NULL,
-  seal BLOB NOT NULL, UNIQUE (channel, id)
+  sum BLOB NOT NULL, UNIQUE (channel, id)
 ) STRICT;
 CREATE TABLE tombstone (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, id TEXT NOT NULL,
-  seal BLOB NOT NULL DEFAULT x'', UNIQUE (channel, id)
+  sum BLOB NOT NULL, UNIQUE (channel, id)
 ) STRICT;
 CREATE TABLE departed (
   channel TEXT NOT NULL, sender TEXT NOT NULL, clock INTEGER NOT NULL,
-  seal BLOB NOT NULL DEFAULT x'', UNIQUE (channel, sender)
+  sum BLOB NOT NULL, UNIQUE (channel, sender)
 ) STRICT;
 CREATE TABLE ack (
-  channel TEXT NOT NULL, id TEXT NOT NULL, sender TEXT NOT NULL,
-  seal BLOB NOT NULL DEFAULT x'', UNIQUE (channel, id, sender)
+  channel TEXT NOT NULL, sender TEXT NOT NULL, after INTEGER NOT NULL, until INTEGER NOT NULL,
+  sum BLOB NOT NULL, UNIQUE (channel, sender)
 ) STRICT;
-CREATE TABLE joined (
-  channel TEXT PRIMARY KEY, since INTEGER NOT NULL, seal BLOB NOT NULL DEFAULT x''
-) STRICT;
-"""
-
-# Some files of version 2 are from before it was there.
-_JOINED = """
-CREATE TABLE IF NOT EXISTS joined (channel TEXT PRIMARY KEY, since INTEGER NOT NULL) STRICT
+CREATE TABLE joined (channel TEXT PRIMARY KEY, since INTEGER NOT NULL, sum BLOB NOT NULL) STRICT;
+CREATE TABLE room (data BLOB NOT NULL) STRICT
 """
 
 
@@ -119,10 +109,6 @@ def _prepare(db: sqlite3.Connection, path: Path, durability: Durability) -> None
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     elif application != APPLICATION_ID:
         raise StoreError(f"{path} belongs to another application")
-    elif version == _WITHOUT_SEALS:
-        db.execute(_JOINED)
-        add_seals(db)
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     elif version != SCHEMA_VERSION:
         raise StoreError(
             f"{path} has schema version {version}, this software reads {SCHEMA_VERSION}"

@@ -1,44 +1,51 @@
-"""The small tables, whose rows have seals too: what was altered there counts as not there."""
+"""Rows that are checked when they are read: what was altered on disk counts as not there."""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from episub_router.sds.store.sealing import seal
-
+_SIZE = 16
 SMALL = {
     "tombstone": "channel, id",
     "departed": "channel, sender, clock",
-    "ack": "channel, id, sender",
+    "ack": "channel, sender, after, until",
     "joined": "channel, since",
 }
-"""The tables with their columns, without the seal."""
+"""The small tables with their columns, without the sum."""
 
 
-def check(head: str = "head", outgoing: str = "outgoing", evicted: str = "evicted") -> str:
-    """In SQL, what the column `flags` of a message must be, which changes too often for a seal:
-    with the columns as they are, or as they become."""
-    return f"(7 - {head} - 2 * {outgoing} - 4 * {evicted})"
+def sum_of(*fields: str | int | bytes) -> bytes:
+    """A digest over a row's fields, each with its type and length."""
+    digest = hashlib.blake2b(digest_size=_SIZE)
+    for field in fields:
+        if isinstance(field, bytes):
+            data, kind = field, b"b"
+        else:
+            data, kind = str(field).encode("utf-8", "surrogatepass"), type(field).__name__.encode()
+        digest.update(b"%s%d:" % (kind, len(data)))
+        digest.update(data)
+    return digest.digest()
 
 
 def put(db: sqlite3.Connection, table: str, *row: str | int) -> None:
     """A row in place of the one with the same key, if there is one."""
     marks = ", ".join("?" * (len(row) + 1))
     db.execute(
-        f"INSERT OR REPLACE INTO {table} ({SMALL[table]}, seal) VALUES ({marks})",
-        (*row, seal(table, *row)),
+        f"INSERT OR REPLACE INTO {table} ({SMALL[table]}, sum) VALUES ({marks})",
+        (*row, sum_of(table, *row)),
     )
 
 
 def rows(db: sqlite3.Connection, table: str, channel: str) -> Iterator[list[Any]]:
     """Those of a channel as they were written, oldest first, without the channel."""
     found = db.execute(
-        f"SELECT {SMALL[table]}, seal FROM {table} WHERE channel = ? ORDER BY rowid", (channel,)
+        f"SELECT {SMALL[table]}, sum FROM {table} WHERE channel = ? ORDER BY rowid", (channel,)
     )
-    for *row, sealed in found.fetchall():
-        if seal(table, *row) == sealed:
+    for *row, written in found.fetchall():
+        if sum_of(table, *row) == written:
             yield row[1:]
 
 
@@ -49,22 +56,3 @@ def trim(db: sqlite3.Connection, table: str, channel: str, limit: int) -> None:
         "WHERE channel = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
         (channel, channel, limit),
     )
-
-
-def mend_flags(db: sqlite3.Connection, channel: str) -> None:
-    """Messages whose flags were altered: named once more, and if they are ours resent once more."""
-    db.execute(
-        "UPDATE message SET head = 1, outgoing = position = 0, evicted = 0, "
-        f"flags = {check('1', '(position = 0)', '0')} WHERE channel = ? AND flags != {check()}",
-        (channel,),
-    )
-
-
-def add_seals(db: sqlite3.Connection) -> None:
-    """To the tables of a file of version 2, which had none."""
-    db.execute("ALTER TABLE message ADD COLUMN flags INTEGER NOT NULL DEFAULT 0")
-    db.execute(f"UPDATE message SET flags = {check()}")
-    for table, columns in SMALL.items():
-        db.execute(f"ALTER TABLE {table} ADD COLUMN seal BLOB NOT NULL DEFAULT x''")
-        for n, *row in db.execute(f"SELECT rowid, {columns} FROM {table}").fetchall():
-            db.execute(f"UPDATE {table} SET seal = ? WHERE rowid = ?", (seal(table, *row), n))

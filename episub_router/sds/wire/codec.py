@@ -1,15 +1,26 @@
-"""Message <-> bytes in both published schemas (S01)."""
+"""Message <-> bytes (S01). A message's id is the hash of its bytes, which name everything else."""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.message import MAX_PARTS, HistoryEntry, Message, MessageId
-from episub_router.sds.protocol.params import SdsParams, WireFormat
+from episub_router.sds.protocol.message import MAX_PARTS, HistoryEntry, Kind, Message, MessageId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.participant import MAX_HEADS
+from episub_router.sds.protocol.reception import HONOURED
 from episub_router.sds.wire.ids import pack_id, unpack_id
 
-_ENTRY_TAGS = frozenset({0x0A, 0x12, 0x1A})
+MAX_ID = 256
+"""Bytes of an id, of a sender or a channel (chosen): four times a hex sha256."""
+_MAX_HISTORY = MAX_HEADS
+"""Ids of a causal history."""
+_MAX_GAPS = 64
 
 
 class SdsWireError(ValueError):
@@ -21,134 +32,139 @@ class SdsWireError(ValueError):
         self.sender_id = sender_id
 
 
+def hash_of(data: bytes) -> MessageId:
+    """The id of a message with these bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
 class Codec:
-    """Writes the schema that `params.wire` names and reads both."""
+    """The messages of this implementation. `episub_router.sds.interop` has one for others' too."""
 
     def __init__(self, params: SdsParams) -> None:
         self._params = params
 
-    def encode(self, message: Message) -> bytes:
-        """The message in the configured schema.
+    def encode(self, message: Message) -> tuple[bytes, MessageId]:
+        """The bytes of a message, and the id that these give it.
 
-        The seed's schema has neither sender nor repair request, its history is bare ids, and
-        its clock keeps the low 32 bits, as two's complement.
+        Only an ephemeral message carries an id, so that equal ones can be told apart.
         """
-        seed = self._params.wire is WireFormat.SEED
         pb = sds_pb2.SdsMessage(
-            message_id=message.message_id,
+            sender_id=message.sender_id,
+            message_id=message.message_id if message.kind is Kind.EPHEMERAL else "",
             channel_id=message.channel_id,
-            bloom_filter=message.bloom_filter,
+            lamport_timestamp=message.lamport,
             content=message.content,
-            more_history=[pack_id(i) for i in message.more_history],
-            gaps=[pack_id(i) for i in message.gaps],
-            gaps_more=message.gaps_more,
-            since=message.since,
-            part=message.part,
-            parts=[pack_id(i) for i in message.parts],
+            history=[pack_id(e.message_id) for e in message.causal_history],
+            repair_request=map(entry_to_pb, message.repair_request),
         )
-        if message.lamport is not None:
-            pb.lamport_timestamp = _as_int32(message.lamport) if seed else message.lamport
-        if seed:
-            pb.causal_history.extend(e.message_id.encode() for e in message.causal_history)
-        else:
-            pb.sender_id = message.sender_id
-            pb.causal_history.extend(
-                _entry_to_pb(e).SerializeToString() for e in message.causal_history
-            )
-            pb.repair_request.extend(_entry_to_pb(e) for e in message.repair_request)
-        return pb.SerializeToString()
+        fill_own_fields(pb, message)
+        raw = pb.SerializeToString()
+        return raw, pb.message_id or hash_of(raw)
 
-    def decode(self, data: bytes) -> Message:
-        """Read either schema. Raises SdsWireError for anything that is not a usable message."""
-        params = self._params
-        if len(data) > params.max_message:
-            raise SdsWireError("oversized", f"{len(data)} bytes, at most {params.max_message}")
+    def decode(self, data: bytes, near: int | None = None) -> Message:
+        """The message. Raises SdsWireError for anything that is not a usable one.
+
+        `near`: a clock near to the message's, where it was known already.
+        """
+        pb = self._parse(data)
+        sender = pb.sender_id
+        if pb.causal_history or pb.HasField("bloom_filter"):
+            raise SdsWireError("foreign", "a message of another implementation", sender)
+        return self._checked(
+            Message(
+                message_id=hash_of(data),
+                lamport=pb.lamport_timestamp if pb.HasField("lamport_timestamp") else None,
+                causal_history=tuple(HistoryEntry(i) for i in self._ids(pb.history, sender)),
+                **self._fields(pb),
+            ),
+            pb.message_id,
+        )
+
+    def _checked(self, message: Message, named: MessageId) -> Message:
+        """`named`: the id that it carries."""
+        if message.kind is None:
+            raise SdsWireError("empty", "neither lamport_timestamp nor content", message.sender_id)
+        if message.kind is Kind.EPHEMERAL and named:
+            self._check_id(named, "message_id", message.sender_id)
+            return replace(message, message_id=named)
+        if named:
+            detail = "a message carries an id, which might be another one's"
+            raise SdsWireError("foreign", detail, message.sender_id)
+        return message
+
+    def _parse(self, data: bytes) -> sds_pb2.SdsMessage:
+        if len(data) > self._params.max_message:
+            raise SdsWireError(
+                "oversized", f"{len(data)} bytes, at most {self._params.max_message}"
+            )
         try:
             pb = sds_pb2.SdsMessage.FromString(data)
         except DecodeError as error:
             raise SdsWireError("malformed", str(error)) from error
         sender = pb.sender_id
-        if len(sender.encode()) > params.max_id:
-            raise SdsWireError("bad-sender", f"sender_id longer than {params.max_id} bytes")
-        self._check_id(pb.message_id, "message_id", sender)
-        if len(pb.channel_id.encode()) > params.max_id:
+        if len(sender.encode()) > MAX_ID:
+            raise SdsWireError("bad-sender", f"sender_id longer than {MAX_ID} bytes")
+        if len(pb.channel_id.encode()) > MAX_ID:
+            raise SdsWireError("bad-channel", f"channel_id longer than {MAX_ID} bytes", sender)
+        entries = len(pb.causal_history) + len(pb.history)
+        if entries > _MAX_HISTORY:
             raise SdsWireError(
-                "bad-channel", f"channel_id longer than {params.max_id} bytes", sender
-            )
-        entries = len(pb.causal_history) + len(pb.more_history)
-        if entries > params.max_history:
-            raise SdsWireError(
-                "history-too-long", f"{entries} entries, at most {params.max_history}", sender
+                "history-too-long", f"{entries} entries, at most {_MAX_HISTORY}", sender
             )
         if len(pb.parts) > MAX_PARTS:
             raise SdsWireError("too-many-parts", f"{len(pb.parts)}, at most {MAX_PARTS}", sender)
-        message = Message(
-            message_id=pb.message_id,
-            channel_id=pb.channel_id,
-            sender_id=sender,
-            lamport=pb.lamport_timestamp if pb.HasField("lamport_timestamp") else None,
-            causal_history=tuple(self._history_entry(e, sender) for e in pb.causal_history),
-            bloom_filter=pb.bloom_filter if pb.HasField("bloom_filter") else None,
-            repair_request=tuple(
-                self._checked(_entry_from_pb(e), sender)
-                for e in pb.repair_request[: params.repair_honoured]
+        return pb
+
+    def _fields(self, pb: sds_pb2.SdsMessage) -> dict[str, Any]:
+        """The fields that are the same in all schemas."""
+        sender = pb.sender_id
+        return {
+            "channel_id": pb.channel_id,
+            "sender_id": sender,
+            "repair_request": tuple(
+                self.checked_entry(entry_from_pb(e), sender) for e in pb.repair_request[:HONOURED]
             ),
-            content=pb.content if pb.HasField("content") else None,
-            more_history=tuple(self._packed(i, sender) for i in pb.more_history),
-            gaps=tuple(self._packed(i, sender) for i in pb.gaps[: params.gaps_named]),
-            gaps_more=pb.gaps_more or len(pb.gaps) > params.gaps_named,
-            since=pb.since,
-            part=pb.part,
-            parts=tuple(self._packed(i, sender) for i in pb.parts),
-            seed=_is_seed(pb),
-        )
-        if message.kind is None:
-            raise SdsWireError("empty", "neither lamport_timestamp nor content", sender)
-        return message
+            "content": pb.content if pb.HasField("content") else None,
+            "gaps": tuple(self._ids(pb.gaps[:_MAX_GAPS], sender)),
+            "gaps_more": pb.gaps_more or len(pb.gaps) > _MAX_GAPS,
+            "since": pb.since,
+            "part": pb.part,
+            "parts": tuple(self._ids(pb.parts, sender)),
+        }
 
-    def _history_entry(self, data: bytes, sender: str) -> HistoryEntry:
-        entry = _parse_entry(data)
-        if entry is None:
-            try:
-                entry = HistoryEntry(data.decode())
-            except UnicodeDecodeError as error:
-                raise SdsWireError(
-                    "bad-history", "an entry is neither HistoryEntry nor text", sender
-                ) from error
-        return self._checked(entry, sender)
+    def _ids(self, packed: Iterable[bytes], sender: str) -> list[MessageId]:
+        result = []
+        for data in packed:
+            message_id = unpack_id(data)
+            if message_id is None:
+                raise SdsWireError("bad-history", "an id is neither a digest nor text", sender)
+            self._check_id(message_id, "history message_id", sender)
+            result.append(message_id)
+        return result
 
-    def _packed(self, data: bytes, sender: str) -> MessageId:
-        message_id = unpack_id(data)
-        if message_id is None:
-            raise SdsWireError("bad-history", "an id is neither a digest nor text", sender)
-        self._check_id(message_id, "history message_id", sender)
-        return message_id
-
-    def _checked(self, entry: HistoryEntry, sender: str) -> HistoryEntry:
+    def checked_entry(self, entry: HistoryEntry, sender: str) -> HistoryEntry:
+        """The same entry. Raises SdsWireError where a part of it is too long."""
         self._check_id(entry.message_id, "history message_id", sender)
-        if entry.retrieval_hint is None and entry.sender_id is None:
-            return entry
-        if len(entry.retrieval_hint or b"") > self._params.max_hint:
-            raise SdsWireError(
-                "bad-history", f"retrieval_hint longer than {self._params.max_hint} bytes", sender
-            )
-        if len((entry.sender_id or "").encode()) > self._params.max_id:
-            raise SdsWireError(
-                "bad-history", f"sender_id longer than {self._params.max_id} bytes", sender
-            )
+        for name, data in (
+            ("retrieval_hint", entry.retrieval_hint or b""),
+            ("sender_id", (entry.sender_id or "").encode()),
+        ):
+            if len(data) > MAX_ID:
+                raise SdsWireError("bad-history", f"{name} longer than {MAX_ID} bytes", sender)
         return entry
 
     def _check_id(self, message_id: str, field: str, sender: str) -> None:
-        if not 0 < len(message_id.encode()) <= self._params.max_id:
-            raise SdsWireError(
-                "bad-id", f"{field} must have 1 to {self._params.max_id} bytes", sender
-            )
+        if not 0 < len(message_id.encode()) <= MAX_ID:
+            raise SdsWireError("bad-id", f"{field} must have 1 to {MAX_ID} bytes", sender)
 
 
-def _is_seed(pb: sds_pb2.SdsMessage) -> bool:
-    """Whether a message is in the first schema: no sender, and a clock that is an int32."""
-    clock = pb.lamport_timestamp
-    return not pb.sender_id and (clock < 2**31 or clock >= 2**64 - 2**31)
+def fill_own_fields(pb: sds_pb2.SdsMessage, message: Message) -> None:
+    """The fields that only this implementation reads."""
+    pb.gaps.extend(map(pack_id, message.gaps))
+    pb.gaps_more = message.gaps_more
+    pb.since = message.since
+    pb.part = message.part
+    pb.parts.extend(map(pack_id, message.parts))
 
 
 def peek_channel(data: bytes) -> str | None:
@@ -159,45 +175,7 @@ def peek_channel(data: bytes) -> str | None:
         return None
 
 
-def _parse_entry(data: bytes) -> HistoryEntry | None:
-    """The entry, if the bytes are completely one. Only ids that start with a newline are both."""
-    if not data or data[0] != 0x0A:
-        return None
-    if len(data) > 2 and data[1] == len(data) - 2 < 0x80:  # an id alone, as most are
-        try:
-            return HistoryEntry(data[2:].decode())
-        except UnicodeDecodeError:
-            return None
-    if not _only_entry_fields(data):
-        return None
-    try:
-        pb = sds_pb2.HistoryEntry.FromString(data)
-    except DecodeError:
-        return None
-    return _entry_from_pb(pb) if pb.message_id else None
-
-
-def _only_entry_fields(data: bytes) -> bool:
-    """Whether the bytes are a sequence of fields 1, 2 and 3, each with a fitting length."""
-    at = 0
-    while at < len(data):
-        if data[at] not in _ENTRY_TAGS:
-            return False
-        at += 1
-        length = shift = 0
-        while True:
-            if at >= len(data) or shift > 28:
-                return False
-            length |= (data[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if not data[at - 1] & 0x80:
-                break
-        at += length
-    return at == len(data)
-
-
-def _entry_to_pb(entry: HistoryEntry) -> sds_pb2.HistoryEntry:
+def entry_to_pb(entry: HistoryEntry) -> sds_pb2.HistoryEntry:
     return sds_pb2.HistoryEntry(
         message_id=entry.message_id,
         retrieval_hint=entry.retrieval_hint,
@@ -205,14 +183,9 @@ def _entry_to_pb(entry: HistoryEntry) -> sds_pb2.HistoryEntry:
     )
 
 
-def _entry_from_pb(pb: sds_pb2.HistoryEntry) -> HistoryEntry:
+def entry_from_pb(pb: sds_pb2.HistoryEntry) -> HistoryEntry:
     return HistoryEntry(
         pb.message_id,
         pb.retrieval_hint if pb.HasField("retrieval_hint") else None,
         pb.sender_id if pb.HasField("sender_id") else None,
     )
-
-
-def _as_int32(value: int) -> int:
-    low = value & 0xFFFFFFFF
-    return low if low < 2**31 else low | 0xFFFFFFFF_00000000

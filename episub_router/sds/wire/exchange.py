@@ -19,14 +19,13 @@ from episub_router.sds.protocol.reconciliation.ranges import (
     MAX_RANGES,
     SALT_SIZE,
     LogComparison,
+    disjoint,
 )
 from episub_router.sds.store.base import StoredMessage
-from episub_router.sds.wire.codec import SdsWireError
+from episub_router.sds.wire.codec import SdsWireError, hash_of
 from episub_router.sds.wire.ids import pack_id, unpack_id
 
-PROTOCOL = "/sds/store/1.1.0"
-PROTOCOL_SINGLE = "/sds/store/1.0.0"
-"""Of earlier versions: a stream carries one request and its answer."""
+PROTOCOL = "/sds/store/2.0.0"
 MAX_REQUEST = 65_536
 MAX_GET = 100
 MAX_PAGE = 4000
@@ -43,14 +42,14 @@ class ResponseStatus(IntEnum):
     UNKNOWN_CHANNEL = 3
     TOO_MANY_REQUESTS = 4
     UNAVAILABLE = 5
+    NOT_AUTHORIZED = 6
 
 
 @dataclass(frozen=True, slots=True)
 class GetAsk:
-    """These messages, by id or by the sha256 of their bytes."""
+    """These messages."""
 
     ids: tuple[MessageId, ...] = ()
-    hashes: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,6 @@ class Response:
     reason: str = ""
     items: tuple[StoredMessage, ...] = ()
     unknown_ids: tuple[MessageId, ...] = ()
-    unknown_hashes: tuple[bytes, ...] = ()
     next: Key | None = None
     comparison: LogComparison | None = None
     gone: Key | None = None
@@ -103,9 +101,8 @@ class Response:
 def encode_request(request: Request) -> bytes:
     pb = sds_pb2.StoreRequest(topic=request.topic, channel_id=request.channel_id)
     match request.ask:
-        case GetAsk(ids=ids, hashes=hashes):
-            pb.get.message_ids.extend(ids)
-            pb.get.hashes.extend(hashes)
+        case GetAsk(ids=ids):
+            pb.get.ids.extend(map(pack_id, ids))
             pb.get.SetInParent()
         case RangeAsk(after=after, until=until, limit=limit) as span:
             pb.range.limit = limit
@@ -131,12 +128,12 @@ def decode_request(data: bytes) -> Request:
     kind = pb.WhichOneof("ask")
     ask: Ask
     if kind == "get":
-        asked = len(pb.get.message_ids) + len(pb.get.hashes)
+        asked = len(pb.get.ids)
         if not 0 < asked <= MAX_GET:
             raise SdsWireError(
                 "bad-request", f"get of {asked} messages, 1 to {MAX_GET} are allowed"
             )
-        ask = GetAsk(tuple(pb.get.message_ids), tuple(pb.get.hashes))
+        ask = GetAsk(tuple(map(_id_from_pb, pb.get.ids)))
     elif kind == "range":
         ask = RangeAsk(
             after=_key_from_pb(pb.range.after) if pb.range.HasField("after") else None,
@@ -156,12 +153,11 @@ def encode_response(response: Response) -> bytes:
     pb = sds_pb2.StoreResponse(
         status=sds_pb2.StoreResponse.Status.ValueType(response.status),
         reason=response.reason,
-        unknown_ids=response.unknown_ids,
-        unknown_hashes=response.unknown_hashes,
+        unknown=map(pack_id, response.unknown_ids),
         retry_after_ms=math.ceil(response.retry_after * 1000),
     )
     for item in response.items:
-        part = pb.items.add(place=_place_to_pb(item.key), message=item.raw)
+        part = pb.items.add(place=_place_to_pb(item.key, item.raw), message=item.raw)
         if item.origin:
             part.origin.MergeFromString(item.origin)
     if response.next is not None:
@@ -187,14 +183,13 @@ def decode_response(data: bytes) -> Response:
         reason=pb.reason,
         items=tuple(
             StoredMessage(
-                _place_from_pb(i.place),
+                _place_from_pb(i.place, i.message),
                 i.message,
                 i.origin.SerializeToString() if i.HasField("origin") else b"",
             )
             for i in pb.items
         ),
-        unknown_ids=tuple(pb.unknown_ids),
-        unknown_hashes=tuple(pb.unknown_hashes),
+        unknown_ids=tuple(map(_id_from_pb, pb.unknown)),
         next=_key_from_pb(pb.next) if pb.HasField("next") else None,
         comparison=_comparison_from_pb(pb.comparison, gone) if pb.HasField("comparison") else None,
         gone=gone,
@@ -229,7 +224,10 @@ def _hash_from_pb(pb: sds_pb2.RangeHash, before: Key | None = None) -> RangeHash
 def _compare_from_pb(pb: sds_pb2.Compare) -> CompareAsk:
     if len(pb.salt) != SALT_SIZE or not 0 < len(pb.ranges) <= MAX_RANGES:
         raise SdsWireError("bad-request", f"a salt of {len(pb.salt)}, {len(pb.ranges)} ranges")
-    return CompareAsk(pb.salt, tuple(_hash_from_pb(r) for r in pb.ranges))
+    ranges = tuple(_hash_from_pb(r) for r in pb.ranges)
+    if not disjoint(ranges):
+        raise SdsWireError("bad-request", "ranges that overlap or are out of order")
+    return CompareAsk(pb.salt, ranges)
 
 
 def _comparison_to_pb(comparison: LogComparison, pb: sds_pb2.Comparison) -> None:
@@ -254,15 +252,23 @@ def _comparison_from_pb(pb: sds_pb2.Comparison, gone: Key | None) -> LogComparis
     return LogComparison(tuple(parts), tuple(keys), floor, pb.older, gone)
 
 
-def _place_to_pb(key: Key) -> sds_pb2.PackedKey:
-    return sds_pb2.PackedKey(lamport=key[0], id=pack_id(key[1]))
+def _place_to_pb(key: Key, raw: bytes = b"") -> sds_pb2.PackedKey:
+    """Without the id where `raw`, which goes with it, says it."""
+    said = bool(raw) and hash_of(raw) == key[1]
+    return sds_pb2.PackedKey(lamport=key[0], id=b"" if said else pack_id(key[1]))
 
 
-def _place_from_pb(pb: sds_pb2.PackedKey) -> Key:
-    message_id = unpack_id(pb.id)
+def _place_from_pb(pb: sds_pb2.PackedKey, raw: bytes = b"") -> Key:
+    if raw and not pb.id:
+        return (pb.lamport, hash_of(raw))
+    return (pb.lamport, _id_from_pb(pb.id))
+
+
+def _id_from_pb(data: bytes) -> MessageId:
+    message_id = unpack_id(data)
     if message_id is None:
         raise SdsWireError("malformed", "an id is neither a digest nor text")
-    return (pb.lamport, message_id)
+    return message_id
 
 
 def _status(number: int) -> ResponseStatus:

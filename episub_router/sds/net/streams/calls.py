@@ -13,11 +13,9 @@ from libp2p.network.stream.exceptions import StreamEOF
 from libp2p.peer.id import ID
 
 from episub_router.sds.net.streams.frames import IncomingFrames
-from episub_router.sds.wire.exchange import PROTOCOL, PROTOCOL_SINGLE
+from episub_router.sds.wire.exchange import PROTOCOL
 
 MANY = TProtocol(PROTOCOL)
-SINGLE = TProtocol(PROTOCOL_SINGLE)
-"""A stream of it ends with its first answer."""
 _LINGER = 20.0
 """Seconds for which a stream is kept for the next request, longer than between two times at which
 idle channels compare: to open a stream costs as much as ten requests (ours)."""
@@ -118,7 +116,6 @@ class _OpenStream:
         self._taken = trio.Event()
         self._stream: INetStream | None = None
         self._frames: IncomingFrames | None = None
-        self._single = False
         self._reading = trio.CancelScope()
 
     def take(self, call: Call) -> None:
@@ -171,13 +168,9 @@ class _OpenStream:
 
     async def _answers(self, host: IHost) -> None:
         if self._stream is None or self._frames is None:
-            self._stream = stream = await host.new_stream(self._peer, [MANY, SINGLE])
-            self._frames = IncomingFrames(stream)
-            self._single = stream.get_protocol() == SINGLE
+            self._stream = await host.new_stream(self._peer, [MANY])
+            self._frames = IncomingFrames(self._stream)
         calls = [call for call in self.calls if not call.left]
-        if self._single:
-            self._hand_over(host, calls[1:])
-            calls = calls[:1]
         reading = self._reading = trio.CancelScope()  # which one left while it is written ends too
         for call in calls:
             call.on = self
@@ -189,9 +182,6 @@ class _OpenStream:
                 call.done.set()
         if reading.cancelled_caught:
             raise ConnectionError("the stream was reset, as a request on it took too long")
-        if self._single:
-            stream, self._stream = self._stream, None
-            await quiet_close(stream)
 
     def _hand_over(self, host: IHost, calls: Iterable[Call]) -> None:
         for call in calls:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from zlib import crc32
+from collections.abc import Callable, Sequence
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.causal.frontier import Frontier
 from episub_router.sds.protocol.causal.incoming import Incoming, Waiting
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.causal.tombstones import Tombstones
-from episub_router.sds.protocol.clock import LamportClock, unwrap_int32
+from episub_router.sds.protocol.clock import LamportClock
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import LogEntry
-from episub_router.sds.protocol.message import Message, MessageId
-from episub_router.sds.protocol.params import LostPolicy, SdsParams, WireFormat
-from episub_router.sds.protocol.presence import Presence
+from episub_router.sds.protocol.group import Group
+from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.protocol.params import LostPolicy, SdsParams
 from episub_router.sds.protocol.repair.wants import Wants
 
 
@@ -27,17 +25,17 @@ class CausalDelivery:
         params: SdsParams,
         clock: LamportClock,
         log: Log,
-        frontier: Frontier,
+        delivered: Callable[[MessageId], None],
         wants: Wants,
-        presence: Presence,
+        group: Group,
     ) -> None:
         self._params = params
         self._clock = clock
         self._log = log
-        self._frontier = frontier
+        self._delivered = delivered
         self._wants = wants
-        self.incoming = Incoming(params, presence)
-        self.tombstones = Tombstones(params)
+        self.incoming = Incoming(params, group)
+        self.tombstones = Tombstones()
         self.position = 0
         self.repairing: dict[MessageId, bool] = {}
         """Messages that were damaged in the store, each with whether the application had it."""
@@ -55,17 +53,6 @@ class CausalDelivery:
     def known(self, message_id: MessageId) -> bool:
         """We have it. What was given up is met, but not known."""
         return message_id in self._log or message_id in self.incoming
-
-    def lamport(self, message: Message) -> int:
-        """The message's clock; of the first schema the one nearest to ours that it can mean."""
-        lamport = message.lamport or 0
-        if message.seed or self._params.wire is WireFormat.SEED:
-            return unwrap_int32(lamport, self._clock.value)
-        return lamport
-
-    def own_seen(self, history: Sequence[MessageId]) -> int:
-        """The number of our newest message among these and their ancestors."""
-        return self._log.own_seen(history)
 
     def newest(self, history: Sequence[MessageId]) -> int:
         """The highest clock among these, where we have them all; else 0."""
@@ -105,25 +92,23 @@ class CausalDelivery:
         """Keep the log within its limit."""
         effects: list[Effect] = []
         while len(self._log) > self._params.log_limit:
-            oldest, entry = self._log.evict_oldest()
-            floor = self._log.floor or (entry.lamport, oldest)
+            message_id, entry = self._log.evict()
             sender = entry.sender_id if entry.sender_id in self._log.departed else ""
-            effects.append(fx.Evicted(oldest, floor, sender, entry.lamport))
+            effects.append(fx.Evicted(message_id, self._log.floor, sender, entry.lamport))
         return effects
 
     def _deliver_one(self, waiting: Waiting, effects: list[Effect]) -> None:
         message = waiting.message
         message_id = message.message_id
-        lamport = self.lamport(message)
+        lamport = message.lamport or 0
         if self._clock.merge(lamport):
             effects.append(fx.ClockSet(lamport))
         history = message.history_ids
-        digest = crc32(message.content or b"")
-        entry = LogEntry(lamport, message.sender_id, digest, self.own_seen(history))
+        entry = LogEntry(lamport, message.sender_id, self._log.own_seen(history), len(waiting.raw))
         # One that was given up before has been referred to already: it is no head.
         head = not self.tombstones.came(message_id)
-        covered = tuple(self._log.add(message_id, entry, history, head=head))
-        self._frontier.delivered(message_id)
+        self._log.add(message_id, entry, history, head=head)
+        self._delivered(message_id)
         again = self.repairing.pop(message_id, False)
         if not again:
             self.position += 1
@@ -137,8 +122,6 @@ class CausalDelivery:
                 waiting.origin,
                 position,
                 missing,
-                covered,
-                head,
                 outgoing=False,
             )
         )

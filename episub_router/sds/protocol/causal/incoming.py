@@ -5,43 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from episub_router.protocol.types import Time
+from episub_router.sds.protocol.group import ROUNDING, Group
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.presence import ROUNDING, Presence
 from episub_router.sds.protocol.shares import Shares
-from episub_router.sds.protocol.timers import Timers
-
-_DOUBTFUL = 10
-"""Messages that are asked for again at once for the sake of one that is missing (ours)."""
+from episub_router.util.timers import TimerMap
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A buffered message, the ids that it waits for and those that were given up.
-
-    `reviews`: how often a peer was asked for the message itself, which may have two versions.
-    """
+    """A buffered message, the ids that it waits for and those that were given up."""
 
     message: Message
     raw: bytes
     origin: bytes
     unmet: dict[MessageId, None]
     lost: list[MessageId]
-    reviews: int = 0
 
 
 class Incoming:
-    """Bounded in messages, bytes, and in what one sender may take of either."""
+    """Bounded in messages and bytes, and in what one sender may take of either."""
 
-    def __init__(self, params: SdsParams, presence: Presence) -> None:
+    def __init__(self, params: SdsParams, group: Group) -> None:
         self._params = params
-        self._presence = presence
+        self._group = group
         self._waiting: dict[MessageId, Waiting] = {}
         self._children: dict[MessageId, dict[MessageId, None]] = {}
-        self._count: Shares[SenderId] = Shares()
-        self._bytes: Shares[SenderId] = Shares()
-        self._size = 0
-        self._overdue: Timers[MessageId] = Timers()
+        self._count: Shares[SenderId] = Shares(params.incoming_limit)
+        self._bytes: Shares[SenderId] = Shares(params.incoming_bytes)
+        self._overdue: TimerMap[MessageId] = TimerMap()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -53,28 +45,11 @@ class Incoming:
         return self._waiting.get(message_id)
 
     def next(self) -> Time:
-        return self._presence.when(self._overdue.next())
+        return self._group.when(self._overdue.deadline)
 
     def needs(self, dependency: MessageId) -> bool:
         """Whether a buffered message waits for this id."""
         return dependency in self._children
-
-    def doubtful(self, dependency: MessageId, limit: int) -> list[MessageId]:
-        """Messages that wait for this id, and that messages of others wait for: their senders may
-        have a version with another history. Each is named at most `limit` times."""
-        result = []
-        for message_id in self._children.get(dependency, ()):
-            waiting = self._waiting[message_id]
-            if message_id in self._children and waiting.reviews < limit:
-                waiting.reviews += 1
-                result.append(message_id)
-                if len(result) == _DOUBTFUL:
-                    break
-        return result
-
-    def take(self, message_id: MessageId) -> None:
-        """A message needs to wait no more, whatever it waits for."""
-        self._forget(self._waiting[message_id])
 
     def make_room(self, sender: SenderId, size: int) -> tuple[bool, list[Waiting]]:
         """Room for a message of `size` bytes from `sender`: whether there is, and what left the
@@ -82,18 +57,13 @@ class Incoming:
 
         There is none where the sender has its share, or nobody has more than it would have.
         """
-        params = self._params
-        share = params.sender_share
-        if (
-            self._count.of(sender) >= params.incoming_limit * share
-            or self._bytes.of(sender) + size > params.incoming_bytes * share
-        ):
+        if self._count.refuses(sender) or self._bytes.refuses(sender, size):
             return False, []
         left: list[Waiting] = []
         while True:
-            if len(self._waiting) >= params.incoming_limit:
+            if not self._count.fits():
                 most = self._count.yields_to(sender)
-            elif self._size + size > params.incoming_bytes:
+            elif not self._bytes.fits(size):
                 most = self._bytes.yields_to(sender, size)
             else:
                 return True, left
@@ -110,10 +80,9 @@ class Incoming:
             self._children.setdefault(dependency, {})[message_id] = None
         self._count.add(message.sender_id)
         self._bytes.add(message.sender_id, len(raw))
-        self._size += len(raw)
         # Twice as long as a missing id: this only catches messages that wait for each other.
         patience = 2 * self._params.lost_after
-        self._overdue.set(message_id, self._presence.elapsed(now) + patience)
+        self._overdue.set(message_id, self._group.elapsed(now) + patience)
 
     def met(self, dependency: MessageId, *, lost: bool = False) -> list[Waiting]:
         """`dependency` is delivered or given up; returns the messages that then need nothing."""
@@ -132,7 +101,7 @@ class Incoming:
     def overdue(self, now: Time) -> list[MessageId]:
         """Dependencies of messages that have waited for too long, whatever the reason."""
         ids: dict[MessageId, None] = {}
-        for message_id in self._overdue.pop_due(self._presence.elapsed(now) + ROUNDING):
+        for message_id in self._overdue.pop_due(self._group.elapsed(now) + ROUNDING):
             ids.update(self._waiting[message_id].unmet)
         return list(ids)
 
@@ -142,21 +111,17 @@ class Incoming:
         self._overdue.cancel(message.message_id)
         self._count.remove(message.sender_id)
         self._bytes.remove(message.sender_id, len(waiting.raw))
-        self._size -= len(waiting.raw)
 
     def _leave(self, sender: SenderId) -> Waiting:
         """The last message of `sender` leaves the buffer."""
         waiting = next(w for w in reversed(self._waiting.values()) if w.message.sender_id == sender)
-        self._forget(waiting)
-        return waiting
-
-    def _forget(self, waiting: Waiting) -> None:
         for dependency in waiting.unmet:
             children = self._children[dependency]
             del children[waiting.message.message_id]
             if not children:
                 del self._children[dependency]
         self._remove(waiting)
+        return waiting
 
 
 def _order(waiting: Waiting) -> tuple[int, MessageId]:

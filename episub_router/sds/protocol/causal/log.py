@@ -1,37 +1,50 @@
-"""The local log: delivered messages in (Lamport, id) order, and its frontier (S06, S09)."""
+"""The local log: delivered messages in (Lamport, id) order, and its heads (S06, S09)."""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
+from episub_router.util.bounded import put_last
+from episub_router.util.front_list import FrontList
 
 PRINT_SIZE = 16
-_SPARE = 1024
-"""Evicted places that may wait to be cut off the lists."""
 _PASSED = 4096
-"""Messages from before we joined of which it is kept in mind that they needn't come (ours)."""
+"""Messages from before we joined of which it is kept in mind that they needn't come (chosen)."""
 _DEPARTED = 65_536
 """Senders for which the log keeps what has left it; of others, all counts as left."""
+_SPARE = 1024
+"""Evicted places that may wait to be cut off the lists."""
 
 
 class Log:
-    """Ids in total order. Insertion at the end and eviction, the common cases, are O(1)."""
+    """Ids in total order. Insertion at the end and eviction near the front are cheap.
+
+    A sender's head is its newest message, unless a logged message refers to it: so there is one for
+    each sender at most, and everything else is among the ancestors of heads.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[MessageId, LogEntry] = {}
         self._keys: list[Key] = []
         self._prints = bytearray()
-        self._evicted = 0  # at the start of both
+        self._front = 0
+        """Where the order begins in both."""
+        self._by_sender: dict[SenderId, FrontList[Key]] = {}
+        """The places of each sender's messages."""
+        self._most: list[tuple[int, Key, SenderId]] = []
+        """A heap of senders by how many messages they have, negative, since the log is full; those
+        that differ from `_by_sender` are out of date."""
         self.added = 0
         """Messages that were ever added."""
         self.heads: dict[MessageId, None] = {}
-        """Messages that no logged message refers to, oldest delivery first."""
+        """Oldest delivery first."""
         self.floor: Key | None = None
-        """The newest place that was evicted: what is not above it is taken as known."""
+        """Everything up to this place was evicted: it is not compared with others."""
         self.departed: dict[SenderId, int] = {}
         """By sender, the highest clock of its messages that have left the log."""
         self.since = 0
@@ -39,7 +52,7 @@ class Log:
         self._passed: dict[MessageId, None] = {}
 
     def __len__(self) -> int:
-        return len(self._keys) - self._evicted
+        return len(self._keys) - self._front
 
     def __contains__(self, message_id: MessageId) -> bool:
         return message_id in self._entries
@@ -53,14 +66,14 @@ class Log:
         return [i for i in ids if i not in entries and i not in passed]
 
     def own_seen(self, ids: Iterable[MessageId]) -> int:
-        """The number of our newest message among these and their ancestors."""
+        """The clock of our newest message among these and their ancestors."""
         entries = self._entries
         return max((e.own_seen for i in ids if (e := entries.get(i)) is not None), default=0)
 
     def add(
         self, message_id: MessageId, entry: LogEntry, history: Iterable[MessageId], *, head: bool
-    ) -> list[MessageId]:
-        """Insert a message; returns the heads that it refers to, which are heads no more."""
+    ) -> None:
+        """Insert a message. Where `head` is False, something has referred to it already."""
         key = (entry.lamport, message_id)
         self._entries[message_id] = entry
         self.added += 1
@@ -68,40 +81,49 @@ class Log:
             self._keys.append(key)
             self._prints += _print(key)
         else:
-            index = bisect_left(self._keys, key, self._evicted)
+            index = bisect_left(self._keys, key, self._front)
             self._keys.insert(index, key)
             self._prints[index * PRINT_SIZE : index * PRINT_SIZE] = _print(key)
-        covered = [h for h in dict.fromkeys(history) if h in self.heads]
-        for old in covered:
-            del self.heads[old]
-        if head:
-            self.heads[message_id] = None
-        return covered
+        for old in history:
+            self.heads.pop(old, None)
+        held = self._by_sender.get(entry.sender_id)
+        newest = held.last(1)[0] if held else None
+        if held is None:
+            held = self._by_sender[entry.sender_id] = FrontList()
+        held.add(key)
+        if self._most:
+            heapq.heappush(self._most, (-len(held), held.first, entry.sender_id))
+        if newest is None or key > newest:
+            if newest is not None:
+                self.heads.pop(newest[1], None)
+            if head:
+                self.heads[message_id] = None
 
-    def evict_oldest(self) -> tuple[MessageId, LogEntry]:
-        """Remove the first message of the order and raise the floor to it."""
-        key = self._keys[self._evicted]
-        self._raise_floor(key)
-        self._evicted += 1
-        if self._evicted > _SPARE:
-            self._cut()
-        message_id = key[1]
-        entry = self._entries.pop(message_id)
-        self.heads.pop(message_id, None)
-        self._depart(entry)
-        return message_id, entry
+    def evict(self) -> tuple[MessageId, LogEntry]:
+        """The sender with most messages in the log yields its oldest one.
+
+        So a flood takes the place of no more than its share, and what others said stays.
+        """
+        if not self._most or len(self._most) > 4 * len(self._by_sender) + _SPARE:
+            self._most = [(-len(h), h.first, sender) for sender, h in self._by_sender.items()]
+            heapq.heapify(self._most)
+        while True:
+            count, _, sender = self._most[0]
+            held = self._by_sender.get(sender)
+            if held is not None and len(held) == -count:
+                break
+            heapq.heappop(self._most)
+        key = held.first
+        entry = self._entries[key[1]]
+        self._remove(key)
+        return key[1], entry
 
     def purge(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store doesn't have these any more, nor others up to `floor`."""
-        gone = [i for i in ids if i in self._entries]
+        for message_id in ids:
+            if message_id in self._entries:
+                self._remove(self.key(message_id))
         self._raise_floor(floor)
-        for message_id in gone:
-            self._depart(self._entries.pop(message_id))
-            self.heads.pop(message_id, None)
-        if gone:
-            self._cut()
-            self._keys = [k for k in self._keys if k[1] in self._entries]
-            self._prints = bytearray(b"".join(map(_print, self._keys)))
 
     def begin(self, since: int) -> None:
         """We joined late: what has no clock above `since` is none of ours."""
@@ -110,10 +132,11 @@ class Log:
             self._raise_floor((since + 1, ""))
 
     def pass_by(self, message_id: MessageId) -> None:
-        """A message from before we joined: references to it count as met."""
-        self._passed[message_id] = None
-        if len(self._passed) > _PASSED:
-            del self._passed[next(iter(self._passed))]
+        """A message that isn't taken: references to it count as met."""
+        put_last(self._passed, message_id, None, _PASSED)
+
+    def passed(self, message_id: MessageId) -> bool:
+        return message_id in self._passed
 
     def below_floor(self, key: Key) -> bool:
         """Whether a message of this place would have been evicted already."""
@@ -125,33 +148,44 @@ class Log:
         A sender's clock only grows: what is newer than all of its messages that left is new,
         however long ago it was written.
         """
-        if key[0] <= self.since:
-            return True
         unknown = -1 if len(self.departed) < _DEPARTED else MAX_LAMPORT
-        return self.below_floor(key) and key[0] <= self.departed.get(sender, unknown)
+        return key[0] <= self.since or key[0] <= self.departed.get(sender, unknown)
+
+    def newest_by_sender(self) -> dict[SenderId, int]:
+        """Those that have messages in the log, each with the clock of its newest one."""
+        return {sender: held.last(1)[0][0] for sender, held in self._by_sender.items()}
 
     def key(self, message_id: MessageId) -> Key:
         return (self._entries[message_id].lamport, message_id)
 
     def newest(self, count: int) -> list[MessageId]:
         """The last `count` ids of the order, ascending."""
-        return [key[1] for key in self._keys[max(self._evicted, len(self._keys) - count) :]]
+        return [key[1] for key in self._keys[max(self._front, len(self._keys) - count) :]]
 
     def place(self, index: int) -> Key:
         """The place at `index` of the order, from 0. Raises IndexError."""
         if not 0 <= index < len(self):
             raise IndexError(f"the log has {len(self)} messages, there is none at {index}")
-        return self._keys[self._evicted + index]
+        return self._keys[self._front + index]
+
+    def index(self, key: Key) -> int:
+        """How many messages come before this place."""
+        return bisect_left(self._keys, key, self._front) - self._front
 
     def before(self, key: Key | None, count: int) -> list[Key]:
         """The last `count` places before `key`, descending; None is after the last."""
-        high = bisect_left(self._keys, key, self._evicted) if key else len(self._keys)
-        return self._keys[max(self._evicted, high - count) : high][::-1]
+        high = bisect_left(self._keys, key, self._front) if key else len(self._keys)
+        return self._keys[max(self._front, high - count) : high][::-1]
 
     def places(self, after: Key | None = None, until: Key | None = None) -> list[Key]:
         """The places with after < key <= until, ascending."""
         low, high = self._bounds(after, until)
         return self._keys[low:high]
+
+    def size(self, after: Key | None, until: Key | None) -> int:
+        """How many messages lie in after < key <= until."""
+        low, high = self._bounds(after, until)
+        return high - low
 
     def summary(self, salt: bytes, after: Key | None, until: Key | None) -> tuple[int, bytes]:
         """How many messages lie in after < key <= until, and a salted hash over all of them."""
@@ -179,22 +213,36 @@ class Log:
         return hashlib.blake2b(part, digest_size=PRINT_SIZE, key=salt).digest()
 
     def _bounds(self, after: Key | None, until: Key | None) -> tuple[int, int]:
-        low = bisect_right(self._keys, after, self._evicted) if after else self._evicted
-        high = bisect_right(self._keys, until, self._evicted) if until else len(self._keys)
+        low = bisect_right(self._keys, after, self._front) if after else self._front
+        high = bisect_right(self._keys, until, self._front) if until else len(self._keys)
         return low, max(low, high)
 
-    def _depart(self, entry: LogEntry) -> None:
-        clock = self.departed.get(entry.sender_id)
-        if clock is not None or len(self.departed) < _DEPARTED:
-            self.departed[entry.sender_id] = max(clock or 0, entry.lamport)
+    def _remove(self, key: Key) -> None:
+        entry = self._entries.pop(key[1])
+        sender = entry.sender_id
+        self.heads.pop(key[1], None)
+        held = self._by_sender[sender]
+        held.remove(key)
+        if not len(held):
+            del self._by_sender[sender]
+        elif self._most:
+            heapq.heappush(self._most, (-len(held), held.first, sender))
+        if sender in self.departed or len(self.departed) < _DEPARTED:
+            self.departed[sender] = max(key[0], self.departed.get(sender, 0))
+        front, index = self._front, bisect_left(self._keys, key, self._front)
+        if index == front:
+            self._raise_floor(key)
+        # What is before it moves up, which is little: old messages leave.
+        self._keys[front + 1 : index + 1] = self._keys[front:index]
+        start, end = front * PRINT_SIZE, index * PRINT_SIZE
+        self._prints[start + PRINT_SIZE : end + PRINT_SIZE] = self._prints[start:end]
+        self._front += 1
+        if self._front > _SPARE:
+            del self._keys[: self._front], self._prints[: self._front * PRINT_SIZE]
+            self._front = 0
 
     def _raise_floor(self, key: Key) -> None:
         self.floor = key if self.floor is None else max(self.floor, key)
-
-    def _cut(self) -> None:
-        del self._keys[: self._evicted]
-        del self._prints[: self._evicted * PRINT_SIZE]
-        self._evicted = 0
 
 
 def _print(key: Key) -> bytes:

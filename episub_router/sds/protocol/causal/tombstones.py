@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.protocol.params import SdsParams
+from episub_router.util.bounded import put_last
+
+TOMBSTONES = 10_000
+"""Ids given up as lost that are kept in mind (chosen)."""
 
 
 class Tombstones:
-    """At most `tombstone_limit` ids, oldest first. Beyond it the oldest is forgotten."""
+    """At most `TOMBSTONES` ids, oldest first. Beyond it the oldest is forgotten."""
 
-    def __init__(self, params: SdsParams) -> None:
-        self._params = params
+    def __init__(self) -> None:
         self._ids: dict[MessageId, None] = {}
         self.forgotten = False
         """Whether there was more than fits, or may have been before a restart."""
@@ -24,15 +26,12 @@ class Tombstones:
         return message_id in self._ids
 
     def restore(self, ids: Iterable[MessageId]) -> None:
-        newest = list(ids)[-self._params.tombstone_limit :]
+        newest = list(ids)[-TOMBSTONES:]
         self._ids = dict.fromkeys(newest)
-        self.forgotten = len(newest) >= self._params.tombstone_limit
+        self.forgotten = len(newest) >= TOMBSTONES
 
     def add(self, message_id: MessageId) -> None:
-        self._ids[message_id] = None
-        if len(self._ids) > self._params.tombstone_limit:
-            del self._ids[next(iter(self._ids))]
-            self.forgotten = True
+        self.forgotten |= put_last(self._ids, message_id, None, TOMBSTONES) is not None
 
     def came(self, message_id: MessageId) -> bool:
         """The message came after all. False where it wasn't given up."""

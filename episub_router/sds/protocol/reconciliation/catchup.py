@@ -20,7 +20,7 @@ from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import StreamPeers
 from episub_router.sds.protocol.range_hash import RangeHash
-from episub_router.sds.protocol.reconciliation.joining import Joining, PlaceSearch
+from episub_router.sds.protocol.reconciliation.joining import JOIN_PEERS, Joining
 from episub_router.sds.protocol.reconciliation.ranges import (
     LEAF,
     MAX_RANGES,
@@ -30,6 +30,11 @@ from episub_router.sds.protocol.reconciliation.ranges import (
 
 _ROUNDS = 64
 """Comparisons of one job: more than any log needs."""
+_JOIN_DELAY = 1.0
+"""Seconds over which the questions after a peer appears are spread, and twice of which a newcomer
+waits for the answers of others (chosen)."""
+_TURN = 30.0
+"""Seconds after which a peer that brings little is left for another (chosen)."""
 _SLOWEST = 10.0
 """Messages per second that a peer must bring for its turn to go on, if others are there."""
 _TURNS = 4
@@ -50,6 +55,9 @@ _IDS_PAGE = 1000
 """Ids of a page, of which each is then missing: there is room for twice as many of one peer."""
 
 
+_FIRST: Key = (-1, "")
+
+
 class _Span(NamedTuple):
     """A part of a peer's log that is to be fetched, or only its ids."""
 
@@ -61,8 +69,8 @@ class _Span(NamedTuple):
 @dataclass(slots=True)
 class _Job:
     """One comparison under way, with the ranges that are still to compare, and those to fetch,
-    oldest last. `had` is how much we had taken in when the turn began. With `search`, the place
-    at which our log begins is to be found first."""
+    oldest last. `had` is how much we had taken in when the turn began. `newest` are places of the
+    peer's newest messages, where it is asked for those first."""
 
     peer: PeerRef
     deadline: Time
@@ -76,7 +84,7 @@ class _Job:
     rounds: int = 0
     turns: int = 0
     found: bool = False
-    search: PlaceSearch | None = None
+    newest: list[Key] = field(default_factory=list)
 
 
 class Catchup:
@@ -108,11 +116,13 @@ class Catchup:
         self._equal: dict[PeerRef, tuple[Time, int]] = {}
         """When a peer that asked had all that we had, and no more; with what we had by then."""
         self._job: _Job | None = None
+        self._decide_at: Time = NEVER
+        """When it is decided where our log begins, whoever has answered by then."""
 
     @property
     def asks_somebody(self) -> bool:
         """Whether a peer is being asked, or is about to be."""
-        return self._job is not None or bool(self._queue)
+        return self._job is not None or bool(self._queue) or self._decide_at != NEVER
 
     def awaits(self, ask: AskRange | AskCompare) -> bool:
         """Whether this is what is being asked."""
@@ -138,13 +148,13 @@ class Catchup:
     def next(self) -> Time:
         if self._job is not None:
             return self._job.deadline
-        return min(self._queue_at if self._queue else NEVER, self._periodic_at)
+        return min(self._queue_at if self._queue else NEVER, self._periodic_at, self._decide_at)
 
     def peer_up(self, peer: PeerRef, now: Time) -> None:
         """A peer to compare with, if there aren't enough already."""
-        if len(self._queue) < self._params.heads_on_join:
+        if len(self._queue) < JOIN_PEERS:
             if not self._queue:
-                self._queue_at = now + self._rng.random() * self._params.heads_delay
+                self._queue_at = now + self._rng.random() * _JOIN_DELAY
             self._queue[peer] = None
         if self._periodic_at == NEVER:
             self._periodic_at = self._after_interval(now)
@@ -176,6 +186,10 @@ class Catchup:
                 return []
             self._peers.failed(self._job.peer, now)
             self.failed(self._job.peer, now)
+        if now >= self._decide_at:
+            effects = self._joining.decide(now)
+            self._decide_at = NEVER
+            return effects + self._start(next(iter(self._joining.said)), now)
         if self._queue and now >= self._queue_at:
             peer = next(iter(self._queue))
             del self._queue[peer]
@@ -201,8 +215,6 @@ class Catchup:
         job = self._job
         if job is None or job.peer != peer or not isinstance(job.asked, AskCompare):
             return []
-        if job.search is not None:
-            return self._searched(job, job.search, answer, now)
         first, salt = job.rounds == 1, job.asked.salt
         fetch: list[_Span] = []
         for part in answer.parts:
@@ -233,12 +245,16 @@ class Catchup:
             job.came_at = now if job.came_at is None else job.came_at
             job.deadline = now + _PATIENCE * self._params.pull_timeout
 
-    def range_answered(self, peer: PeerRef, more: Key | None, now: Time) -> list[Effect]:
+    def range_answered(
+        self, peer: PeerRef, ids: Sequence[Key], more: Key | None, now: Time
+    ) -> list[Effect]:
         """A page has been taken in; `more` is where the next one starts, None after the last."""
         job = self._job
         if job is None or job.peer != peer or not isinstance(job.asked, AskRange):
             return []
         asked = job.asked
+        if asked.newest_first:
+            return self._newest_came(job, ids, more, now)
         stuck = more is not None and asked.after is not None and more <= asked.after
         if stuck:
             self._peers.failed(peer, now)
@@ -250,31 +266,36 @@ class Catchup:
         return self._go_on(now)
 
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
-        job = _Job(peer, now, now + self._params.catchup_turn, self._log.added)
-        if self._joining.pending and self._joining.last is not None:
-            job.search = PlaceSearch(self._joining.last)
-            job.compare = [job.search.range]
-        else:
-            job.compare = [RangeHash(self._log.floor, None, 0, b"")]
+        job = _Job(peer, now, now + _TURN, self._log.added)
         self._job = job
+        if self._joining.pending:
+            return [self._ask_newest(job, None, now)]
+        job.compare = [RangeHash(self._log.floor, None, 0, b"")]
         return self._ask(job, now)
 
-    def _searched(
-        self, job: _Job, search: PlaceSearch, answer: LogComparison, now: Time
+    def _ask_newest(self, job: _Job, until: Key | None, now: Time) -> AskRange:
+        limit = min(max(1, self._joining.last or 0), self._params.page_items)
+        asked = AskRange(job.peer, None, until, ids_only=True, limit=limit, newest_first=True)
+        job.asked, job.asked_at = asked, now
+        job.deadline = now + _PATIENCE * self._params.pull_timeout
+        return asked
+
+    def _newest_came(
+        self, job: _Job, ids: Sequence[Key], more: Key | None, now: Time
     ) -> list[Effect]:
-        """An answer to where our log begins; once that is known, the comparison itself."""
-        if search.narrow(answer):
-            job.compare = [search.range]
-            return self._ask(job, now)
-        since = search.since
-        if since is None or not self._joining.pending or not self._joining.believes(since, now):
-            self._end(now, again=False)
-            return []
+        """Places of the peer's newest messages, by which it is decided where our log begins."""
+        had = len(job.newest)
+        job.newest += [key for key in ids if not job.newest or key < job.newest[-1]]
+        if more is not None and had < len(job.newest) < (self._joining.last or 0):
+            return [self._ask_newest(job, more, now)]
         self._peers.answered(job.peer)
-        effects = self._joining.begin(since, now)
-        job.search, job.rounds = None, 0
-        job.compare = [RangeHash(self._log.floor, None, 0, b"")]
-        return [*effects, *self._ask(job, now)]
+        self._joining.hear(job.peer, job.newest, now)
+        if self._joining.said and self._decide_at == NEVER:
+            self._decide_at = now + 2 * _JOIN_DELAY
+        if len(self._joining.said) >= JOIN_PEERS:
+            self._decide_at = now
+        self._end(now, again=False)
+        return []
 
     def _go_on(self, now: Time) -> list[Effect]:
         job = self._job
@@ -282,14 +303,14 @@ class Catchup:
             return []
         self._peers.answered(job.peer)
         if now >= job.turn_ends:
-            enough = _SLOWEST * self._params.catchup_turn
+            enough = _SLOWEST * _TURN
             job.turns += 1
             over = self._log.added - job.had < enough or job.turns >= _TURNS
             if over and self._peers.others(job.peer, now):
                 self._peers.failed(job.peer, now)
                 self._end(now, again=True)
                 return []
-            job.turn_ends, job.had = now + self._params.catchup_turn, self._log.added
+            job.turn_ends, job.had = now + _TURN, self._log.added
         if not job.compare and not job.fetch:
             self._equal_now(job, now)
             return []
@@ -301,10 +322,8 @@ class Catchup:
         if job.compare and job.rounds <= _ROUNDS:
             salt = self._rng.randbytes(SALT_SIZE)
             ranges = tuple(
-                r
-                if job.search is not None
-                else RangeHash(r.after, r.until, *self._log.summary(salt, r.after, r.until))
-                for r in job.compare[:MAX_RANGES]
+                RangeHash(r.after, r.until, *self._log.summary(salt, r.after, r.until))
+                for r in sorted(job.compare, key=lambda r: r.after or _FIRST)[:MAX_RANGES]
             )
             job.compare = []
             job.asked = AskCompare(job.peer, salt, ranges)

@@ -1,21 +1,22 @@
 """Joining late: finding the place in the group's log at which ours begins.
 
-A newcomer that wants the last messages only asks one peer, by comparing logs, which clock the
-first of them has. What has no clock above the one before it counts as met and is never taken.
+A newcomer that wants the last messages only asks three peers for the places of their newest ones,
+and takes the middle one of what they say: so one that lies decides nothing. What has no clock above
+the place counts as met and is never taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import LamportClock
-from episub_router.sds.protocol.effects import Effect, JoinedAt
+from episub_router.sds.protocol.effects import Effect, JoinedAt, PeerRef
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.range_hash import RangeHash
-from episub_router.sds.protocol.reconciliation.ranges import LogComparison
 
-_ROUNDS = 16
-"""Comparisons to find a place: four find it among 65,536."""
+JOIN_PEERS = 3
+"""Peers that are asked, so that a stale one, or one that lies, can't mislead (chosen)."""
 
 
 class Joining:
@@ -27,6 +28,8 @@ class Joining:
     def __init__(self, last: int | None, log: Log, clock: LamportClock) -> None:
         self.last = last
         self.since = 0 if last is None else None
+        self.said: dict[PeerRef, int] = {}
+        """What peers said: the clock after which their last messages begin."""
         self._log = log
         self._clock = clock
 
@@ -34,6 +37,26 @@ class Joining:
     def pending(self) -> bool:
         """Whether the place isn't known yet."""
         return self.since is None
+
+    def hear(self, peer: PeerRef, newest: Sequence[Key], now: Time) -> None:
+        """The places of a peer's newest messages, newest first.
+
+        A clock too far ahead would keep out everybody.
+        """
+        last = self.last or 0
+        if not newest:
+            return
+        if last == 0:
+            since = newest[0][0]
+        else:
+            since = max(0, newest[last - 1][0] - 1) if len(newest) >= last else 0
+        if not self._clock.ahead(since, self._clock.wall(now)):
+            self.said[peer] = since
+
+    def decide(self, now: Time) -> list[Effect]:
+        """Begin at the middle one of the places."""
+        said = sorted(self.said.values())
+        return self.begin(said[(len(said) - 1) // 2], now)
 
     def begin(self, since: int, now: Time) -> list[Effect]:
         """The place is found. What we sent ourselves meanwhile is ours all the same.
@@ -50,46 +73,3 @@ class Joining:
         """The place as it was found before a restart."""
         self.since = since
         self._log.begin(since)
-
-    def believes(self, since: int, now: Time) -> bool:
-        """Whether a peer's place can be true: a clock too far ahead would keep out everybody."""
-        return not self._clock.ahead(since, self._clock.wall(now))
-
-
-class PlaceSearch:
-    """The place of the `last`-th newest message of one peer's log, part by part."""
-
-    def __init__(self, last: int) -> None:
-        self.range = RangeHash(None, None, 0, b"")
-        """What the peer is to be asked for next."""
-        self.since: int | None = None
-        """The result."""
-        self._none = last == 0
-        self._from_end = max(1, last)
-        self._rounds = 0
-
-    def narrow(self, answer: LogComparison) -> bool:
-        """Go on with an answer. True where there is more to ask; then, or where the peer has
-        nothing, `since` is None."""
-        self._rounds += 1
-        if answer.keys:
-            self.since = self._before(answer.keys)
-        elif answer.parts and self._rounds < _ROUNDS:
-            return self._choose(answer)
-        return False
-
-    def _choose(self, answer: LogComparison) -> bool:
-        for part in reversed(answer.parts):
-            if self._from_end <= part.count:
-                self.range = RangeHash(part.after, part.until, 0, b"")
-                return True
-            self._from_end -= part.count
-        self.since = 0  # there are fewer
-        return False
-
-    def _before(self, keys: tuple[Key, ...]) -> int:
-        ascending = sorted(keys)
-        if self._from_end > len(ascending):
-            return 0
-        clock = ascending[-self._from_end][0]
-        return clock if self._none else max(0, clock - 1)

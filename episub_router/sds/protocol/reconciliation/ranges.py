@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.entry import Key
@@ -34,6 +35,14 @@ class LogComparison:
     floor: Key | None = None
     older: int = 0
     gone: Key | None = None
+
+
+def disjoint(ranges: Sequence[RangeHash]) -> bool:
+    """Whether ranges are ascending and don't overlap, so that comparing them costs one pass."""
+    return all(
+        a.until is not None and b.after is not None and a.until <= b.after
+        for a, b in pairwise(ranges)
+    )
 
 
 def compare(

@@ -4,43 +4,70 @@ from __future__ import annotations
 
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.effects import Discarded, DiscardReason, Effect, Rebroadcast
+from episub_router.sds.protocol.group import MEMBERS
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.repair.repair_times import in_response_group, response_delay
 from episub_router.sds.protocol.shares import Shares
-from episub_router.sds.protocol.timers import Timers
+from episub_router.util.bounded import put_last
+from episub_router.util.params import Rate
+from episub_router.util.timers import TimerMap
+from episub_router.util.token_buckets import TokenBuckets
+
+_LIMIT = 1000
+"""Answers pending, as in js."""
+_GROUP = 128
+"""Members of a response group, as in the specification of SDS-R."""
+_BYTES = Rate(4096, 262_144)
+"""What is repaired for one member that asks: bytes per second, and at once (chosen). All members
+hear all requests and answers, and count alike: so it holds for the group."""
 
 
 class Responses:
-    """At most `repair_limit` answers pending, in fair shares of those that ask, and a bounded
-    number of answers per second."""
+    """At most `_LIMIT` answers pending, in fair shares of those that ask."""
 
     def __init__(self, me: SenderId, params: SdsParams) -> None:
         self._me = me
         self._params = params
-        self._timers: Timers[MessageId] = Timers()
+        self._timers: TimerMap[MessageId] = TimerMap()
         self._for: dict[MessageId, SenderId] = {}
-        self._held: Shares[SenderId] = Shares()
-        self._answered: dict[MessageId, Time] = {}
-        self._allowance = params.repair_rate
-        self._allowance_at: Time = 0.0
+        self._held: Shares[SenderId] = Shares(_LIMIT)
+        self._asked: dict[MessageId, Time] = {}
+        """When each was last asked for."""
+        self._allowed: TokenBuckets[SenderId] = TokenBuckets(_BYTES, MEMBERS)
 
     def __len__(self) -> int:
         return len(self._timers)
 
     def next(self) -> Time:
-        return self._timers.next()
+        return self._timers.deadline
 
     def requested(
-        self, message_id: MessageId, author: SenderId, by: SenderId, members: int, now: Time
+        self,
+        message_id: MessageId,
+        author: SenderId,
+        size: int,
+        by: SenderId,
+        members: int,
+        now: Time,
     ) -> list[Effect]:
-        """`by` asks for a message that we have."""
-        if message_id in self._timers or self._recently(message_id, now):
+        """`by` asks for a message of `size` bytes that we have."""
+        asked_at = self._asked.get(message_id)
+        # Shorter than anyone waits before asking again, so that a repeated request means that
+        # the answer was lost.
+        if asked_at is not None and now - asked_at < self._params.repair_min / 2:
             return []
-        groups = members // self._params.group_members + 1
-        if not in_response_group(self._me, author, message_id, groups):
+        if not self._allowed.take(by, now, min(size, _BYTES.burst)):
+            return [Discarded(by, DiscardReason.REPAIR_FULL)]
+        put_last(self._asked, message_id, now, _LIMIT)
+        # What is asked for again, any member answers: groups are as many as members, of which
+        # some may have been made up.
+        groups = members // _GROUP + 1 if asked_at is None else 1
+        if message_id in self._timers or not in_response_group(
+            self._me, author, message_id, groups
+        ):
             return []
-        if len(self._timers) >= self._params.repair_limit:
+        if not self._held.fits():
             most = self._held.yields_to(by)
             if most is None:
                 return [Discarded(by, DiscardReason.REPAIR_FULL)]
@@ -52,38 +79,18 @@ class Responses:
         self._held.add(by)
         return []
 
-    def seen(self, message_id: MessageId, now: Time) -> None:
+    def seen(self, message_id: MessageId) -> None:
         """Someone published a copy: ours is not needed."""
         if message_id in self._timers:
             self._cancel(message_id)
-            self._remember(message_id, now)
 
     def poll(self, now: Time) -> list[Effect]:
         effects: list[Effect] = []
-        rate = self._params.repair_rate
-        self._allowance = min(rate, self._allowance + (now - self._allowance_at) * rate)
-        self._allowance_at = now
         for message_id in self._timers.pop_due(now):
-            if self._allowance < 1:
-                self._timers.set(message_id, now + 1.0)
-                continue
-            self._allowance -= 1
             self._held.remove(self._for.pop(message_id))
-            self._remember(message_id, now)
             effects.append(Rebroadcast(message_id))
         return effects
 
     def _cancel(self, message_id: MessageId) -> None:
         self._timers.cancel(message_id)
         self._held.remove(self._for.pop(message_id))
-
-    def _recently(self, message_id: MessageId, now: Time) -> bool:
-        # Shorter than anyone waits before asking again, so that a repeated request means that
-        # the answer was lost.
-        return now - self._answered.get(message_id, -1e18) < self._params.repair_min / 2
-
-    def _remember(self, message_id: MessageId, now: Time) -> None:
-        self._answered.pop(message_id, None)
-        self._answered[message_id] = now
-        if len(self._answered) > self._params.repair_limit:
-            del self._answered[next(iter(self._answered))]

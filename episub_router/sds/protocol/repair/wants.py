@@ -8,14 +8,22 @@ from dataclasses import dataclass, field
 
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef, Retrieve
+from episub_router.sds.protocol.group import ROUNDING, Group
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.peers import StreamPeers
-from episub_router.sds.protocol.presence import ROUNDING, Presence
+from episub_router.sds.protocol.peers import PULL_RETRY, StreamPeers
 from episub_router.sds.protocol.repair.repair_times import request_delay
 from episub_router.sds.protocol.shares import Shares
-from episub_router.sds.protocol.timers import Timers
+from episub_router.util.timers import TimerMap
 
+PULL_DELAY = 0.5
+"""Seconds: what is only late arrives first (chosen)."""
+PULL_BATCH = 100
+"""Ids of a request, as in Waku's store."""
+_GONE_AFTER = 8
+"""Peers: where so many have purged some messages and lack one, it is lost (chosen)."""
+_REQUESTS = 3
+"""Requests of the group in a message, as in the specification of SDS-R."""
 _MAX_SOURCES = 3
 _REST = 1.0
 _LONGEST_REST = 60.0
@@ -56,21 +64,19 @@ class Wants:
         params: SdsParams,
         rng: random.Random,
         peers: StreamPeers,
-        presence: Presence,
+        group: Group,
     ) -> None:
         self._me = me
         self._params = params
         self._rng = rng
         self._peers = peers
-        self._presence = presence
+        self._group = group
         self._wants: dict[MessageId, Want] = {}
-        self._held: Shares[SenderId] = Shares()
-        self._pulls: Timers[MessageId] = Timers()
-        self._repairs: Timers[MessageId] = Timers()
-        self._ends: Timers[MessageId] = Timers()
+        self._held: Shares[SenderId] = Shares(params.wanted_limit)
+        self._pulls: TimerMap[MessageId] = TimerMap()
+        self._repairs: TimerMap[MessageId] = TimerMap()
+        self._ends: TimerMap[MessageId] = TimerMap()
         self._overdue: dict[MessageId, None] = {}
-        self.troubled_at: Time = -1e18
-        """When something was last missing, here or where a request came from."""
 
     def __len__(self) -> int:
         return len(self._wants)
@@ -79,8 +85,8 @@ class Wants:
         return message_id in self._wants
 
     def next(self) -> Time:
-        given_up = self._presence.when(self._ends.next())
-        return min(self._pulls.next(), self._repairs.next(), given_up)
+        given_up = self._group.when(self._ends.deadline)
+        return min(self._pulls.deadline, self._repairs.deadline, given_up)
 
     @property
     def overdue(self) -> bool:
@@ -102,19 +108,16 @@ class Wants:
         `clock`: the message's own is at most this.
         """
         message_id = entry.message_id
-        self.troubled_at = now
         want = self._wants.get(message_id)
         if want is None:
-            limit = self._params.wanted_limit
-            if self._held.of(blamed) >= limit * self._params.sender_share:
-                return False
-            if len(self._wants) >= limit and not self._yield_to(blamed):
+            if self._held.refuses(blamed) or not (self._held.fits() or self._yield_to(blamed)):
                 return False
             want = self._wants[message_id] = Want(entry, now, blamed, clock)
             self._held.add(blamed)
             self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
-            self._repairs.set(message_id, now + self._request_delay(message_id))
-            elapsed = self._presence.elapsed(now)
+            if self._params.repair:
+                self._repairs.set(message_id, now + self._request_delay(message_id))
+            elapsed = self._group.elapsed(now)
             self._ends.set(message_id, elapsed + self._params.lost_after)
         else:
             known = want.entry
@@ -145,7 +148,7 @@ class Wants:
         """`peer` was asked for these and doesn't have them; another is asked at once.
 
         `gone`: it has purged messages. Where all peers lack one and any has purged some, or
-        `gone_after` lack it and all of those have, there is nothing to wait for. Except for what
+        `_GONE_AFTER` lack it and all of those have, there is nothing to wait for. Except for what
         is as new, at our time of day `wall` (ms), that it may be on its way to all of them.
         """
         for message_id in ids:
@@ -155,7 +158,7 @@ class Wants:
             if peer in want.sources:
                 want.sources.remove(peer)
             want.lacking[peer] = gone
-            enough = len(want.lacking) >= self._params.gone_after
+            enough = len(want.lacking) >= _GONE_AFTER
             asked_all = self._peers.all_in(want.lacking)
             if not enough and not asked_all:
                 self._pulls.set(message_id, now)
@@ -163,7 +166,7 @@ class Wants:
             settled = want.clock < wall - 1000 * _ON_ITS_WAY or now - want.since > _ON_ITS_WAY
             purged = any(want.lacking.values()) if asked_all else all(want.lacking.values())
             if settled and purged:
-                self._ends.set(message_id, self._presence.elapsed(now))
+                self._ends.set(message_id, self._group.elapsed(now))
             want.lacking.clear()
             self._pulls.set(message_id, now + self._pull_retry(want))
 
@@ -178,7 +181,6 @@ class Wants:
 
     def asked_by_other(self, message_id: MessageId, now: Time) -> None:
         """Another member asks the group for it: wait for that answer before asking again."""
-        self.troubled_at = now
         want = self._wants.get(message_id)
         if want is not None:
             self._overdue.pop(message_id, None)
@@ -189,13 +191,13 @@ class Wants:
         """There is someone new to ask: whatever waits for a retry is worth trying again."""
         for message_id, want in self._wants.items():
             if want.pulls and want.last_asked is None:
-                self._pulls.set(message_id, now + self._params.pull_delay)
+                self._pulls.set(message_id, now + PULL_DELAY)
 
     def take_requests(self, now: Time) -> tuple[HistoryEntry, ...]:
         """The most overdue requests, for the message that is being made (SDS-R)."""
         ids = sorted(self._overdue, key=lambda i: (self._wants[i].since, i))
         taken = []
-        for message_id in ids[: self._params.repair_requests]:
+        for message_id in ids[:_REQUESTS]:
             want = self._wants[message_id]
             want.asks += 1
             del self._overdue[message_id]
@@ -233,7 +235,7 @@ class Wants:
             else:
                 self._pulls.set(message_id, now + self._params.pull_timeout)
                 by_peer.setdefault(peer, []).append(message_id)
-        batch = self._params.pull_batch
+        batch = PULL_BATCH
         return effects + [
             AskIds(peer, tuple(ids[i : i + batch]))
             for peer, ids in by_peer.items()
@@ -242,7 +244,7 @@ class Wants:
 
     def ended(self, now: Time) -> list[MessageId]:
         """Ids whose time is over. They stay wanted until `found`."""
-        return self._ends.pop_due(self._presence.elapsed(now) + ROUNDING)
+        return self._ends.pop_due(self._group.elapsed(now) + ROUNDING)
 
     def _rests(self, message_id: MessageId, now: Time, comes: Callable[[int], bool]) -> bool:
         want = self._wants[message_id]
@@ -257,7 +259,7 @@ class Wants:
         return True
 
     def _pull_retry(self, want: Want) -> float:
-        base = self._params.pull_retry * 2 ** min(want.pulls, 10)
+        base = PULL_RETRY * 2 ** min(want.pulls, 10)
         return float(min(base, self._params.pull_timeout) * self._rng.uniform(0.5, 1.0))
 
     def _request_delay(self, message_id: MessageId) -> float:

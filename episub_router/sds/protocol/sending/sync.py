@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -9,24 +10,33 @@ from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.repair.repair_times import confirming_rank
-from episub_router.sds.protocol.timers import Timers
+from episub_router.util.timers import TimerMap
 
 _MAX_NAMED = 1024
 _CONFIRMING = 3
 """Members that would confirm a message after one `confirm_delay` and within two, on average; one
-speaks and the others hear it. Where all stay silent, others follow at the same rate (ours)."""
+speaks and the others hear it. Where all stay silent, twice as many follow in as much time again,
+and so on: so members that were made up cost only the logarithm of their number (chosen)."""
 _IDLE = 8
-"""By how much intervals get longer at most while nothing new is said (ours)."""
+"""By how much intervals get longer at most while nothing new is said (chosen)."""
 _MANY = 250
-"""Channels of a host beyond which their intervals get longer in fewer steps (ours)."""
+"""Channels of a host beyond which their intervals get longer in fewer steps (chosen)."""
+_SOON = 5.0
+"""Seconds after a message from a member that lacks a head of ours (chosen)."""
+_GAP = 1.0
+"""Seconds between two sync messages of one participant (chosen)."""
+_SPREAD = 0.1
+"""Seconds per member, so that one of a large group speaks first (chosen)."""
+_LARGEST = 256
+"""Members beyond which waits don't grow: others may have been made up (chosen)."""
 
 
 class SyncTimer:
     """Speaks when, for an interval, nobody has said all that we would say.
 
-    A member whose frontier was named by others stays silent: what it has, the group knows of.
-    A member that receives a message that doesn't name its frontier speaks sooner, since the sender
-    may lack it. So does one that received a message that nobody but its author has named: its
+    A member whose heads were named by others stays silent: what it has, the group knows of.
+    A member that receives a message that doesn't name its heads speaks sooner, since the sender
+    may lack them. So does one that received a message that nobody but its author has named: its
     author waits for that. The waits are spread over a time that grows with the group, so that
     the first to speak silences the others.
     """
@@ -47,10 +57,10 @@ class SyncTimer:
         self._lacking_at: Time = NEVER
         self._request_at: Time = NEVER
         self._unconfirmed: dict[MessageId, SenderId] = {}
-        self._confirms: Timers[MessageId] = Timers()
+        self._confirms: TimerMap[MessageId] = TimerMap()
 
     def next(self) -> Time:
-        confirm_at = self._confirms.next()
+        confirm_at = self._confirms.deadline
         return min(self._interval_at, self._lacking_at, self._request_at, confirm_at)
 
     def start(self, now: Time) -> None:
@@ -63,7 +73,7 @@ class SyncTimer:
         self._idle = 1
         rank = confirming_rank(self._me, message_id, members) / _CONFIRMING
         self._unconfirmed[message_id] = author
-        self._confirms.set(message_id, now + self._params.confirm_delay * (1 + rank))
+        self._confirms.set(message_id, now + self._params.confirm_delay * (1 + math.log2(1 + rank)))
         if len(self._unconfirmed) > _MAX_NAMED:
             self._confirmed(next(iter(self._unconfirmed)))
 
@@ -86,22 +96,22 @@ class SyncTimer:
         if heads.keys() <= self._named.keys():
             self._restart(members, now)
         elif self._lacking_at == NEVER:
-            self._lacking_at = self._spread(self._params.sync_soon, members, now)
+            spread = max(_SOON, min(members, _LARGEST) * _SPREAD)
+            self._lacking_at = now + _SOON + self._rng.random() * spread
 
     def hasten(self, now: Time) -> None:
         """A repair request waits for a message to travel with."""
         if self._request_at == NEVER:
-            soon = max(now, self._last + self._params.sync_gap)
-            self._request_at = soon + self._rng.random() * self._params.sync_gap
+            self._request_at = max(now, self._last + _GAP) + self._rng.random() * _GAP
 
     def sent(self, members: int, now: Time, *, content: bool = False) -> None:
-        """We have just named our frontier, in a message of whichever kind."""
+        """We have just named our heads, in a message of whichever kind."""
         if content:
             self._idle = 1
         self._last = now
         self._request_at = NEVER
         self._unconfirmed.clear()
-        self._confirms = Timers()
+        self._confirms.clear()
         self._restart(members, now)
 
     def _confirmed(self, message_id: MessageId) -> None:
@@ -113,8 +123,5 @@ class SyncTimer:
         self._lacking_at = NEVER
         interval = self._params.sync_interval * self._idle
         self._idle = min(_IDLE, 2 * self._idle * (1 + self.channels // _MANY))
-        spread = max(interval / 2, members * self._params.sync_spread)
+        spread = max(interval / 2, min(members, _LARGEST) * _SPREAD)
         self._interval_at = now + interval + self._rng.random() * spread
-
-    def _spread(self, delay: float, members: int, now: Time) -> Time:
-        return now + delay + self._rng.random() * max(delay, members * self._params.sync_spread)

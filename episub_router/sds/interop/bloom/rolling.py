@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from episub_router.sds.bloom.codec import FilterCodec
+from episub_router.sds.interop.bloom.codec import FilterCodec
 
 
 class RollingFilter:

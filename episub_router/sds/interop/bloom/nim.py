@@ -5,8 +5,8 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.bloom.codec import FilterCodec, ReceivedFilter
-from episub_router.sds.bloom.geometry import Geometry
+from episub_router.sds.interop.bloom.codec import FilterCodec, ReceivedFilter
+from episub_router.sds.interop.bloom.geometry import Geometry
 
 _MAX_BITS = 2**23
 _MAX_HASHES = 64

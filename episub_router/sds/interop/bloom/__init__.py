@@ -1,10 +1,10 @@
 """Bloom filters of received ids in the layouts of the existing implementations (S03)."""
 
-from episub_router.sds.bloom.codec import SATURATED, FilterCodec, JsCodec, ReceivedFilter
-from episub_router.sds.bloom.geometry import Geometry
-from episub_router.sds.bloom.hashing import BaseHash, farm_nim, murmur_js, murmur_nim
-from episub_router.sds.bloom.nim import NimCodec
-from episub_router.sds.bloom.rolling import RollingFilter
+from episub_router.sds.interop.bloom.codec import SATURATED, FilterCodec, JsCodec, ReceivedFilter
+from episub_router.sds.interop.bloom.geometry import Geometry
+from episub_router.sds.interop.bloom.hashing import BaseHash, farm_nim, murmur_js, murmur_nim
+from episub_router.sds.interop.bloom.nim import NimCodec
+from episub_router.sds.interop.bloom.rolling import RollingFilter
 
 
 def js_filter(capacity: int, error_rate: float) -> FilterCodec:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from episub_router.sds.bloom.geometry import Geometry
-from episub_router.sds.bloom.hashing import BaseHash, HashPair
+from episub_router.sds.interop.bloom.geometry import Geometry
+from episub_router.sds.interop.bloom.hashing import BaseHash, HashPair
 
 SATURATED = 0.5
 """A received filter that claims at least this share of all possible ids says nothing."""

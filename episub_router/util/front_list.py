@@ -21,6 +21,11 @@ class FrontList(Generic[T]):
     def __len__(self) -> int:
         return len(self._items) - self._gone
 
+    @property
+    def first(self) -> T:
+        """The least item. Raises IndexError where there is none."""
+        return self._items[self._gone]
+
     def add(self, item: T) -> None:
         if not self or item > self._items[-1]:
             self._items.append(item)

@@ -1,36 +1,54 @@
-"""Time that counts only while somebody is there."""
+"""The other members of the channel as far as they are there, and time that counts only then."""
 
 from __future__ import annotations
 
 from episub_router.protocol.types import NEVER, Time
+from episub_router.sds.protocol.message import SenderId
+from episub_router.util.bounded import put_last
 
 ROUNDING = 1e-6
 """Seconds by which an elapsed time is rounded where it was turned into a time and back."""
+MEMBERS = 4096
+"""Senders of which something is kept in mind (chosen): bound of every table by sender."""
+_MEMBER_TTL = 300.0
+"""Seconds of silence after which a member doesn't count (chosen): ten sync intervals."""
+_PRESENT_FOR = 3.0
+"""Sync intervals for which a member counts as there after its last message (chosen)."""
 
 
-class Presence:
-    """Seconds during which a peer could be asked, or another member sent something.
+class Group:
+    """Who was heard lately or can be asked, and for how long somebody was there.
 
     What is missing can't be found while nobody is there, so the time to give it up rests.
-    `window` (s) is how long a member counts as there after its last message.
     """
 
-    def __init__(self, window: float, now: Time) -> None:
-        self._window = window
+    def __init__(self, sync_interval: float, now: Time) -> None:
+        self._window = _PRESENT_FOR * sync_interval
+        self._heard: dict[SenderId, Time] = {}
         self._peers = 0
         self._heard_until: Time = now
         self._elapsed = 0.0
         self._at = now
 
-    def note(self, now: Time) -> None:
+    def note(self, sender: SenderId, now: Time) -> None:
         """Another member broadcast something."""
+        put_last(self._heard, sender, now, MEMBERS)
         self.elapsed(now)
         self._heard_until = now + self._window
 
-    def peers(self, count: int, now: Time) -> None:
+    def set_peers(self, count: int, now: Time) -> None:
         """How many peers can be asked."""
         self.elapsed(now)
         self._peers = count
+
+    def count(self, now: Time) -> int:
+        """The group's size with ourselves."""
+        while self._heard:
+            oldest = next(iter(self._heard))
+            if now - self._heard[oldest] <= _MEMBER_TTL:
+                break
+            del self._heard[oldest]
+        return max(len(self._heard), self._peers) + 1
 
     def anybody(self, now: Time) -> bool:
         """Whether somebody is there."""

@@ -1,0 +1,157 @@
+"""Messages of other implementations <-> bytes: both published schemas, with ids as told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from google.protobuf.message import DecodeError
+
+from episub_router.pb import sds_pb2
+from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.wire.codec import (
+    Codec,
+    SdsWireError,
+    entry_from_pb,
+    entry_to_pb,
+    fill_own_fields,
+    hash_of,
+)
+from episub_router.sds.wire.ids import pack_id
+
+NAMED = 10
+"""Entries of a causal history: 2 leave 4 to 16 % of concurrent messages in nobody's (chosen). Heads
+beyond them go into a field of our own."""
+_ENTRY_TAGS = frozenset({0x0A, 0x12, 0x1A})
+
+
+class WireFormat(Enum):
+    """The schema that is written (S01). Both are always read, and our own as well."""
+
+    CURRENT = "current"
+    """The published schema: sender_id, HistoryEntry history, uint64 clock, repair_request."""
+    SEED = "seed"
+    """The first schema: history of plain ids and an int32 clock, no sender and no repair."""
+
+
+class InteropCodec(Codec):
+    """A message's id is what it says. `wall` is the time of day in milliseconds, to which clocks of
+    the first schema are nearest."""
+
+    def __init__(self, params: SdsParams, wire: WireFormat, wall: Callable[[], int]) -> None:
+        super().__init__(params)
+        self._wire = wire
+        self._wall = wall
+
+    def encode(self, message: Message) -> tuple[bytes, MessageId]:
+        """The message in the configured schema.
+
+        The seed's schema has neither sender nor repair request, its history is bare ids, and
+        its clock keeps the low 32 bits, as two's complement.
+        """
+        seed = self._wire is WireFormat.SEED
+        entries, more = message.causal_history[:NAMED], message.causal_history[NAMED:]
+        pb = sds_pb2.SdsMessage(
+            message_id=message.message_id,
+            channel_id=message.channel_id,
+            bloom_filter=message.bloom_filter,
+            content=message.content,
+            history=[pack_id(e.message_id) for e in more],
+        )
+        fill_own_fields(pb, message)
+        if message.lamport is not None:
+            pb.lamport_timestamp = _as_int32(message.lamport) if seed else message.lamport
+        if seed:
+            pb.causal_history.extend(e.message_id.encode() for e in entries)
+        else:
+            pb.sender_id = message.sender_id
+            pb.causal_history.extend(entry_to_pb(e).SerializeToString() for e in entries)
+            pb.repair_request.extend(map(entry_to_pb, message.repair_request))
+        raw = pb.SerializeToString()
+        return raw, message.message_id or hash_of(raw)
+
+    def decode(self, data: bytes, near: int | None = None) -> Message:
+        pb = self._parse(data)
+        sender = pb.sender_id
+        lamport = pb.lamport_timestamp if pb.HasField("lamport_timestamp") else None
+        if lamport is not None and not sender and not 2**31 <= lamport < 2**64 - 2**31:
+            lamport = unwrap_int32(lamport, self._wall() if near is None else near)
+        if pb.message_id:
+            self._check_id(pb.message_id, "message_id", sender)
+        message = Message(
+            message_id=pb.message_id or hash_of(data),
+            lamport=lamport,
+            causal_history=(
+                *(self._entry(e, sender) for e in pb.causal_history),
+                *(HistoryEntry(i) for i in self._ids(pb.history, sender)),
+            ),
+            bloom_filter=pb.bloom_filter if pb.HasField("bloom_filter") else None,
+            **self._fields(pb),
+        )
+        return self._checked(message, "")
+
+    def _entry(self, data: bytes, sender: str) -> HistoryEntry:
+        entry = _parse_entry(data)
+        if entry is None:
+            try:
+                entry = HistoryEntry(data.decode())
+            except UnicodeDecodeError as error:
+                raise SdsWireError(
+                    "bad-history", "an entry is neither HistoryEntry nor text", sender
+                ) from error
+        return self.checked_entry(entry, sender)
+
+
+def _parse_entry(data: bytes) -> HistoryEntry | None:
+    """The entry, if the bytes are completely one. Only ids that start with a newline are both."""
+    if not data or data[0] != 0x0A:
+        return None
+    if len(data) > 2 and data[1] == len(data) - 2 < 0x80:  # an id alone, as most are
+        try:
+            return HistoryEntry(data[2:].decode())
+        except UnicodeDecodeError:
+            return None
+    if not _only_entry_fields(data):
+        return None
+    try:
+        pb = sds_pb2.HistoryEntry.FromString(data)
+    except DecodeError:
+        return None
+    return entry_from_pb(pb) if pb.message_id else None
+
+
+def _only_entry_fields(data: bytes) -> bool:
+    """Whether the bytes are a sequence of fields 1, 2 and 3, each with a fitting length."""
+    at = 0
+    while at < len(data):
+        if data[at] not in _ENTRY_TAGS:
+            return False
+        at += 1
+        length = shift = 0
+        while True:
+            if at >= len(data) or shift > 28:
+                return False
+            length |= (data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if not data[at - 1] & 0x80:
+                break
+        at += length
+    return at == len(data)
+
+
+def _as_int32(value: int) -> int:
+    low = value & 0xFFFFFFFF
+    return low if low < 2**31 else low | 0xFFFFFFFF_00000000
+
+
+def unwrap_int32(value: int, near: int) -> int:
+    """The clock that a seed message means: its low 32 bits, taken nearest to `near`.
+
+    The seed's schema keeps an int32 of a clock that starts at epoch time. Serial-number
+    arithmetic (RFC 1982) tells clocks within ±24 days of each other apart.
+    """
+    low = value & 0xFFFFFFFF
+    ahead = (low - near) & 0xFFFFFFFF
+    return max(0, near + (ahead if ahead < 2**31 else ahead - 2**32))

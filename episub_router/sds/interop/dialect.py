@@ -1,0 +1,107 @@
+"""Filters of received ids and long histories, for other implementations (S03, S07, S10)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+from episub_router.protocol.types import Time
+from episub_router.sds.interop.bloom import SATURATED, FilterCodec, RollingFilter
+from episub_router.sds.interop.codec import NAMED
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.dialect import Dialect
+from episub_router.sds.protocol.effects import DiscardReason, Effect
+from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId, SenderId
+from episub_router.sds.protocol.sending.outgoing import TRACKED, Outgoing
+from episub_router.util.bounded import put_last
+
+_KEEP = 0.75
+"""Share of a full filter that is kept (chosen): rebuilding costs three inserts per message."""
+_PROMOTE_BELOW = 1e-6
+"""A filter with a lower false-positive rate is an acknowledgement (chosen)."""
+_POSSIBLY = 60.0
+"""Seconds after which a message that is possibly there is resent: S12 wants it longer (chosen)."""
+
+
+class InteropDialect(Dialect):
+    """Chooses by order of reception: a far-future clock makes no message more recent."""
+
+    def __init__(self, filters: FilterCodec) -> None:
+        self.filters = filters
+        self._filter = RollingFilter(filters, _KEEP)
+        self._received: deque[MessageId] = deque(maxlen=self._filter.keep)
+        self._delivered: deque[MessageId] = deque(maxlen=NAMED)
+        self._possibly: dict[tuple[MessageId, SenderId], None] = {}
+
+    def name(self, sender: SenderId, channel_id: str, lamport: int, content: bytes) -> MessageId:
+        """sha256 in hex over all four, each with its length."""
+        digest = hashlib.sha256()
+        for field in (channel_id.encode(), sender.encode(), lamport.to_bytes(8, "big"), content):
+            digest.update(len(field).to_bytes(8, "big"))
+            digest.update(field)
+        return digest.hexdigest()
+
+    def fill(self, message: Message, log: Log) -> Message:
+        """Recent messages besides the heads, and the filter."""
+        chosen = dict.fromkeys(message.history_ids)
+        for recent in reversed(self._delivered):
+            if len(chosen) >= NAMED:
+                break
+            if recent in log:
+                chosen[recent] = None
+        entries = [(i, log.get(i)) for i in chosen]
+        return replace(
+            message,
+            causal_history=tuple(
+                HistoryEntry(i, None, entry.sender_id if entry else None) for i, entry in entries
+            ),
+            bloom_filter=self._filter.dump(),
+        )
+
+    def received(self, message_id: MessageId) -> None:
+        """Into the filter, which is rolled over at its capacity to the newest ids."""
+        if self._filter.full:
+            self._filter.refill(self._received)
+        self._filter.add(message_id)
+        self._received.append(message_id)
+
+    def delivered(self, message_id: MessageId) -> None:
+        self._delivered.append(message_id)
+
+    def restore(self, logged: Iterable[MessageId], waiting: Iterable[MessageId]) -> None:
+        logged = list(logged)
+        self._delivered.extend(logged)
+        self._received.extend([*logged, *waiting])
+        self._filter.refill(self._received)
+
+    def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:
+        """Look for our unacknowledged messages in the sender's filter."""
+        sender = message.sender_id
+        if not message.bloom_filter or not len(outgoing):
+            return []
+        received = self.filters.load(message.bloom_filter)
+        if received is None:
+            return [fx.Discarded(sender, DiscardReason.FILTER_UNUSABLE)]
+        hits = [
+            o for o in outgoing.buffered if received.holds(self.filters.base_hash(o.message_id))
+        ]
+        if not hits:
+            return []
+        probability = received.false_positive_rate()
+        if probability >= SATURATED:
+            return [fx.Discarded(sender, DiscardReason.FILTER_SATURATED)]
+        effects: list[Effect] = []
+        for own in hits:
+            # Filters of members that have the same messages have the same false positives, so
+            # a second filter says nothing new: only a filter that is rarely wrong counts.
+            pair = (own.message_id, sender)
+            if probability <= _PROMOTE_BELOW:
+                effects += outgoing.review(sender, own.clock, 0, message.since)
+            elif pair not in self._possibly:
+                put_last(self._possibly, pair, None, 4 * TRACKED)
+                effects.append(fx.PossiblyAcknowledged(*pair, probability))
+                outgoing.defer(own.message_id, now + _POSSIBLY * 2**own.attempts)
+        return effects

@@ -1,0 +1,220 @@
+"""What one member with a valid key can do to the others. Each of these did harm once."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from episub_router.sds.net.exchange import look_up
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.effects import DiscardReason
+from episub_router.sds.protocol.message import HistoryEntry, Message
+from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.store import SqliteStore
+from episub_router.sds.wire import SdsWireError
+from episub_router.sds.wire.exchange import (
+    CompareAsk,
+    RangeAsk,
+    Request,
+    decode_request,
+    encode_request,
+)
+from tests.sds.harness import Group, Links
+from tests.sds.one import WALL, One, made, of
+
+DAY = 86_400_000
+
+
+def test_ranges_that_overlap_are_no_comparison() -> None:
+    """286 bytes with 64 of them took 271 ms of a log of 100,000."""
+    whole = RangeHash(None, None, 1, b"x")
+    part = RangeHash((5, ""), (9, ""), 1, b"x")
+    for ranges in ((whole,) * 64, (part, part), (part, RangeHash((8, ""), None, 1, b"x"))):
+        with pytest.raises(SdsWireError, match="overlap"):
+            decode_request(encode_request(Request("t", "0", CompareAsk(bytes(16), ranges))))
+    rest = RangeHash((9, ""), None, 1, b"x")
+    ask = CompareAsk(bytes(16), (RangeHash(None, (5, ""), 1, b"x"), part, rest))
+    assert decode_request(encode_request(Request("t", "0", ask))).ask == ask
+
+
+def test_a_flood_takes_its_share_of_the_log_and_no_more() -> None:
+    """2,200 tiny messages pushed all honest ones out of a log of 2,000."""
+    params = SdsParams(log_limit=2000)
+    group = Group(4, seed=1, params=params)
+    ann, bob, eve, mallory = group.members
+    group.run(3.0)
+    group.crash(eve)
+    for n in range(100):
+        group.send((ann, bob)[n % 2], b"honest %d" % n)
+    honest = set(group.sent_at)
+    group.run(5.0)
+    for n in range(2200):
+        group.send(mallory, b"%d" % n)
+        if n % 500 == 0:
+            group.run(1.0)
+    group.run(30.0)
+    for name in (ann, bob):
+        participant = group.members[name].participant
+        assert participant is not None
+        assert all(i in participant.log for i in honest)
+        assert len(participant.log) == 2000
+    group.start(eve)
+    group.run(60.0)
+    assert honest <= set(group.members[eve].delivered)
+    group.bytes.clear()
+    group.run(600.0)
+    assert group.bytes["pull"] < 100_000  # nobody fetches again and again what has left
+
+
+def test_the_log_of_one_sender_is_its_newest() -> None:
+    one = One(log_limit=10)
+    for n in range(8):
+        one.hear(f"quiet{n}", lamport=WALL + n, sender_id="quiet")
+    for n in range(50):
+        one.hear(f"loud{n}", lamport=WALL + 10 + n, sender_id="loud")
+    assert one.log == [f"quiet{n}" for n in range(3, 8)] + [f"loud{n}" for n in range(45, 50)]
+    newest = {"quiet": WALL + 7, "loud": WALL + 59}
+    assert one.participant.log.newest_by_sender() == newest
+
+
+def test_members_that_were_made_up_hold_up_no_receipt() -> None:
+    """500 of them: receipts after 60 s in place of 2.8."""
+    group = Group(50, seed=3)
+    names = sorted(group.members)
+    group.send(names[0], b"first")
+    group.run(60.0)
+    for n in range(500):
+        for name in names[1:]:
+            fake = Message(message_id=f"s{n}", channel_id="0", sender_id=f"fake {n}", lamport=1)
+            group.arrive(names[-1], name, fake, b"")
+        group.run(0.4)
+    sent = group.send(names[0], b"second")
+    assert sent is not None
+    start = group.now
+    while not group.holders(names[0], sent):
+        group.run(0.1)
+        assert group.now < start + 12.0
+
+
+def test_members_that_were_made_up_keep_no_message_from_being_repaired() -> None:
+    """With 500 of them and the author gone nobody answered: 8 of 8 messages were lost."""
+    for seed in range(4):
+        group = Group(10, seed=seed, links=Links(streams=False))
+        names = sorted(group.members)
+        group.send(names[1], b"first")
+        group.run(5.0)
+        for n in range(500):
+            for name in names:
+                fake = Message(message_id=f"s{n}", channel_id="0", sender_id=f"f{n}", lamport=1)
+                group.arrive(names[2], name, fake, b"")
+        group.part({names[9]: 1})
+        sent = group.send(names[0], b"the author goes")
+        group.run(2.0)
+        group.part(dict.fromkeys(names[1:], 0) | {names[0]: 2})
+        group.send(names[1], b"an answer")
+        group.run(120.0)
+        assert sent in group.members[names[9]].delivered
+
+
+def test_what_is_repaired_for_one_member_is_bounded_in_bytes() -> None:
+    """2.4 kB/s of requests made 8.4 Mbit/s of repairs."""
+    one = One(repair=True)
+    for n in range(400):
+        one.hear(f"m{n}", sender_id="author", content=bytes(10_000), lamport=WALL + n)
+    repaired, seconds = 0, 300
+    for second in range(seconds):
+        asked = tuple(HistoryEntry(f"m{(16 * second + i) % 400}") for i in range(16))
+        one.take(made(f"s{second}", content=None, repair_request=asked, sender_id="mallory"))
+        repaired += len(of(one.wait(1.0), fx.Rebroadcast))
+    assert repaired * 10_000 <= 262_144 + 10_000 + seconds * 4096
+    one.take(made("s", content=None, repair_request=(HistoryEntry("m7"),), sender_id="honest"))
+    assert fx.Rebroadcast("m7") in one.wait(30.0)
+
+
+def test_without_repair_by_the_group_no_request_is_heard() -> None:
+    one = One()
+    mine, _ = one.send(bytes(10_000))
+    one.hear("s", mine, content=None, repair_request=(HistoryEntry(mine),))
+    assert not of(one.wait(60.0), fx.Rebroadcast)
+
+
+def test_acknowledgements_take_one_row_for_each_member() -> None:
+    """100 syncs of 198 bytes against 1,000 messages took 33 MB on disk."""
+    store = SqliteStore(":memory:")
+    store.load("0", "me", 2000)
+    one = One(outgoing_limit=2000)
+    sent = [one.send()[0] for _ in range(1000)]
+    for n in range(100):
+        one.hear(f"s{n}", sent[-1], content=None, sender_id=f"member {n}")
+    changes = of(one.seen, fx.AckStored)
+    assert len(changes) == 100
+    store.commit("0", changes)
+    saved = store.load("0", "me", 2000)
+    assert saved is not None
+    assert len(saved.acks) == 100
+    own = one.participant.outgoing.get(sent[0])
+    assert own is not None
+    assert len(one.participant.outgoing.holders(own)) == 100
+    store.close()
+
+
+def test_a_large_sync_costs_little() -> None:
+    """90 to 144 kB of invented ids took 210 to 550 ms."""
+    one = One()
+    for n in range(300):
+        invented = [f"{n}-{i}" for i in range(1024)]
+        one.hear(f"s{n}", *invented, content=None, sender_id="mallory")
+    assert len(one.participant.wants) <= 2500
+    begun = time.process_time()
+    for n in range(20):
+        one.hear(f"t{n}", *[f"{n}-{i}" for i in range(1024)], content=None, sender_id="mallory")
+    assert (time.process_time() - begun) / 20 < 0.05
+
+
+def test_a_clock_that_leapt_ahead_once_keeps_nobody_from_sending() -> None:
+    """Three days ahead once: nothing could be sent for 48 hours."""
+    one, other = One(), One()
+    one.send()
+    one.participant.wall_offset += 3 * DAY / 1000
+    _, message = one.send()
+    assert (message.lamport or 0) < WALL + DAY / 2
+    assert of(other.take(message), fx.Logged) or other.participant.incoming
+    one.participant.wall_offset -= 3 * DAY / 1000
+    assert one.send()
+
+
+def test_peers_beyond_the_limit_are_asked_when_others_have_left() -> None:
+    one = One(peers_limit=2)
+    for peer in ("a", "b", "c", "d"):
+        one.participant.peer_up(peer, one.now)
+    for peer in ("a", "b"):
+        one.participant.peer_down(peer, one.now)
+    one.hear("child", "gone")
+    assert {e.peer for e in of(one.wait(30.0), fx.AskIds)} == {"c", "d"}
+
+
+def test_a_clock_beyond_the_limit_is_refused_from_anybody() -> None:
+    one = One()
+    effects = one.hear("a", lamport=WALL + 2 * DAY)
+    assert one.drops(effects) == [DiscardReason.CLOCK_AHEAD]
+
+
+def test_many_large_messages_are_paged_at_once() -> None:
+    """300 messages of 900 kB took a member 115 s, as each page read all of them."""
+    store = SqliteStore(":memory:")
+    store.load("0", "me", 1000)
+    one = One()
+    for n in range(60):
+        store.commit("0", of(one.hear(f"m{n:02}", content=bytes(900_000)), fx.Logged))
+    begun, after, got = time.process_time(), None, 0
+    while True:
+        answer = look_up(store, "0", one.params, RangeAsk(after))
+        got += len(answer.items)
+        if answer.next is None:
+            break
+        after = answer.next
+    assert got == 60
+    assert time.process_time() - begun < 5.0
+    store.close()
