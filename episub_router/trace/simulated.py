@@ -39,7 +39,7 @@ class Row(NamedTuple):
     announced: Sequence[int] | None = None
     """Their hop counts."""
     state: str | None = None
-    """Of node: start, leave, crash, hostile; neighbor: up, down; graft, prune: eager, lazy, none."""
+    """Of node: start, leave, crash, hostile; neighbor: up, down; graft, prune: eager or lazy."""
     kind: str | None = None
     """Of a neighbour: near, random; of a node that starts: its region."""
     reason: str | None = None
