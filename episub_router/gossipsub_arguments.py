@@ -5,13 +5,57 @@ docs/from-gossipsub.md has what becomes of each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Signature, signature
-from typing import Any
+from typing import Any, TypedDict
 
+from libp2p.peer.id import ID
+from libp2p.pubsub.extensions import PeerExtensions
 from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.pubsub.score import ScoreParams
+from multiaddr import Multiaddr
 
 from episub_router.fallback import FallbackParams
+from episub_router.net.discovery import Discovery
+from episub_router.net.params import RouterParams
+from episub_router.protocol.params import EpisubParams
+from episub_router.trace.tracer import Tracer
+
+
+class GossipSubOptions(TypedDict, total=False):
+    """Keyword arguments of `GossipSub`, and those of `EpisubRouter` that may stand beside them."""
+
+    time_to_live: int
+    gossip_window: int
+    gossip_history: int
+    heartbeat_initial_delay: float
+    heartbeat_interval: float
+    direct_connect_initial_delay: float
+    direct_connect_interval: float
+    do_px: bool
+    px_peers_count: int
+    prune_back_off: int
+    unsubscribe_back_off: int
+    score_params: ScoreParams | None
+    max_idontwant_messages: int
+    adaptive_gossip_enabled: bool
+    spam_protection_enabled: bool
+    max_messages_per_topic_per_second: float
+    eclipse_protection_enabled: bool
+    min_mesh_diversity_ips: int
+    my_extensions: PeerExtensions | None
+    max_pending_messages_per_peer: int
+    pending_messages_ttl: float
+    params: EpisubParams | None
+    router_params: RouterParams | None
+    offer_episub: bool
+    bootstrap: Iterable[Multiaddr | str]
+    discovery: Iterable[Discovery]
+    may_ban: Callable[[str, ID], bool] | None
+    protected_topics: Iterable[str]
+    seed: int | None
+    tracer: Tracer | None
+
 
 _FALLBACK = {
     "degree": "degree",

@@ -132,7 +132,8 @@ async def open(
         handle = TopicHandle(topic, pubsub, subscription)
         try:
             yield handle
-            await frames_arrive(pubsub.host, handle.router, handle.neighbors)
+            if handle.neighbors:
+                await frames_arrive(pubsub.host, handle.router, handle.neighbors)
         finally:
             with trio.CancelScope(deadline=trio.current_time() + FAREWELL, shield=True):
                 await subscription.unsubscribe()

@@ -8,14 +8,22 @@ docs/metrics-node.md has them all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from libp2p.pubsub.pubsub import Pubsub
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from episub_router.net.counters import Reason
 from episub_router.net.warnings import ADVICE
 from episub_router.pubsub import PubsubDrop, ResilientPubsub
+from episub_router.pubsub.traffic import BUCKETS, KINDS
 from episub_router.router import EpisubRouter
 from episub_router.util.checks import check_type
 
@@ -61,6 +69,11 @@ class NodeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         families: dict[str, Metric] = {}
+        delays = HistogramMetricFamily(
+            "episub_delivery_delay_seconds",
+            "From a message's arrival at this node to its acceptance: validation, and the wait.",
+            labels=self._names,
+        )
         for own, (pubsub, router) in self._nodes.items():
             for family, label, values in _families(pubsub, router):
                 metric = families.setdefault(family.name, family)
@@ -68,7 +81,13 @@ class NodeCollector(Collector):
                     sample = family.name + ("_total" if family.type == "counter" else "")
                     names = {**dict(zip(self._names, own, strict=True)), label: key}
                     metric.add_sample(sample, names, value)
+            if isinstance(pubsub, ResilientPubsub):
+                counts = list(accumulate(pubsub.traffic.delays))
+                bounds = [*map(floatToGoString, BUCKETS), "+Inf"]
+                buckets = list(zip(bounds, counts, strict=True))
+                delays.add_metric(own, buckets, pubsub.traffic.delay)
         yield from families.values()
+        yield delays
 
 
 def _families(
@@ -110,6 +129,13 @@ def _families(
         {**_FROM_THE_START, **router.counters()},
     )
     if isinstance(pubsub, ResilientPubsub):
+        for way in ("received", "sent"):
+            counts = getattr(pubsub.traffic, way)
+            yield (
+                CounterMetricFamily(f"episub_{way}_bytes", f"Bytes of frames {way}."),
+                "kind",
+                {kind: counts[kind] for kind in KINDS},
+            )
         yield (
             CounterMetricFamily("episub_pubsub_dropped", "What ResilientPubsub dropped."),
             "reason",

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from inspect import signature
 from random import Random
-from typing import Any
+from typing import Any, Unpack
 
 import trio
 from libp2p.abc import IPubsubRouter
@@ -30,7 +30,7 @@ from multiaddr import Multiaddr
 
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
-from episub_router.gossipsub_arguments import router_options
+from episub_router.gossipsub_arguments import GossipSubOptions, router_options
 from episub_router.net.connections import ConnectionNotifee, DirectPeers
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery import Bootstrap, Discovery, check_sources, parse_bootstrap
@@ -141,7 +141,15 @@ class EpisubRouter(IPubsubRouter, Service):
         self.extensions_state = EpisubExtension(announced=offer_episub)
 
     @classmethod
-    def from_gossipsub(cls, *arguments: Any, **options: Any) -> EpisubRouter:
+    def from_gossipsub(
+        cls,
+        protocols: Sequence[TProtocol],
+        degree: int,
+        degree_low: int,
+        degree_high: int,
+        direct_peers: Sequence[PeerInfo] | None = None,
+        **options: Unpack[GossipSubOptions],
+    ) -> EpisubRouter:
         """A router for what a `GossipSub` is made with, for code that makes one.
 
         Keyword arguments of `EpisubRouter` itself, except `fallback` and `direct_peers`, may be
@@ -149,9 +157,10 @@ class EpisubRouter(IPubsubRouter, Service):
         (docs/from-gossipsub.md).
         """
         own = set(signature(cls).parameters) - {"fallback", "direct_peers"}
-        kept = {name: value for name, value in options.items() if name in own}
+        kept: dict[str, Any] = {name: value for name, value in options.items() if name in own}
         theirs = {name: value for name, value in options.items() if name not in own}
-        return cls(**router_options(arguments, theirs), **kept)
+        degrees = (protocols, degree, degree_low, degree_high)
+        return cls(**router_options((*degrees, direct_peers), theirs), **kept)
 
     # For applications, tools and tests
 

@@ -17,6 +17,7 @@ from episub_router.pubsub.drops import FAULTS, REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameReader, UnfinishedFrames
 from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.params import PubsubParams
+from episub_router.pubsub.traffic import kind_of
 from episub_router.pubsub.validation_queue import ValidationJob
 from episub_router.pubsub.validators import MAX_PEERS, MOST_FRAME_WORK, Costs, Validators
 from episub_router.trace.node import NodeTrace
@@ -106,6 +107,7 @@ class InboundFrames:
             self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{len(frame)} bytes", taken)
             return
         rpc = RPC.FromString(frame)
+        self._validators.traffic.received[kind_of(rpc)] += len(frame)
         if len(frame) <= _EMPTY and not (rpc.publish or rpc.subscriptions or rpc.senderRecord):
             self._drop(PubsubDrop.FRAME_EMPTY, peer, f"{len(frame)} bytes", taken)
             return

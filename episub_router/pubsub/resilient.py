@@ -28,6 +28,7 @@ from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.policy import SignaturePolicy, pubsub_options
 from episub_router.pubsub.subscription import Subscription
+from episub_router.pubsub.traffic import TrafficCount
 from episub_router.pubsub.turns import CopyTurns
 from episub_router.pubsub.validation_queue import ValidationQueue
 from episub_router.pubsub.validators import Costs, Validators
@@ -170,6 +171,11 @@ class ResilientPubsub(BackpressurePubsub):
         await self._frames.read(stream)
 
     # Messages
+
+    @property
+    def traffic(self) -> TrafficCount:
+        """Bytes by kind, and how long messages took from their arrival to their acceptance."""
+        return self._validators.traffic
 
     @property
     def validating(self) -> int:
@@ -349,7 +355,7 @@ class ResilientPubsub(BackpressurePubsub):
         """As in `Pubsub`, with one write for what waits; a router that asks for it is notified."""
         queue_taken = getattr(self.router, "queue_taken", lambda peer: None)
         try:
-            await write_all(queue, stream, partial(queue_taken, peer_id))
+            await write_all(queue, stream, partial(queue_taken, peer_id), self.traffic.sent)
         except Exception as error:
             logger.debug("the stream to %s ended: %r", peer_id, error)
             self._handle_dead_peer(peer_id)

@@ -19,6 +19,8 @@ class ValidationJob:
     """Bytes."""
     is_charged: bool = True
     """Whether its forwarder answers for it. Of a message in pieces only the author does."""
+    arrived: float = 0.0
+    """When it came, in trio's time."""
     frame_work: float = 0.0
     """Its share of the CPU time that its frame took, in seconds."""
     accepted: bool = False

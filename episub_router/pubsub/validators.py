@@ -11,6 +11,7 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 
 from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.params import PubsubParams
+from episub_router.pubsub.traffic import TrafficCount
 from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
 from episub_router.util.token_buckets import TokenBuckets
 
@@ -63,6 +64,7 @@ class Validators:
         self._queue = queue
         self._costs = costs
         self._push = push
+        self.traffic = TrafficCount()
         self._running: dict[int, ValidationJob] = {}
         """By the identity of the message object."""
         self._nursery: trio.Nursery | None = None
@@ -77,7 +79,8 @@ class Validators:
         self, forwarder: ID, message: Message, *, is_charged: bool = True
     ) -> ValidationJob | None:
         """Add a message; None if its forwarder's share of the queue is in use."""
-        job = ValidationJob(forwarder, message, message.ByteSize(), is_charged)
+        now = trio.current_time()
+        job = ValidationJob(forwarder, message, message.ByteSize(), is_charged, now)
         return job if self._queue.put(job) else None
 
     @property
@@ -90,6 +93,7 @@ class Validators:
         job = self._running.get(id(message))
         if job is not None:
             job.accepted = True
+            self.traffic.note_delay(trio.current_time() - job.arrived)
 
     def verified(self, message: Message) -> None:
         """Its author signed it."""

@@ -6,6 +6,7 @@ message costs. A peer that takes messages more slowly than they come gets them i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from libp2p.abc import INetStream
@@ -13,30 +14,37 @@ from libp2p.pubsub.pb.rpc_pb2 import RPC
 from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.utils.varint import encode_uvarint
 
+from episub_router.pubsub.traffic import kind_of
+
 _MOST = 32 * 1024
 """Bytes in one write, unless one RPC has more; chosen: an eighth of Yamux's first window."""
 
 
 async def write_all(
-    queue: RpcQueue, stream: INetStream, taken: Callable[[], None] = lambda: None
+    queue: RpcQueue,
+    stream: INetStream,
+    taken: Callable[[], None] = lambda: None,
+    sent: Counter[str] | None = None,
 ) -> None:
-    """Write what is put into `queue`, until it is closed. Calls `taken` whenever there is room in
-    `queue` again, before the write: what it puts in is there for the next one. Raises what `stream`
-    raises."""
+    """Write what is put into `queue`, until it is closed; counts bytes in `sent`. Calls `taken`
+    whenever there is room in `queue` again, before the write: what it puts in is there for the next
+    one. Raises what `stream` raises."""
+    sent = Counter() if sent is None else sent
     while (first := await queue.pop()) is not None:
         batch = bytearray()
-        _append(batch, first)
+        _append(batch, first, sent)
         while len(queue) and len(batch) < _MOST:
             rpc = await queue.pop()
             if rpc is None:
                 break
-            _append(batch, rpc)
+            _append(batch, rpc, sent)
         taken()
         await stream.write(bytes(batch))
 
 
-def _append(batch: bytearray, rpc: RPC) -> None:
+def _append(batch: bytearray, rpc: RPC, sent: Counter[str]) -> None:
     data = rpc.SerializeToString()
+    sent[kind_of(rpc)] += len(data)
     batch += encode_uvarint(len(data))
     batch += data
 

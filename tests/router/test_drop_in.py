@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
 from libp2p.peer.peerinfo import PeerInfo
-from libp2p.pubsub.gossipsub import PROTOCOL_ID, PROTOCOL_ID_V12, PROTOCOL_ID_V14
+from libp2p.pubsub.gossipsub import PROTOCOL_ID, PROTOCOL_ID_V12, PROTOCOL_ID_V14, GossipSub
 from libp2p.pubsub.score import ScoreParams
 
 from episub_router import EpisubRouter, FallbackParams, ResilientPubsub
+from episub_router.gossipsub_arguments import GossipSubOptions
 from tests.hosts import PATIENCE, bounded_gossipsub, connect, eventually, receive, running_nodes
 
 TOPIC = "news"
@@ -62,6 +64,13 @@ def test_a_small_degree_is_a_bridge_s_as_well() -> None:
 def test_what_has_none_is_refused_by_name(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=f"nothing like GossipSub's {named};"):
         EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, **options)
+
+
+def test_the_types_name_every_argument() -> None:
+    named = {*signature(EpisubRouter.from_gossipsub).parameters, *GossipSubOptions.__annotations__}
+    theirs = set(signature(GossipSub).parameters)
+    own = set(signature(EpisubRouter).parameters) - {"fallback", "direct_peers"}
+    assert named - {"options"} == theirs | own
 
 
 def test_a_refusal_says_what_there_is_instead() -> None:

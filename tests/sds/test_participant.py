@@ -96,7 +96,7 @@ def test_a_history_does_not_acknowledge_what_its_sender_lacks() -> None:
 
 
 def test_our_messages_say_what_we_gave_up_until_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "_GAPS", 2)
+    monkeypatch.setattr(core, "MAX_GAPS", 2)
     one = One(lost_after=20.0)
     one.participant.peer_up("p", one.now)
     for n in range(3):

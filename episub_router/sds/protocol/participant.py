@@ -33,7 +33,7 @@ from episub_router.sds.protocol.sending.sync import SyncTimer
 
 MAX_HEADS = 1024
 """Heads that a message names, 35 bytes each; of more it names some at random (chosen)."""
-_GAPS = 64
+MAX_GAPS = 64
 """Ids of what is missing that a message names (chosen): with more, it acknowledges nothing."""
 
 
@@ -308,7 +308,7 @@ class Participant:
     def _draft(self, lamport: int, heads: list[MessageId], now: Time) -> Message:
         """A message with what it tells of our log, and what we miss."""
         tombstones = self._delivery.tombstones
-        gaps = tombstones.newest(_GAPS)
+        gaps = tombstones.newest(MAX_GAPS)
         draft = Message(
             channel_id=self.channel_id,
             sender_id=self.me,
