@@ -200,7 +200,13 @@ class EagerPush:
 
     def _targets(self, message: GossipMessage, copies: Copies, now: Time) -> Collection[PeerId]:
         """What a new message says of its tree; returns the neighbours to push it to."""
-        state, root = self._state, message.tree
+        state = self._state
+        if message.tree is None and message.sender is not None:
+            # A first message that took so long that its source's tree stands goes on along it.
+            own = state.trees.by_source.get(message.source)
+            if own is not None and own.stands(now):
+                message.tree = message.source
+        root = message.tree
         if root is None:
             self._leading.note_message(message.source)
             self._on_shared_message(message)
