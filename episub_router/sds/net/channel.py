@@ -180,7 +180,7 @@ class SdsChannel:
     def receipt(self, message_id: MessageId) -> Receipt | None:
         """The receipt of a message of ours, also one sent before a restart.
 
-        None where it isn't one of our newest `tracked_limit`.
+        None where it isn't one of our newest thousand.
         """
         own = self._driver.own(message_id)
         return Receipt(self._driver, own) if own is not None else None

@@ -13,6 +13,7 @@ from libp2p.crypto.keys import KeyPair
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
+from episub_router.addresses import dialable, is_wildcard
 from episub_router.pubsub import ResilientPubsub
 from episub_router.router import EpisubRouter
 from episub_router.sds.net.channel import SdsChannel
@@ -38,12 +39,14 @@ async def open(
     """
     pair = _identity(path, key)
     store = MemoryStore() if path is None else SqliteStore(path)
-    host = new_host(key_pair=pair)
+    address = Multiaddr(listen)
+    expand = dialable() if is_wildcard(address) else None
+    host = new_host(key_pair=pair, muxer_preference="YAMUX", addrs_factory=expand)
     router = EpisubRouter(bootstrap=list(bootstrap))
     pubsub = ResilientPubsub(host, router)
     with closing(store):
         async with (
-            host.run([Multiaddr(listen)]),
+            host.run([address]),
             background_trio_service(pubsub),
             background_trio_service(router),
         ):

@@ -239,35 +239,34 @@ class SqliteStore(Store):
     def following(
         self, channel_id: str, place: Key | None, arrival: int, limit: int
     ) -> Following | None:
-        late, next_ones = [], "evicted = 0 AND lamport <= ?"
-        values: tuple[Any, ...] = (min(limit, MAX_LAMPORT) - SIGN,)
-        if place is not None:
-            at = (place[0] - SIGN, place[1])
-            late = self._found(
-                "n > ? AND (lamport, id) <= (?, ?) ORDER BY n LIMIT 1", channel_id, arrival, *at
-            )
-            next_ones, values = f"{next_ones} AND (lamport, id) > (?, ?)", (*values, *at)
-        if late:
-            return Following(late[0][1], True, late[0][0])
-        found = self._found(f"{next_ones} ORDER BY lamport, id LIMIT 1", channel_id, *values)
-        if not found:
+        at = (-SIGN, "") if place is None else (place[0] - SIGN, place[1])
+        # By the number of its arrival, of which few are new; no index of places is of use.
+        late = self._found(
+            "message NOT INDEXED WHERE channel = ? AND n > ? AND (lamport, id) <= (?, ?) "
+            "ORDER BY n LIMIT 1",
+            (channel_id, arrival, *at),
+        )
+        if late is not None and place is not None:
+            return Following(late[1], True, late[0])
+        found = self._found(
+            "message WHERE channel = ? AND evicted = 0 AND (lamport, id) > (?, ?) AND lamport <= ? "
+            "ORDER BY lamport, id LIMIT 1",
+            (channel_id, *at, min(limit, MAX_LAMPORT) - SIGN),
+        )
+        if found is None:
             return None
-        newest = self._number("SELECT max(n) FROM message WHERE channel = ?", channel_id)
-        return Following(found[0][1], False, newest)
+        (newest,) = self._db.execute("SELECT max(n) FROM message").fetchone()
+        return Following(found[1], False, newest)
 
-    def _found(
-        self, where: str, channel_id: str, *values: str | int
-    ) -> list[tuple[int, StoredMessage]]:
-        """Messages that were not altered, each with the number with which it arrived."""
+    def _found(self, what: str, values: Sequence[str | int]) -> tuple[int, StoredMessage] | None:
+        """The first message of a query, with the number with which it arrived."""
         with named_errors(self.path):
-            found = self._db.execute(
-                f"SELECT n, {_READ} FROM message WHERE channel = ? AND {where}",
-                (channel_id, *values),
-            ).fetchall()
-        for row in found:
-            if not _whole(row[1:]):
-                raise StoreError(f"{self.path}: a message is damaged; opened again, it is repaired")
-        return [(r[0], StoredMessage((r[2] + SIGN, r[3]), r[5], r[6], r[4])) for r in found]
+            row = self._db.execute(f"SELECT n, {_READ} FROM {what}", values).fetchone()
+        if row is None:
+            return None
+        if not _whole(row[1:]):
+            raise StoreError(f"{self.path}: a message is damaged; opened again, it is repaired")
+        return row[0], StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4])
 
     def count(self, channel_id: str) -> int:
         if channel_id not in self._counts:
