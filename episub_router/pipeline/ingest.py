@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
+from episub_router.pipeline.bronze.content import HEAD, is_grown
 from episub_router.pipeline.bronze.tasks import Batch, TraceFileInfo, identify, write
 from episub_router.pipeline.lake import Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import directory_of
 from episub_router.pipeline.reading.source import find, is_finished
-from episub_router.pipeline.storage import files_at, is_local
+from episub_router.pipeline.storage import files_at, is_local, local_path
 
 FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp,p,mp,tmp}"
 """Names that don't end in `.tmp`, as a pattern of Hadoop's, which can't say `not`. Those with a
@@ -52,15 +53,16 @@ def ingest(
     """Put the files at `inputs` (files, directories, patterns, or URIs of others) into `lake`.
 
     A file whose content is there already, under this `run` or any if none is named, adds nothing,
-    gzipped or not. Without `run`, files are in the run that their header names; those without a
-    header are in that of the files beside them or, where none of these has one either, in one
-    called after their directory.
+    gzipped or not; nor does, of files here, an earlier copy of one that has grown since.
+    Without `run`, files are in the run that their header names; those without a header are in that
+    of the files beside them or, where none of these has one either, in one called after their
+    directory.
 
     Raises LakeError for a file that was ingested before and has changed since, and for one without
     a header beside files of several runs; FileNotFoundError where there is no file.
     """
     files = [file for path in inputs for file in listed(path)]
-    files = identify(spark, list({file.path: file for file in files}.values()))
+    files = _latest(identify(spark, list({file.path: file for file in files}.values())))
     entries = lake.manifest()
     by_digest = {entry.digest: entry for entry in entries if run in (None, entry.run)}
     by_name = {entry.file: entry for entry in entries if run in (None, entry.run)}
@@ -110,6 +112,22 @@ def listed(path: str) -> Iterator[TraceFileInfo]:
     if not there:
         raise FileNotFoundError(f"no trace files at {path}")
     yield from (TraceFileInfo(uri, size) for uri, size in there)
+
+
+def _latest(files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
+    """`files` but for those that another one begins with."""
+    alike: defaultdict[bytes, list[TraceFileInfo]] = defaultdict(list)
+    for file in files:
+        if is_local(file.path) and file.size >= HEAD:
+            alike[file.head].append(file)
+    earlier = {
+        file.path
+        for group in alike.values()
+        for file in group
+        for other in group
+        if other.size > file.size and is_grown(local_path(other.path), local_path(file.path))
+    }
+    return [file for file in files if file.path not in earlier]
 
 
 def _placed(

@@ -103,6 +103,19 @@ def test_a_trace_counts_once_however_it_is_stored(
     assert (len(later.added), len(later.known)) == (0, 4)
 
 
+def test_an_earlier_copy_of_a_file_that_has_grown_is_not_counted_again(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    from episub_router.pipeline.ingest import ingest
+
+    traces = tmp_path / "traces"
+    count = write_star(traces, messages=40)
+    grown = (traces / "node-1.pb").read_bytes()
+    (traces / "node-1-of-yesterday.pb").write_bytes(grown[: 2 * len(grown) // 3])
+    done = ingest(spark, lake, [str(traces)], "r")
+    assert (done.events, done.quarantined, len(done.added)) == (count, 0, 4)
+
+
 def test_a_file_without_a_header_joins_the_run_beside_it(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

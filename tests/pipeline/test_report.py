@@ -417,8 +417,7 @@ def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) ->
     assert page.title() == "Broadcast report"
     charts = page.evaluate(_CHARTS)
     assert set(charts) == {
-        "latency", "timeline", "rmr", "ldh", "duplicates", "degrees", "proximity", "recovery",
-        "load",
+        "latency", "timeline", "rmr", "ldh", "degrees", "proximity", "load",
         "tree-0", "tree-1",
     }  # fmt: skip
     for name, chart in charts.items():

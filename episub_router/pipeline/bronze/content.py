@@ -27,3 +27,25 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes | Hole]:
     start = file.read(3)
     file.seek(0)
     return gunzipped(file) if is_gzip(start, name) else plain(file)
+
+
+HEAD = 1 << 12
+"""Bytes that tell which process's trace a file is: the header, and its first events."""
+
+
+def head_of(path: str) -> bytes:
+    """What the file at `path` begins with."""
+    with open(path, "rb") as file:
+        return file.read(HEAD)
+
+
+def is_grown(path: str, earlier: str) -> bool:
+    """Whether the file at `path` begins with all of the one at `earlier`, and goes on."""
+    with open(path, "rb") as whole, open(earlier, "rb") as part:
+        while block := part.read(_BLOCK):
+            if whole.read(len(block)) != block:
+                return False
+        return bool(whole.read(1))
+
+
+_BLOCK = 1 << 20

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from episub_router.pipeline.bronze.content import digest_of
+from episub_router.pipeline.bronze.content import digest_of, head_of
 from episub_router.pipeline.bronze.writer import RecordWriter
 from episub_router.pipeline.engine import in_tasks
 from episub_router.pipeline.lake import Entry, Staging
@@ -40,13 +40,14 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class TraceFileInfo:
-    """An input file. `digest` and `run` are empty until `identify` has looked; `run` is what the
-    header says, or None."""
+    """An input file. `digest`, `head` (its first bytes) and `run` are empty until `identify` has
+    looked; `run` is what the header says, or None."""
 
     path: str
     size: int
     digest: str = ""
     run: str | None = None
+    head: bytes = b""
 
     @property
     def name(self) -> str:
@@ -212,7 +213,7 @@ def _copies(files: Sequence[TraceFileInfo]) -> Iterator[str]:
 def _identified(number: int, files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     del number
     return [
-        replace(file, digest=digest_of(copy, file.name), run=run_of(copy))
+        replace(file, digest=digest_of(copy, file.name), run=run_of(copy), head=head_of(copy))
         for file, copy in zip(files, _copies(files), strict=True)
     ]
 

@@ -28,8 +28,10 @@ def together(tables: Mapping[str, DataFrame]) -> dict[str, list[dict[str, Any]]]
         for name, table in tables.items()
     )
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
+    columns = {name: table.columns for name, table in tables.items()}
     for name, row in reduce(DataFrame.unionAll, others, first).collect():
-        found[name].append(json.loads(row))
+        # Sail leaves out nulls, whatever is said.
+        found[name].append(dict.fromkeys(columns[name]) | json.loads(row))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from episub_router.pipeline.report.model import Drawing, Report, Row, TopicRepor
 
 Spec = dict[str, Any]
 
-_HEIGHT = 260
+_HEIGHT = 200
 _BASELINE = "#8a8a8a"
 _COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#b15928",
@@ -29,10 +28,8 @@ def charts(report: Report) -> dict[str, Spec]:
         # The first message costs many times what the others do.
         "rmr": lambda report: _by_message(report, "rmr", "RMR", "symlog"),
         "ldh": lambda report: _by_message(report, "ldh", "LDH (hops)", "linear"),
-        "duplicates": lambda report: _by_message(report, "duplicates", "duplicates", "symlog"),
         "degrees": _degrees,
         "proximity": _proximity,
-        "recovery": _recovery,
         "load": _load,
     }
     made = {name: chart for name, make in makers.items() if (chart := make(report)) is not None}
@@ -145,7 +142,7 @@ def _timeline(report: Report) -> Any:
     points = _over(rows).mark_point(size=12, filled=True, opacity=1)
     layers = [
         lines,
-        points.encode(x=after, y=y, color=_colour(report), tooltip=tooltip),
+        points.encode(x=after, y=y, color=_colour(report).legend(None), tooltip=tooltip),
         lost.encode(x=after, y=y, tooltip=tooltip),
         _over([{"ms": report.deadline * 1000}]).mark_rule(color="#b00020", strokeDash=[6, 4])
         .encode(y="ms:Q"),
@@ -256,54 +253,6 @@ def _proximity(report: Report) -> Any:
     )
 
 
-def _recovery(report: Report) -> Any:
-    faults = _rows(
-        report,
-        lambda topic: [
-            {
-                "after": fault["after"],
-                "nodes": fault["nodes"],
-                "ending": fault["ending"],
-                "until": fault["after"] + (fault["repaired_after"] or 0.0),
-                "repair": fault["repaired_after"],
-            }
-            for fault in topic.faults
-        ],
-    )
-    if not faults:
-        return None
-    reached = _rows(
-        report,
-        lambda topic: [
-            {"after": row["after"], "reliability": row["reliability"]} for row in topic.messages
-        ],
-    )
-    # All may be at 100 %, and small dips are what matters.
-    least = min(0.99, *(row["reliability"] for row in reached))
-    after = alt.X("after:Q", title="since the run began (s)")
-    of_faults = _over(faults)
-    tooltip = [
-        "run:N", alt.Tooltip("after:Q", format=".1f"), "nodes:Q", "ending:N",
-        alt.Tooltip("repair:Q", title="repaired after (s)"),
-    ]  # fmt: skip
-    return alt.layer(
-        of_faults.mark_rect(opacity=0.12, color="#b00020").encode(
-            x=after, x2="until:Q", tooltip=tooltip
-        ),
-        of_faults.mark_rule(color="#b00020", strokeDash=[2, 3]).encode(x=after, tooltip=tooltip),
-        _over(reached)
-        .mark_line(point=alt.OverlayMarkDef(size=14))
-        .encode(
-            x=after,
-            y=alt.Y("reliability:Q", title="reliability of the message")
-            .axis(format="%")
-            .scale(domain=[math.floor(100 * least) / 100, 1]),
-            color=_colour(report),
-            tooltip=["run:N", "after:Q", alt.Tooltip("reliability:Q", format=".2%")],
-        ),
-    ).properties(height=_HEIGHT)
-
-
 def _load(report: Report) -> Any:
     runs = report.all_runs
     labels = [run.topics[0].label if len(run.topics) == 1 else run.name for run in runs]
@@ -357,7 +306,7 @@ def _tree(drawing: Drawing) -> Any:
             color=alt.Color("what:N", title=None).scale(domain=kinds, range=colours),
             tooltip=["peer:N", alt.Tooltip("depth:Q", title="hops")],
         ),
-    ).properties(height=420)
+    ).properties(height=360)
 
 
 def _what(depth: int | None) -> str:

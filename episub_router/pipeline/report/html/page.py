@@ -76,12 +76,12 @@ _CHARTS = {
                 "logarithmic; what took less than 1 ms is drawn there."),
     "rmr": ("RMR by message", "The first messages build the tree: redundancy falls as it settles."),
     "ldh": ("LDH by message", "Hops of the last delivery: the depth of the tree."),
-    "duplicates": ("Duplicates by message", "Copies that reached a peer which had the message."),
+    "duplicates": ("Duplicates and control", "Copies that reached a peer which had the message, "
+                   "what was refused, and what else was sent."),
     "degrees": ("Degrees", "Links per peer at the end of the run."),
     "proximity": ("Proximity over time", "Mean round trip of the active links over that of all "
                   "measured pairs: less is nearer."),
-    "recovery": ("Recovery", "Reliability of each message by the time of its publishing. A dotted "
-                 "line is a failure of nodes, the shade behind it the time to repair."),
+    "recovery": ("Recovery", "What it took until all messages got to all again."),
     "load": ("Load per peer", "Messages that each peer sent, the busiest first."),
 }  # fmt: skip
 
@@ -141,9 +141,9 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
     channels = tables.channels(report)
     if channels.rows:
         parts.append(_folded(channels, "SDS"))
-    parts += ["<h2>Data quality</h2>", "<ul>"]
+    parts += ["<details><summary>Data quality</summary>", "<ul>"]
     parts += [f"<li>{_text(note)}</li>" for note in report.notes]
-    parts += ["</ul>"]
+    parts += ["</ul></details>"]
     clocks = tables.clocks(report)
     if clocks.rows:
         parts.append(_folded(clocks, "The clocks that are off most"))
