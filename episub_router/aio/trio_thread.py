@@ -19,6 +19,9 @@ MOST_FETCHED = 64
 """Items that wait on the asyncio side for one reader; chosen: those that came in a few wake-ups."""
 
 
+_ENDED = "nothing runs any more: use this inside of `async with` aio.open or aio.enter"
+
+
 class TrioThread:
     """Runs trio functions for coroutines of the asyncio loop that it is made in.
 
@@ -38,9 +41,11 @@ class TrioThread:
     @asynccontextmanager
     async def used(self) -> AsyncIterator[None]:
         """Run while at least one such context is entered."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="episub-trio", daemon=True)
+            thread.start()
+            self._thread = thread
         self._users += 1
-        if self._users == 1:
-            self._start()
         try:
             await asyncio.shield(self._ready)
             yield
@@ -48,21 +53,36 @@ class TrioThread:
             self._users -= 1
             if self._users == 0:
                 _threads.pop(self._loop, None)
-                await asyncio.shield(self._ready)
-                self._token.run_sync_soon(self._nursery.cancel_scope.cancel)
+                # Without waiting, as this task may be cancelled once more.
+                self._ready.add_done_callback(self._stop)
                 await asyncio.shield(self._ended)
-                if self._thread is not None:
-                    self._thread.join()  # it is at its end
+                self._thread.join()  # it is at its end
 
-    def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="episub-trio", daemon=True)
-        self._thread.start()
+    @property
+    def is_ready(self) -> bool:
+        """Whether `call` can be used, now or before."""
+        return self._ready.done()
+
+    def _stop(self, ready: asyncio.Future[None]) -> None:
+        if ready.exception() is None:
+            self.soon(self._nursery.cancel_scope.cancel)
 
     def _run(self) -> None:
+        failure: BaseException | None = None
         try:
             trio.run(self._main)
+        except BaseException as error:
+            failure = error
+            raise
         finally:
-            self.post(self._ended.set_result, None)
+            self.post(self._on_end, failure)
+
+    def _on_end(self, failure: BaseException | None) -> None:
+        if not self._ready.done():
+            error = RuntimeError("trio has not started")
+            error.__cause__ = failure
+            self._ready.set_exception(error)
+        self._ended.set_result(None)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as self._nursery:
@@ -75,15 +95,21 @@ class TrioThread:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *args)
 
-    def soon(self, function: Callable[[], object]) -> None:
-        """Call `function` in trio's loop; not at all if that has ended."""
-        with suppress(trio.RunFinishedError):
+    def soon(self, function: Callable[[], object]) -> bool:
+        """Call `function` in trio's loop; False if that has ended."""
+        try:
             self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            return False
+        return True
 
     async def call(
         self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Await `function` in trio. Cancelling this cancels that, and waits for its end."""
+        """Await `function` in trio. Cancelling this cancels that, and waits for its end.
+
+        Raises RuntimeError if the thread has ended.
+        """
         done: asyncio.Future[T] = self._loop.create_future()
         scope = trio.CancelScope()
 
@@ -98,7 +124,14 @@ class TrioThread:
             finally:
                 self.post(end)
 
-        self.soon(_setter(self._nursery.start_soon, run))
+        def start() -> None:
+            try:
+                self._nursery.start_soon(run)
+            except RuntimeError:  # it is closed
+                self.post(done.set_exception, RuntimeError(_ENDED))
+
+        if not self.soon(start):
+            raise RuntimeError(_ENDED)
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -179,7 +212,11 @@ class TrioThread:
             except trio.Cancelled:
                 self.post(cancel)
                 raise
-            return result[0].result()
+            [task] = result
+            if task.cancelled():
+                # In trio, asyncio's cancellation would end the node.
+                raise RuntimeError(f"{function!r} was cancelled in asyncio")
+            return task.result()
 
         return run
 
@@ -191,7 +228,7 @@ class _Fetched(Generic[T]):
         self.items: deque[T] = deque()
         self.there = asyncio.Event()
         self.room: trio.Event | None = None
-        """Set while the fetching waits, until half of the items are read."""
+        """Set when half of the items are read; the fetching may wait for it."""
         self._thread = thread
 
     async def fetch(self, take: Callable[[], Awaitable[Sequence[T]]]) -> None:
@@ -217,7 +254,7 @@ class Iteration(AsyncIterator[T], Generic[T]):
         self._fetched: _Fetched[T] = _Fetched(thread)
         self._fetching = asyncio.ensure_future(thread.call(self._fetched.fetch, take))
         self._fetching.add_done_callback(_setter(self._fetched.there.set))
-        finalize(self, self._fetching.cancel)
+        finalize(self, thread.post, self._fetching.cancel)
 
     def __aiter__(self) -> Iteration[T]:
         return self
@@ -233,9 +270,9 @@ class Iteration(AsyncIterator[T], Generic[T]):
             fetched.there.clear()
             await fetched.there.wait()
         item = fetched.items.popleft()
-        if fetched.room is not None and len(fetched.items) <= MOST_FETCHED // 2:
+        # While the fetching waits nothing is added: this comes by once for each `room`.
+        if len(fetched.items) == MOST_FETCHED // 2 and fetched.room is not None:
             self._thread.soon(fetched.room.set)
-            fetched.room = None
         return item
 
 
@@ -257,7 +294,7 @@ def thread_of_the_loop() -> TrioThread:
 
 def _running() -> TrioThread:
     thread = _threads.get(asyncio.get_running_loop())
-    if thread is None:
+    if thread is None or not thread.is_ready:
         raise RuntimeError(
             "nothing runs yet: use this inside of `async with` aio.open or aio.enter"
         )

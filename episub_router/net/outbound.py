@@ -90,12 +90,12 @@ class Outbound(PeerListener):
         A peer that isn't writable is made so, and what waits for it is dropped if that fails.
         """
         self.peers.note_use(peer)
-        if peer.side is PeerSide.GOSSIPSUB:
-            self.counters.add(Reason.UNDELIVERABLE)
-            return False
         frame = OutgoingFrame(peer, topic, messages, self.framer)
         takes = peer.side is PeerSide.EPISUB and not peer.stalled
-        if takes and self.peers.queue(peer) is not None:
+        if peer.side is PeerSide.GOSSIPSUB:
+            self.counters.add(Reason.UNDELIVERABLE)
+            kept = False
+        elif takes and self.peers.queue(peer) is not None:
             if self.silence is not None and not frame.is_control:
                 self.silence.note_push(peer)
             kept = self._put(peer, frame)

@@ -131,12 +131,12 @@ class Topic:
         if self.membership.is_banned(peer, now):
             return [Dropped(peer, DropReason.FROM_BANNED)]
         if isinstance(message, BROADCAST_MESSAGES):
+            return self._carrier.receive(peer, message, now) + self._note_activity(peer, now)
+        if isinstance(self._carrier, LargeBroadcast):
             effects = self._carrier.receive(peer, message, now)
-        elif isinstance(self._carrier, LargeBroadcast):
-            effects = self._carrier.receive(peer, message, now) + self._ban_condemned(now)
-        else:
-            return [Dropped(peer, DropReason.NOT_JOINED)]
-        return effects + self._note_activity(peer, now)
+            # A neighbour that is banned now is no stranger yet.
+            return effects + self._note_activity(peer, now) + self._ban_condemned(now)
+        return [Dropped(peer, DropReason.NOT_JOINED)]
 
     def _on_broadcast_event(self, event: ev.BroadcastEvent, now: Time) -> list[Effect]:
         if not self.membership.joined:

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -19,6 +20,7 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter, Joined, NodeStopped, NotJoined, ResilientPubsub, aio
+from episub_router.aio.trio_thread import MOST_FETCHED, Iteration, thread_of_the_loop
 from episub_router.pubsub.subscription import Item
 from tests.children import child
 from tests.docs.snippets import ROOT, snippets
@@ -174,6 +176,107 @@ def test_a_validator_of_asyncio_s() -> None:
             for number in (b"1", b"two", b"3"):
                 await two.publish(number)
             assert [data(await anext(one)) for _ in range(2)] == [b"1", b"3"]
+
+    run(main)
+
+
+def test_a_function_of_asyncio_s_that_is_cancelled_is_an_error_in_trio() -> None:
+    """asyncio's cancellation would pass all of the node's own handlers, and end it."""
+
+    async def main() -> None:
+        async def cancelled() -> None:
+            raise asyncio.CancelledError
+
+        async with aio.enter(trio.open_nursery):
+            with pytest.raises(RuntimeError, match="was cancelled in asyncio"):
+                await aio.call(thread_of_the_loop().from_asyncio(cancelled))
+
+    run(main)
+
+
+def test_a_reader_that_is_behind_gets_all() -> None:
+    """However the two threads take turns: trio's may fetch on as soon as it is notified."""
+    most = 8 * MOST_FETCHED
+    ended = threading.Event()
+
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(most):
+            await trio.lowlevel.checkpoint()
+            yield number
+        ended.set()
+
+    async def main() -> None:
+        async with aio.enter(trio.open_nursery):
+            reader = cast("Iteration[int]", aio.iterate(numbers()))
+            fetched, soon = reader._fetched, reader._thread.soon
+
+            def soon_and_see(function: Callable[[], object]) -> bool:
+                room, done = fetched.room, soon(function)
+                while fetched.room is room and not ended.wait(0.001):
+                    pass
+                return done
+
+            with patch.object(reader._thread, "soon", soon_and_see):
+                assert [item async for item in reader] == [*range(most)]
+
+    run(main)
+
+
+def test_what_has_ended_is_not_called_any_more() -> None:
+    async def main() -> None:
+        opening = asyncio.create_task(aio.enter(trio.open_nursery).__aenter__())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="nothing runs yet"):
+            await aio.call(trio.sleep, 0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        async with aio.enter(trio.open_nursery):
+            thread = thread_of_the_loop()
+            await thread.call(trio.sleep, 0)
+        with pytest.raises(RuntimeError, match="nothing runs any more"):
+            await thread.call(trio.sleep, 0)
+
+    run(main)
+
+
+def test_a_task_that_is_cancelled_twice_leaves_no_thread() -> None:
+    cancelled, trio_run = threading.Event(), trio.run
+
+    def late(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        cancelled.wait(PATIENCE)
+        trio_run(main)
+
+    async def use() -> None:
+        async with aio.enter(trio.open_nursery):
+            pass
+
+    async def main() -> None:
+        with patch.object(trio, "run", late):
+            task = asyncio.create_task(use())
+            await asyncio.sleep(0)
+        [thread] = [each for each in threading.enumerate() if each.name == "episub-trio"]
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        cancelled.set()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        await asyncio.to_thread(thread.join, PATIENCE)
+        assert not thread.is_alive()
+
+    run(main)
+
+
+def test_a_trio_that_can_not_start() -> None:
+    async def main() -> None:
+        with (
+            patch.object(trio, "run", side_effect=OSError("too many open files")),
+            patch.object(threading, "excepthook"),
+            pytest.raises(RuntimeError, match="trio has not started") as caught,
+        ):
+            async with aio.enter(trio.open_nursery):
+                pass
+        assert isinstance(caught.value.__cause__, OSError)
 
     run(main)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -234,10 +235,12 @@ def test_what_can_never_be_sent_is_counted_and_not_retried() -> None:
 
 def test_nothing_is_held_for_a_peer_of_gossipsub() -> None:
     harness = Harness()
+    harness.outbound.trace = trace = Mock()
     queue = harness.make_writable(harness.peer, MESHSUB)
     assert harness.send(gossip(1)) == [False]
     assert sent(queue) == []
     assert harness.counters[Reason.UNDELIVERABLE] == 1
+    trace.payload_dropped.assert_called_once_with(1, "t", 10, PEER)
 
 
 def test_frames_to_a_blacklisted_peer_are_held_until_the_dialer_gives_up() -> None:

@@ -144,10 +144,12 @@ class NarrowTree:
 class NarrowTrees:
     """The trees that this node takes part in, at most `MAX_TREES`."""
 
-    __slots__ = ("_by_source",)
+    __slots__ = ("_by_source", "_on_eviction")
 
-    def __init__(self) -> None:
+    def __init__(self, on_eviction: Callable[[SourceId], None] = lambda source: None) -> None:
+        """`on_eviction` is called with the source of a tree that makes room for another."""
         self._by_source: dict[SourceId, NarrowTree] = {}
+        self._on_eviction = on_eviction
 
     def get(self, source: SourceId) -> NarrowTree | None:
         return self._by_source.get(source)
@@ -170,7 +172,9 @@ class NarrowTrees:
             # Anyone can offer and give places in the trees of made-up sources, which carry nothing;
             # nobody can make up one of our own. Of equal ones `min` takes the first.
             others = islice(self._by_source.items(), MAX_TREES)
-            del self._by_source[min(others, key=lambda known: known[1].eviction_rank)[0]]
+            evicted = min(others, key=lambda known: known[1].eviction_rank)[0]
+            del self._by_source[evicted]
+            self._on_eviction(evicted)
         return tree
 
     def has_room(self, tree: NarrowTree, most: int) -> bool:

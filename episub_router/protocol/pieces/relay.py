@@ -193,8 +193,11 @@ class Relay:
 
     def retry(self, id: MessageId, now: Time) -> None:
         """There may be room for the message `id` now."""
-        peer, message = self._state.deferred.pop(id)
-        if peer in self._state.takers:
+        state = self._state
+        peer, message = state.deferred.pop(id)
+        transfer = state.transfers.get(id)
+        # What it has announced since is newer.
+        if peer in state.takers and (transfer is None or peer not in transfer.announced):
             self.on_announce(peer, message, now)
 
     def _ask_for_preamble(self, peer: PeerId, id: MessageId) -> None:
@@ -216,11 +219,12 @@ class Relay:
             return
         has = transfer.announced
         best = next((peer for peer in others if has[peer] == transfer.everything), None)
-        transfer.vain[best or others[0]] = None  # Until it sends something.
-        if best is not None:
-            state.ask(transfer, best, highest_bits(transfer.missing, PIECES_AT_ONCE))
+        asked = others[0] if best is None else best
+        transfer.vain[asked] = None  # Until it sends something.
+        if best is None:
+            state.send(asked, PieceGraft((PieceWant(transfer.preamble.id, 0),)))
         else:
-            state.send(others[0], PieceGraft((PieceWant(transfer.preamble.id, 0),)))
+            state.ask(transfer, asked, highest_bits(transfer.missing, PIECES_AT_ONCE))
 
     def _ask_for_gaps(self, transfer: Transfer, parent: PeerId, index: int, now: Time) -> None:
         """Ask `parent` for what should have come before piece `index`: once more where the request

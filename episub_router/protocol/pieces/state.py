@@ -19,7 +19,7 @@ from episub_router.protocol.piece_messages import (
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.transfer import Transfer, indices
 from episub_router.protocol.pieces.transfers import Transfers
-from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
+from episub_router.protocol.types import MessageId, PeerId, RttOf, SourceId, Time
 from episub_router.util.timers import TimerMap
 
 Belongs: TypeAlias = Callable[[Preamble, Piece], bool]
@@ -87,7 +87,7 @@ class PiecesState:
         """Unknown messages of which a piece came, and the neighbour that was asked for the
         preamble; as many."""
         self.transfers = Transfers()
-        self.trees = NarrowTrees()
+        self.trees = NarrowTrees(self._cancel_timers)
         self.timers: TimerMap[tuple[str, Hashable]] = TimerMap()
         """All timers of the machine: what is to be done, and for which source, message or peer."""
         self.effects: list[Effect] = []
@@ -121,6 +121,11 @@ class PiecesState:
     def look_after(self, transfer: Transfer, at: Time) -> None:
         """Ask for what is missing of `transfer` at `at`, if nothing new comes till then."""
         self.timers.set((PULL, transfer.preamble.id), at)
+
+    def _cancel_timers(self, source: SourceId) -> None:
+        """The tree of `source` is forgotten."""
+        for kind in (ANSWER, ASK, RETRY, TRIM):
+            self.timers.cancel((kind, source))
 
     def announce(self, transfer: Transfer, peer: PeerId) -> None:
         """Announce `transfer` to `peer`, with what is here of it."""

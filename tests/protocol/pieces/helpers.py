@@ -29,7 +29,7 @@ PREAMBLE, PIECES = cut("id", "source", DATA)
 
 
 def machine(
-    *peers: str,
+    *peers: PeerId,
     rtt: float = 0.1,
     places: int = 2,
     rtts: Mapping[PeerId, float] | None = None,
@@ -52,7 +52,7 @@ def dropped(effects: list[ef.Effect]) -> list[ef.DropReason]:
     return [effect.reason for effect in effects if isinstance(effect, ef.Dropped)]
 
 
-def to(effects: list[ef.Effect], peer: str) -> list[object]:
+def to(effects: list[ef.Effect], peer: PeerId) -> list[object]:
     return [e.message for e in effects if isinstance(e, ef.Send) and e.peer == peer]
 
 
@@ -65,8 +65,8 @@ def bring(node: Pieces, peer: str, preamble: Preamble, now: float) -> list[ef.Ef
 
 
 def child_of(
-    peer: str,
-    *others: str,
+    peer: PeerId,
+    *others: PeerId,
     rtt: float = 0.1,
     charge: Callable[[PeerId, float], None] = lambda peer, now: None,
 ) -> Pieces:

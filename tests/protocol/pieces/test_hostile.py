@@ -107,3 +107,34 @@ def test_a_slow_parent_does_not_keep_what_others_have() -> None:
     assert net.whole["victim"] == [bytes(31 * 32 * 1024)]
     victim: Pieces = net.nodes["victim"]
     assert not victim.distrusted
+
+
+def test_who_is_asked_beside_a_slow_parent_is_asked_no_more_until_it_answers() -> None:
+    """Whatever the peers are named."""
+    node = child_of("slow", 1, 0)
+    everything = (1 << PREAMBLE.count) - 1
+    node.receive(1, PieceAnnounce(PREAMBLE, 0, 2), 0.0)
+    node.receive(0, PieceAnnounce(PREAMBLE, everything, 2), 0.0)
+    node.receive("slow", PIECES[0], 0.1)
+    asked = node.receive("slow", PIECES[1], 3.0)
+    assert len(to(asked, 0)) == 1
+    assert not to(asked, 1)
+    transfer = node.transfers.get("id")
+    assert transfer is not None
+    assert list(transfer.vain) == [0]
+
+
+def test_an_announcement_that_was_deferred_replaces_no_newer_one() -> None:
+    node = machine("a", "b", "c", "d", "e")
+    for number in range(440):
+        made_up = replace(PREAMBLE, id=number, source=f"identity {number % 4}")
+        node.receive("abcd"[number % 4], PieceAnnounce(made_up, 0, 1), 0.0)
+    assert DropReason.PREAMBLE_REFUSED in dropped(
+        node.receive("e", PieceAnnounce(PREAMBLE, 0, 1), 0.5)
+    )
+    everything = (1 << PREAMBLE.count) - 1
+    node.receive("e", PieceAnnounce(PREAMBLE, everything, 1), 1.2)
+    node.handle_timer(1.5)
+    transfer = node.transfers.get("id")
+    assert transfer is not None
+    assert transfer.announced == {"e": everything}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from episub_router.protocol.piece_messages import PieceOffer, TreeOffer
 from episub_router.protocol.pieces.narrow_tree import MAX_TREES, NarrowTrees
+from tests.protocol.pieces.helpers import machine
 
 
 def source(number: int) -> bytes:
@@ -38,3 +40,11 @@ def test_trees_without_a_place_go_first() -> None:
     # The newest itself isn't one of those that make room.
     assert trees.get(source(5)) is None
     assert trees.get(source(MAX_TREES)) is not None
+
+
+def test_a_tree_that_goes_takes_its_timers_along() -> None:
+    node = machine("a")
+    for number in range(4 * MAX_TREES):
+        node.receive("a", PieceOffer((TreeOffer(source(number), 0),)), 0.0)
+    assert len(list(node.trees.items())) == MAX_TREES
+    assert 0 < len(node._state.timers) <= MAX_TREES

@@ -8,7 +8,8 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol import standing as rules
-from episub_router.protocol.effects import Ban, DropReason
+from episub_router.protocol.effects import Ban, DropReason, Send
+from episub_router.protocol.messages import Disconnect
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, PieceOffer, TreeOffer
 from episub_router.protocol.pieces.cutting import cut
@@ -69,6 +70,8 @@ def test_who_goes_on_is_banned() -> None:
     effects = [effect for _ in range(5) for effect in member.receive("a", far)]
     assert Ban("a", rules.BAN_TIME) in effects
     assert member.active == {"b"}
+    goodbyes = [e for e in effects if isinstance(e, Send) and isinstance(e.message, Disconnect)]
+    assert [goodbye.peer for goodbye in goodbyes] == ["a"]
 
 
 def test_a_whole_message_that_validators_refuse_costs_nobody() -> None:
