@@ -18,7 +18,7 @@ from episub_router.net.topics import MAX_LEFT_TOPICS, TopicDriver
 from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as m
-from episub_router.protocol.effects import DropReason
+from episub_router.protocol.effects import DownReason, DropReason
 from episub_router.protocol.topic import Topic
 from tests.net.fakes import Lab
 
@@ -46,7 +46,7 @@ class Recorder(PeerListener):
     def up(self, topic: str, peer: RemotePeer) -> None:
         self.log.append(("up", topic, peer.key))
 
-    def down(self, topic: str, peer: RemotePeer) -> None:
+    def down(self, topic: str, peer: RemotePeer, reason: DownReason) -> None:
         self.log.append(("down", topic, peer.key))
 
     def take(self) -> list[tuple[object, ...]]:
