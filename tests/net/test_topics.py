@@ -46,7 +46,7 @@ class Recorder(PeerListener):
     def up(self, topic: str, peer: RemotePeer) -> None:
         self.log.append(("up", topic, peer.key))
 
-    def down(self, topic: str, peer: RemotePeer) -> None:
+    def down(self, topic: str, peer: RemotePeer, reason: ef.DownReason) -> None:
         self.log.append(("down", topic, peer.key))
 
     def take(self) -> list[tuple[object, ...]]:
