@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 # do the children of tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench testbed testbed-part testbed-tools upstream clean
+.PHONY: demo test suite check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench shadow testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -66,6 +66,11 @@ interop-sds:
 # Real processes in network namespaces, with faults: make testbed SCENARIO=FILE ARGS=--page
 testbed: $(VENV)/.installed-dev
 	$(BIN)/python -m interop.testbed $(SCENARIO) $(ARGS)
+
+# Real nodes in virtual time, with the Shadow simulator: make shadow SCENARIO=FILE ARGS=--page
+shadow: SCENARIO := interop/shadow/scenarios/six.toml
+shadow: $(VENV)/.installed-dev
+	$(BIN)/python -m interop.shadow $(SCENARIO) $(ARGS)
 
 # What namespaces are made with. Only CI installs it; elsewhere what needs it is skipped, with a line.
 testbed-tools:
