@@ -17,7 +17,7 @@ from libp2p.pubsub.pb.rpc_pb2 import RPC
 from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 
-from episub_router.protocol.messages import MAX_IDS, IHave, Message, Nodes
+from episub_router.protocol.messages import MAX_IDS, IHave, Message, MessageSummary, Nodes
 from episub_router.wire import Frame, encode_frame
 from episub_router.wire.limits import DEFAULT_LIMITS
 from interop.harness.lab import Lab
@@ -33,7 +33,7 @@ RESET = 30.0
 def largest_frame() -> RPC:
     """As much as one frame takes: lists of ids, and the records of as many peers as go along."""
     limits = DEFAULT_LIMITS
-    ids = IHave(tuple((bytes([n]) * ID, 1) for n in range(MAX_IDS)))
+    ids = IHave(tuple(MessageSummary(bytes([n]) * ID, 1) for n in range(MAX_IDS)))
     peers = Nodes(tuple(b"\x00\x24" + bytes([n]) * 36 for n in range(limits.max_peers)), 0)
     messages: list[Message] = [peers, *[ids] * (limits.max_messages - 1)]
     frame = Frame("t" * limits.max_topic_bytes, 2**60, tuple(messages))
