@@ -269,7 +269,7 @@ class EagerPush:
         if message.source != tree.source:
             return  # Not from the root down: it says nothing about the tree.
         if not asked:
-            tree.note_served(peer)
+            tree.note_pushed(peer)
             link.missed = 0
         if not asked and peer not in tree.parents:
             tree.leaving.pop(peer, None)

@@ -56,8 +56,10 @@ class Parents:
             self._state.links[peer].missed = 0
         for each in [*tree.parents, *tree.standbys]:
             pushed = each in others or (each == peer and not asked)
-            if pushed or (each in holders and each not in tree.parents):
-                tree.note_served(each)
+            if pushed:
+                tree.note_pushed(each)
+            elif each in holders and each not in tree.parents:
+                tree.note_announced(each)
             elif each != peer and tree.note_missed(each, now):
                 self.schedule_rebalance(tree, now)
                 failed = failed or each == parent

@@ -173,7 +173,8 @@ class RootProcedure:
                 best = peer
         parent = tree.parent
         if parent is not None and tree.is_feasible(parent):
-            best = best if self._is_much_nearer(best, parent) else parent
+            behind = tree.offers[parent].hops > tree.hops
+            best = best if behind or self._is_much_nearer(best, parent) else parent
         if best == parent:
             # Said again with each ROOT: the last GRAFT may be lost, or forgotten with the tree.
             state.graft(best, tree.source)

@@ -45,14 +45,31 @@ class Offer(NamedTuple):
     cost: float
 
 
-class Service:
-    """How a parent or standby has served one tree."""
+class Streak:
+    """Messages in a row that a neighbour missed."""
 
-    __slots__ = ("excluded_until", "failures", "missed", "missed_since")
+    __slots__ = ("count", "since")
 
     def __init__(self) -> None:
-        self.missed = 0  # Messages in a row that it did not push or announce, ...
-        self.missed_since: Time = NEVER  # ... and when the first of them came
+        self.count = 0
+        self.since: Time = NEVER
+
+    def add(self, now: Time) -> bool:
+        """One more; whether that is a failure."""
+        if not self.count:
+            self.since = now
+        self.count += 1
+        return self.count >= FAILED_AFTER and now - self.since >= _FAILED_WITHIN
+
+
+class Service:
+    """How a neighbour has served one tree."""
+
+    __slots__ = ("excluded_until", "failures", "unannounced", "unpushed")
+
+    def __init__(self) -> None:
+        self.unpushed = Streak()  # As a parent
+        self.unannounced = Streak()  # As a standby
         self.failures = 0
         self.excluded_until: Time = -NEVER
 
@@ -182,48 +199,42 @@ class Tree:
     # Service
 
     def missed(self, peer: PeerId | None) -> int:
-        """Messages in a row that `peer` did not push or announce."""
+        """Messages in a row that the parent `peer` did not push."""
         service = self.services.get(peer)
-        return 0 if service is None else service.missed
+        return 0 if service is None else service.unpushed.count
 
     def note_missed(self, peer: PeerId, now: Time) -> bool:
-        """A message came that `peer` did not push or announce; whether it has failed by that."""
-        service = self._service(peer)
-        if not service.missed:
-            service.missed_since = now
-        service.missed += 1
-        if service.missed < FAILED_AFTER or now - service.missed_since < _FAILED_WITHIN:
-            return False
-        self.exclude(peer, now)
-        return True
-
-    def _service(self, peer: PeerId) -> Service:
-        return self.services.setdefault(peer, Service())
+        """A message came that `peer` did not push, or not announce if it is a standby; whether it
+        has failed by that."""
+        service = self.services.setdefault(peer, Service())
+        streak = service.unpushed if peer in self.parents else service.unannounced
+        failed = streak.add(now)
+        if failed:
+            self.exclude(peer, now)
+        return failed
 
     def exclude(self, peer: PeerId, now: Time) -> None:
         """`peer` has failed, and is no candidate for a while."""
-        service = self._service(peer)
+        service = self.services.setdefault(peer, Service())
         service.excluded_until = now + min(_MOST_FAILED_FOR, _FAILED_FOR * 2**service.failures)
         service.failures += 1
-        service.missed = 0
+        service.unpushed.count = service.unannounced.count = 0
         self.offers.pop(peer, None)
 
-    def note_served(self, peer: PeerId) -> None:
-        """`peer` pushed or announced a message as it was asked to."""
+    def note_pushed(self, peer: PeerId) -> None:
+        """`peer` pushed a message without being asked."""
         service = self.services.get(peer)
         if service is not None:
-            service.missed = 0
+            service.unpushed.count = service.unannounced.count = 0
 
     def note_announced(self, peer: PeerId) -> None:
         """`peer` announced a message: it gets them again. After its first failure that is enough,
         as where nodes come and go; one that only announces fails again."""
         service = self.services.get(peer)
-        if service is None:
-            return
-        if peer not in self.parents:
-            service.missed = 0
-        if service.failures == 1:
-            service.excluded_until = -NEVER
+        if service is not None:
+            service.unannounced.count = 0
+            if service.failures == 1:
+                service.excluded_until = -NEVER
 
     def excludes(self, peer: PeerId, now: Time) -> bool:
         """Whether `peer` has failed and is no candidate at `now`."""

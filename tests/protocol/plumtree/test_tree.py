@@ -188,5 +188,17 @@ def test_many_messages_at_once_fail_nobody() -> None:
     """What it pushes, or announces, is on its way."""
     tree = Tree("s")
     assert not any(tree.note_missed("a", 1.0) for _ in range(20))
-    tree.note_served("a")
+    tree.note_announced("a")
     assert not tree.note_missed("a", 9.0)
+
+
+def test_what_a_standby_did_not_announce_is_no_push_that_a_parent_missed() -> None:
+    """A node may lack messages for a while as the others do."""
+    tree = Tree("s")
+    for second in range(FAILED_AFTER - 1):
+        assert not tree.note_missed("a", second)
+    tree.take_parent("a")
+    assert tree.missed("a") == 0
+    for second in range(FAILED_AFTER - 1):
+        assert not tree.note_missed("a", 10.0 + second)
+    assert tree.missed("a") == FAILED_AFTER - 1
