@@ -37,6 +37,7 @@ from episub_router.protocol.hyparview.overlay import (
     MAX_DIALS,
     MAX_DIALS_FOR_OTHERS,
     PASSIVE_SHARE,
+    Timer,
 )
 from episub_router.protocol.hyparview.passive_view import PassiveView
 from episub_router.protocol.hyparview.rate_limits import (
@@ -108,6 +109,7 @@ __all__ = [
     "PassiveView",
     "Places",
     "RateLimiter",
+    "Timer",
     "Trickle",
     "place",
 ]

@@ -157,12 +157,15 @@ class JoinProcedure:
 
     def _walk(self, now: Time) -> None:
         """Send the JOINs that are still needed to random nodes of the view (E04), and to others
-        than before while there are any (E08)."""
+        than before while there are any (E08): first to those that are connected, since a walk
+        forgets where it started, and a dial costs more than all the rest of a join."""
         overlay = self._overlay
         needed = overlay.params.random_links - len(overlay.active)
         view = overlay.passive.sample(overlay.rng, len(overlay.passive))
         fresh = [peer for peer in view if peer not in self._tried]
-        starts = (fresh + [peer for peer in view if peer in self._tried])[: max(0, needed)]
+        connected = [peer for peer in fresh if overlay.is_connected(peer)]
+        others = fresh + [peer for peer in view if peer in self._tried]
+        starts = (connected * needed or others)[: max(0, needed)]
         if not starts:
             self._finish()
             return

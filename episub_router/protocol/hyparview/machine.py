@@ -151,7 +151,7 @@ class HyParView:
         elif isinstance(event, ev.RttMeasured):
             self._on_rtt(event, now)
         elif isinstance(event, ev.Connected):
-            self._overlay.on_connected(event.peer, now, event.probed)
+            self._on_connected(event.peer, now, event.probed)
         elif isinstance(event, ev.DialFailed):
             self._on_dial_failed(event.peer, now)
         elif isinstance(event, ev.PeerDown):
@@ -189,6 +189,8 @@ class HyParView:
             self._link_check.on_timer(now)
         elif timer is Timer.PROXIMITY:
             self._proximity.on_timer(now)
+        elif timer is Timer.GROW and self._join.in_progress:
+            self._neighbors.start(now)  # After the first links (E09).
         elif timer is Timer.GROW:
             self._neighbors.on_timer(now)
             self._rejoin_if_alone(now)
@@ -249,6 +251,10 @@ class HyParView:
         self._proximity.clear()
         self._shuffle.clear()
         overlay.clear()
+
+    def _on_connected(self, peer: PeerId, now: Time, probed: bool | None = None) -> None:
+        self._overlay.on_connected(peer, now, probed)
+        self._note_link(peer, now)
 
     def _on_dial_failed(self, peer: PeerId, now: Time) -> None:
         if not self._overlay.is_connected(peer):  # It may have dialled us in the meantime.
@@ -327,7 +333,8 @@ class HyParView:
     def _on_received(self, sender: PeerId, message: msg.Message, now: Time) -> None:
         overlay = self._overlay
         # A peer that reached us can be answered before its connection is reported.
-        overlay.on_connected(sender, now)
+        if not overlay.is_connected(sender):
+            self._on_connected(sender, now)
         if not self.joined:
             overlay.drop(sender, DropReason.NOT_JOINED)
         elif overlay.is_banned(sender, now):

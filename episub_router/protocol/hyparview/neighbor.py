@@ -20,7 +20,7 @@ NEIGHBOR_TIMEOUT = 5.0
 """
 
 GROW_INTERVAL = 2.5
-GROW_INTERVAL_MOST = 160.0
+GROW_INTERVAL_MOST = 40.0
 """Seconds between two rounds of requests while links are missing. Measured: of many nodes that ask
 at a time the nearest comes first."""
 

@@ -220,15 +220,22 @@ class Overlay:
 
     def kept_links(self) -> dict[PeerId, None]:
         """Links that no claim, request or nearness of another peer ends: those of rings, which give
-        way to the peer that is next, and as many of the longest-lived random ones as make C_rand.
-        """
+        way to the peer that is next, and of other random links the longest-lived: as many as C_rand
+        leaves beside rings, or without rings half of C_rand, as triangles must be able to end."""
         kept = self.ring_neighbors()
-        missing = self.params.random_links - len(kept)
+        random_links = self.params.random_links
+        missing = (random_links + 1) // 2 if self.places is None else random_links - len(kept)
         for peer, link in self.active.items():
             if missing > 0 and link.kind is LinkKind.RANDOM and peer not in kept:
                 kept[peer] = None
                 missing -= 1
         return kept
+
+    @property
+    def has_spare_random_link(self) -> bool:
+        return self.places is not None or (
+            self.active.count(LinkKind.RANDOM) > self.params.random_links
+        )
 
     def make_room(self, peer: PeerId, *, in_need: bool) -> bool:
         """Whether `peer`, which asks for a link, gets one: where there are fewer than A, where it

@@ -94,7 +94,11 @@ class Stabilization:
         params = overlay.params
         if peer not in overlay.active or not self._is_too_large or peer in overlay.kept_links():
             return
-        if link.kind is LinkKind.RANDOM or overlay.active.count(LinkKind.NEAR) > params.near_links:
+        if link.kind is LinkKind.RANDOM:
+            spare = overlay.has_spare_random_link
+        else:
+            spare = overlay.active.count(LinkKind.NEAR) > params.near_links
+        if spare:
             overlay.evict(peer)
 
 
