@@ -226,6 +226,8 @@ def test_an_untraced_peer_and_one_whose_tracer_dropped_events() -> None:
 # From whole traces.
 
 DEADLINE = 3
+LATE = END - BEGIN - DEADLINE + 1
+"""Messages of the time in which a peer is apart that come too late, or not at all."""
 
 
 @pytest.mark.spark
@@ -235,7 +237,7 @@ def test_two_halves(swept: Swept) -> None:
     # They hear each other every two seconds.
     assert (BEGIN - 2) * SECOND <= cut.begin < BEGIN * SECOND
     assert END * SECOND <= cut.end < (END + 2) * SECOND
-    assert (cut.late, cut.lost) == (4 * (END - BEGIN - DEADLINE) - 4, 4)
+    assert (cut.late, cut.lost) == (4 * (LATE - 1), 4)
 
 
 @pytest.mark.spark
@@ -244,7 +246,7 @@ def test_a_stopped_peer(swept: Swept) -> None:
     assert (stop.cause, stop.peers, stop.others) == ("stopped", ["p7"], 7)
     assert (BEGIN - 2) * SECOND <= stop.begin < BEGIN * SECOND
     assert END * SECOND <= stop.end < (END + 1) * SECOND
-    assert (stop.late, stop.lost) == (END - BEGIN - DEADLINE - 1, 1)
+    assert (stop.late, stop.lost) == (LATE - 1, 1)
 
 
 @pytest.mark.spark

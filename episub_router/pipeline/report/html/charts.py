@@ -13,6 +13,8 @@ from episub_router.pipeline.report.model import Drawing, Report, Row, TopicRepor
 Spec = dict[str, Any]
 
 _HEIGHT = 200
+_FIRST = 175
+"""Of the timeline, which is on a phone's first screen together with the answer."""
 _BASELINE = "#8a8a8a"
 _COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#b15928",
@@ -168,7 +170,7 @@ def _timeline(report: Report) -> Any:
     if recorded:
         rule = _over(recorded).mark_rule(color="#b00020", strokeDash=[2, 3])
         layers.append(rule.encode(x=after))
-    return alt.layer(*layers).resolve_scale(color="independent").properties(height=_HEIGHT)
+    return alt.layer(*layers).resolve_scale(color="independent").properties(height=_FIRST)
 
 
 def _by_message(report: Report, name: str, title: str, scale: Literal["linear", "symlog"]) -> Any:

@@ -20,7 +20,7 @@ _STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; margin: 0 auto;
   max-width: 60rem; padding: 1rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .3rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 1.7rem 0 .3rem; }
 h3 { font-size: 1rem; margin: 1rem 0 .2rem; }
 p { margin: .3rem 0; max-width: 46rem; overflow-wrap: break-word; }
 .verdict { font-size: 1.1rem; }
@@ -102,7 +102,7 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
         _table(table, "sides"),
         f"<p>The deadline is {report.deadline:g} s; the words are defined "
         '<a href="#definitions">below</a>. Coloured is what differs by more than chance: with '
-        f"95 % confidence in all {COMPARED} figures together, by the runs' seeds.</p>",
+        f"95\u00a0% confidence in all {COMPARED} figures together, by the runs' seeds.</p>",
         *(_folded(table, group, "sides") for group, table in verdicts),
         _folded(tables.about(report), "What was run"),
     ]
