@@ -189,8 +189,6 @@ class HyParView:
             self._link_check.on_timer(now)
         elif timer is Timer.PROXIMITY:
             self._proximity.on_timer(now)
-        elif timer is Timer.GROW and self._join.in_progress:
-            self._neighbors.start(now)  # After the first links (E09).
         elif timer is Timer.GROW:
             self._neighbors.on_timer(now)
             self._rejoin_if_alone(now)
