@@ -119,8 +119,8 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
 ) -> None:
     """py-libp2p would keep each of them for as long as the connection lasts."""
     monkeypatch.setattr(calls, "CLOSING", 0.1)
-    monkeypatch.setattr(calls, "_LINGER", 0.05)
-    monkeypatch.setattr(exchange, "_IDLE", 0.1)
+    monkeypatch.setattr(calls, "LINGER", 0.05)
+    monkeypatch.setattr(exchange, "IDLE", 0.1)
     request = encode_varint_prefixed(encode_request(Request("t", "0", WHOLE)))
 
     async def answer_and_stay(stream: INetStream) -> None:
