@@ -119,6 +119,8 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
 ) -> None:
     """py-libp2p would keep each of them for as long as the connection lasts."""
     monkeypatch.setattr(calls, "CLOSING", 0.1)
+    monkeypatch.setattr(calls, "LINGER", 0.05)
+    monkeypatch.setattr(exchange, "IDLE", 0.1)
     request = encode_varint_prefixed(encode_request(Request("t", "0", WHOLE)))
 
     async def answer_and_stay(stream: INetStream) -> None:
@@ -133,10 +135,10 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
             return len(cast(Yamux, connection.muxed_conn).streams)
 
         before = kept(b, a)
-        for n in range(5):
+        for n in range(3):
             with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
                 await asked(b, a, Request("t", str(n), WHOLE))
-        await eventually(lambda: kept(b, a) <= before, PATIENCE)
+            await eventually(lambda: kept(b, a) <= before, PATIENCE)
         ExchangeServer.of(a.host)
         before = kept(a, b)
         for _ in range(5):

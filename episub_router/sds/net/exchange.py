@@ -45,7 +45,7 @@ _LATER = (ResponseStatus.TOO_MANY_REQUESTS, ResponseStatus.UNAVAILABLE)
 _SERVE_TIMEOUT = 20.0
 _TOGETHER = 65_536
 """Bytes of answers that are sent together, where several requests came together (ours)."""
-_IDLE = 60.0
+IDLE = 60.0
 """Seconds without a request after which the side that answers ends a stream (ours)."""
 MOST_STREAMS = 64
 """Streams of a peer that may wait for a further request: four times what we open (ours)."""
@@ -131,7 +131,7 @@ class ExchangeServer:
             while await self._serve(stream, frames, within, first=first):
                 if self.open_streams[peer] > MOST_STREAMS:
                     break
-                within, first = _IDLE, False
+                within, first = IDLE, False
         except trio.TooSlowError:
             self.counts["timeout" if first else "idle"] += 1
             await quiet_reset(stream)

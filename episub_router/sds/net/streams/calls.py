@@ -16,7 +16,7 @@ from episub_router.sds.net.streams.frames import IncomingFrames
 from episub_router.sds.wire.exchange import PROTOCOL
 
 MANY = TProtocol(PROTOCOL)
-_LINGER = 20.0
+LINGER = 20.0
 """Seconds for which a stream is kept for the next request, longer than between two times at which
 idle channels compare: to open a stream costs as much as ten requests (ours)."""
 _GRACE = 1.0
@@ -197,7 +197,7 @@ class _OpenStream:
         """Wait for another call."""
         self.calls, self._taken = [], trio.Event()
         self._streams.wait(self._peer, self)
-        with trio.move_on_after(_LINGER):
+        with trio.move_on_after(LINGER):
             await self._taken.wait()
         if not self.calls:
             self._streams.leave(self._peer, self)
