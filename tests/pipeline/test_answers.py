@@ -286,14 +286,14 @@ def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b", False, None)
     events = spark.createDataFrame([*rows, wrong], CHANGE)
     params = AnswerParams(window=10.0, looks=4)
-    of_peers = contacts(events, params).localCheckpoint()
-    there = spans(of_peers, lives.changes(events), params).localCheckpoint()
+    of_peers = contacts(events, params)
+    there = spans(of_peers, lives.changes(events), params)
     end = start + 100 * SECOND
     assert there.collect() == [("r", start, end, 1, end)]
-    links = lives.links(events).localCheckpoint()
+    links = lives.links(events)
     active = lives.activity(of_peers, there)
     none = spark.createDataFrame([], "run string, topic string")
-    joined = lives.subscriptions(events, links, active, none, there, params).localCheckpoint()
+    joined = lives.subscriptions(events, links, active, none, there, params)
     assert [row.ending for row in joined.collect()] == [None, None]
     rtts = spark.createDataFrame([], "run string, peer string, remote string, rtt long")
     looks = overlay.overlay(links, joined, rtts, there, params).orderBy("time").collect()

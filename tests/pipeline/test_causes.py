@@ -190,7 +190,7 @@ def test_the_link_on_which_it_became_late_is_named(
 ) -> None:
     network = Network()
     network.talk()
-    way = {"b": ("a", 20.3), "c": ("b", 24.5), "d": ("c", 24.6)}
+    way: dict[str, Any] = {"b": ("a", 20.3), "c": ("b", 24.5), "d": ("c", 24.6)}
     network.trouble(20.2, "d", 24.6, **way)
     if sent is not None:
         network.add("sent", message="m20.2", a="b", b="c", first=ns(sent))
@@ -203,7 +203,7 @@ def test_the_link_on_which_it_became_late_is_named(
 def test_what_a_stopped_peer_on_the_way_held_up_is_that_stops() -> None:
     network = Network(silent={"b": (21, 26)})
     network.talk()
-    way = {"b": ("a", 20.3), "c": ("b", 26.5), "d": ("c", 26.6)}
+    way: dict[str, Any] = {"b": ("a", 20.3), "c": ("b", 26.5), "d": ("c", 26.6)}
     network.trouble(20.2, "d", 26.6, **way)
     network.trouble(22.2, "b", 26.6)
     pairs, (stop,) = network.judged()

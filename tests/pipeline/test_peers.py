@@ -78,7 +78,7 @@ def test_a_report_compares_peers_that_have_something_in_common(swept: Swept) -> 
     assert {row["trait"] for run in report.runs for row in run.groups} == {
         "software", "protocol", "region"
     }  # fmt: skip
-    assert sum(row["late"] for run in report.runs for row in run.groups)
+    assert sum(row["expected"] for run in report.runs for row in run.groups)
 
 
 def test_what_all_peers_have_in_common_is_no_cut() -> None:

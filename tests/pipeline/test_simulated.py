@@ -37,11 +37,13 @@ def test_what_was_run_is_not_run_again(spark: SparkSession, swept: Swept) -> Non
 def test_runs_are_kept_when_a_sweep_is_interrupted(spark: SparkSession, tmp_path: Path) -> None:
     """Those that are done aren't run again; with summaries alone, there are no traces."""
     from episub_router.pipeline.lake import Lake, LakeError
-    from episub_router.pipeline.session import SparkError
+    from episub_router.pipeline.session import SparkError, is_small
     from episub_router.pipeline.sweep import sweep
     from episub_router.sim.network.settings import NetworkConfig
     from episub_router.sim.scenario.settings import Scenario, TrafficConfig
 
+    if is_small(spark):
+        pytest.skip("sweeps are Spark's")
     small = Scenario(
         name="small", network=NetworkConfig(nodes=5), traffic=TrafficConfig(messages=1)
     )

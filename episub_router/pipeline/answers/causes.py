@@ -129,6 +129,7 @@ class _Trial:
             int(peer): one.sort_values("first")[["first", "last"]].to_numpy(np.int64)
             for peer, one in self._kind("pulse").groupby("a")
         }
+        self._over = max((int(pulses[-1, 1]) for pulses in self._pulses.values()), default=0)
         self._watched = self._intervals()
         self._deliveries: dict[Any, dict[int, tuple[int, int]]] = defaultdict(dict)
         for message, parent, peer, time in self._columns("delivery"):
@@ -157,10 +158,11 @@ class _Trial:
                        strict=True)  # fmt: skip
 
     def _intervals(self) -> list[tuple[int, int]]:
-        """The times that there is evidence of."""
+        """The times that there is evidence of: none is after the run."""
         merged: list[tuple[int, int]] = []
         for time in self._troubles["first"].drop_duplicates().tolist():
             begin, end = watched(time, self._deadline, self._margin)
+            end = max(begin, min(end, self._over))
             if merged and begin <= merged[-1][1]:
                 merged[-1] = merged[-1][0], max(end, merged[-1][1])
             else:
@@ -252,9 +254,10 @@ class _Trial:
         known: dict[tuple[int, int], Any] = {}
         for (time, _, source), pairs in self._troubles.groupby(["first", "message", "a"]):
             time, source = int(time), int(source)
-            if source < 0:
-                continue
             end = time + self._deadline
+            # What the run didn't wait for may have been under way.
+            if source < 0 or end > self._over:
+                continue
             lacking = [
                 peer
                 for peer in pairs["b"].tolist()

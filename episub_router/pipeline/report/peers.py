@@ -66,7 +66,7 @@ def reason(row: Row) -> str:
     if _is_beyond(row, "hops", _DEEP):
         said.append(f"deep in the trees, {row['hops']:.1f} hops where the mean is "
                     f"{row['usual_hops']:.1f}")  # fmt: skip
-    elif _is_beyond(row, "latency", _SLOW):
+    elif not said and _is_beyond(row, "latency", _SLOW):
         said.append("no deeper than others: it or a link on the way to it is slow")
     return "; ".join(said) or "nothing lacks"
 
