@@ -74,7 +74,7 @@ def verify_record(
 
 def record_excess(data: bytes, limits: WireLimits = DEFAULT_LIMITS) -> RecordFault | None:
     """Why the record in the envelope `data` would cost too much, if it would: py-libp2p takes
-    2 s to store 5,000 addresses."""
+    2 s to store 5,000 addresses. One that can't be read costs nothing."""
     if len(data) > limits.max_record_bytes:
         return RecordFault.TOO_LARGE
     try:
@@ -82,7 +82,7 @@ def record_excess(data: bytes, limits: WireLimits = DEFAULT_LIMITS) -> RecordFau
         if len(peer_record_pb2.PeerRecord.FromString(outer.payload).addresses) > MAX_ADDRESSES:
             return RecordFault.TOO_MANY_ADDRESSES
     except DecodeError:
-        return RecordFault.MALFORMED
+        return None
     is_cheap = is_affordable(outer.public_key.SerializeToString())
     return None if is_cheap else RecordFault.KEY_COSTLY
 
