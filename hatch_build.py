@@ -31,6 +31,7 @@ COMPILED = (
     "util/bounded.py",
     "util/timers.py",
     "util/token_buckets.py",
+    "util/trickle.py",
 )
 """What is compiled, in the package."""
 
@@ -54,7 +55,7 @@ ACYCLIC = (
     "rtt.py",
     "hyparview/active_view.py",
     "hyparview/rate_limits.py",
-    "hyparview/trickle.py",
+    "util/trickle.py",
     "plumtree/graft_wait.py",
     "plumtree/neighbor_record.py",
     "plumtree/message_cache.py",

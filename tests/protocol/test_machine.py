@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from episub_router.protocol.hyparview import CONTACT_INTERVAL
+from episub_router.protocol.hyparview.join import CONTACT_INTERVAL
 from episub_router.protocol.params import EpisubParams, MembershipParams
 from tests.protocol.network import Network
 

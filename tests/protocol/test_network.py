@@ -10,7 +10,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.hyparview import CONTACT_INTERVAL, RECONNECT_INTERVAL
+from episub_router.protocol.hyparview.join import CONTACT_INTERVAL, RECONNECT_INTERVAL
 from episub_router.protocol.params import (
     BroadcastParams,
     EagerRepair,

@@ -10,8 +10,7 @@ from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import NEVER, PeerId, Time
 
 RTT_FAILURES = 3
-"""Pings failed in a row after which a neighbour's RTT is infinite, and a passive peer is removed.
-Chosen: one failure may be chance, or the peer busy."""
+"""Pings failed in a row after which a neighbour's RTT is infinite. Chosen: one may be chance."""
 
 _LISTED = 32
 """Peers remembered of a neighbour's list; active views are smaller."""
@@ -21,24 +20,14 @@ class Link:
     """The record of one neighbour."""
 
     __slots__ = (
-        "answered_at",
-        "doubted_at",
-        "failed_pings",
-        "kind",
-        "last_activity",
-        "links",
-        "peers",
-        "queries_left",
-        "random_links",
-        "rtt",
-    )
+        "answered_at", "doubted_at", "failed_pings", "kind", "last_activity", "links", "peers",
+        "queries_left", "random_links", "rtt",
+    )  # fmt: skip
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
         self.kind = kind
-        self.links = 0
-        """Active links that the peer last said it has (E10)."""
-        self.random_links = 0
-        """How many of them it said are random (E16)."""
+        self.links = self.random_links = 0
+        """Active links that the peer last said it has (E10), and the random ones (E16)."""
         self.peers: tuple[PeerId, ...] = ()
         """The peer's active view as it last sent it (E11)."""
         self.answered_at = now
@@ -46,13 +35,12 @@ class Link:
         self.last_activity = now
         """When it last sent something that only a neighbour sends (E12)."""
         self.doubted_at = now
-        """Its `last_activity` when the link check began to doubt the link (E15)."""
+        """Its `last_activity` when the link check began to doubt it (E15)."""
         self.queries_left = 0
         """Queries that it may leave unanswered before the link fails."""
         self.rtt: Rtt | None = None
-        """Smoothed RTT; None before the first ping, and once too many in a row have failed."""
+        """None before the first ping, and once too many in a row have failed."""
         self.failed_pings = 0
-        """Pings failed in a row."""
 
     def update_rtt(self, sample: float | None) -> None:
         """A round trip took `sample` seconds, or failed (None)."""
@@ -66,15 +54,14 @@ class Link:
 
     @property
     def distance(self) -> float:
-        """RTT in seconds; infinite once pings fail, 0 while unmeasured. The smoothed one, unless it
-        has been shorter of late: a busy machine makes near neighbours look far."""
+        """RTT in seconds; infinite once pings fail, 0 while unmeasured. The least of late counts,
+        as a busy machine makes near neighbours look far."""
         if self.failed_pings >= RTT_FAILURES:
             return NEVER
         return 0.0 if self.rtt is None else min(self.rtt.mean, self.rtt.least)
 
     def update(self, described: Neighbor, now: Time) -> None:
-        """The peer described itself. Where the ends disagree about the kind, after requests that
-        crossed, it is random for both."""
+        """The peer described itself. Where the ends disagree, the link is random for both."""
         self.last_activity = now
         self.links = described.links
         self.random_links = described.random_links
@@ -119,7 +106,7 @@ class ActiveView:
         return sum([link.kind is kind for link in self._links.values()])
 
     def pick(self, rng: Random, *but: PeerId) -> PeerId | None:
-        """A random peer that isn't one of `but`; None if there is none."""
+        """A random peer that isn't one of `but`."""
         peers = [peer for peer in self._links if peer not in but]
         return rng.choice(peers) if peers else None
 
@@ -129,5 +116,5 @@ class ActiveView:
 
 
 def pick_some(rng: Random, peers: list[PeerId], size: int) -> list[PeerId]:
-    """`size` random ones of `peers`, or all of them in random order where there are fewer."""
+    """`size` random ones of `peers`, or all in random order where there are fewer."""
     return rng.sample(peers, max(0, min(size, len(peers))))

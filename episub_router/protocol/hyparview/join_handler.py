@@ -7,34 +7,23 @@ from functools import partial
 
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.hyparview.overlay import PASSIVE_SHARE, Overlay
-from episub_router.protocol.messages import (
-    Disconnect,
-    ForwardJoin,
-    GetNodes,
-    Join,
-    LinkKind,
-    NeighborRole,
-    Nodes,
-)
+from episub_router.protocol.messages import ForwardJoin, GetNodes, Join, LinkKind, Nodes
 from episub_router.protocol.types import PeerId, Time
 
 NODES_GIVEN = 8
-"""Peers in a NODES at most. Chosen: three contacts name more than a joining node needs, and each
-costs the bytes of two messages' control."""
+"""Peers in a NODES at most. Chosen: three contacts name more than a joining node needs."""
 
 _SAMPLED = 2
-"""Of those, random peers at least, where no number was asked for: walks start there, and ids can be
-searched for that are next to a given node."""
+"""Random ones of those, unless a number was asked for: ids next to a given node can be made."""
 
 _NAMED_EACH = 2
-"""Peers named on either side of each ring. Chosen: the next one, and one more should that fail."""
+"""Peers named on either side of each ring. Chosen: the next one, and one should that fail."""
 
 MAX_RECENT_JOINERS = 1024
-"""Peers remembered that asked for nodes. Chosen: some 100 KB, of contacts alone."""
+"""Peers remembered that asked for nodes. Chosen: some 100 KB."""
 
 RECENT = 3600.0
-"""Seconds for which such a peer is named to others. Chosen: at rest a node asks a contact each
-twenty minutes."""
+"""Seconds for which such a peer is named. Chosen: at rest a contact is asked each 20 minutes."""
 
 
 class JoinHandler:
@@ -45,12 +34,10 @@ class JoinHandler:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._recent_joiners: dict[PeerId, Time] = {}
-        """Peers that asked for nodes, and so exist, and when: nodes that join through the same
-        contacts find each other. Empty without rings."""
+        """When peers asked for nodes, oldest first. Empty without rings."""
 
     def on_get_nodes(self, sender: PeerId, asked: GetNodes, now: Time) -> None:
-        """GETNODES: answer with peers next to the sender on rings, if there are some, and with a
-        sample of active and passive peers (E03)."""
+        """GETNODES: name peers next to the sender on rings, and a sample of both views (E03)."""
         overlay = self._overlay
         count = min(asked.count or NODES_GIVEN, NODES_GIVEN)
         peers = self._next_on_rings(sender, now)[: count if asked.count else count - _SAMPLED]
@@ -82,10 +69,7 @@ class JoinHandler:
 
     def on_join(self, sender: PeerId, join: Join, now: Time) -> None:
         """JOIN: accept where there is room or the walk ends here, else pass it on (E05, E06).
-
-        Whether to accept is settled before the dial that E05 puts first: a node that would
-        only forward needs no connection, and where the dial fails the outcome is the same.
-        """
+        This is settled before the dial of E05, as passing on needs no connection."""
         overlay = self._overlay
         joiner = join.peer
         if join.ttl < 0:
@@ -96,7 +80,7 @@ class JoinHandler:
         room = len(overlay.active) < overlay.params.active_size
         if joiner == overlay.me or link is not None:
             if not self._forward(sender, join, ttl) and link is not None:
-                overlay.send_neighbor(joiner, NeighborRole.ACCEPT, link.kind)
+                overlay.send_accept(joiner, link.kind)
         elif room or ttl == 0 or overlay.is_next_on_a_ring(joiner):
             self._dial(sender, join, ttl, now)
         elif not self._forward(sender, join, ttl):
@@ -113,42 +97,33 @@ class JoinHandler:
             overlay.drop(sender, DropReason.UNREACHABLE)
             self._forward(sender, join, ttl)
         elif joiner in overlay.active:
-            pass
+            return
         elif overlay.make_room(joiner, in_need=True):
-            overlay.add_link(joiner, LinkKind.RANDOM, now, None)
-            overlay.send_neighbor(joiner, NeighborRole.ACCEPT, LinkKind.RANDOM)
+            overlay.accept(joiner, LinkKind.RANDOM, now, None)
             walker = overlay.active.pick(overlay.rng, joiner)
             if walker is not None:
                 overlay.send(walker, ForwardJoin(joiner, overlay.params.join_ttl))
         else:
-            overlay.drop(joiner, DropReason.VIEW_FULL)
-            overlay.send(joiner, Disconnect())
-            overlay.release(joiner)
+            overlay.reject(joiner, DropReason.VIEW_FULL)
 
-    def _forward(self, sender: PeerId, join: Join, ttl: int) -> bool:
-        """Pass the JOIN on to one random neighbour; False where the walk ends here."""
+    def _forward(self, sender: PeerId, message: Join | ForwardJoin, ttl: int) -> bool:
+        """Pass `message` on to one random neighbour; False where the walk ends here."""
         overlay = self._overlay
-        walker = overlay.active.pick(overlay.rng, sender, join.peer) if ttl > 0 else None
-        if walker is None:
-            return False
-        overlay.send(walker, replace(join, ttl=ttl - 1))
-        return True
+        walker = overlay.active.pick(overlay.rng, sender, message.peer) if ttl > 0 else None
+        if walker is not None:
+            overlay.send(walker, replace(message, ttl=ttl - 1))
+        return walker is not None
 
     def on_forward_join(self, sender: PeerId, message: ForwardJoin) -> None:
-        """FORWARDJOIN: remember the new node, and pass the message on along one walk (E07)."""
+        """FORWARDJOIN: remember the new node, and pass the message on (E07)."""
         overlay = self._overlay
         if message.ttl < 0:
             overlay.drop(sender, DropReason.TTL_INVALID)
             return
         overlay.remember(message.peer, sender)
-        ttl = min(message.ttl, overlay.params.join_ttl)
-        if ttl > 0:
-            walker = overlay.active.pick(overlay.rng, sender, message.peer)
-            if walker is not None:
-                overlay.send(walker, ForwardJoin(message.peer, ttl - 1))
+        self._forward(sender, message, min(message.ttl, overlay.params.join_ttl))
 
     def forget(self, peer: PeerId) -> None:
-        """Name `peer` to nobody."""
         self._recent_joiners.pop(peer, None)
 
     def clear(self) -> None:

@@ -1,8 +1,7 @@
 """Link check: active links are two-sided and live (E11, E12, E15).
 
-TCP reports neither a link that only one side knows of nor a process that has stopped. Both are
-silent: a neighbour that has sent nothing for a while is queried (NEIGHBOR as a list query), and
-dropped if it leaves queries unanswered.
+A neighbour that has sent nothing for a while is queried (NEIGHBOR as a list query), and dropped if
+it leaves queries unanswered: TCP reports neither one-sided links nor processes that have stopped.
 """
 
 from __future__ import annotations
@@ -11,37 +10,33 @@ from collections.abc import Callable
 
 from episub_router.protocol.effects import DownReason, DropReason
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
-from episub_router.protocol.hyparview.trickle import Trickle
 from episub_router.protocol.messages import Disconnect, Neighbor, NeighborRole
 from episub_router.protocol.types import NEVER, PeerId, Time
 from episub_router.util.bounded import put_last
+from episub_router.util.trickle import Trickle
 
 INTERVAL = 10.0
 INTERVAL_MOST = 20.0
 """Seconds between two checks. Chosen: what has stopped is noticed within 40 s."""
 
 INTERVAL_MOST_PROBED = 1280.0
-"""As above, where the driver notices by itself what has gone or stopped. Chosen: what is left, a
-link that one side has forgotten, shows as soon as messages are sent; each query costs an idle host
-milliseconds."""
+"""The same where the driver notices what has stopped. Chosen: one-sided links show with traffic."""
 
 _QUERIES = 3
-"""Queries of a link check that are left unanswered before the link fails. Chosen: two may be lost.
-"""
+"""Unanswered queries until the link fails. Chosen: two may be lost."""
 
 _SUSPICIOUS_SILENCE = 1.5
-"""Seconds of silence from which on a neighbour can be suspected. Chosen: longer than it takes until
-GRAFT asks for what it should have pushed."""
+"""Seconds of silence until a neighbour is suspected. Chosen: longer than the wait for GRAFT."""
 
 _ANSWER_TIMEOUT = 4.0
-"""Seconds that a queried neighbour has to send anything. Chosen: longer than an event loop is
-blocked on a busy machine; a link that fails wrongly costs two frames and a new link."""
+"""Seconds that a queried neighbour has to send anything. Chosen: longer than a busy machine blocks
+an event loop."""
 
 _NOTIFY_AGAIN = 1.0
-"""Seconds after which a peer that isn't a neighbour is sent DISCONNECT again."""
+"""Seconds until a peer that isn't a neighbour is sent DISCONNECT again."""
 
 _MAX_NOTIFIED = 64
-"""Peers remembered that were sent DISCONNECT because they aren't neighbours."""
+"""Peers remembered that were sent DISCONNECT for it."""
 
 
 class LinkCheck:
@@ -71,10 +66,8 @@ class LinkCheck:
         overlay.set_timer(Timer.LINK_CHECK, self._trickle.next(now))
 
     def suspect(self, peer: PeerId, now: Time) -> None:
-        """`peer` should have sent something: query it once as soon as it has been silent for a
-        while (E15)."""
-        if peer in self._overlay.active:
-            self._doubt(peer, 1, now)
+        """`peer` should have sent something: query it once it has been silent for a while (E15)."""
+        self._doubt(peer, 1, now)
 
     def _doubt(self, peer: PeerId, queries: int, now: Time) -> None:
         """Query `peer` so many times, at most, before its link fails."""
@@ -104,16 +97,12 @@ class LinkCheck:
             overlay.set_timer(Timer.ANSWER, now + _ANSWER_TIMEOUT, peer)
         else:
             overlay.drop_link(peer, DownReason.FAILED, notify=True, remember=False)
-            # What was silent may not be the only one.
-            self.start(now)
+            self.start(now)  # What was silent may not be the only one.
             self._on_failed(peer, now)
 
     def on_query(self, sender: PeerId, query: Neighbor, now: Time) -> None:
-        """QUERY: answer a neighbour with our list (E11).
-
-        A sender that isn't a neighbour but behaves as one becomes one if there is room, else it
-        gets DISCONNECT (E12).
-        """
+        """QUERY: answer a neighbour with our list (E11). Another that behaves as one becomes one if
+        there is room, else it gets DISCONNECT (E12)."""
         overlay = self._overlay
         link = overlay.active.get(sender)
         if link is not None:
@@ -122,8 +111,7 @@ class LinkCheck:
             peers = [] if brief else [peer for peer in overlay.active if peer != sender]
             overlay.send_neighbor(sender, NeighborRole.LIST, link.kind, *peers, numbers_only=brief)
         elif len(overlay.active) < overlay.params.active_size:
-            overlay.add_link(sender, query.kind, now, query)
-            overlay.send_neighbor(sender, NeighborRole.ACCEPT, query.kind)
+            overlay.accept(sender, query.kind, now, query)
         else:
             overlay.drop(sender, DropReason.NOT_NEIGHBOR)
             overlay.send(sender, Disconnect())

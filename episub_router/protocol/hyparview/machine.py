@@ -1,30 +1,29 @@
-"""The membership machine: HyParView as Episub reworks it, one node's part in an overlay (E01-E21).
-
-It passes each event, message and timer to the procedure that it belongs to, and repairs what is
-lost. NeighborUp and NeighborDown effects carry the changes of the active view to broadcast.
-"""
+"""The membership machine: passes events, messages and timers to their procedures, and repairs what
+is lost. NeighborUp and NeighborDown effects carry changes of the active view to broadcast."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
+from typing import Any
 
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as msg
 from episub_router.protocol.effects import DownReason, DropReason, Effect
-from episub_router.protocol.hyparview.active_view import ActiveView
-from episub_router.protocol.hyparview.join import JoinProcedure
+from episub_router.protocol.hyparview.join import JoinProcedure, Reconnection
 from episub_router.protocol.hyparview.join_handler import JoinHandler
 from episub_router.protocol.hyparview.link_check import LinkCheck
-from episub_router.protocol.hyparview.neighbor import REFUSED_BACKOFF, LinkPurpose, Neighbors
+from episub_router.protocol.hyparview.neighbor import (
+    REFUSED_BACKOFF,
+    LinkPurpose,
+    Neighbors,
+    Stabilization,
+)
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
-from episub_router.protocol.hyparview.passive_view import PassiveView
 from episub_router.protocol.hyparview.proximity import Proximity
 from episub_router.protocol.hyparview.rate_limits import RateLimiter
-from episub_router.protocol.hyparview.reconnection import Reconnection
 from episub_router.protocol.hyparview.rings import RingSearch
 from episub_router.protocol.hyparview.shuffle import ShuffleProcedure
-from episub_router.protocol.hyparview.stabilization import Stabilization
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
 
@@ -39,31 +38,19 @@ class HyParView:
     """
 
     __slots__ = (
-        "_join",
-        "_join_handler",
-        "_link_check",
-        "_name",
-        "_neighbors",
-        "_overlay",
-        "_proximity",
-        "_rate_limiter",
-        "_reconnection",
-        "_rings",
-        "_shuffle",
-        "_stabilization",
-        "joined",
-    )
+        "_join", "_join_handler", "_link_check", "_name", "_neighbors", "_overlay", "_proximity",
+        "_rate_limiter", "_reconnection", "_rings", "_shuffle", "_stabilization", "active",
+        "joined", "passive",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        me: PeerId,
-        name: str,
-        params: MembershipParams,
-        rng: Random,
+        self, me: PeerId, name: str, params: MembershipParams, rng: Random,
         group_of: GroupOf = ungrouped,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._name = name
         self._overlay = overlay = Overlay(me, name, params, rng, group_of)
+        self.active = overlay.active
+        self.passive = overlay.passive
         self._rate_limiter = RateLimiter()
         self._join = JoinProcedure(overlay)
         self._join_handler = JoinHandler(overlay)
@@ -77,32 +64,20 @@ class HyParView:
         self.joined = False
 
     @property
-    def active(self) -> ActiveView:
-        """The active view, read-only."""
-        return self._overlay.active
-
-    @property
-    def passive(self) -> PassiveView:
-        """The passive view, read-only."""
-        return self._overlay.passive
-
-    @property
     def joining(self) -> bool:
-        """Whether the join procedure is in progress."""
         return self._join.in_progress
 
     def rtt_of(self, peer: PeerId) -> float | None:
         """The smoothed RTT of the neighbour `peer` in seconds; None while it is unknown."""
-        link = self._overlay.active.get(peer)
+        link = self.active.get(peer)
         return None if link is None or link.rtt is None else link.rtt.mean
 
     def note_activity(self, peer: PeerId, now: Time) -> bool:
         """Note a broadcast message from `peer`; False if it isn't a neighbour (E12)."""
-        link = self._overlay.active.get(peer)
-        if link is None:
-            return False
-        link.last_activity = now
-        return True
+        link = self.active.get(peer)
+        if link is not None:
+            link.last_activity = now
+        return link is not None
 
     def suspect(self, peers: Iterable[PeerId], now: Time) -> list[Effect]:
         """Others have announced what these neighbours should have sent: are they there (E15)?"""
@@ -113,7 +88,7 @@ class HyParView:
 
     def ban(self, peer: PeerId, until: Time, now: Time) -> list[Effect]:
         """End the link to `peer`, and have nothing to do with it `until` then."""
-        was_neighbor = peer in self._overlay.active
+        was_neighbor = peer in self.active
         self._overlay.ban(peer, until)
         self._join_handler.forget(peer)
         if was_neighbor and self.joined:
@@ -121,7 +96,6 @@ class HyParView:
         return self._overlay.take_effects()
 
     def is_banned(self, peer: PeerId, now: Time) -> bool:
-        """Whether `peer` is banned at `now`."""
         return self._overlay.is_banned(peer, now)
 
     def on_non_neighbor(self, peer: PeerId, now: Time) -> list[Effect]:
@@ -131,9 +105,8 @@ class HyParView:
         return self._overlay.take_effects()
 
     def adopt_link(self, peer: PeerId, said: msg.Neighbor, rtt: float, now: Time) -> None:
-        """Make `peer`, which is connected and whose round trips take `rtt` seconds, a neighbour
-        with what it `said` about itself, for drivers that begin with an overlay. The effects come
-        with those of the next event."""
+        """Make the connected `peer` a neighbour, with its RTT in seconds and what it `said`, for
+        drivers that begin with an overlay. The effects come with those of the next event."""
         self._overlay.add_link(peer, said.kind, now, said)
         self._update_rtt(peer, rtt)
 
@@ -146,28 +119,7 @@ class HyParView:
 
     def handle(self, event: ev.MembershipEvent, now: Time) -> list[Effect]:
         """Act on `event` at `now`."""
-        if isinstance(event, ev.Received):
-            self._on_received(event.peer, event.message, now)
-        elif isinstance(event, ev.RttMeasured):
-            self._on_rtt(event, now)
-        elif isinstance(event, ev.Connected):
-            self._on_connected(event.peer, now, event.probed)
-        elif isinstance(event, ev.DialFailed):
-            self._on_dial_failed(event.peer, now)
-        elif isinstance(event, ev.PeerDown):
-            self._on_peer_down(event.peer, now)
-        elif isinstance(event, ev.Silent) and self.joined:
-            self._link_check.suspect(event.peer, now)
-        elif isinstance(event, ev.NeighborQueried):
-            link = self._overlay.active.get(event.peer)
-            if link is not None:
-                self._overlay.query(event.peer, link)
-        elif isinstance(event, ev.ContactsFound):
-            self._on_contacts(event, now)
-        elif isinstance(event, ev.JoinOverlay):
-            self._on_join_overlay(event, now)
-        elif isinstance(event, ev.LeaveOverlay):
-            self._on_leave_overlay(event)
+        _ON_EVENT[type(event)](self, event, now)
         return self._overlay.take_effects()
 
     def next_deadline(self) -> Time:
@@ -177,35 +129,12 @@ class HyParView:
     def handle_timer(self, now: Time) -> list[Effect]:
         """Do what is due at `now`; calling it early or late does no harm."""
         for timer, peer in self._overlay.timers.pop_due(now):
-            self._on_timer(timer, peer, now)
+            _ON_TIMER[timer](self, peer, now)
         return self._overlay.take_effects()
 
-    def _on_timer(self, timer: Timer, peer: PeerId, now: Time) -> None:
-        if timer is Timer.REQUEST:
-            self._neighbors.on_timeout(peer, now)
-        elif timer is Timer.ANSWER:
-            self._link_check.on_silence(peer, now)
-        elif timer is Timer.LINK_CHECK:
-            self._link_check.on_timer(now)
-        elif timer is Timer.PROXIMITY:
-            self._proximity.on_timer(now)
-        elif timer is Timer.GROW:
-            self._neighbors.on_timer(now)
-            self._rejoin_if_alone(now)
-        elif timer is Timer.RECONNECT:
-            self._reconnection.on_timer(now)
-        elif timer is Timer.CONTACT:
-            self._reconnection.on_contact_timer(now)
-        elif timer is Timer.SHUFFLE:
-            self._shuffle.on_timer(now)
-        elif timer is Timer.SHUFFLE_REPLY:
-            self._shuffle.on_reply_timeout(now)
-        elif timer is Timer.STABILIZE:
-            self._stabilization.on_timer(now)
-        elif timer is Timer.RING_SEARCH:
-            self._rings.on_timer(now)
-        else:
-            self._join.on_timer(now)
+    def _on_grow_timer(self, now: Time) -> None:
+        self._neighbors.on_timer(now)
+        self._rejoin_if_alone(now)
 
     def _on_join_overlay(self, event: ev.JoinOverlay, now: Time) -> None:
         self._join.add_contacts(event.contacts)
@@ -220,24 +149,23 @@ class HyParView:
         self._join.start(now)
 
     def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
-        overlay = self._overlay
         self._join.add_contacts(event.contacts)
         if not self.joined:
             return
         for contact in event.contacts:
-            if len(overlay.passive) < overlay.passive.size:
-                overlay.remember(contact)
-        if not len(overlay.active):
+            if len(self.passive) < self.passive.size:
+                self._overlay.remember(contact)
+        if not len(self.active):
             self._join.start(now)
 
-    def _on_leave_overlay(self, event: ev.LeaveOverlay) -> None:
+    def _on_leave_overlay(self, event: ev.LeaveOverlay, now: Time) -> None:
         """E14: end all links, with LEAVE if there is a proof that it is ours, else DISCONNECT."""
         overlay = self._overlay
         self.joined = False
         farewell: msg.Message = msg.Disconnect(alive=False)
         if event.proof:
             farewell = msg.Leave(overlay.me, LEAVE_TTL, event.proof)
-        for peer in list(overlay.active):
+        for peer in list(self.active):
             overlay.send(peer, farewell)
             overlay.drop_link(peer, DownReason.LEFT, notify=False, remember=False)
         self._join.clear()
@@ -254,24 +182,34 @@ class HyParView:
         self._overlay.on_connected(peer, now, probed)
         self._note_link(peer, now)
 
-    def _on_dial_failed(self, peer: PeerId, now: Time) -> None:
-        if not self._overlay.is_connected(peer):  # It may have dialled us in the meantime.
-            self._overlay.passive.remove(peer)
-            self._overlay.on_disconnected(peer, now)
+    def _on_dial_failed(self, event: ev.DialFailed, now: Time) -> None:
+        if not self._overlay.is_connected(event.peer):  # It may have dialled us in the meantime.
+            self.passive.remove(event.peer)
+            self._overlay.on_disconnected(event.peer, now)
 
-    def _on_peer_down(self, peer: PeerId, now: Time) -> None:
+    def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
         """E15: a lost connection ends the link at once."""
+        peer = event.peer
         self._overlay.on_disconnected(peer, now)
         self._shuffle.on_peer_down(peer)
         self._neighbors.on_peer_down(peer, now)
-        if peer in self._overlay.active:
+        if peer in self.active:
             self._overlay.drop_link(peer, DownReason.FAILED, notify=False, remember=False)
             self._replace_failed(peer, now)
 
+    def _on_silent(self, event: ev.Silent, now: Time) -> None:
+        if self.joined:
+            self._link_check.suspect(event.peer, now)
+
+    def _on_queried(self, event: ev.NeighborQueried, now: Time) -> None:
+        link = self.active.get(event.peer)
+        if link is not None:
+            self._overlay.query(event.peer, link)
+
     def _update_rtt(self, peer: PeerId, rtt: float | None) -> None:
-        link = self._overlay.active.get(peer)
+        link = self.active.get(peer)
         if link is None:
-            self._overlay.passive.update_rtt(peer, rtt)
+            self.passive.update_rtt(peer, rtt)
         else:
             link.update_rtt(rtt)
 
@@ -287,7 +225,7 @@ class HyParView:
 
     def _note_link(self, peer: PeerId, now: Time) -> None:
         """`peer` may be a new neighbour."""
-        if peer in self._overlay.active:
+        if peer in self.active:
             self._neighbors.on_link(peer, now)
             self._reconnection.forget(peer)
             self._join.on_link()
@@ -323,13 +261,13 @@ class HyParView:
         self._rejoin_if_alone(now)
 
     def _rejoin_if_alone(self, now: Time) -> None:
-        if not len(self._overlay.active) and not self._neighbors.in_progress:
+        if not len(self.active) and not self._neighbors.requests:
             self._join.start(now)
 
     # Messages
 
-    def _on_received(self, sender: PeerId, message: msg.Message, now: Time) -> None:
-        overlay = self._overlay
+    def _on_received(self, event: ev.Received, now: Time) -> None:
+        overlay, sender, message = self._overlay, event.peer, event.message
         # A peer that reached us can be answered before its connection is reported.
         if not overlay.is_connected(sender):
             self._on_connected(sender, now)
@@ -344,33 +282,12 @@ class HyParView:
         elif sender not in overlay.active and _comes_over_links(sender, message):
             overlay.drop(sender, DropReason.NOT_NEIGHBOR)
             self._link_check.on_non_neighbor(sender, now)
-        else:
-            self._dispatch(sender, message, now)
+        elif type(message) in _ON_MESSAGE:
+            _ON_MESSAGE[type(message)](self, sender, message, now)
 
-    def _dispatch(self, sender: PeerId, message: msg.Message, now: Time) -> None:
-        if isinstance(message, msg.Neighbor):
-            self._on_neighbor(sender, message, now)
-        elif isinstance(message, msg.Shuffle):
-            self._shuffle.on_shuffle(sender, message, now)
-        elif isinstance(message, msg.ShuffleReply):
-            self._shuffle.on_reply(sender, message)
-        elif isinstance(message, msg.GetTopics):
-            self._overlay.send(sender, msg.Topics((self._name,)))
-        elif isinstance(message, msg.Topics):
-            self._proximity.on_topics(sender, message)
-        elif isinstance(message, msg.Disconnect):
-            self._on_disconnect(sender, message, now)
-        elif isinstance(message, msg.Join):
-            self._join_handler.on_join(sender, message, now)
-            self._note_link(message.peer, now)
-        elif isinstance(message, msg.ForwardJoin):
-            self._join_handler.on_forward_join(sender, message)
-        elif isinstance(message, msg.Leave):
-            self._on_leave(sender, message, now)
-        elif isinstance(message, msg.GetNodes):
-            self._join_handler.on_get_nodes(sender, message, now)
-        elif isinstance(message, msg.Nodes):
-            self._on_nodes(sender, message, now)
+    def _on_join(self, sender: PeerId, message: msg.Join, now: Time) -> None:
+        self._join_handler.on_join(sender, message, now)
+        self._note_link(message.peer, now)
 
     def _on_neighbor(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
         if message.role is msg.NeighborRole.REQUEST:
@@ -386,7 +303,7 @@ class HyParView:
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         if self._join.on_nodes(sender, nodes, now):
             self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
-            if not self._join.in_progress and not self._neighbors.has_asked(sender):
+            if not self._join.in_progress and sender not in self._neighbors.requests:
                 self._overlay.release(sender)
         elif not self._shuffle.on_nodes(sender, nodes):
             self._overlay.drop(sender, DropReason.UNSOLICITED)
@@ -431,3 +348,46 @@ def _comes_over_links(sender: PeerId, message: msg.Message) -> bool:
     if isinstance(message, msg.Join):
         return message.peer != sender
     return isinstance(message, msg.Shuffle | msg.ForwardJoin)
+
+
+_ON_EVENT: dict[type, Callable[[HyParView, Any, Time], None]] = {
+    ev.Received: HyParView._on_received,
+    ev.RttMeasured: HyParView._on_rtt,
+    ev.Connected: lambda node, event, now: node._on_connected(event.peer, now, event.probed),
+    ev.DialFailed: HyParView._on_dial_failed,
+    ev.PeerDown: HyParView._on_peer_down,
+    ev.Silent: HyParView._on_silent,
+    ev.NeighborQueried: HyParView._on_queried,
+    ev.ContactsFound: HyParView._on_contacts,
+    ev.JoinOverlay: HyParView._on_join_overlay,
+    ev.LeaveOverlay: HyParView._on_leave_overlay,
+}
+
+_ON_TIMER: dict[Timer, Callable[[HyParView, PeerId, Time], None]] = {
+    Timer.JOIN: lambda node, _, now: node._join.on_timer(now),
+    Timer.GROW: lambda node, _, now: node._on_grow_timer(now),
+    Timer.REQUEST: lambda node, peer, now: node._neighbors.on_timeout(peer, now),
+    Timer.SHUFFLE: lambda node, _, now: node._shuffle.on_timer(now),
+    Timer.SHUFFLE_REPLY: lambda node, _, now: node._shuffle.on_reply_timeout(now),
+    Timer.LINK_CHECK: lambda node, _, now: node._link_check.on_timer(now),
+    Timer.ANSWER: lambda node, peer, now: node._link_check.on_silence(peer, now),
+    Timer.STABILIZE: lambda node, _, now: node._stabilization.on_timer(now),
+    Timer.PROXIMITY: lambda node, _, now: node._proximity.on_timer(now),
+    Timer.RECONNECT: lambda node, _, now: node._reconnection.on_timer(now),
+    Timer.CONTACT: lambda node, _, now: node._reconnection.on_contact_timer(now),
+    Timer.RING_SEARCH: lambda node, _, now: node._rings.on_timer(now),
+}
+
+_ON_MESSAGE: dict[type, Callable[[HyParView, PeerId, Any, Time], None]] = {
+    msg.Neighbor: HyParView._on_neighbor,
+    msg.Shuffle: lambda node, sender, it, now: node._shuffle.on_shuffle(sender, it, now),
+    msg.ShuffleReply: lambda node, sender, it, _: node._shuffle.on_reply(sender, it),
+    msg.GetTopics: lambda node, sender, *_: node._overlay.send(sender, msg.Topics((node._name,))),
+    msg.Topics: lambda node, sender, it, _: node._proximity.on_topics(sender, it),
+    msg.Disconnect: HyParView._on_disconnect,
+    msg.Join: HyParView._on_join,
+    msg.ForwardJoin: lambda node, sender, it, _: node._join_handler.on_forward_join(sender, it),
+    msg.Leave: HyParView._on_leave,
+    msg.GetNodes: lambda node, sender, it, now: node._join_handler.on_get_nodes(sender, it, now),
+    msg.Nodes: HyParView._on_nodes,
+}

@@ -1,4 +1,5 @@
-"""Neighbour requests: who is asked for a link, and who that asks gets one (E09, E10, E17)."""
+"""Links up to A, and no more: who is asked for one, and who that asks gets one (E09, E10, E17), and
+which end where there are too many (E16)."""
 
 from __future__ import annotations
 
@@ -8,29 +9,27 @@ from functools import partial
 from typing import TypeAlias
 
 from episub_router.protocol.effects import DropReason, MeasureRtt
+from episub_router.protocol.hyparview.active_view import Link
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
 from episub_router.protocol.hyparview.proximity import farther_neighbor
-from episub_router.protocol.hyparview.trickle import Trickle
-from episub_router.protocol.messages import Disconnect, Join, LinkKind, Neighbor, NeighborRole
+from episub_router.protocol.messages import Join, LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.types import NEVER, PeerId, Time
 from episub_router.util.bounded import put_last
+from episub_router.util.trickle import Trickle
 
 NEIGHBOR_TIMEOUT = 5.0
-"""Seconds until a request counts as refused. Chosen: a dial, an RTT measurement and a round trip.
-"""
+"""Seconds until a request counts as refused. Chosen: a dial, an RTT measurement, a round trip."""
 
 GROW_INTERVAL = 2.5
 GROW_INTERVAL_MOST = 40.0
-"""Seconds between two rounds of requests while links are missing. Measured: of many nodes that ask
-at a time the nearest comes first."""
+"""Seconds between rounds of requests. Measured: of many that ask at a time the nearest is first."""
 
 REFUSED_BACKOFF = 120.0
-"""Seconds until a peer that refused is asked again to fill the view. Measured: a search for the
-last links asks a dozen others meanwhile; with 30 s it asks the nearest few again and again."""
+"""Seconds until a peer that refused is asked again. Measured: a search for the last links asks a
+dozen others meanwhile; with 30 s, the nearest few again and again."""
 
 REFUSED_BACKOFF_IN_NEED = 10.0
-"""The same while the node has fewer than C_rand links. Chosen: as often as one peer may ask in the
-long run (`rate_limits`). In a small overlay, those that refused once may be all there is."""
+"""The same with fewer than C_rand links. Chosen: as often as one peer may ask (`rate_limits`)."""
 
 MAX_REFUSED = 64
 """Peers remembered that refused."""
@@ -39,72 +38,63 @@ MAX_MEASURING = 64
 """Requests that wait for an RTT at once."""
 
 
+STABILIZE_INTERVAL = 10.0
+STABILIZE_INTERVAL_MOST = 160.0
+"""Seconds between rounds of stabilisation. Chosen: a join storm is over by then."""
+
+LIST_TIMEOUT = 1.0
+"""Seconds that neighbours have to answer. Chosen: a round trip of 300 ms, with room."""
+
+
 class LinkPurpose(Enum):
     """What a link is asked for."""
 
-    GROW = "grow"
-    """To have A of them (E09)."""
-    RING = "ring"
-    """The peer would be next on a ring."""
-    NEAR = "near"
-    """The peer would replace a farther neighbour (E18)."""
-    RECONNECT = "reconnect"
-    """It was a neighbour whose link failed (E02). It gets a JOIN with TTL 0."""
+    GROW = "grow"  # To have A of them (E09).
+    RING = "ring"  # The peer would be next on a ring.
+    NEAR = "near"  # The peer would replace a farther neighbour (E18).
+    RECONNECT = "reconnect"  # Its link failed (E02): it gets a JOIN with TTL 0.
 
 
 Outcome: TypeAlias = Callable[[PeerId, LinkPurpose, bool, Time], bool]
-"""Called with the peer that was asked, what for, whether it is a neighbour now, and `now`; returns
-whether the connection is still needed."""
+"""Called with the peer asked, what for, whether it accepted, and `now`; returns whether the
+connection is still needed."""
 
 
 class Neighbors:
     """All requests of this node, at most one to a peer, and its answers to others'."""
 
     __slots__ = (
-        "_measuring",
-        "_on_outcome",
-        "_overlay",
-        "_refused_at",
-        "_requests",
-        "_trickle",
-        "_unanswered",
-    )
+        "_measuring", "_on_outcome", "_overlay", "_refused_at", "_trickle",
+        "_unanswered", "requests",
+    )  # fmt: skip
 
     def __init__(self, overlay: Overlay, on_outcome: Outcome) -> None:
         self._overlay = overlay
         self._on_outcome = on_outcome
-        self._requests: dict[PeerId, LinkPurpose] = {}
-        """Peers that are dialled, or were asked. Bound: A, the sides of rings, and three more."""
+        self.requests: dict[PeerId, LinkPurpose] = {}
+        """Peers dialled or asked. Bound: A, the sides of rings, and three more."""
         self._refused_at: dict[PeerId, Time] = {}
         """When a peer refused a link, ended one, or didn't answer."""
         self._unanswered: dict[PeerId, None] = {}
-        """Peers that were asked and haven't answered in time."""
+        """Peers that haven't answered in time."""
         self._measuring: dict[PeerId, Neighbor] = {}
         """Requests of others that wait for an RTT."""
         self._trickle = Trickle(overlay.rng, GROW_INTERVAL, GROW_INTERVAL_MOST)
 
     # Asking
 
-    @property
-    def in_progress(self) -> bool:
-        return bool(self._requests)
-
-    def has_asked(self, peer: PeerId) -> bool:
-        return peer in self._requests
-
     def has_refused(self, peer: PeerId, within: float, now: Time) -> bool:
-        """Whether `peer` has refused `within` so many seconds."""
         return now - self._refused_at.get(peer, -NEVER) < within
 
     def ask(self, peer: PeerId, purpose: LinkPurpose, kind: LinkKind, now: Time) -> None:
         """Ask `peer` for a link, over a new connection if need be."""
-        if peer not in self._requests and peer not in self._overlay.active:
-            self._requests[peer] = purpose
+        if peer not in self.requests and peer not in self._overlay.active:
+            self.requests[peer] = purpose
             self._overlay.when_connected(peer, partial(self._send_request, peer, kind), now)
 
     def _send_request(self, peer: PeerId, kind: LinkKind, up: bool, now: Time) -> None:
         overlay = self._overlay
-        purpose = self._requests.get(peer)
+        purpose = self.requests.get(peer)
         if not up:
             self.on_refusal(peer, now)
         elif purpose is LinkPurpose.RECONNECT:
@@ -116,13 +106,12 @@ class Neighbors:
             overlay.set_timer(Timer.REQUEST, now + timeout, peer)
 
     def on_timeout(self, peer: PeerId, now: Time) -> None:
-        """`peer` hasn't answered in time."""
         self.on_refusal(peer, now)
         put_last(self._unanswered, peer, None, MAX_REFUSED)
 
     def on_refusal(self, peer: PeerId, now: Time) -> None:
         """`peer` has refused, or can't be reached."""
-        purpose = self._requests.pop(peer, None)
+        purpose = self.requests.pop(peer, None)
         if purpose is not None:
             self.back_off(peer, now)
             self._overlay.cancel_timer(Timer.REQUEST, peer)
@@ -138,18 +127,18 @@ class Neighbors:
         """`peer` is a neighbour now, whichever side asked."""
         self._refused_at.pop(peer, None)
         self._unanswered.pop(peer, None)
-        purpose = self._requests.pop(peer, None)
+        purpose = self.requests.pop(peer, None)
         if purpose is not None:
             self._overlay.cancel_timer(Timer.REQUEST, peer)
             self._on_outcome(peer, purpose, True, now)
 
     def on_accept(self, sender: PeerId, accept: Neighbor, join_open: bool, now: Time) -> None:
-        """ACCEPT: it counts from a peer that was asked by name, and, while a JOIN of ours is open,
-        until C_rand links stand (E06, E09). An answer that comes late fills a gap."""
+        """ACCEPT: it counts from a peer that was asked, if late to fill a gap, and, while a JOIN of
+        ours is open, until C_rand links stand (E06, E09)."""
         overlay = self._overlay
         params = overlay.params
         link = overlay.active.get(sender)
-        purpose = self._requests.get(sender)
+        purpose = self.requests.get(sender)
         links = len(overlay.active)
         if link is not None:
             link.update(accept, now)
@@ -161,9 +150,7 @@ class Neighbors:
         ):
             overlay.add_link(sender, accept.kind, now, accept)
         else:
-            overlay.drop(sender, DropReason.UNSOLICITED)
-            overlay.send(sender, Disconnect())
-            overlay.release(sender)
+            overlay.reject(sender, DropReason.UNSOLICITED)
 
     # Growing
 
@@ -183,14 +170,13 @@ class Neighbors:
         self.start(now)
 
     def grow(self, now: Time) -> None:
-        """Ask as many passive peers as links, or random links, are missing: for near links the
-        nearest first (E09, E17)."""
+        """Ask as many passive peers as links are missing, for near ones the nearest (E09, E17)."""
         overlay = self._overlay
         params, active = overlay.params, overlay.active
         random_missing = params.random_links - active.count(LinkKind.RANDOM)
         if params.ring_links == params.random_links:
             random_missing = 0  # Rings find them.
-        missing = max(params.active_size - len(active), random_missing) - len(self._requests)
+        missing = max(params.active_size - len(active), random_missing) - len(self.requests)
         if missing <= 0:
             return
         kind = LinkKind.NEAR if params.near_links and random_missing <= 0 else LinkKind.RANDOM
@@ -198,7 +184,7 @@ class Neighbors:
         peers = [
             peer
             for peer in overlay.passive
-            if peer not in self._requests and not self.has_refused(peer, backoff, now)
+            if peer not in self.requests and not self.has_refused(peer, backoff, now)
         ]
         overlay.rng.shuffle(peers)
         if kind is LinkKind.NEAR:
@@ -223,24 +209,24 @@ class Neighbors:
         may_be_near = len(active) < params.active_size and not overlay.is_next_on_a_ring(sender)
         if link is not None:
             link.update(request, now)
-            overlay.send_neighbor(sender, NeighborRole.ACCEPT, link.kind)
+            overlay.send_accept(sender, link.kind)
         elif overlay.make_room(sender, in_need=in_need):
-            # Room that our random links need is not given to a near one.
+            # A near link gets no room that our random ones need.
             short = active.count(LinkKind.RANDOM) < params.random_links
             full = active.count(LinkKind.NEAR) >= params.near_links
             near = may_be_near and request.kind is LinkKind.NEAR and not (short and full)
-            self._accept(sender, LinkKind.NEAR if near else LinkKind.RANDOM, request, now)
+            overlay.accept(sender, LinkKind.NEAR if near else LinkKind.RANDOM, now, request)
         elif sender in self._measuring:
             self._measuring[sender] = request
         elif params.near_links and len(self._measuring) < MAX_MEASURING:
             self._measuring[sender] = request
             overlay.emit(MeasureRtt(sender))
         else:
-            self._reject(sender)
+            overlay.reject(sender, DropReason.VIEW_FULL)
 
     def on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> bool:
-        """The round trip to a peer that asked: it gets the place of a farther near neighbour, or
-        is rejected (E10). True if it got one."""
+        """A peer that asked gets the place of a farther neighbour, or is rejected (E10). True if it
+        got one."""
         overlay = self._overlay
         request = self._measuring.pop(peer, None)
         if request is None or peer in overlay.active:
@@ -250,29 +236,102 @@ class Neighbors:
             return False
         victim = None if rtt is None else farther_neighbor(overlay, rtt)
         if victim is None:
-            self._reject(peer)
+            overlay.reject(peer, DropReason.VIEW_FULL)
             return False
         overlay.evict(victim)
-        self._accept(peer, LinkKind.NEAR, request, now)
+        overlay.accept(peer, LinkKind.NEAR, now, request)
         return True
 
-    def _accept(self, peer: PeerId, kind: LinkKind, request: Neighbor, now: Time) -> None:
-        self._overlay.add_link(peer, kind, now, request)
-        self._overlay.send_neighbor(peer, NeighborRole.ACCEPT, kind)
-
-    def _reject(self, peer: PeerId) -> None:
-        self._overlay.drop(peer, DropReason.VIEW_FULL)
-        self._overlay.send(peer, Disconnect())
-        self._overlay.release(peer)
-
     def on_peer_down(self, peer: PeerId, now: Time) -> None:
-        """The connection to `peer` is gone."""
         self._measuring.pop(peer, None)
-        if peer in self._requests:
-            self.on_refusal(peer, now)
+        self.on_refusal(peer, now)
 
     def clear(self) -> None:
-        self._requests.clear()
+        self.requests.clear()
         self._refused_at.clear()
         self._unanswered.clear()
         self._measuring.clear()
+
+
+class Stabilization:
+    """An active view that is too large, as joins make it on purpose (E13), shrinks to A (E16).
+
+    In rounds of three steps a node ends random links that rings no longer need, then asks its
+    neighbours for numbers of links, then for lists, and ends links that neither side needs.
+    """
+
+    __slots__ = ("_asked_at", "_overlay", "_step", "_trickle")
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._trickle = Trickle(overlay.rng, STABILIZE_INTERVAL, STABILIZE_INTERVAL_MOST)
+        self._step = 0
+        """How often neighbours were asked in this round: for numbers, then for lists."""
+        self._asked_at: Time = 0.0
+
+    @property
+    def _is_too_large(self) -> bool:
+        return len(self._overlay.active) > self._overlay.params.active_size
+
+    def on_change(self, now: Time) -> None:
+        if self._is_too_large and not self._overlay.is_set(Timer.STABILIZE):
+            self._step = 0
+            self._overlay.set_timer(Timer.STABILIZE, self._trickle.start(now))
+
+    def on_timer(self, now: Time) -> None:
+        """The next step, or a new round where the last left too many links."""
+        overlay = self._overlay
+        if self._step == 0:
+            self._drop_superseded()
+        else:
+            self._drop_spare(in_triangles=self._step == 2)
+        if not self._is_too_large:
+            return
+        self._step = (self._step + 1) % 3
+        if self._step == 0:
+            overlay.set_timer(Timer.STABILIZE, self._trickle.next(now))
+            return
+        self._asked_at = now
+        for peer, link in overlay.active.items():
+            overlay.query(peer, link, numbers_only=self._step == 1)
+        overlay.set_timer(Timer.STABILIZE, now + LIST_TIMEOUT)
+
+    def _drop_superseded(self) -> None:
+        """Random links whose place on a ring others have: the other end has found its own."""
+        overlay = self._overlay
+        if overlay.params.ring_links == overlay.params.random_links:
+            for peer, link in list(overlay.active.items()):
+                if link.kind is LinkKind.RANDOM:
+                    self._drop(peer, link)
+
+    def _drop_spare(self, *, in_triangles: bool) -> None:
+        """First links to peers that have more than C_rand random ones, then sides of triangles."""
+        overlay = self._overlay
+        links = overlay.active.items()
+        answered = [(peer, link) for peer, link in links if link.answered_at >= self._asked_at]
+        # Peers with the most links first: both sides gain. Among those, the farthest.
+        overlay.rng.shuffle(answered)
+        answered.sort(key=_by_spare_links)
+        for peer, link in answered:
+            if link.random_links > overlay.params.random_links:
+                self._drop(peer, link)
+        for peer, link in answered if in_triangles else ():
+            if any(other in overlay.active for other in link.peers):
+                self._drop(peer, link)
+
+    def _drop(self, peer: PeerId, link: Link) -> None:
+        """End the link, unless this node needs it for its size, its rings or its kinds."""
+        overlay = self._overlay
+        params = overlay.params
+        if peer not in overlay.active or not self._is_too_large or peer in overlay.kept_links():
+            return
+        if link.kind is LinkKind.RANDOM:
+            spare = overlay.has_spare_random_link
+        else:
+            spare = overlay.active.count(LinkKind.NEAR) > params.near_links
+        if spare:
+            overlay.evict(peer)
+
+
+def _by_spare_links(entry: tuple[PeerId, Link]) -> tuple[int, float]:
+    return -entry[1].links, -entry[1].distance

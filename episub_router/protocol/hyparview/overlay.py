@@ -7,17 +7,8 @@ from enum import IntEnum
 from random import Random
 from typing import TypeAlias
 
-from episub_router.protocol.effects import (
-    Dial,
-    DownReason,
-    Dropped,
-    DropReason,
-    Effect,
-    NeighborDown,
-    NeighborUp,
-    Release,
-    Send,
-)
+from episub_router.protocol import effects as ef
+from episub_router.protocol.effects import DownReason, DropReason, Effect
 from episub_router.protocol.hyparview.active_view import ActiveView, Link
 from episub_router.protocol.hyparview.passive_view import PassiveView
 from episub_router.protocol.hyparview.ring_places import Places
@@ -29,11 +20,11 @@ from episub_router.util.bounded import put_last
 from episub_router.util.timers import TimerMap
 
 Action: TypeAlias = Callable[[bool, Time], None]
-"""What to do once a dial has ended: called with whether there is a connection, and `now`."""
+"""What to do once a dial has ended, with whether there is a connection, and `now`."""
 
 PASSIVE_SHARE = 0.25
-"""Share of a full passive view for the entries from one peer or address prefix, and for the peers
-of one prefix. Chosen: a sender that lies needs four prefixes."""
+"""Share of a passive view for what one peer or address prefix named, and for peers of one prefix.
+Chosen: a sender that lies needs four prefixes."""
 
 MAX_DIALS = 64
 """Dials in progress at once. Chosen: what grows a view and fills a probe, several times."""
@@ -42,11 +33,10 @@ MAX_DIALS_FOR_OTHERS = 32
 """Of those, dials that only other nodes' messages asked for. Chosen: half is kept for our own."""
 
 MAX_IN_NEED = 2
-"""Links beyond A for peers that say they lack some, which can't be checked. Chosen: joins need some
-room in an overlay whose views are full."""
+"""Links beyond A for peers that lack some. Chosen: joins need room where views are full."""
 
 MAX_BANNED = 512
-"""Peers that are banned at once; the oldest ban ends early. Chosen: many active views."""
+"""Peers banned at once; the oldest ban ends early. Chosen: many active views."""
 
 _ACTIONS_PER_DIAL = 8
 
@@ -75,7 +65,7 @@ TimerKey: TypeAlias = tuple[Timer, PeerId]
 
 
 class _DialInProgress:
-    """What waits for one dial, and since when."""
+    """What waits for a dial, and since when. `for_others`: only others' messages asked for it."""
 
     __slots__ = ("actions", "began", "for_others")
 
@@ -83,27 +73,15 @@ class _DialInProgress:
         self.actions: list[Action] = []
         self.began = began
         self.for_others = for_others
-        """Whether only other nodes' messages asked for it."""
 
 
 class Overlay:
     """Views, connections, timers and outgoing effects of one node in one topic."""
 
     __slots__ = (
-        "_connected",
-        "_dial_time",
-        "_dials",
-        "_effects",
-        "active",
-        "banned_until",
-        "group_of",
-        "me",
-        "params",
-        "passive",
-        "places",
-        "rng",
-        "timers",
-    )
+        "_connected", "_dial_time", "_dials", "_effects", "active", "banned_until", "group_of",
+        "me", "params", "passive", "places", "rng", "timers",
+    )  # fmt: skip
 
     def __init__(
         self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf
@@ -116,20 +94,18 @@ class Overlay:
         self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
         rings = params.ring_links // 2
         self.places = Places(name, rings, group_of) if rings else None
-        """Which peers are next to each other on rings; None where there are none."""
         self.timers: TimerMap[TimerKey] = TimerMap()
         self.banned_until: dict[PeerId, Time] = {}
         self._connected: dict[PeerId, bool] = {}
         """Whether the connection is probed (`Connected`)."""
         self._dials: dict[PeerId, _DialInProgress] = {}
         self._dial_time: Rtt | None = None
-        """How long successful dials take."""
         self._effects: list[Effect] = []
 
     # Effects and timers
 
     def take_effects(self) -> list[Effect]:
-        """What was emitted since the last call, in order."""
+        """What was emitted since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -137,13 +113,12 @@ class Overlay:
         self._effects.append(effect)
 
     def send(self, peer: PeerId, message: Message) -> None:
-        self._effects.append(Send(peer, message))
+        self._effects.append(ef.Send(peer, message))
 
     def drop(self, peer: PeerId | None, reason: DropReason) -> None:
-        self._effects.append(Dropped(peer, reason))
+        self._effects.append(ef.Dropped(peer, reason))
 
     def set_timer(self, timer: Timer, at: Time, peer: PeerId = None) -> None:
-        """Have `timer` (of `peer`) due at `at`, in place of when it was."""
         self.timers.set((timer, peer), at)
 
     def cancel_timer(self, timer: Timer, peer: PeerId = None) -> None:
@@ -153,7 +128,6 @@ class Overlay:
         return (timer, peer) in self.timers
 
     def jittered(self, period: float) -> float:
-        """`period` give or take the jitter."""
         return period * (1 + _JITTER * (2 * self.rng.random() - 1))
 
     # Links
@@ -167,6 +141,20 @@ class Overlay:
         links = len(self.active)
         self.send(peer, Neighbor(role, links, kind, peers, random_links, numbers_only))
 
+    def send_accept(self, peer: PeerId, kind: LinkKind) -> None:
+        self.send_neighbor(peer, NeighborRole.ACCEPT, kind)
+
+    def accept(self, peer: PeerId, kind: LinkKind, now: Time, said: Neighbor | None) -> None:
+        """Give `peer`, which asked for it, a link."""
+        self.add_link(peer, kind, now, said)
+        self.send_accept(peer, kind)
+
+    def reject(self, peer: PeerId, reason: DropReason) -> None:
+        """Refuse `peer` a link for `reason`."""
+        self.drop(peer, reason)
+        self.send(peer, Disconnect())
+        self.release(peer)
+
     def query(self, peer: PeerId, link: Link, *, numbers_only: bool = True) -> None:
         """Ask a neighbour for a sign of life, and for its list unless `numbers_only` (E11)."""
         self.send_neighbor(peer, NeighborRole.QUERY, link.kind, numbers_only=numbers_only)
@@ -177,15 +165,14 @@ class Overlay:
         return len(self.active) < self.params.random_links
 
     def add_link(self, peer: PeerId, kind: LinkKind, now: Time, said: Neighbor | None) -> None:
-        """Put `peer` into the active view, with what it `said` about itself; the caller has checked
-        the bound."""
+        """Make `peer`, which `said` this, a neighbour; the caller has checked the bound."""
         link = Link(kind, now)
         link.rtt = self.passive.rtt(peer)
         self.passive.remove(peer)
         if said is not None:
             link.update(said, now)
         self.active.add(peer, link)
-        self.emit(NeighborUp(peer, kind))
+        self.emit(ef.NeighborUp(peer, kind))
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, notify: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `notify` it, and `remember` it as passive."""
@@ -194,13 +181,12 @@ class Overlay:
             return
         self.cancel_timer(Timer.ANSWER, peer)
         failed = reason is DownReason.FAILED
-        self.emit(NeighborDown(peer, reason, link.last_activity if failed else NEVER))
+        self.emit(ef.NeighborDown(peer, reason, link.last_activity if failed else NEVER))
         if notify:
             self.send(peer, Disconnect())
         if remember:
             self.passive.add(peer, self.rng, link.rtt)
-        if peer in self._connected:
-            self.emit(Release(peer))
+        self.release(peer)
 
     def evict(self, peer: PeerId) -> None:
         """Give up the link to `peer` for a better one."""
@@ -219,9 +205,8 @@ class Overlay:
         return self.places is not None and peer in self.ring_neighbors(peer)
 
     def kept_links(self) -> dict[PeerId, None]:
-        """Links that no claim, request or nearness of another peer ends: those of rings, which give
-        way to the peer that is next, and of other random links the longest-lived: as many as C_rand
-        leaves beside rings, or without rings half of C_rand, as triangles must be able to end."""
+        """Links that no claim or nearness of another peer ends: those of rings, and the oldest
+        other random ones up to C_rand, or without rings half of it, so that triangles can end."""
         kept = self.ring_neighbors()
         random_links = self.params.random_links
         missing = (random_links + 1) // 2 if self.places is None else random_links - len(kept)
@@ -238,12 +223,11 @@ class Overlay:
         )
 
     def make_room(self, peer: PeerId, *, in_need: bool) -> bool:
-        """Whether `peer`, which asks for a link, gets one: where there are fewer than A, where it
-        is next on a ring, to which the newest link that is on none gives way at the hard bound, and
-        a little beyond A where it is `in_need`."""
+        """Whether `peer`, which asks for a link, gets one: up to A, a little beyond where it is
+        `in_need`, and where it is next on a ring. At the hard bound, the newest link that is on no
+        ring gives way."""
         active, params = self.active, self.params
-        allowed = params.active_size + (MAX_IN_NEED if in_need else 0)
-        if len(active) < allowed:
+        if len(active) < params.active_size + (MAX_IN_NEED if in_need else 0):
             return True
         if not self.is_next_on_a_ring(peer):
             return False
@@ -264,22 +248,15 @@ class Overlay:
         self.drop_link(peer, DownReason.BANNED, notify=True, remember=False)
 
     def is_banned(self, peer: PeerId, now: Time) -> bool:
-        """Whether `peer` is banned at `now`."""
-        until = self.banned_until.get(peer)
-        if until is not None and until <= now:
+        if peer in self.banned_until and self.banned_until[peer] <= now:
             del self.banned_until[peer]
-            return False
-        return until is not None
+        return peer in self.banned_until
 
     def remember(self, peer: PeerId, source: PeerId | None = None) -> None:
-        """Put `peer`, which `source` named, into the passive view, unless it is this node, a
-        neighbour or banned."""
-        if (
-            peer != self.me
-            and peer not in self.active
-            and peer not in self.banned_until
-            and not self.passive.add(peer, self.rng, None, source)
-        ):
+        """Put `peer`, which `source` named, into the passive view, if it belongs there."""
+        if peer == self.me or peer in self.active or peer in self.banned_until:
+            return
+        if not self.passive.add(peer, self.rng, None, source):
             self.drop(source, DropReason.SHARE_FULL)
 
     # Connections
@@ -294,19 +271,17 @@ class Overlay:
     def release(self, peer: PeerId) -> None:
         """Let the driver close the connection to `peer`, unless it is a neighbour's."""
         if peer not in self.active and peer in self._connected:
-            self.emit(Release(peer))
+            self.emit(ef.Release(peer))
 
     def when_connected(
         self, peer: PeerId, action: Action, now: Time, *, for_others: bool = False
     ) -> None:
-        """Run `action` now if `peer` is connected, else after a dial; a full table of dials
-        counts as a failed one. `for_others`: another node's message asked for it. Part of the
-        table is kept from those, or messages could keep us from the dials that we need."""
-        if self.is_banned(peer, now):
-            action(False, now)
-            return
-        if peer in self._connected:
-            action(True, now)
+        """Run `action` now if `peer` is connected, else after a dial; a full table of dials counts
+        as a failed one. `for_others`: another node's message asked for it; part of the table is
+        kept from those."""
+        banned = self.is_banned(peer, now)
+        if banned or peer in self._connected:
+            action(not banned, now)
             return
         dial = self._dials.get(peer)
         if dial is None:
@@ -318,7 +293,7 @@ class Overlay:
                 action(False, now)
                 return
             dial = self._dials[peer] = _DialInProgress(now, for_others)
-            self.emit(Dial(peer, for_others))
+            self.emit(ef.Dial(peer, for_others))
         elif not for_others:
             dial.for_others = False
         if len(dial.actions) >= _ACTIONS_PER_DIAL:
@@ -342,13 +317,11 @@ class Overlay:
         """The connection to `peer` is gone, or could not be made."""
         self._connected.pop(peer, None)
         dial = self._dials.pop(peer, None)
-        if dial is not None:
-            for action in dial.actions:
-                action(False, now)
+        for action in dial.actions if dial is not None else ():
+            action(False, now)
 
     def with_dial_time(self, timeout: float) -> float:
-        """`timeout` plus the time that the other side may need for a dial of its own: where
-        dials are slow, trying again soon would make them slower."""
+        """`timeout` plus the time that the other side may need for a dial of its own."""
         dial = self._dial_time
         return timeout if dial is None else timeout + dial.mean + 4 * dial.spread
 

@@ -1,8 +1,7 @@
 """The passive view: peers believed to be in the overlay, and the peers that named them (E01, E19).
 
-Peer ids are cheap to make up. So each entry has the group of the peer that named it (its source)
-and its own group. In a full view, a source or a group that has its share can only replace its own
-entries, and where others need room, entries beyond a share go first.
+Peer ids are cheap to make up. So in a full view, a source (the peer that named one) or a group that
+has its share only replaces its own entries, and entries beyond a share go first.
 """
 
 from __future__ import annotations
@@ -16,31 +15,22 @@ from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 
 
 class PassiveView:
-    """At most `size` peers, with their last RTT; `share` of them for each source and group.
-
-    It is insertion-ordered, so that a run depends on its seed alone. What most peers lack, such as
-    an RTT, has a table of its own: an entry for each peer would be the largest part of a node.
-    """
+    """At most `size` peers, with their last RTT; `share` of them for each source and group. What
+    most peers lack has a table of its own: it would be the largest part of a node."""
 
     __slots__ = (
-        "_from_source",
-        "_group_of",
-        "_groups",
-        "_in_group",
-        "_rtts",
-        "_share",
-        "_sources",
+        "_from_source", "_group_of", "_groups", "_in_group", "_rtts", "_share", "_sources",
         "size",
-    )
+    )  # fmt: skip
 
     def __init__(self, size: int, share: float = 1.0, group_of: GroupOf = ungrouped) -> None:
         self.size = size
         self._share = share
         self._group_of = group_of
         self._sources: dict[PeerId, Group | None] = {}
-        """Every peer of the view, and the group of the peer that named it."""
+        """Every peer, in the order added, and the group of the peer that named it."""
         self._groups: dict[PeerId, Group] = {}
-        """The peers' own groups, as they were when they came."""
+        """The peers' own groups, as they were when added."""
         self._rtts: dict[PeerId, Rtt] = {}
         self._from_source: dict[Group, int] = {}
         self._in_group: dict[Group, int] = {}
@@ -62,8 +52,7 @@ class PassiveView:
         return ((peer, self._rtts[peer]) for peer in self._sources if peer in self._rtts)
 
     def update_rtt(self, peer: PeerId, sample: float | None) -> None:
-        """A round trip to `peer` took `sample` seconds; one that failed (None) makes its RTT
-        unknown."""
+        """A round trip took `sample` seconds; one that failed (None) makes the RTT unknown."""
         if sample is None:
             self._rtts.pop(peer, None)
         elif peer in self._sources:
@@ -81,19 +70,16 @@ class PassiveView:
     def add(
         self, peer: PeerId, rng: Random, rtt: Rtt | None = None, source: PeerId | None = None
     ) -> bool:
-        """Remember `peer`, which `source` named (None: we know it ourselves). A full view removes
-        another peer for it; False if the shares leave none to remove."""
+        """Remember `peer`, which `source` named (None: we know it ourselves), in place of another
+        where full; False if the shares leave none to remove."""
         return peer in self._sources or self._take(peer, rng, rtt, self._label(source), [], ())
 
     def exchange(
-        self,
-        incoming: Iterable[PeerId],
-        given: Iterable[PeerId],
-        rng: Random,
+        self, incoming: Iterable[PeerId], given: Iterable[PeerId], rng: Random,
         source: PeerId | None = None,
-    ) -> bool:
-        """Take in what `source` sent; a full view removes the `given` first, then others (E19).
-        False if the shares kept some out."""
+    ) -> bool:  # fmt: skip
+        """Take in what `source` sent, in place of the `given` first where full (E19). False if the
+        shares kept some out."""
         new = [peer for peer in dict.fromkeys(incoming) if peer not in self._sources][: self.size]
         spares = [peer for peer in dict.fromkeys(given) if peer in self._sources]
         label = self._label(source)
@@ -105,8 +91,9 @@ class PassiveView:
         return pick_some(rng, [peer for peer in self._sources if peer not in but], size)
 
     def clear(self) -> None:
-        for table in (self._sources, self._groups, self._rtts):
-            table.clear()
+        self._sources.clear()
+        self._groups.clear()
+        self._rtts.clear()
         self._from_source.clear()
         self._in_group.clear()
 
@@ -121,14 +108,9 @@ class PassiveView:
         return max(1, round(self._share * self.size))
 
     def _take(
-        self,
-        peer: PeerId,
-        rng: Random,
-        rtt: Rtt | None,
-        source: Group | None,
-        spares: list[PeerId],
-        kept: Collection[PeerId],
-    ) -> bool:
+        self, peer: PeerId, rng: Random, rtt: Rtt | None, source: Group | None,
+        spares: list[PeerId], kept: Collection[PeerId],
+    ) -> bool:  # fmt: skip
         group = self._group_of(peer)
         if len(self._sources) >= self.size:
             victim = self._victim(rng, source, group, spares, kept)
@@ -145,16 +127,11 @@ class PassiveView:
         return True
 
     def _victim(
-        self,
-        rng: Random,
-        source: Group | None,
-        group: Group | None,
-        spares: list[PeerId],
-        kept: Collection[PeerId],
-    ) -> PeerId | None:
-        """The entry to remove for a peer of `group` named by `source`, none of those `kept`: one of
-        the same where their share is full, else the next of `spares`, else one beyond a share,
-        else any."""
+        self, rng: Random, source: Group | None, group: Group | None,
+        spares: list[PeerId], kept: Collection[PeerId],
+    ) -> PeerId | None:  # fmt: skip
+        """The entry to remove, none of those `kept`: one of the same `source` or `group` where its
+        share is full, else the next of `spares`, else one beyond a share, else any."""
         limit = self._limit
         source_full = source is not None and self._from_source.get(source, 0) >= limit
         group_full = group is not None and self._in_group.get(group, 0) >= limit
@@ -186,8 +163,6 @@ class PassiveView:
 
 def _count(counts: dict[Group, int], label: Group | None, change: int) -> None:
     if label is not None:
-        count = counts.get(label, 0) + change
-        if count:
-            counts[label] = count
-        else:
+        counts[label] = counts.get(label, 0) + change
+        if not counts[label]:
             del counts[label]

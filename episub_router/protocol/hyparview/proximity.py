@@ -1,50 +1,41 @@
 """Proximity: far links are replaced by near ones, as in GoCast (E10, E18, E21).
 
-Each link is random or near. The C_rand random links are never given up for proximity; near links
-are, and random links beyond C_rand that both ends have. Each round asks a few passive peers whether
-they are there (GETTOPICS), measures them and a neighbour, and asks the nearest to replace a far
-neighbour.
+Near links are given up for nearer ones, and random links beyond C_rand that both ends have. Each
+round asks a few passive peers whether they are there (GETTOPICS), measures them and a neighbour,
+and asks the nearest to replace a far neighbour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 
 from episub_router.protocol.effects import MeasureRtt
 from episub_router.protocol.hyparview.active_view import Link, pick_some
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
-from episub_router.protocol.hyparview.trickle import Trickle
 from episub_router.protocol.messages import GetTopics, LinkKind, Topics
 from episub_router.protocol.types import PeerId, Time
+from episub_router.util.trickle import Trickle
 
 INTERVAL = 10.0
 INTERVAL_MOST = 320.0
-"""Seconds between rounds, the longer ones while none measures a peer for the first time or brings a
-nearer neighbour."""
+"""Seconds between rounds; longer while they measure no new peer and bring no nearer neighbour."""
 
 _PROBED = 4
 """Passive peers asked in one round. Chosen: 20 ms of CPU each over py-libp2p."""
 
 _MEASURED = 1
 _MEASURED_FIRST = 3
-"""Neighbours pinged in one round, and while some never were. Chosen: a ping costs 5 ms of CPU, and
-a host that is joining has none to spare."""
+"""Neighbours pinged in one round, and while some never were. Chosen: a ping is 5 ms of CPU."""
 
 
 class Proximity:
     """Measures neighbours and passive peers, and says whom to ask in place of a far neighbour."""
 
     __slots__ = (
-        "_ask",
-        "_candidate",
-        "_name",
-        "_new",
-        "_overlay",
-        "_probed",
-        "_trickle",
-        "_victim",
-    )
+        "_ask", "_candidate", "_name", "_new", "_overlay", "_probed", "_trickle", "_victim",
+    )  # fmt: skip
 
     def __init__(self, overlay: Overlay, name: str, ask: Callable[[PeerId, Time], bool]) -> None:
         """`ask` asks a peer for a near link, unless it has refused lately."""
@@ -52,9 +43,8 @@ class Proximity:
         self._name = name
         self._ask = ask
         self._candidate: PeerId | None = None
-        """The peer asked in this round."""
         self._victim: PeerId | None = None
-        """The neighbour that it is to replace."""
+        """The neighbour that the candidate, asked in this round, is to replace."""
         self._probed: dict[PeerId, bool] = {}
         """Peers asked in this round; True once TOPICS has named the topic, until measured."""
         self._new = False
@@ -70,7 +60,6 @@ class Proximity:
             self.start(now)
 
     def on_timer(self, now: Time) -> None:
-        """One round."""
         due = self._trickle.start(now) if self._new else self._trickle.next(now)
         self._overlay.set_timer(Timer.PROXIMITY, due)
         self._new = False
@@ -82,13 +71,13 @@ class Proximity:
             self._replace(now)
             if self._all_near:
                 return
-        self._probe(now)
+        for peer in self._chosen():
+            self._overlay.when_connected(peer, partial(self._send_probe, peer), now)
 
     @property
     def _all_near(self) -> bool:
-        """Whether all measured neighbours are so near, as on a LAN, that no other peer could be
-        nearer by the factor and by the gain that count. Their shortest RTTs say so, since others
-        were measured while many joined."""
+        """Whether all measured neighbours are so near, as on a LAN, that no peer could be nearer by
+        the factor and the gain that count; by their shortest RTTs, as busy times make others."""
         far = self._overlay.params.rtt_advantage * self._overlay.params.rtt_min_gain
         known = [link.rtt.least for _, link in self._overlay.active.items() if link.rtt is not None]
         return bool(known) and max(known) <= far
@@ -107,7 +96,7 @@ class Proximity:
         if len(overlay.active) < overlay.params.active_size:
             return
         measured = [(rtt.mean, peer) for peer, rtt in overlay.passive.measured()]
-        for rtt, peer in sorted(measured, key=_rtt_first):
+        for rtt, peer in sorted(measured, key=itemgetter(0)):
             victim = farther_neighbor(overlay, rtt)
             if victim is None:
                 return
@@ -120,24 +109,16 @@ class Proximity:
         overlay = self._overlay
         victim = self._victim if peer == self._candidate else None
         too_many = len(overlay.active) > overlay.params.active_size
-        if (
-            accepted
-            and too_many
-            and victim in overlay.active
-            and victim not in overlay.kept_links()
-        ):
+        replaces = accepted and too_many and victim in overlay.active
+        if replaces and victim not in overlay.kept_links():
             overlay.evict(victim)
             self.on_change(now)
 
     # Probes (E21)
 
-    def _probe(self, now: Time) -> None:
-        for peer in self._chosen():
-            self._overlay.when_connected(peer, partial(self._send_probe, peer), now)
-
     def _chosen(self) -> list[PeerId]:
-        """Neighbours of near neighbours, which are likely to be near, then peers never measured,
-        then any. A near neighbour whose list isn't known is asked for it."""
+        """Neighbours of near neighbours, which are likely near, then peers never measured, then
+        any. A near neighbour whose list isn't known is asked for it."""
         overlay = self._overlay
         named_by: dict[PeerId, PeerId] = {}
         unlisted: list[tuple[PeerId, Link]] = []
@@ -173,7 +154,6 @@ class Proximity:
             overlay.emit(MeasureRtt(sender))
 
     def on_rtt(self, peer: PeerId, rtt: float | None) -> None:
-        """The measurement of `peer` has ended, with or without an RTT."""
         if self._probed.pop(peer, False):
             self._new = self._new or (rtt is not None and self._overlay.passive.rtt(peer) is None)
             self._overlay.release(peer)
@@ -185,11 +165,8 @@ class Proximity:
 
 
 def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
-    """The farthest neighbour that a peer at `rtt` seconds may replace, if any (E10, E18).
-
-    It must be farther by the factor alpha and by the least gain that counts, must have enough
-    links of its own, random ones and in all, and must not be one of those that are kept.
-    """
+    """The farthest neighbour that a peer at `rtt` seconds may replace, if any (E10, E18): farther
+    by the factor alpha and the least gain, with enough links of its own, and not one to keep."""
     params = overlay.params
     kept = overlay.kept_links()
     farthest, most = None, 0.0
@@ -206,7 +183,3 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
         ):
             farthest, most = peer, distance
     return farthest
-
-
-def _rtt_first(entry: tuple[float, PeerId]) -> float:
-    return entry[0]

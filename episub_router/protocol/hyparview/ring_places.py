@@ -1,9 +1,8 @@
-"""Places of peers on pseudo-random rings, as hashes of their ids say: which are next to each other.
+"""Places of peers on pseudo-random rings, by hashes of their ids: which are next to each other.
 
-As in Fireflies (Johansen, Allavena and van Renesse, EuroSys 2006): on each ring a node has links
-to the peers just before and just after it. All nodes agree about which these are, asking sooner
-or more often changes nothing, and every peer is on the way to a nearer one, so they are found in
-a few steps. A few such rings make a random expander (Law and Siu, INFOCOM 2003).
+As in Fireflies (Johansen, Allavena and van Renesse, EuroSys 2006), a node has links to the peers
+just before and just after it on each ring. All nodes agree about which these are. A few such rings
+make a random expander (Law and Siu, INFOCOM 2003).
 """
 
 from __future__ import annotations
@@ -16,16 +15,15 @@ from episub_router.protocol.types import Group, GroupOf, PeerId, ungrouped
 
 _BYTES = 8
 _BITS = 53
-"""Bits of a place that a part of the turn has: those of a float, which are compared and subtracted
-exactly. That two peers have the same ones is left to chance."""
+"""Bits of a place that are used: those of a float, which are subtracted exactly."""
 _LEFT_OUT = 8 * _BYTES - _BITS
 _TURN = 1 << _BITS
 
 _AFTER, _BEFORE = 1, -1
-"""The sides of a node on a ring, as steps through its peers in their order."""
+"""The sides of a node on a ring, as steps through its peers in order."""
 
 _CACHED = 65_536
-"""Peers whose places are kept, so that they need not be computed again: about 25 MB at most."""
+"""Peers whose places are cached: about 25 MB at most."""
 
 
 def place(name: str, ring: int, peer: PeerId) -> int:
@@ -60,8 +58,8 @@ class Places:
         return [[(at[ring] - own[ring]) % 1.0 for at in there] for ring in range(rings)]
 
     def nearest(self, center: PeerId, peers: Iterable[PeerId], each: int) -> list[PeerId]:
-        """The `each` nearest of `peers` on either side of `center` on each ring: first those that
-        are next to it, the nearest of these first, then those behind them."""
+        """The `each` nearest of `peers` on either side of `center` on each ring: those next to it
+        by distance, then those behind them."""
         others = [peer for peer in peers if peer != center]
         ranks: dict[PeerId, float] = {}
         for after in self._after(center, others):
@@ -85,7 +83,8 @@ class Places:
                 if self._takes_place(peer, groups):
                     found[peer] = None
                     continue
-                for peer in _in_order(others, after)[::side]:
+                order = sorted(range(len(others)), key=after.__getitem__)
+                for peer in [others[index] for index in order[::side]]:
                     if self._takes_place(peer, groups):
                         found[peer] = None
                         break
@@ -95,8 +94,3 @@ class Places:
         """Whether no other peer of its group is among those found."""
         group = self._group_of(peer)
         return group is None or groups.setdefault(group, peer) == peer
-
-
-def _in_order(peers: list[PeerId], after: list[float]) -> list[PeerId]:
-    """`peers` from the one after the centre to the one before it."""
-    return [peers[index] for index in sorted(range(len(peers)), key=after.__getitem__)]

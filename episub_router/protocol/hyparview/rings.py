@@ -1,7 +1,7 @@
 """Ring search: finds the peers next to this node on each ring, and asks them for links.
 
-Contacts and neighbours are asked for nodes (GETNODES); one that has rings, too, names the peers
-next to the asker that it knows. Each answer leads to a nearer peer, which is asked in turn.
+Contacts and ring neighbours are asked for nodes (GETNODES), and name the peers next to the asker
+that they know. Each answer leads to a nearer peer, which is asked in turn.
 """
 
 from __future__ import annotations
@@ -12,32 +12,28 @@ from episub_router.protocol.hyparview.active_view import pick_some
 from episub_router.protocol.hyparview.join import JoinProcedure
 from episub_router.protocol.hyparview.neighbor import LinkPurpose, Neighbors
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
-from episub_router.protocol.hyparview.trickle import Trickle
 from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.types import PeerId, Time
+from episub_router.util.trickle import Trickle
 
 REFUSED_BACKOFF = 60.0
-"""Seconds until a peer that refused, or couldn't be reached, is asked again. Chosen: it has found
-others by then, or is gone."""
+"""Seconds until a peer that refused is asked again. Chosen: it has found others, or is gone."""
 
 SEARCH_INTERVAL = 5.0
 SEARCH_INTERVAL_MOST = 1280.0
-"""Seconds between searches. Chosen: places are found in the first half minute, and an answer costs
-as much as the control of a message; as contacts are asked in a view that stays the same."""
+"""Seconds between searches. Chosen: places are found in the first half minute."""
 
 _WITH_CONTACTS = 4 * SEARCH_INTERVAL
-"""The longest interval in which a contact is asked, too, or when no ring neighbour is known."""
+"""The longest interval in which a contact is asked, too."""
 
 SEARCH_AGAIN = 20.0
-"""Seconds until a search after a ring link was lost. Chosen: others have replaced theirs by then.
-"""
+"""Seconds until a search after a ring link is lost. Chosen: others have replaced theirs by then."""
 
 _ASKED_FOR = 2
-"""Peers that one is asked for that a request went to: an answer names the nearest first. Chosen:
-the peer between the two, and one more should it be gone."""
+"""Nodes asked of a peer that answered a request. Chosen: the one between, and one as a spare."""
 
 _REMEMBERED = 3
-"""Peers remembered on either side of each ring: the neighbour, and two more should it fail."""
+"""Peers remembered on either side of each ring. Chosen: the neighbour, and two spares."""
 
 
 class RingSearch:
@@ -74,30 +70,26 @@ class RingSearch:
         overlay = self._overlay
         if overlay.places is None:
             return False
-        known = dict.fromkeys(self._candidates)
-        for peer in peers:
-            if peer != overlay.me and not overlay.is_banned(peer, now):
-                known[peer] = None
+        allowed = [p for p in peers if p != overlay.me and not overlay.is_banned(p, now)]
+        known = dict.fromkeys([*self._candidates, *allowed])
         self._candidates = dict.fromkeys(overlay.places.nearest(overlay.me, known, _REMEMBERED))
         return self._ask_nearest(now)
 
     def _ask_nearest(self, now: Time) -> bool:
         """Ask those that would be next to this node for links. False if none is known."""
         overlay, neighbors = self._overlay, self._neighbors
-        free = [
-            peer
-            for peer in self._candidates
-            if not neighbors.has_refused(peer, REFUSED_BACKOFF, now)
-            and not overlay.is_banned(peer, now)
+        willing = [
+            p for p in self._candidates if not neighbors.has_refused(p, REFUSED_BACKOFF, now)
         ]
+        free = [peer for peer in willing if not overlay.is_banned(peer, now)]
         found = [peer for peer in overlay.ring_neighbors(*free) if peer not in overlay.active]
         for peer in found:
             neighbors.ask(peer, LinkPurpose.RING, LinkKind.RANDOM, now)
         return bool(found)
 
     def on_outcome(self, peer: PeerId, accepted: bool, now: Time) -> bool:
-        """The answer to a request. Either way `peer` may know one between it and this node: ask it
-        for nodes, and, if it refused, the next in its place. True if its answer is awaited."""
+        """A request has ended: `peer` may know one between it and this node, so ask it for nodes,
+        and if it refused, the next in its place for a link. True if NODES are awaited."""
         is_connected = self._overlay.is_connected(peer)
         if is_connected:
             self._join.ask(peer, now, _ASKED_FOR)
@@ -108,8 +100,8 @@ class RingSearch:
         return is_connected
 
     def on_link_lost(self, peer: PeerId, now: Time) -> None:
-        """The link to `peer` has ended: if it was next to this node, ask the next in its place, and
-        search again later, or soon where none is known."""
+        """If `peer` was next to this node, ask the next in its place, and search again later, or
+        soon where none is known."""
         self._candidates.pop(peer, None)
         if not self._overlay.is_next_on_a_ring(peer):
             return

@@ -1,7 +1,6 @@
 """Shuffle: passive views are mixed along random walks (E19, E20).
 
-Only the node where a walk ends needs the peers offered. So the walk carries their number, and the
-origin sends them once it has the reply.
+The walk carries the number of peers offered; the origin sends them once it has the reply.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from functools import partial
 
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
-from episub_router.protocol.hyparview.trickle import Trickle
 from episub_router.protocol.messages import Nodes, Shuffle, ShuffleReply
 from episub_router.protocol.types import PeerId, Time
 from episub_router.util.bounded import put_last
+from episub_router.util.trickle import Trickle
 
 SHUFFLE_ACTIVE = 3
 SHUFFLE_PASSIVE = 4
@@ -26,8 +25,7 @@ SHUFFLE_TIMEOUT = 5.0
 """Seconds until a shuffle counts as unanswered. Chosen: a walk of six hops, a dial, the reply."""
 
 MAX_ANSWERED = 8
-"""Origins answered whose offers are awaited. Chosen: that takes a round trip, and as many walks end
-here as begin."""
+"""Origins answered whose offers are awaited. Chosen: as many walks end here as begin."""
 
 _MOST = 32
 """Times that shuffle intervals grow to. Chosen: a passive view of 48 is mixed within hours."""
@@ -43,7 +41,7 @@ class ShuffleProcedure:
         self._offered: tuple[PeerId, ...] | None = None
         """What our shuffle in flight offered; None when no reply is awaited."""
         self._answered: dict[PeerId, tuple[int, tuple[PeerId, ...]]] = {}
-        """Origins that have yet to send what they offer: how many peers, and what we gave."""
+        """Origins that have yet to send their offer: how many peers, and what we gave."""
         self._ttl = 0
         interval = overlay.params.shuffle_interval
         self._trickle = Trickle(overlay.rng, interval, _MOST * interval)
@@ -57,14 +55,12 @@ class ShuffleProcedure:
             self.start(now)
 
     def on_timer(self, now: Time) -> None:
-        """A new shuffle."""
         self._overlay.set_timer(Timer.SHUFFLE, self._trickle.next(now))
         self._ttl = SHUFFLE_TTL
         self._offer(now)
 
     def on_reply_timeout(self, now: Time) -> None:
-        """The same again with half the TTL: the end of a walk doesn't answer if it can't dial us,
-        and at TTL 0 the neighbour itself does (E20)."""
+        """The same again with half the TTL; at 0 the neighbour itself answers (E20)."""
         self._ttl //= 2
         self._offer(now)
 
@@ -93,7 +89,7 @@ class ShuffleProcedure:
         ttl = min(message.ttl, SHUFFLE_TTL)
         most = SHUFFLE_ACTIVE + SHUFFLE_PASSIVE
         peers = message.peers[:most]
-        # Peers that go along are all that there is, whatever else is said.
+        # Peers that go along are the whole offer.
         offered = 0 if peers else min(message.offered, most)
         if ttl > 0 and len(overlay.active) > 1:
             walker = overlay.active.pick(overlay.rng, sender, message.peer)
@@ -121,8 +117,7 @@ class ShuffleProcedure:
             overlay.release(oldest)
 
     def on_nodes(self, sender: PeerId, nodes: Nodes) -> bool:
-        """NODES: what an origin offers, in place of what it got. False if nothing was awaited from
-        `sender`."""
+        """NODES: what an origin offers, in place of what it got. False if none was awaited."""
         answered = self._answered.pop(sender, None)
         if answered is None:
             return False
@@ -132,7 +127,6 @@ class ShuffleProcedure:
         return True
 
     def on_peer_down(self, peer: PeerId) -> None:
-        """What it offered doesn't come any more."""
         self._answered.pop(peer, None)
 
     def on_reply(self, sender: PeerId, message: ShuffleReply) -> None:

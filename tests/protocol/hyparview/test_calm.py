@@ -10,7 +10,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, MeasureRtt, NeighborDown
-from episub_router.protocol.hyparview import CONTACT_INTERVAL, Trickle
+from episub_router.protocol.hyparview.join import CONTACT_INTERVAL
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,
@@ -21,6 +21,7 @@ from episub_router.protocol.messages import (
     ShuffleReply,
     Topics,
 )
+from episub_router.util.trickle import Trickle
 from tests.protocol.helpers import Member, sent
 
 NEIGHBORS = [f"n{n}" for n in range(8)]

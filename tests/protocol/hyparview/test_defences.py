@@ -11,15 +11,13 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect, NeighborUp
-from episub_router.protocol.hyparview import (
-    CONTACTS_ASKED,
+from episub_router.protocol.hyparview import CONTACTS_ASKED
+from episub_router.protocol.hyparview.overlay import MAX_DIALS, MAX_DIALS_FOR_OTHERS, PASSIVE_SHARE
+from episub_router.protocol.hyparview.passive_view import PassiveView
+from episub_router.protocol.hyparview.rate_limits import (
     LIMITS,
-    MAX_DIALS,
-    MAX_DIALS_FOR_OTHERS,
     MAX_PEERS,
-    PASSIVE_SHARE,
     REQUEST_LIMIT,
-    PassiveView,
     RateLimiter,
 )
 from episub_router.protocol.messages import (

@@ -10,11 +10,8 @@ from episub_router.protocol.effects import (
     NeighborDown,
     Release,
 )
-from episub_router.protocol.hyparview import (
-    MAX_DIALS,
-    MAX_DIALS_FOR_OTHERS,
-    REFUSED_BACKOFF_IN_NEED,
-)
+from episub_router.protocol.hyparview.neighbor import REFUSED_BACKOFF_IN_NEED
+from episub_router.protocol.hyparview.overlay import MAX_DIALS, MAX_DIALS_FOR_OTHERS
 from episub_router.protocol.messages import (
     Disconnect,
     Gossip,

@@ -10,14 +10,14 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect
-from episub_router.protocol.hyparview import (
-    CONTACTS_ASKED,
+from episub_router.protocol.hyparview import CONTACTS_ASKED
+from episub_router.protocol.hyparview.join import (
     JOIN_LIFETIME,
     JOIN_TIMEOUT,
     MAX_CONTACTS,
     NODES_TIMEOUT,
-    Timer,
 )
+from episub_router.protocol.hyparview.overlay import Timer
 from episub_router.protocol.messages import (
     MAX_NODES,
     Disconnect,

@@ -9,7 +9,7 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Send
-from episub_router.protocol.hyparview import SHUFFLE_TIMEOUT
+from episub_router.protocol.hyparview.shuffle import SHUFFLE_TIMEOUT
 from episub_router.protocol.messages import Neighbor, NeighborRole, Shuffle, ShuffleReply
 from episub_router.protocol.params import EpisubParams, MembershipParams
 from episub_router.protocol.topic import Topic

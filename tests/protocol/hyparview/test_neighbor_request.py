@@ -15,13 +15,13 @@ from episub_router.protocol.effects import (
     NeighborDown,
     NeighborUp,
 )
-from episub_router.protocol.hyparview import (
+from episub_router.protocol.hyparview.neighbor import (
     MAX_MEASURING,
     NEIGHBOR_TIMEOUT,
     REFUSED_BACKOFF,
     REFUSED_BACKOFF_IN_NEED,
-    RateLimiter,
 )
+from episub_router.protocol.hyparview.rate_limits import RateLimiter
 from episub_router.protocol.messages import (
     Disconnect,
     GetTopics,

@@ -12,12 +12,9 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Dial, MeasureRtt, NeighborDown, Release, Send
-from episub_router.protocol.hyparview import (
-    LIST_TIMEOUT,
-    RTT_FAILURES,
-    STABILIZE_INTERVAL,
-    Places,
-)
+from episub_router.protocol.hyparview import Places
+from episub_router.protocol.hyparview.active_view import RTT_FAILURES
+from episub_router.protocol.hyparview.neighbor import LIST_TIMEOUT, STABILIZE_INTERVAL
 from episub_router.protocol.messages import (
     Disconnect,
     GetTopics,

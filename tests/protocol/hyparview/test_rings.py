@@ -9,19 +9,15 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect
-from episub_router.protocol.hyparview import (
+from episub_router.protocol.hyparview import HyParView, Places, place
+from episub_router.protocol.hyparview.join import RINGS_FIRST
+from episub_router.protocol.hyparview.join_handler import MAX_RECENT_JOINERS, RECENT
+from episub_router.protocol.hyparview.neighbor import (
     LIST_TIMEOUT,
-    MAX_RECENT_JOINERS,
     NEIGHBOR_TIMEOUT,
-    RECENT,
-    RINGS_FIRST,
-    SEARCH_INTERVAL,
-    SEARCH_INTERVAL_MOST,
     STABILIZE_INTERVAL,
-    HyParView,
-    Places,
-    place,
 )
+from episub_router.protocol.hyparview.rings import SEARCH_INTERVAL, SEARCH_INTERVAL_MOST
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,

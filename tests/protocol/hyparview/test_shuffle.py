@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Release
-from episub_router.protocol.hyparview import (
+from episub_router.protocol.hyparview.shuffle import (
     MAX_ANSWERED,
     SHUFFLE_ACTIVE,
     SHUFFLE_PASSIVE,
