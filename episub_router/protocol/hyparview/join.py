@@ -56,13 +56,13 @@ class JoinProcedure:
     """The joining side: contacts, GETNODES and its answers, JOINs until C_rand links stand."""
 
     __slots__ = (
-        "_asked", "_awaited", "_contacts", "_overlay", "_tried", "_ttl", "_walking",
-        "in_progress", "open_until",
+        "_asked", "_awaited", "_overlay", "_tried", "_ttl", "_walking",
+        "contacts", "in_progress", "open_until",
     )  # fmt: skip
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._contacts: dict[PeerId, None] = {}
+        self.contacts: dict[PeerId, None] = {}
         self._asked: dict[PeerId, Time] = {}
         """When peers were asked for nodes, by whichever procedure."""
         self._awaited: dict[PeerId, None] = {}
@@ -76,21 +76,16 @@ class JoinProcedure:
         self.open_until: Time = 0.0
         """Until when a JOIN of this node can be answered."""
 
-    def contacts(self) -> list[PeerId]:
-        return list(self._contacts)
-
     def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
         """Remember `contacts`; beyond `MAX_CONTACTS`, the oldest half, which leads back after a
         partition, and the newest."""
         for contact in contacts:
             if contact != self._overlay.me:
-                self._contacts.setdefault(contact)
-        known = list(self._contacts)
+                self.contacts.setdefault(contact)
+        known = list(self.contacts)
         if len(known) > MAX_CONTACTS:
             half = MAX_CONTACTS // 2
-            self._contacts = dict.fromkeys(known[:half] + known[-half:])
-
-    # GETNODES and NODES
+            self.contacts = dict.fromkeys(known[:half] + known[-half:])
 
     def ask(self, peer: PeerId, now: Time, count: int = 0) -> None:
         """Ask `peer` for nodes, at most `count` unless 0, dialling it if need be (E03)."""
@@ -129,17 +124,14 @@ class JoinProcedure:
             self._walking = True
             self._wait(now, RINGS_FIRST)
 
-    # Joining
-
     def start(self, now: Time) -> None:
         """Ask some random contacts for nodes (E03); without contacts, wait for some."""
-        if self.in_progress or not self._contacts:
+        if self.in_progress or not self.contacts:
             return
-        overlay = self._overlay
         self.in_progress = True
         self._walking = False
         self._tried.clear()
-        self._ttl = overlay.params.join_ttl
+        self._ttl = self._overlay.params.join_ttl
         self._wait(now, NODES_TIMEOUT)
         contacts = self._disjoint_contacts()
         self._awaited = dict.fromkeys(contacts)
@@ -151,7 +143,7 @@ class JoinProcedure:
         overlay = self._overlay
         first: dict[Group, PeerId] = {}
         others: list[PeerId] = []
-        for contact in pick_some(overlay.rng, self.contacts(), MAX_CONTACTS):
+        for contact in pick_some(overlay.rng, list(self.contacts), MAX_CONTACTS):
             group = overlay.group_of(contact)
             if first.setdefault(contact if group is None else group, contact) != contact:
                 others.append(contact)
@@ -182,9 +174,8 @@ class JoinProcedure:
             self._overlay.send(start, Join(self._overlay.me, ttl))
 
     def _wait(self, now: Time, timeout: float) -> None:
-        overlay = self._overlay
-        wait = overlay.jittered(overlay.with_dial_time(timeout))
-        overlay.set_timer(Timer.JOIN, now + wait)
+        wait = self._overlay.jittered(self._overlay.with_dial_time(timeout))
+        self._overlay.set_timer(Timer.JOIN, now + wait)
 
     def on_timer(self, now: Time) -> None:
         """No contact has answered, or links are still missing: go on with a lower TTL (E08)."""
@@ -209,7 +200,7 @@ class JoinProcedure:
     def clear(self) -> None:
         self._finish()
         self._asked.clear()
-        self._contacts.clear()
+        self.contacts.clear()
         self.open_until = 0.0
 
 
@@ -261,7 +252,7 @@ class Reconnection:
 
     def _ask_contact(self, now: Time) -> None:
         overlay = self._overlay
-        distant = [peer for peer in self._join.contacts() if peer not in overlay.active]
+        distant = [peer for peer in self._join.contacts if peer not in overlay.active]
         for peer in pick_some(overlay.rng, distant, 1):
             self._join.ask(peer, now)
 

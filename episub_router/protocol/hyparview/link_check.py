@@ -61,16 +61,13 @@ class LinkCheck:
         for peer, link in overlay.active.items():
             probed = probed and overlay.is_probed(peer)
             if now - link.last_activity >= self._trickle.interval / 2:
-                self._doubt(peer, _QUERIES, now)
+                self.doubt(peer, _QUERIES, now)
         self._trickle.most = INTERVAL_MOST_PROBED if probed else INTERVAL_MOST
         overlay.set_timer(Timer.LINK_CHECK, self._trickle.next(now))
 
-    def suspect(self, peer: PeerId, now: Time) -> None:
-        """`peer` should have sent something: query it once it has been silent for a while (E15)."""
-        self._doubt(peer, 1, now)
-
-    def _doubt(self, peer: PeerId, queries: int, now: Time) -> None:
-        """Query `peer` so many times, at most, before its link fails."""
+    def doubt(self, peer: PeerId, queries: int, now: Time) -> None:
+        """`peer` should have sent something: once it has been silent for a while, query it so many
+        times, at most, before its link fails (E15)."""
         overlay = self._overlay
         link = overlay.active.get(peer)
         if link is None:

@@ -13,12 +13,7 @@ from episub_router.protocol.effects import DownReason, DropReason, Effect
 from episub_router.protocol.hyparview.join import JoinProcedure, Reconnection
 from episub_router.protocol.hyparview.join_handler import JoinHandler
 from episub_router.protocol.hyparview.link_check import LinkCheck
-from episub_router.protocol.hyparview.neighbor import (
-    REFUSED_BACKOFF,
-    LinkPurpose,
-    Neighbors,
-    Stabilization,
-)
+from episub_router.protocol.hyparview.neighbor import LinkPurpose, Neighbors, Stabilization
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
 from episub_router.protocol.hyparview.proximity import Proximity
 from episub_router.protocol.hyparview.rate_limits import RateLimiter
@@ -59,7 +54,7 @@ class HyParView:
         self._reconnection = Reconnection(overlay, self._join, self._neighbors)
         self._link_check = LinkCheck(overlay, self._replace_failed)
         self._stabilization = Stabilization(overlay)
-        self._proximity = Proximity(overlay, name, self._ask_near)
+        self._proximity = Proximity(overlay, name, self._neighbors.ask_near)
         self._shuffle = ShuffleProcedure(overlay)
         self.joined = False
 
@@ -81,9 +76,8 @@ class HyParView:
 
     def suspect(self, peers: Iterable[PeerId], now: Time) -> list[Effect]:
         """Others have announced what these neighbours should have sent: are they there (E15)?"""
-        if self.joined:
-            for peer in peers:
-                self._link_check.suspect(peer, now)
+        for peer in peers if self.joined else ():
+            self._link_check.doubt(peer, 1, now)
         return self._overlay.take_effects()
 
     def ban(self, peer: PeerId, until: Time, now: Time) -> list[Effect]:
@@ -199,7 +193,7 @@ class HyParView:
 
     def _on_silent(self, event: ev.Silent, now: Time) -> None:
         if self.joined:
-            self._link_check.suspect(event.peer, now)
+            self._link_check.doubt(event.peer, 1, now)
 
     def _on_queried(self, event: ev.NeighborQueried, now: Time) -> None:
         link = self.active.get(event.peer)
@@ -230,12 +224,6 @@ class HyParView:
             self._reconnection.forget(peer)
             self._join.on_link()
             self._stabilization.on_change(now)
-
-    def _ask_near(self, peer: PeerId, now: Time) -> bool:
-        may_ask = not self._neighbors.has_refused(peer, REFUSED_BACKOFF, now)
-        if may_ask:
-            self._neighbors.ask(peer, LinkPurpose.NEAR, msg.LinkKind.NEAR, now)
-        return may_ask
 
     def _on_outcome(self, peer: PeerId, purpose: LinkPurpose, accepted: bool, now: Time) -> bool:
         """A request has ended; returns whether the connection is still needed."""
@@ -322,7 +310,7 @@ class HyParView:
 
     def _on_leave(self, sender: PeerId, message: msg.Leave, now: Time) -> None:
         """E14: forget the source, and pass the LEAVE on if it was known here. The driver passes in
-        each LEAVE only once, and only if its source has signed it."""
+        each LEAVE once, and only if its source has signed it."""
         overlay, source = self._overlay, message.source
         if source == overlay.me:
             overlay.drop(sender, DropReason.ABOUT_SELF)

@@ -92,6 +92,13 @@ class Neighbors:
             self.requests[peer] = purpose
             self._overlay.when_connected(peer, partial(self._send_request, peer, kind), now)
 
+    def ask_near(self, peer: PeerId, now: Time) -> bool:
+        """Ask `peer` for a near link; False if it has refused lately."""
+        refused = self.has_refused(peer, REFUSED_BACKOFF, now)
+        if not refused:
+            self.ask(peer, LinkPurpose.NEAR, LinkKind.NEAR, now)
+        return not refused
+
     def _send_request(self, peer: PeerId, kind: LinkKind, up: bool, now: Time) -> None:
         overlay = self._overlay
         purpose = self.requests.get(peer)

@@ -61,9 +61,6 @@ class Timer(IntEnum):
     RING_SEARCH = 11
 
 
-TimerKey: TypeAlias = tuple[Timer, PeerId]
-
-
 class _DialInProgress:
     """What waits for a dial, and since when. `for_others`: only others' messages asked for it."""
 
@@ -94,7 +91,7 @@ class Overlay:
         self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
         rings = params.ring_links // 2
         self.places = Places(name, rings, group_of) if rings else None
-        self.timers: TimerMap[TimerKey] = TimerMap()
+        self.timers: TimerMap[tuple[Timer, PeerId]] = TimerMap()
         self.banned_until: dict[PeerId, Time] = {}
         self._connected: dict[PeerId, bool] = {}
         """Whether the connection is probed (`Connected`)."""
@@ -288,7 +285,8 @@ class Overlay:
             if len(self._dials) >= MAX_DIALS:
                 action(False, now)
                 return
-            if for_others and not self._has_room_for_others():
+            others = sum([other.for_others for other in self._dials.values()]) if for_others else 0
+            if others >= MAX_DIALS_FOR_OTHERS:
                 self.drop(peer, DropReason.DIALS_FULL)
                 action(False, now)
                 return
@@ -300,9 +298,6 @@ class Overlay:
             action(False, now)
         else:
             dial.actions.append(action)
-
-    def _has_room_for_others(self) -> bool:
-        return sum([dial.for_others for dial in self._dials.values()]) < MAX_DIALS_FOR_OTHERS
 
     def on_connected(self, peer: PeerId, now: Time, probed: bool | None = None) -> None:
         """`peer` is connected, in a way that is `probed` or not: do what waited for its dial."""

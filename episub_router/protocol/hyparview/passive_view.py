@@ -103,10 +103,6 @@ class PassiveView:
         group = self._group_of(source)
         return source if group is None else group
 
-    @property
-    def _limit(self) -> int:
-        return max(1, round(self._share * self.size))
-
     def _take(
         self, peer: PeerId, rng: Random, rtt: Rtt | None, source: Group | None,
         spares: list[PeerId], kept: Collection[PeerId],
@@ -132,7 +128,7 @@ class PassiveView:
     ) -> PeerId | None:  # fmt: skip
         """The entry to remove, none of those `kept`: one of the same `source` or `group` where its
         share is full, else the next of `spares`, else one beyond a share, else any."""
-        limit = self._limit
+        limit = max(1, round(self._share * self.size))
         source_full = source is not None and self._from_source.get(source, 0) >= limit
         group_full = group is not None and self._in_group.get(group, 0) >= limit
         if source_full or group_full:
@@ -154,11 +150,8 @@ class PassiveView:
         groups = {label for label, count in self._in_group.items() if count > limit}
         if not sources and not groups:
             return []
-        return [
-            peer
-            for peer, source in self._sources.items()
-            if (source in sources or self._groups.get(peer) in groups) and peer not in kept
-        ]
+        entries = [(p, source) for p, source in self._sources.items() if p not in kept]
+        return [p for p, source in entries if source in sources or self._groups.get(p) in groups]
 
 
 def _count(counts: dict[Group, int], label: Group | None, change: int) -> None:

@@ -38,7 +38,7 @@ class Proximity:
     )  # fmt: skip
 
     def __init__(self, overlay: Overlay, name: str, ask: Callable[[PeerId, Time], bool]) -> None:
-        """`ask` asks a peer for a near link, unless it has refused lately."""
+        """`ask` asks a peer for a near link; False if it has refused lately."""
         self._overlay = overlay
         self._name = name
         self._ask = ask
@@ -114,8 +114,6 @@ class Proximity:
             overlay.evict(victim)
             self.on_change(now)
 
-    # Probes (E21)
-
     def _chosen(self) -> list[PeerId]:
         """Neighbours of near neighbours, which are likely near, then peers never measured, then
         any. A near neighbour whose list isn't known is asked for it."""
@@ -145,13 +143,12 @@ class Proximity:
 
     def on_topics(self, sender: PeerId, message: Topics) -> None:
         """TOPICS: measure a peer that is still in the topic, forget one that isn't."""
-        overlay = self._overlay
         if self._name not in message.topics:
-            overlay.passive.remove(sender)
-            overlay.release(sender)
+            self._overlay.passive.remove(sender)
+            self._overlay.release(sender)
         elif sender in self._probed:
             self._probed[sender] = True
-            overlay.emit(MeasureRtt(sender))
+            self._overlay.emit(MeasureRtt(sender))
 
     def on_rtt(self, peer: PeerId, rtt: float | None) -> None:
         if self._probed.pop(peer, False):

@@ -58,7 +58,7 @@ class RingSearch:
         found = list(overlay.ring_neighbors())
         asked = pick_some(overlay.rng, found, 1)
         if not found or self._trickle.interval <= _WITH_CONTACTS:
-            contacts = [peer for peer in self._join.contacts() if peer not in found]
+            contacts = [peer for peer in self._join.contacts if peer not in found]
             asked += pick_some(overlay.rng, contacts, 1)
         for peer in asked:
             self._join.ask(peer, now, overlay.params.ring_links)

@@ -91,11 +91,11 @@ class ShuffleProcedure:
         peers = message.peers[:most]
         # Peers that go along are the whole offer.
         offered = 0 if peers else min(message.offered, most)
-        if ttl > 0 and len(overlay.active) > 1:
-            walker = overlay.active.pick(overlay.rng, sender, message.peer)
-            if walker is not None:
-                overlay.send(walker, Shuffle(message.peer, ttl - 1, offered, peers))
-                return
+        walks = ttl > 0 and len(overlay.active) > 1
+        walker = overlay.active.pick(overlay.rng, sender, message.peer) if walks else None
+        if walker is not None:
+            overlay.send(walker, Shuffle(message.peer, ttl - 1, offered, peers))
+            return
         answer = partial(self._answer, message.peer, peers, offered)
         overlay.when_connected(message.peer, answer, now, for_others=True)
 
