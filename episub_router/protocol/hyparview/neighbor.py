@@ -37,7 +37,6 @@ MAX_REFUSED = 64
 MAX_MEASURING = 64
 """Requests that wait for an RTT at once."""
 
-
 STABILIZE_INTERVAL = 10.0
 STABILIZE_INTERVAL_MOST = 160.0
 """Seconds between rounds of stabilisation. Chosen: a join storm is over by then."""
