@@ -17,8 +17,8 @@ NODES_TIMEOUT = 3.0
 """Seconds that contacts have to answer GETNODES. Chosen: one round trip and a dial, with room."""
 
 JOIN_TIMEOUT = 5.0
-"""Seconds that JOINs have to bring links. Measured: six hops and a dial take 1 s, and 2 s
-where 20 hosts share a core."""
+"""Seconds that JOINs have to bring links. Measured: six hops and a dial take 1 s, and over
+2 s where 20 hosts share a core."""
 
 JOIN_LIFETIME = 30.0
 """Seconds in which a JOIN can be answered. Chosen: several walks of six hops with a dial."""
