@@ -1,7 +1,7 @@
 """Missing messages: IHAVE, the GRAFT timer, and GRAFT at the receiver (E34-E37).
 
-A message that was announced and doesn't arrive is missing. One timer serves all: each message has a
-time at which it is asked for, of its announcers in turn, until it arrives or counts as lost.
+A missing message has a time at which it is asked for, of its announcers in turn, until it arrives
+or counts as lost.
 """
 
 from __future__ import annotations
@@ -21,27 +21,16 @@ from episub_router.util.timers import TimerMap
 from episub_router.util.token_buckets import TokenBuckets
 
 MAX_MISSING = 10_000  # Messages in the list. iroh-gossip PR 135
-
 ANNOUNCEMENTS = Rate(2_000, 1_000)
 """Unknown ids that one peer may announce. go-libp2p-pubsub: 10 IHAVEs a heartbeat."""
-
-MAX_RETRANSMISSIONS = 3
-"""How often GRAFTs of one peer get it one message. go-libp2p-pubsub: GossipRetransmission."""
-
+MAX_RETRANSMISSIONS = 3  # Of one message to one peer. go-libp2p-pubsub: GossipRetransmission
 _MAX_PEERS = 64  # Peers whose announcements are counted. Chosen: several times the active view
-
-_LOOKED_AT = 16
-"""Newest messages of a peer among which one that nobody else announced is looked for."""
-
+_LOOKED_AT = 16  # Newest messages of a peer among which one to give up is chosen
 _PIGGYBACK = 0.02  # Seconds before its own time at which a message is asked for beside others (E35)
-
-_PENDING_CHECK = 0.5
-"""Seconds until a message in validation, or without a neighbour to ask, is looked at again."""
-
+_PENDING_CHECK = 0.5  # Seconds between checks of a message in validation, or without announcers
 _MOST_BACKOFF = 8
-"""What a peer's time to answer is multiplied by at most: twice as much for each GRAFT for the same
-message that it got before (RFC 6298, 5.5), so that GRAFTs don't add to the load that delays
-their answers."""
+"""Largest factor of a peer's time to answer, which doubles with each GRAFT for the same message
+(RFC 6298, 5.5)."""
 
 
 class Reluctance(IntEnum):
@@ -67,10 +56,7 @@ class MissingMessages:
     def on_ihave(self, peer: PeerId, message: IHave, now: Time) -> None:
         """IHAVE: note which announced messages are missing here (E34)."""
         state = self._state
-        link = state.links.get(peer)
-        if link is None:
-            state.drop(peer, DropReason.NOT_NEIGHBOR)
-            return
+        link = state.links[peer]
         if len(message.summary) > MAX_IDS:
             state.drop(peer, DropReason.TOO_MANY_IDS)
         wait = self.wait.after_announcement(link, now)
@@ -105,8 +91,8 @@ class MissingMessages:
         message.note_holder(peer, hops)
 
     def _make_room(self, link: NeighborRecord) -> bool:
-        """Whether the list has room for one more of `link`. Where it is full, one of the newest of
-        the peer that has the most gives way, better one that nobody else announced."""
+        """Whether the list has room for one more of `link`: one of the newest of the peer that has
+        the most gives way, better one that nobody else announced."""
         if len(self.due) < MAX_MISSING:
             return True
         most = max(self._state.links.values(), key=lambda other: len(other.first_announced))
@@ -124,10 +110,6 @@ class MissingMessages:
         if message.informant is not None:
             rtt = self._state.rtt_of(message.sender)
             self.wait.note_first_copy(message, rtt, self.remove(message))
-
-    def on_pushed_copy(self, message: GossipMessage, at: Time) -> None:
-        """A copy of a message that we had to ask for came by itself, at time `at`."""
-        self.wait.note_pushed_copy(message, at, self._state.links.get(message.informant))
 
     def remove(self, message: GossipMessage) -> NeighborRecord | None:
         """`message` is missing no more; returns the neighbour that announced it first."""
@@ -181,8 +163,8 @@ class MissingMessages:
                 grafts.setdefault(peer, []).append(message.id)
 
     def _next_announcers(self, message: GossipMessage, now: Time) -> list[PeerId]:
-        """The announcer that was asked least often, of those the least doubtful, the earliest of
-        them; where it is bad, another one, too. None without announcers."""
+        """The announcer that was asked least often, then the least doubtful, then the earliest;
+        where it is bad, another one, too. None without announcers."""
         left = [peer for peer in message.holders or () if peer in self._state.links]
         if len(left) < 2:
             return left

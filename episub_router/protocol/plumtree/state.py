@@ -14,20 +14,17 @@ from episub_router.protocol.standing import KEPT_PROMISE, Standings
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, SourceId, Time
 from episub_router.util.timers import TimerMap
 
-_UNKNOWN_DELAY = 0.05
-"""Seconds for a link without an RTT yet; the mean of simulated links is about that."""
+_UNKNOWN_DELAY = 0.05  # Seconds for a link without an RTT. Chosen: the mean of simulated links
 
 
 class TreeTask(IntEnum):
-    """What is to be done for the tree of a source, at a time."""
-
     CHOOSE_PARENT = 0
     SEND_ROOT = 1
     REBALANCE = 2
 
 
 class PlumtreeState:
-    """One node's part in one topic's broadcast; only the procedures of this package use it."""
+    """One node's part in one topic's broadcast; only this package uses it."""
 
     __slots__ = (
         "effects", "first_link_at", "links", "messages", "params", "rtt_of", "standings", "timers",
@@ -37,8 +34,7 @@ class PlumtreeState:
     def __init__(self, params: BroadcastParams, rtt_of: RttOf) -> None:
         self.params = params
         self.rtt_of = rtt_of
-        self.links: dict[PeerId, NeighborRecord] = {}
-        """The neighbours, in the order in which they came."""
+        self.links: dict[PeerId, NeighborRecord] = {}  # The neighbours, the oldest first
         self.first_link_at: Time = NEVER
         self.messages = MessageCache(params)
         self.trees = Trees()
@@ -76,11 +72,9 @@ class PlumtreeState:
         return min(max(1, hops), MAX_HOPS)
 
     def graft(self, peer: PeerId, source: SourceId | None) -> None:
-        """Have `peer` push to us in one tree."""
         self.send(peer, _GRAFT if source is None else Graft(sources=(source,)))
 
     def prune(self, peer: PeerId, source: SourceId | None) -> None:
-        """Have `peer` stop that."""
         self.send(peer, _PRUNE if source is None else Prune(sources=(source,)))
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.plumtree import FAILED_AFTER, MAX_TREES, TREE_IDLE, Offer, Tree, Trees
+from episub_router.protocol.plumtree.tree import (
+    FAILED_AFTER,
+    MAX_TREES,
+    TREE_IDLE,
+    Offer,
+    Tree,
+    Trees,
+)
 
 SETUP = 0.5
 """Seconds from ROOT until a tree is used."""
