@@ -1,8 +1,5 @@
-"""Eager push and prune: payloads are delivered once and pushed on; duplicates shape the tree.
-
-The link of the first copy stays, PRUNE removes the links of the others (E30-E32); tree optimisation
-replaces the link of the first copy where another is shorter (E38).
-"""
+"""Eager push and prune: payloads are delivered once and pushed on, and duplicates prune the tree
+(E30-E32); tree optimisation replaces links by shorter ones (E38)."""
 
 from __future__ import annotations
 
@@ -29,7 +26,6 @@ _LEADING_WINDOW = 8
 ms where every duplicate prunes, 362 ms with 8 (docs/results/README.md)."""
 
 Copies: TypeAlias = Mapping[PeerId, Copy]
-NO_COPIES: Copies = {}
 
 
 class LeadingSource:
@@ -80,7 +76,7 @@ class EagerPush:
             message = self._state.messages.take(event.id)
             message.tree = self._root.choose_tree(event.source, now)
             message.source, message.arrived_at = event.source, now
-            self._accept(message, event.payload, event.size, now)
+            self._accept(message, event.payload, event.size, {}, now)
 
     def on_gossip(self, peer: PeerId, gossip: Gossip, now: Time) -> None:
         """GOSSIP from a driver without validation: new (E32) or a duplicate (E31)."""
@@ -93,7 +89,7 @@ class EagerPush:
         message = state.messages.take(id)
         message.hops, message.tree = state.check_hops(peer, gossip.hops), gossip.tree
         message.source, message.sender, message.arrived_at = gossip.source, peer, now
-        self._accept(message, gossip.payload, gossip.size, now)
+        self._accept(message, gossip.payload, gossip.size, {}, now)
 
     def on_payload_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         """A copy has arrived: a duplicate, or to be validated first."""
@@ -116,7 +112,7 @@ class EagerPush:
         message.hops, message.tree = state.check_hops(peer, first.hops), first.tree
         message.source, message.sender = event.source, peer
         message.arrived_at = first.arrived_at
-        self._accept(message, event.payload, event.size, now, copies)
+        self._accept(message, event.payload, event.size, copies, now)
 
     def on_payload_rejected(self, event: ev.PayloadRejected, now: Time) -> None:
         """A copy has proved invalid: ask others at once for the message, if they announced it."""
@@ -155,12 +151,7 @@ class EagerPush:
         self._lazy_push.add(message, now)
 
     def _accept(
-        self,
-        message: GossipMessage,
-        payload: object,
-        size: int,
-        now: Time,
-        copies: Copies = NO_COPIES,
+        self, message: GossipMessage, payload: object, size: int, copies: Copies, now: Time
     ) -> None:
         """Deliver a new message and push it on, but not to the senders of other `copies`."""
         state, peer = self._state, message.sender
@@ -225,8 +216,7 @@ class EagerPush:
         tree.note_parent(peer)
 
     def _announce_at_once(self, message: GossipMessage) -> None:
-        """Announce to neighbours that have us as their standby, and to our parent if it did not
-        push the message."""
+        """Announce to those whose standby we are, and to a parent that did not push the message."""
         tree, holders = self._state.trees.get(message.tree), message.holders
         if tree is None or holders is None:
             return
@@ -283,13 +273,9 @@ class EagerPush:
         tree, holders = state.trees.shared, message.holders or {}
         if threshold is None or peer not in tree.children or message.informant is None:
             return
-        lazy = [
-            (hops, other)
-            for other, hops in holders.items()
-            if hops and other in state.links and other not in tree.children
-        ]
-        fewest, better = min(lazy, key=lambda entry: entry[0], default=(message.hops, peer))
-        if better is not None and message.hops - fewest > threshold:
+        lazy = [p for p in holders if holders[p] and p in state.links and p not in tree.children]
+        better = min(lazy, key=lambda other: holders[other], default=None)
+        if better is not None and message.hops - holders[better] > threshold:
             tree.link(better)
             tree.unlink(peer)
             state.graft(better, None)

@@ -50,8 +50,7 @@ class GraftWait:
         return _LAG_FACTOR * min(link.lag, self._most(_MOST_LAG, now)) + _LAG_MARGIN
 
     def _most(self, usual: float, now: Time) -> float:
-        """The longest wait for what comes by itself: `usual`, or as long as answers take, as
-        further copies would make long queues longer."""
+        """The longest wait: `usual`, or what answers take, as copies make long queues longer."""
         if self._answers is None or now > self._answers_until:
             return usual
         return max(usual, min(_MOST_ANSWER_TIME, self._answers.mean))

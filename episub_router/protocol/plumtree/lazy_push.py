@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from itertools import islice
 from random import Random
 
-from episub_router.protocol.effects import DownReason, NeighborDown, Send
+from episub_router.protocol.effects import DownReason, NeighborDown
 from episub_router.protocol.messages import MAX_IDS, IHave, MessageSummary
 from episub_router.protocol.plumtree.message_cache import GossipMessage
 from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import PlumtreeState, batched
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.bounded import put_last
 
@@ -72,8 +72,8 @@ class LazyPush:
             lines = [line for holders, line in queue if peer not in holders]
             lines += link.owed
             link.owed = ()
-            for start in range(0, len(lines), MAX_IDS):
-                state.effects.append(Send(peer, IHave(tuple(lines[start : start + MAX_IDS]))))
+            for part in batched(lines):
+                state.send(peer, IHave(part))
 
     def on_neighbor_up(self, link: NeighborRecord, now: Time) -> None:
         """Announce the newest messages (E39), and those since the link, or others, failed."""

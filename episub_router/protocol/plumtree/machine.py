@@ -58,7 +58,7 @@ class Plumtree:
     @property
     def pending(self) -> int:
         """Number of messages in validation."""
-        return self._state.messages.validating
+        return len(self.store.validating)
 
     def parents(self, now: Time) -> list[PeerId]:
         """Neighbours that push to us, in whichever tree."""

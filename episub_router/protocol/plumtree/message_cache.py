@@ -1,8 +1,5 @@
-"""The message cache: one record for each message, from its announcement until its id is forgotten.
-
-A message is announced, asked for, validated, stored with its payload, and then known by its id
-(E41); it may skip any of the first steps.
-"""
+"""The message cache: one record for each message, from its announcement, its validation and its
+payload until its id is forgotten (E41)."""
 
 from __future__ import annotations
 
@@ -88,7 +85,7 @@ class MessageCache:
     """Payloads are bounded by age, count and bytes, ids by age and count, messages in validation by
     age and count; those that are only announced by `missing_messages`."""
 
-    __slots__ = ("_order", "_params", "_uncached", "_validating", "cached_bytes", "open", "seen")
+    __slots__ = ("_order", "_params", "_uncached", "cached_bytes", "open", "seen", "validating")
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
@@ -96,7 +93,7 @@ class MessageCache:
         self.seen: dict[MessageId, GossipMessage] = {}  # Accepted
         self._order: list[GossipMessage] = []  # Those, in order, ...
         self._uncached = 0  # ... of which the first so many have lost their payloads
-        self._validating: dict[MessageId, Time] = {}  # Messages in validation, and when that began
+        self.validating: dict[MessageId, Time] = {}  # Messages in validation, and when that began
         self.cached_bytes = 0
 
     def __contains__(self, id: MessageId) -> bool:
@@ -109,10 +106,6 @@ class MessageCache:
     def cached_messages(self) -> int:
         return len(self._order) - self._uncached
 
-    @property
-    def validating(self) -> int:
-        return len(self._validating)
-
     def get(self, id: MessageId) -> GossipMessage | None:
         """The message, if its payload is cached."""
         message = self.seen.get(id)
@@ -123,11 +116,11 @@ class MessageCache:
         self.expire(copy.arrived_at)
         message = self.open.get(id)
         if message is None or message.copies is None:
-            if len(self._validating) >= MAX_VALIDATING:
+            if len(self.validating) >= MAX_VALIDATING:
                 return False
             message = message or self.open.setdefault(id, GossipMessage(id))
             message.copies = {}
-            self._validating[id] = copy.arrived_at
+            self.validating[id] = copy.arrived_at
         copies = message.copies
         if copies is not None and len(copies) < MAX_HOLDERS:
             copies.setdefault(peer, copy)
@@ -145,13 +138,13 @@ class MessageCache:
 
     def _end_validation(self, message: GossipMessage) -> None:
         message.copies = None
-        del self._validating[message.id]
+        del self.validating[message.id]
         if message.informant is None:
             del self.open[message.id]
 
     def take(self, id: MessageId) -> GossipMessage:
         """The record of a message that proved valid, out of those that are open."""
-        self._validating.pop(id, None)
+        self.validating.pop(id, None)
         return self.open.pop(id, None) or GossipMessage(id)
 
     def store(self, message: GossipMessage, payload: object, size: int, now: Time) -> None:
@@ -171,8 +164,8 @@ class MessageCache:
                 yield message
 
     def expire(self, now: Time) -> None:
-        while self._validating:
-            id, since = next(iter(self._validating.items()))
+        while self.validating:
+            id, since = next(iter(self.validating.items()))
             if since + VALIDATION_TIMEOUT > now:
                 break
             self._end_validation(self.open[id])
@@ -205,4 +198,4 @@ class MessageCache:
             self._uncache(message)
         self._uncached = len(self._order)
         self.open.clear()
-        self._validating.clear()
+        self.validating.clear()

@@ -1,20 +1,15 @@
-"""Missing messages: IHAVE, the GRAFT timer, and GRAFT at the receiver (E34-E37).
-
-A missing message has a time at which it is asked for, of its announcers in turn, until it arrives
-or counts as lost.
-"""
+"""Missing messages: IHAVE, the GRAFT timer, and GRAFT at the receiver (E34-E37)."""
 
 from __future__ import annotations
 
-from enum import IntEnum
 from itertools import islice
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.messages import MAX_IDS, Graft, IHave
+from episub_router.protocol.messages import Graft, IHave
 from episub_router.protocol.plumtree.graft_wait import GraftWait
 from episub_router.protocol.plumtree.message_cache import VALIDATION_TIMEOUT, GossipMessage
 from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import PlumtreeState, batched
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.params import Rate
 from episub_router.util.timers import TimerMap
@@ -28,22 +23,12 @@ _MAX_PEERS = 64  # Peers whose announcements are counted. Chosen: several times 
 _LOOKED_AT = 16  # Newest messages of a peer among which one to give up is chosen
 _PIGGYBACK = 0.02  # Seconds before its own time at which a message is asked for beside others (E35)
 _PENDING_CHECK = 0.5  # Seconds between checks of a message in validation, or without announcers
-_MOST_BACKOFF = 8
-"""Largest factor of a peer's time to answer, which doubles with each GRAFT for the same message
-(RFC 6298, 5.5)."""
-
-
-class Reluctance(IntEnum):
-    """What speaks against asking a neighbour for a message."""
-
-    NONE = 0
-    LATE = 1  # It has let an answer wait
-    BAD = 2  # Its standing is bad: it is asked beside another
+_MOST_BACKOFF = 8  # Bound of the doubling of a peer's time to answer one message (RFC 6298, 5.5)
 
 
 class MissingMessages:
-    """Bounded in messages, and in what one peer may add; where the list is full, the shares of
-    peers are max-min fair."""
+    """The announced messages that are not here, each with the time at which its announcers are
+    asked, in turn. Where the list is full, the shares of peers are max-min fair."""
 
     __slots__ = ("_announcements", "_state", "due", "wait")
 
@@ -57,12 +42,9 @@ class MissingMessages:
         """IHAVE: note which announced messages are missing here (E34)."""
         state = self._state
         link = state.links[peer]
-        if len(message.summary) > MAX_IDS:
-            state.drop(peer, DropReason.TOO_MANY_IDS)
         wait = self.wait.after_announcement(link, now)
-        seen = state.messages.seen
-        for id, hops in message.summary[:MAX_IDS]:
-            known = seen.get(id)
+        for id, hops in state.capped(peer, message.summary):
+            known = state.messages.seen.get(id)
             if known is None:
                 self._on_unknown(link, id, state.check_hops(peer, hops), now, now + wait)
                 continue
@@ -135,8 +117,8 @@ class MissingMessages:
         for peer, ids in grafts.items():
             for id in ids:
                 state.links[peer].ask(id, now)
-            for start in range(0, len(ids), MAX_IDS):
-                state.send(peer, Graft(tuple(ids[start : start + MAX_IDS])))
+            for part in batched(ids):
+                state.send(peer, Graft(part))
 
     def _ask_for(
         self, message: GossipMessage, grafts: dict[PeerId, list[MessageId]], now: Time
@@ -163,24 +145,21 @@ class MissingMessages:
                 grafts.setdefault(peer, []).append(message.id)
 
     def _next_announcers(self, message: GossipMessage, now: Time) -> list[PeerId]:
-        """The announcer that was asked least often, then the least doubtful, then the earliest;
-        where it is bad, another one, too. None without announcers."""
+        """The announcer asked least often, then not bad, not late, and the earliest; beside a bad
+        one another one, too. None without announcers."""
         left = [peer for peer in message.holders or () if peer in self._state.links]
         if len(left) < 2:
             return left
         asked = [peer for peer, _ in message.asked]
-        reluctance = {peer: self._reluctance(peer, now) for peer in left}
-        for peer in asked:
-            if reluctance.get(peer) is Reluctance.LATE:
-                reluctance[peer] = Reluctance.NONE  # It may be for this message alone.
-        left.sort(key=lambda peer: (asked.count(peer), reluctance[peer]))
-        return left[:2] if reluctance[left[0]] is Reluctance.BAD else left[:1]
+        bad = [peer for peer in left if self._state.standings.is_bad(peer, now)]
+        # One that was asked already may be late with this message alone.
+        unasked = [peer for peer in left if peer not in bad and peer not in asked]
+        late = [peer for peer in unasked if self._is_late(peer, now)]
+        left.sort(key=lambda peer: (asked.count(peer), peer in bad, peer in late))
+        return left[:2] if left[0] in bad else left[:1]
 
-    def _reluctance(self, peer: PeerId, now: Time) -> Reluctance:
-        if self._state.standings.is_bad(peer, now):
-            return Reluctance.BAD
-        late = self._state.links[peer].is_late(now, self._patience(peer, now))
-        return Reluctance.LATE if late else Reluctance.NONE
+    def _is_late(self, peer: PeerId, now: Time) -> bool:
+        return self._state.links[peer].is_late(now, self._patience(peer, now))
 
     def _patience(self, peer: PeerId, now: Time) -> float:
         return self.wait.patience(self._state.rtt_of(peer), now)
@@ -207,11 +186,10 @@ class MissingMessages:
     def on_graft(self, peer: PeerId, message: Graft) -> None:
         """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""
         state = self._state
-        if len(message.ids) > MAX_IDS:
-            state.drop(peer, DropReason.TOO_MANY_IDS)
+        ids = state.capped(peer, message.ids)
         if not (message.ids or message.sources or message.standby):
             state.trees.shared.link(peer)
-        for id in message.ids[:MAX_IDS]:
+        for id in ids:
             stored = state.messages.get(id)
             if stored is None:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)

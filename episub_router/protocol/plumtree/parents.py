@@ -1,17 +1,17 @@
 """Parents and standbys: which neighbours bring a tree's messages, and what replaces one (E40).
 
-A new parent takes its place at once, and the former one is left a little later (make before break).
+A new parent takes its place at once; the former one is left a little later (make before break).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 
-from episub_router.protocol.messages import MAX_IDS, Graft, Prune, Root, RootRequest
+from episub_router.protocol.messages import Graft, Prune, Root, RootRequest
 from episub_router.protocol.params import EagerRepair
 from episub_router.protocol.plumtree.graft_wait import FIRST_LAG
 from episub_router.protocol.plumtree.message_cache import GossipMessage
-from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
+from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask, batched
 from episub_router.protocol.plumtree.tree import FAILED_AFTER, Tree
 from episub_router.protocol.types import PeerId, SourceId, Time
 
@@ -48,8 +48,7 @@ class Parents:
         if not asked and peer in self._state.links:
             self._state.links[peer].missed = 0
         for each in [*tree.parents, *tree.standbys]:
-            pushed = each in others or (each == peer and not asked)
-            if pushed:
+            if each in others or (each == peer and not asked):
                 tree.note_pushed(each)
             elif each in holders and each not in tree.parents:
                 tree.note_announced(each)
@@ -60,8 +59,7 @@ class Parents:
             return
         if peer in tree.parents:
             if asked:
-                # It doesn't know that we are its child: our GRAFT was lost.
-                self._state.graft(peer, tree.source)
+                self._state.graft(peer, tree.source)  # The last one was lost.
         elif asked:
             self._on_pulled(tree, peer, failed, now)
         elif peer not in tree.leaving:
@@ -76,7 +74,7 @@ class Parents:
 
     def _on_pulled(self, tree: Tree, peer: PeerId, failed: bool, now: Time) -> None:
         """`peer` had to be asked for a message; whether the parent has `failed` by that."""
-        parent, missed = tree.parent, tree.missed(tree.parent)
+        parent, missed = tree.parent, tree.service(tree.parent).unpushed.count
         if parent is None or failed or not tree.is_feasible(parent):
             # Each cycle of parents has such a link: look for another way at once.
             adopt = peer not in tree.children
@@ -124,8 +122,7 @@ class Parents:
             self.request_root(tree)
 
     def _leave(self, tree: Tree, now: Time) -> None:
-        former = tree.parents.pop(0)
-        tree.leaving[former] = now + SETTLE
+        tree.leaving[tree.parents.pop(0)] = now + SETTLE
         self._find_parent(tree, now)
 
     def _pushes_nothing(self, tree: Tree, now: Time) -> bool:
@@ -146,7 +143,7 @@ class Parents:
 
     def _send_grafts(self) -> None:
         for parent, sources in self._grafts.items():
-            for part in _batched(sources):
+            for part in batched(sources):
                 self._state.send(parent, Graft(sources=part))
         self._grafts.clear()
 
@@ -155,7 +152,7 @@ class Parents:
         to = tree.parent
         if to is None:
             left = (peer for peer in self._state.links if peer not in tree.children)
-            to = next((peer for peer in left if not tree.has_failed(peer)), None)
+            to = next((peer for peer in left if not tree.service(peer).failures), None)
         if to is not None:
             tree.requested = tree.round
             self._state.send(to, Root(requests=(RootRequest(tree.source, tree.round),)))
@@ -226,19 +223,14 @@ class Parents:
                     if peer in links:
                         orders.setdefault(peer, [[], [], [], []])[order].append(source)
         for peer, (push, announce, leave, forget) in orders.items():
-            for part in _batched(push):
+            for part in batched(push):
                 state.send(peer, Graft(sources=part))
-            for part in _batched(announce):
+            for part in batched(announce):
                 state.send(peer, Graft(standby=part))
-            for part in _batched(leave):
+            for part in batched(leave):
                 state.send(peer, Prune(sources=part))
-            for part in _batched(forget):
+            for part in batched(forget):
                 state.send(peer, Prune(standby=part))
             link = links[peer]
             is_standby = any(peer in tree.standbys for tree in state.trees)
             link.lag = None if not is_standby else FIRST_LAG if link.lag is None else link.lag
-
-
-def _batched(sources: list[SourceId]) -> list[tuple[SourceId, ...]]:
-    """`sources` in batches that one message may name."""
-    return [tuple(sources[start : start + MAX_IDS]) for start in range(0, len(sources), MAX_IDS)]

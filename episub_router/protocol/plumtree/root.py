@@ -6,7 +6,7 @@ brought it first, or a much nearer one right after; the next ones become standby
 
 from __future__ import annotations
 
-from episub_router.protocol.effects import DropReason, Send
+from episub_router.protocol.effects import Send
 from episub_router.protocol.messages import MAX_IDS, Root, RootRequest, TreeRoot
 from episub_router.protocol.plumtree.message_cache import next_hops
 from episub_router.protocol.plumtree.parents import Parents
@@ -93,11 +93,10 @@ class RootProcedure:
 
     def on_root(self, peer: PeerId, message: Root, now: Time) -> None:
         """ROOT from `peer`: flood what is new, note what is another way to a known root."""
-        if len(message.roots) > MAX_IDS:
-            self._state.drop(peer, DropReason.TOO_MANY_IDS)
+        roots = self._state.capped(peer, message.roots)
         for request in message.requests[:MAX_IDS]:
             self._on_request(peer, request, now)
-        flooded = [e for root in message.roots[:MAX_IDS] if (e := self._note(peer, root, now))]
+        flooded = [e for root in roots if (e := self._note(peer, root, now))]
         if flooded:
             self._flood(flooded, peer)
 
@@ -105,7 +104,7 @@ class RootProcedure:
         """Note one line of a ROOT; returns the line to flood if its round is new here."""
         state, source = self._state, root.source
         tree = state.trees.by_source.get(source)
-        if tree is not None and (tree.own or tree.excludes(peer, now)):
+        if tree is not None and (tree.own or now < tree.service(peer).excluded_until):
             return None
         if state.standings.is_bad(peer, now):
             return None

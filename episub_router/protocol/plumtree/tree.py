@@ -13,9 +13,7 @@ from episub_router.protocol.messages import MAX_IDS
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 from episub_router.util.bounded import put_last
 
-SETUP = 0.5
-"""Seconds from ROOT until its tree is used. Chosen: three of the longest round trips between
-continents, as GRAFT and its answer cross one link."""
+SETUP = 0.5  # Seconds from ROOT until its tree is used. Chosen: three of the longest round trips
 TREE_IDLE = 120.0  # Seconds that a tree stands after its last ROOT. Chosen: half of `seen_ttl`
 MAX_TREES = 128  # Trees kept. Chosen: twice `source_trees`; the rest expired or carry nothing yet
 FAILED_AFTER = 6  # Messages in a row that a parent didn't push, or a standby not announce, ...
@@ -43,7 +41,7 @@ class Streak:
         self.since: Time = NEVER
 
     def add(self, now: Time) -> bool:
-        """One more message was missed; whether that is a failure."""
+        """One more; whether that is a failure."""
         if not self.count:
             self.since = now
         self.count += 1
@@ -112,8 +110,8 @@ class Tree:
         return offer is not None and offer.cost < self.cost and peer not in self.children
 
     def next_parent(self, links: Collection[PeerId]) -> PeerId | None:
-        """The neighbour to replace a lost parent: one that pushes already or brought ROOT first,
-        feasible if there is one; in the shared tree any that is lazy."""
+        """Replaces a lost parent: one that pushes already or brought ROOT first, better a feasible
+        one; in the shared tree any that is lazy."""
         order = links if self.source is None else [*self.parents, *self.offers]
         left = [peer for peer in order if peer in links and peer not in self.children]
         return next((peer for peer in left if self.is_feasible(peer)), left[0] if left else None)
@@ -168,18 +166,18 @@ class Tree:
         for table in (self.children, self.offers, self.announce_to, self.leaving, self.services):
             table.pop(peer, None)
 
-    def missed(self, peer: PeerId | None) -> int:
-        service = self.services.get(peer)
-        return 0 if service is None else service.unpushed.count
+    def service(self, peer: PeerId | None) -> Service:
+        """How `peer` has served this tree, as a read-only view."""
+        return self.services.get(peer) or Service()
 
     def note_missed(self, peer: PeerId, now: Time) -> bool:
         """The parent or standby `peer` missed a message; whether it has failed by that."""
         service = self.services.setdefault(peer, Service())
         streak = service.unpushed if peer in self.parents else service.unannounced
-        failed = streak.add(now)
-        if failed:
-            self.exclude(peer, now)
-        return failed
+        if not streak.add(now):
+            return False
+        self.exclude(peer, now)
+        return True
 
     def exclude(self, peer: PeerId, now: Time) -> None:
         """`peer` has failed, and is no candidate for a while."""
@@ -201,14 +199,6 @@ class Tree:
             service.unannounced.count = 0
             if service.failures == 1:
                 service.excluded_until = -NEVER
-
-    def excludes(self, peer: PeerId, now: Time) -> bool:
-        service = self.services.get(peer)
-        return service is not None and now < service.excluded_until
-
-    def has_failed(self, peer: PeerId) -> bool:
-        service = self.services.get(peer)
-        return service is not None and service.failures > 0
 
 
 class Trees:
@@ -245,9 +235,8 @@ class Trees:
             if len(self.by_source) >= MAX_TREES:
                 # One that never carried a message is worth least: anyone can send ROOTs.
                 others = [each for each in self.by_source.values() if not each.own]
-                unproven = next((each for each in others if not each.proven), None)
-                if unproven is not None or others:
-                    del self.by_source[(unproven or others[0]).source]
+                if others:
+                    del self.by_source[min(others, key=lambda each: each.proven).source]
         put_last(self.by_source, source, tree, MAX_TREES)
         return tree
 
@@ -257,12 +246,9 @@ class Trees:
 
     def nearest(self, links: Collection[PeerId], now: Time) -> Tree | None:
         """The tree of the nearest source, of those that stand."""
-        standing = (
-            tree
-            for tree in self.by_source.values()
-            if tree.proven and tree.parent in links and tree.stands(now)
-        )
-        return min(standing, key=lambda tree: tree.cost, default=None)
+        standing = (tree for tree in self.by_source.values() if tree.proven and tree.stands(now))
+        linked = (tree for tree in standing if tree.parent in links)
+        return min(linked, key=lambda tree: tree.cost, default=None)
 
     def clear(self) -> None:
         self.shared = Tree(None)
