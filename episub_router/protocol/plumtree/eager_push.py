@@ -231,8 +231,7 @@ class EagerPush:
                 message.note_holder(peer)
 
     def _on_duplicate(self, peer: PeerId, message: GossipMessage, hops: int, at: Time) -> None:
-        """A further copy from `peer`: PRUNE its link (E31), unless it is to push. Even a lazy peer
-        gets one: it pushed, so it missed the last."""
+        """Another copy from `peer`: PRUNE its link, even a lazy one, unless it is to push (E31)."""
         state, link = self._state, self._state.links.get(peer)
         state.check_hops(peer, hops)  # Only to count it.
         if link is None:

@@ -16,10 +16,8 @@ from episub_router.util.bounded import put_last
 
 LAZY_DELAY = 0.4  # Seconds to a first id's IHAVE, at most. Measured: sooner brings spare copies
 MAX_QUEUED = 5_000  # Ids for all, and for each neighbour. go-libp2p-pubsub: MaxIHaveLength
-ANNOUNCE_WINDOW = 3.0
-"""Seconds of messages that are announced to a new neighbour. gossipsub: three heartbeats."""
-_NEWCOMER = 2 * ANNOUNCE_WINDOW
-"""Seconds after joining whose messages may be old: newcomers would announce them for ever."""
+ANNOUNCE_WINDOW = 3.0  # Seconds that a new neighbour is announced. gossipsub: three heartbeats
+_NEWCOMER = 2 * ANNOUNCE_WINDOW  # Seconds: what came then may be old, and would go round for ever
 _UNNOTICED = 30.0  # Seconds that a failed link may have been silent: three link checks
 _TOGETHER = 10.0  # Seconds within which links fail for one reason. Chosen: as silence is noticed
 _MAX_ANNOUNCED = 1_000  # Ids, after a failed link. Chosen: go-libp2p-pubsub has 5,000 a heartbeat
@@ -88,8 +86,7 @@ class LazyPush:
         self.add_for(link, reversed(newest), now)
 
     def on_neighbor_down(self, link: NeighborRecord, event: NeighborDown, now: Time) -> None:
-        """Remember a failed link: there may be a partition. One that had just come back failed
-        when its former one did."""
+        """Remember a failed link; one that had just come back failed when its former one did."""
         failed_at = link.missed_since if now - link.up_at < _TOGETHER else NEVER
         if event.reason is DownReason.FAILED:
             failed_at = min(failed_at, now)
@@ -97,8 +94,7 @@ class LazyPush:
             put_last(self._failed, link.peer, (failed_at, event.silent_since), _MAX_FAILED)
 
     def _gap_since(self, now: Time) -> Time:
-        """Since when several links that failed just now were silent. NEVER where one was at most:
-        others brought what it didn't."""
+        """Since when several links that failed just now were silent; NEVER if one at most was."""
         silent = [
             max(since, at - _TOGETHER)
             for at, since in self._failed.values()

@@ -38,8 +38,8 @@ class GossipMessage:
 
     def __init__(self, id: MessageId) -> None:
         self.id = id
+        # Peers known to have it, with the hops that they named; None once every neighbour is.
         self.holders: dict[PeerId, int] | None = {}
-        """Peers known to have it, with the hops that they named; None once every neighbour is."""
         self.informant: PeerId | None = None  # The first neighbour to announce it, ...
         self.announced_at: Time = NEVER  # ... and when it did
         self.due_at: Time = NEVER  # When to ask for it, or to ask the next announcer

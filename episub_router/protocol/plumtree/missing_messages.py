@@ -16,8 +16,7 @@ from episub_router.util.timers import TimerMap
 from episub_router.util.token_buckets import TokenBuckets
 
 MAX_MISSING = 10_000  # Messages in the list. iroh-gossip PR 135
-ANNOUNCEMENTS = Rate(2_000, 1_000)
-"""Unknown ids that one peer may announce. go-libp2p-pubsub: 10 IHAVEs a heartbeat."""
+ANNOUNCEMENTS = Rate(2_000, 1_000)  # Of unknown ids. go-libp2p-pubsub: 10 IHAVEs a heartbeat
 MAX_RETRANSMISSIONS = 3  # Of one message to one peer. go-libp2p-pubsub: GossipRetransmission
 _MAX_PEERS = 64  # Peers whose announcements are counted. Chosen: several times the active view
 _LOOKED_AT = 16  # Newest messages of a peer among which one to give up is chosen

@@ -14,9 +14,7 @@ from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
 from episub_router.protocol.plumtree.tree import TREE_IDLE, Offer, Tree
 from episub_router.protocol.types import PeerId, SourceId, Time
 
-ROOT_INTERVAL = 20.0
-"""Least seconds between two ROOTs that nobody asked for. Measured: at 1 % churn a second trees that
-lose nodes ask for one sooner."""
+ROOT_INTERVAL = 20.0  # Seconds between ROOTs nobody asked for. Measured: trees under churn ask
 MAX_COST = 60.0  # Seconds: bound of the cost that a ROOT may name
 _ROOT_MESSAGES = 3  # Messages between two ROOTs, at least: with more it costs less than it saves
 _REQUEST_INTERVAL = 5.0
@@ -138,8 +136,7 @@ class RootProcedure:
             self._parents.set_parent(tree, peer, now)
 
     def _choose_parent(self, tree: Tree, now: Time) -> None:
-        """Take the first neighbour that brought ROOT, or a much nearer one right after it; a parent
-        that was hardly later stays."""
+        """Take who brought ROOT first, or one much nearer; a parent that was hardly later stays."""
         state = self._state
         self._parents.schedule_rebalance(tree, now)
         offers = [(p, offer) for p, offer in tree.offers.items() if p in state.links]
