@@ -1,7 +1,6 @@
 """Effects: what a topic's machine asks of its driver, in order.
 
-`NeighborUp` and `NeighborDown` also join the two machines inside a topic: membership emits
-them, broadcast handles them, and the driver sees them as information.
+`NeighborUp` and `NeighborDown` also tell the broadcast machine what membership did.
 """
 
 from __future__ import annotations
@@ -31,36 +30,24 @@ class DropReason(Enum):
     GRAFT_NOT_CACHED = "graft-not-cached"
     GRAFT_REPEATED = "graft-repeated"
     PENDING_FULL = "pending-full"
-    RATE_LIMITED = "rate-limited"
-    """More of a kind than one peer may send."""
-    SHARE_FULL = "share-full"
-    """Peers that would have given one source, or one group, too much of the passive view."""
-    DIALS_FULL = "dials-full-for-others"
-    """A dial that another node's message asked for, with too many of those under way."""
+    RATE_LIMITED = "rate-limited"  # More of a kind than one peer may send
+    SHARE_FULL = "share-full"  # Too much of the passive view for one source, or one group
+    DIALS_FULL = "dials-full-for-others"  # Too many dials that messages of others asked for
     FROM_BANNED = "from-banned"
-    """A message of a peer that is banned."""
     MESSAGE_LOST = "message-lost"
-    PREAMBLE_REFUSED = "preamble-refused"
-    """A large message that can't be what its preamble says, or with too many under way."""
-    PIECE_INVALID = "piece-invalid"
-    """A piece that isn't part of the message that it names."""
-    PIECE_LATE = "piece-late"
-    """A piece that is here already."""
+    PREAMBLE_REFUSED = "preamble-refused"  # It can't be true, or too many messages are under way
+    PIECE_INVALID = "piece-invalid"  # Not part of the message that it names
+    PIECE_LATE = "piece-late"  # Here already
 
 
 class DownReason(Enum):
     """Why a neighbour left the active view."""
 
-    FAILED = "failed"
-    """Connection lost, or the link was silent for too long."""
-    ENDED = "ended"
-    """The peer sent DISCONNECT."""
-    LEFT = "left"
-    """The peer left the overlay, or we did."""
-    EVICTED = "evicted"
-    """We gave the link up for a better one."""
-    BANNED = "banned"
-    """The peer broke promises, or forwarded what was forged."""
+    FAILED = "failed"  # Connection lost, or the link was silent for too long
+    ENDED = "ended"  # The peer sent DISCONNECT
+    LEFT = "left"  # The peer left the overlay, or we did
+    EVICTED = "evicted"  # We gave the link up for a better one
+    BANNED = "banned"  # The peer broke promises, or forwarded what was forged
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +60,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a connection to `peer`; answer with `Connected` or `DialFailed`.
-
-    `for_others`: only another node's message asked for it, so dials of our own go first.
-    """
+    """Open a connection to `peer`; answer with `Connected` or `DialFailed`."""
 
     peer: PeerId
-    for_others: bool = False
+    for_others: bool = False  # Only another node's message asked for it: our own dials go first
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +92,8 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """All pieces of a large message are here, in order: validate it, and answer with
-    `PayloadAccepted` if it is valid. `peer` brought the last one."""
+    """All pieces of a large message are here, the last from `peer`: validate it, and answer with
+    `PayloadAccepted`."""
 
     preamble: Preamble
     pieces: tuple[Piece, ...]
@@ -131,8 +115,7 @@ class NeighborDown:
 
     peer: PeerId
     reason: DownReason
-    silent_since: Time = NEVER
-    """When it last sent something, where its link failed."""
+    silent_since: Time = NEVER  # When it last sent something, where its link failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +135,6 @@ class Dropped:
 
 
 Effect: TypeAlias = (
-    Send
-    | Dial
-    | Release
-    | MeasureRtt
-    | Deliver
-    | Assembled
-    | NeighborUp
-    | NeighborDown
-    | Ban
+    Send | Dial | Release | MeasureRtt | Deliver | Assembled | NeighborUp | NeighborDown | Ban
     | Dropped
-)
+)  # fmt: skip

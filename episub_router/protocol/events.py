@@ -1,7 +1,4 @@
-"""Events: what the driver (router, simulator or test) passes to a topic's machine.
-
-Every event comes with the driver's `now`; the answer is a list of effects.
-"""
+"""Events: what the driver (router, simulator or test) passes to a topic's machine, with `now`."""
 
 from __future__ import annotations
 
@@ -29,21 +26,15 @@ class ContactsFound:
 
 @dataclass(frozen=True, slots=True)
 class LeaveOverlay:
-    """The application unsubscribed. The machine says goodbye and forgets its state (E14).
+    """The application unsubscribed. The machine says goodbye and forgets its state (E14)."""
 
-    `proof` is our signature for a LEAVE; without one, DISCONNECT is used.
-    """
-
-    proof: bytes = b""
+    proof: bytes = b""  # Our signature for a LEAVE; without one, DISCONNECT is used
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message came from `peer`. Gossip is trusted at once: the driver has no validation
-    step. A driver that has one sends `PayloadArrived` and `PayloadAccepted` instead.
-
-    A LEAVE is passed in only if its source has signed it, and each one only once (E14).
-    """
+    """A message came from `peer`. A GOSSIP is trusted: a driver that validates it first passes
+    `PayloadArrived`. A LEAVE is one that its source has signed, and passed once (E14)."""
 
     peer: PeerId
     message: Message
@@ -72,13 +63,11 @@ class PayloadAccepted:
 
 @dataclass(frozen=True, slots=True)
 class PayloadRejected:
-    """The payload that `peer` forwarded was refused, and counts no longer. `forged`: it is not
-    what its author signed, so no correct peer forwards it; a validator that refused it, or a full
-    queue, says nothing about `peer`."""
+    """The payload that `peer` forwarded was refused, and counts no longer."""
 
     peer: PeerId
     id: MessageId
-    forged: bool = False
+    forged: bool = False  # Not what its author signed: no correct peer forwards it
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +82,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class PublishInPieces:
-    """The application publishes a large message of its own: `payload` whole, of `size` bytes, for
-    neighbours that take no pieces, and cut for the others (`pieces.cutting`)."""
+    """The application publishes a large message: whole for neighbours that take no pieces."""
 
     preamble: Preamble
     pieces: tuple[Piece, ...]
@@ -113,19 +101,15 @@ class PayloadDropped:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Messages can be sent to `peer` now, whichever side dialled. Repeated for a neighbour: they
-    could not for a moment, and some may be lost."""
+    """Messages can be sent to `peer` now. Repeated for a neighbour: some may be lost."""
 
     peer: PeerId
-    probed: bool = False
-    """Whether the driver notices by itself when the peer's host is gone or cut off (`PeerDown`),
-    and when its process has stopped (`Silent`)."""
+    probed: bool = False  # Whether the driver notices by itself when it is gone, or `Silent`
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Nothing at all has come over the connection to `peer` for longer than a process lets pass
-    that runs (E15)."""
+    """Nothing has come from `peer` for longer than a running process lets pass (E15)."""
 
     peer: PeerId
 
@@ -161,8 +145,7 @@ class RttMeasured:
 
 @dataclass(frozen=True, slots=True)
 class StandingSet:
-    """The application's word on `peer`, added to what it earns (`standing`); 0 takes it
-    back."""
+    """The application's word on `peer`, added to what it earns (`standing`); 0 takes it back."""
 
     peer: PeerId
     standing: float
@@ -173,16 +156,8 @@ BroadcastEvent: TypeAlias = (
 )
 
 MembershipEvent: TypeAlias = (
-    JoinOverlay
-    | ContactsFound
-    | LeaveOverlay
-    | Received
-    | Connected
-    | DialFailed
-    | PeerDown
-    | Silent
-    | NeighborQueried
-    | RttMeasured
-)
+    JoinOverlay | ContactsFound | LeaveOverlay | Received | Connected | DialFailed | PeerDown
+    | Silent | NeighborQueried | RttMeasured
+)  # fmt: skip
 
 Event: TypeAlias = BroadcastEvent | MembershipEvent | StandingSet

@@ -1,8 +1,7 @@
 """The protocol's messages, one frozen dataclass each (clause E42).
 
-The envelope that the specification puts around every message, its source and its monotonic
-sequence id, belongs to `wire`; the core gets the neighbour that a message came from. Peers are
-named by id alone: their signed address records stay in the router's address book.
+The specification's envelope, a source and a sequence id, belongs to `wire`. Peers are named by id
+alone: their signed address records stay in the router's address book.
 """
 
 from __future__ import annotations
@@ -14,36 +13,25 @@ from typing import NamedTuple, TypeAlias
 from episub_router.protocol.piece_messages import PieceMessage
 from episub_router.protocol.types import MessageId, PeerId, SourceId
 
-MAX_HOPS = 64
-"""Largest hop count of a payload. Ours: far above the diameter of any bounded-degree overlay."""
-
-MAX_NODES = 16
-"""Peers in one NODES at most. gossipsub v1.1: PX sends 16 peers."""
-
-MAX_IDS = 100
-"""Ids in one IHAVE or GRAFT at most. iroh-gossip PR 135."""
+MAX_HOPS = 64  # Of a payload. Chosen: far above the diameter of any bounded-degree overlay
+MAX_NODES = 16  # Peers in one NODES at most. gossipsub v1.1: PX sends 16 peers
+MAX_IDS = 100  # Ids in one IHAVE or GRAFT at most. iroh-gossip PR 135
 
 
 class LinkKind(IntEnum):
     """What a link of the active view is for (spec, "Design Parameters for View Sizes")."""
 
-    RANDOM = 0
-    """One of the C_rand links that keep the overlay connected."""
-    NEAR = 1
-    """One of the C_near links that follow proximity."""
+    RANDOM = 0  # One of the C_rand links that keep the overlay connected
+    NEAR = 1  # One of the C_near links that follow proximity
 
 
 class NeighborRole(IntEnum):
     """NEIGHBOR's roles; the specification has two, which the wire format tells apart (E09, E11)."""
 
-    REQUEST = 0
-    """The sender asks to become a neighbour."""
-    ACCEPT = 1
-    """The sender has put the receiver into its active view."""
-    QUERY = 2
-    """A neighbour asks for the receiver's active view, and whether the link still stands."""
-    LIST = 3
-    """Answer to QUERY."""
+    REQUEST = 0  # The sender asks to become a neighbour
+    ACCEPT = 1  # The sender has put the receiver into its active view
+    QUERY = 2  # Asks for the receiver's active view, and whether the link still stands
+    LIST = 3  # Answer to QUERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +44,7 @@ class GetNodes:
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """NODES: answers GETNODES with a sample of both views (E03), and SHUFFLEREPLY with what the
-    shuffle offers.
-
-    `ttl` is the walk length that the answering node suggests for the JOINs that follow; the
-    specification never says what it is for.
-    """
+    shuffle offers. `ttl`: the walk length suggested for the JOINs that follow."""
 
     peers: tuple[PeerId, ...]
     ttl: int
@@ -96,52 +80,36 @@ class ForwardJoin:
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """NEIGHBOR: asks for, grants, checks or describes an active link (E09-E12).
-
-    `links` is how many active links the sender has (E10), `random_links` how many of them are
-    random (E16, E18). `peers` is the sender's active view, sent with LIST. `kind` is what the
-    link is for, on both ends. `numbers_only`: with QUERY, `peers` aren't asked for; with LIST, they
-    are left out for that reason.
-    """
+    """NEIGHBOR: asks for, grants, checks or describes an active link (E09-E12)."""
 
     role: NeighborRole
-    links: int
-    kind: LinkKind = LinkKind.RANDOM
-    peers: tuple[PeerId, ...] = ()
-    random_links: int = 0
-    numbers_only: bool = False
+    links: int  # Active links of the sender (E10)
+    kind: LinkKind = LinkKind.RANDOM  # What the link is for, on both ends
+    peers: tuple[PeerId, ...] = ()  # The sender's active view, with LIST
+    random_links: int = 0  # Random ones of `links` (E16, E18)
+    numbers_only: bool = False  # QUERY doesn't ask for `peers`; LIST leaves them out therefore
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """DISCONNECT: rejects a NEIGHBOR request or ends a link (E09, E14).
+    """DISCONNECT: rejects a NEIGHBOR request or ends a link (E09, E14)."""
 
-    `alive` is False when the sender is leaving the overlay, so that it isn't remembered.
-    """
-
-    alive: bool = True
+    alive: bool = True  # False: the sender leaves the overlay, and isn't to be remembered
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """LEAVE: `source` has left; forget it everywhere (E14).
-
-    `proof` is the source's signature over topic and leave, opaque here; the driver checks it
-    before the message reaches the core, so that no peer can expel others.
-    """
+    """LEAVE: `source` has left; forget it everywhere (E14)."""
 
     source: PeerId
     ttl: int
-    proof: bytes = b""
+    proof: bytes = b""  # The source's signature, which the driver checks
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """SHUFFLE: `peer` offers peers in exchange for others, along a random walk (E19).
-
-    `offered`: so many peers; `peer` sends them, as NODES, to the node that replies, so that they
-    needn't go along the walk. 0: `peers` are all that is offered.
-    """
+    """SHUFFLE: `peer` offers peers in exchange for others, along a random walk (E19). `offered`: so
+    many, which go to the node that replies, as NODES; 0: `peers` are all."""
 
     peer: PeerId
     ttl: int
@@ -158,20 +126,14 @@ class ShuffleReply:
 
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """GOSSIP: one payload message, pushed (E30, E32).
-
-    `hops` counts the links from the publisher to the receiver, 1 on the first. `payload` is
-    opaque to the core; `size` is its bytes, for the cache's bound. `source` is its publisher,
-    None where that isn't known. `tree` is the source whose tree it is pushed along, None for the
-    topic's shared tree.
-    """
+    """GOSSIP: one payload message, pushed (E30, E32)."""
 
     id: MessageId
-    hops: int
+    hops: int  # Links from the publisher to the receiver
     payload: object
-    size: int = 0
-    source: SourceId | None = None
-    tree: SourceId | None = None
+    size: int = 0  # Bytes of the payload, for the cache's bound
+    source: SourceId | None = None  # The publisher, where that is known
+    tree: SourceId | None = None  # The source whose tree it is pushed along; None: the shared one
 
 
 class MessageSummary(NamedTuple):
@@ -190,11 +152,8 @@ class IHave:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """PRUNE: stop pushing over this link, announce instead (E31).
-
-    With `sources` it concerns the trees of these sources alone; with `standby` it ends the sender's
-    wish to have their messages announced at once. With neither it concerns the shared tree.
-    """
+    """PRUNE: stop pushing over this link, announce instead (E31): in the trees of `sources`, or the
+    shared one if neither is given. `standby`: don't announce their messages at once any more."""
 
     sources: tuple[SourceId, ...] = ()
     standby: tuple[SourceId, ...] = ()
@@ -202,11 +161,8 @@ class Prune:
 
 @dataclass(frozen=True, slots=True)
 class Graft:
-    """GRAFT: push over this link again, and send these messages (E35, E36, E40).
-
-    `sources`: push what goes along the trees of these sources. `standby`: announce each message
-    along their trees at once. Without both, and without `ids`, it concerns the shared tree.
-    """
+    """GRAFT: push over this link again, and send these messages (E35, E36, E40): in the trees of
+    `sources`, or the shared one if nothing is given. `standby`: announce their messages at once."""
 
     ids: tuple[MessageId, ...] = ()
     sources: tuple[SourceId, ...] = ()
@@ -232,31 +188,17 @@ class RootRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """ROOT: the sender can push what these sources publish. Beyond the specification.
-
-    The first copy of a round names the neighbour on the fastest way from the source. `requests`
-    travel the other way, from children to parents.
-    """
+    """ROOT: the sender can push what these sources publish. Beyond the specification."""
 
     roots: tuple[TreeRoot, ...] = ()
-    requests: tuple[RootRequest, ...] = ()
+    requests: tuple[RootRequest, ...] = ()  # From children to parents
 
 
 MembershipMessage: TypeAlias = (
-    GetNodes
-    | Nodes
-    | GetTopics
-    | Topics
-    | Join
-    | ForwardJoin
-    | Neighbor
-    | Disconnect
-    | Leave
-    | Shuffle
-    | ShuffleReply
-)
+    GetNodes | Nodes | GetTopics | Topics | Join | ForwardJoin | Neighbor | Disconnect | Leave
+    | Shuffle | ShuffleReply
+)  # fmt: skip
 BroadcastMessage: TypeAlias = Gossip | IHave | Prune | Graft | Root
 Message: TypeAlias = MembershipMessage | BroadcastMessage | PieceMessage
 
-BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft, Root)
-"""Those of `BroadcastMessage`, for `isinstance`."""
+BROADCAST_MESSAGES = (Gossip, IHave, Prune, Graft, Root)  # For `isinstance`

@@ -1,8 +1,7 @@
 """Standing: what each peer has earned, a number that deeds change and time forgets.
 
-In the manner of gossipsub v1.1's peer scores P2 (first deliveries), P4 (invalid messages), P5 (the
-application's word) and P7 (broken promises), without P3: a peer on a slow link, which is never the
-first, loses nothing.
+gossipsub v1.1's peer scores P2 (first deliveries), P4 (invalid messages), P5 (the application's
+word) and P7 (broken promises), without P3: a peer on a slow link loses nothing.
 """
 
 from __future__ import annotations
@@ -16,23 +15,14 @@ FIRST_COPY = 1.0  # Earned by the first copy of a message that proves valid. gos
 KEPT_PROMISE = 1.0  # Earned by an answer to a GRAFT. Chosen: as a first copy, which it mostly is
 BROKEN_PROMISE = -4.0
 """Chosen: a peer that keeps four of five stands as it stood; 5 % of frames may be lost each way."""
-FORGED_PAYLOAD = -10.0
-"""Of a payload, a piece or a preamble. Chosen: no correct peer forwards one, so five are enough.
-gossipsub: P4, the square of their number."""
-MOST = 10.0
-"""What can be earned at most, so that nobody saves up for an attack. gossipsub: P2's cap."""
+FORGED_PAYLOAD = -10.0  # Or piece, or preamble. Chosen: no correct peer forwards one. gossipsub: P4
+MOST = 10.0  # So that nobody saves up for an attack. gossipsub: P2's cap
 LEAST = -60.0  # Chosen: beyond BAN_BELOW it only takes longer to be forgiven
-HALF_LIFE = 120.0
-"""Seconds in which a standing loses half, good or bad. Chosen: some of a hundred deeds count."""
-BAD_BELOW = -10.0
-"""Asked last, and beside another; no candidate for parent. Chosen: three promises broken, none
-kept."""
-BAN_BELOW = -40.0
-"""Disconnected for BAN_TIME. Chosen: eleven promises broken and none kept, or five forgeries."""
+HALF_LIFE = 120.0  # Seconds in which a standing loses half. Chosen: some of a hundred deeds count
+BAD_BELOW = -10.0  # Asked last, and no parent. Chosen: three promises broken, none kept
+BAN_BELOW = -40.0  # Chosen: eleven promises broken and none kept, or five forgeries
 BAN_TIME = 600.0  # Seconds. Chosen: ten times gossipsub's back-off after a PRUNE
-
-MAX_STANDINGS = 512
-"""Peers whose standing is remembered, neighbours or not. Chosen: many active views."""
+MAX_STANDINGS = 512  # Peers remembered, neighbours or not. Chosen: many active views
 
 
 class Standings:
@@ -42,8 +32,7 @@ class Standings:
     __slots__ = ("_earned", "_set", "_worst")
 
     def __init__(self) -> None:
-        self._earned: dict[PeerId, tuple[float, Time]] = {}
-        """The sum of deeds as it was at the last of them, and when that was."""
+        self._earned: dict[PeerId, tuple[float, Time]] = {}  # As it was at the last deed, and when
         self._set: dict[PeerId, float] = {}
         self._worst = 0.0  # What a peer may have stood at, at the least
 
@@ -56,7 +45,6 @@ class Standings:
         return float(earned * 0.5 ** ((now - at) / HALF_LIFE))
 
     def add(self, peer: PeerId, earned: float, now: Time) -> None:
-        """`peer` did something that earns, or costs."""
         total = self._earned_by(peer, now) + earned
         self._worst = min(self._worst, total + self._set.get(peer, 0.0))
         put_last(self._earned, peer, (max(LEAST, min(MOST, total)), now), MAX_STANDINGS)
@@ -74,7 +62,6 @@ class Standings:
         return self._may_be_bad(peer) and self.of(peer, now) < BAD_BELOW
 
     def is_condemned(self, peer: PeerId, now: Time) -> bool:
-        """Whether `peer` is to be banned."""
         return self._may_be_bad(peer) and self.of(peer, now) < BAN_BELOW
 
     def condemned(self, peers: Iterable[PeerId], now: Time) -> list[PeerId]:

@@ -23,7 +23,8 @@ from episub_router.protocol.messages import (
     Prune,
 )
 from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
-from episub_router.protocol.plumtree import LAZY_DELAY, Plumtree
+from episub_router.protocol.plumtree import Plumtree
+from episub_router.protocol.plumtree.lazy_push import LAZY_DELAY
 from episub_router.protocol.topic import Topic
 
 ME = "me"

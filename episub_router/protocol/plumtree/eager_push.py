@@ -1,8 +1,5 @@
-"""Eager push and prune: payloads are delivered once and pushed on; duplicates shape the tree.
-
-The link of the first copy stays, PRUNE removes the links of the others (E30-E32); tree optimisation
-replaces the link of the first copy where another is shorter (E38).
-"""
+"""Eager push and prune: payloads are delivered once and pushed on, and duplicates prune the tree
+(E30-E32); tree optimisation replaces links by shorter ones (E38)."""
 
 from __future__ import annotations
 
@@ -18,29 +15,23 @@ from episub_router.protocol.plumtree.missing_messages import MissingMessages
 from episub_router.protocol.plumtree.parents import Parents
 from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.state import PlumtreeState
-from episub_router.protocol.plumtree.tree import Tree
 from episub_router.protocol.standing import FIRST_COPY, FORGED_PAYLOAD
 from episub_router.protocol.types import PeerId, SourceId, Time
 
 _FLOOD_PUBLISH_HOPS = 2
-"""gossipsub v1.1's flood publishing, one link further: a message without a tree of its own enters
-the nearest root's tree at some 50 places. Measured, 1,000 nodes, 50 sources at the same moment."""
-
+"""Links that a message without a tree of its own is flooded over: gossipsub's flood publishing, one
+link further. Measured: 1,000 nodes, 50 sources at the same moment."""
 _LEADING_WINDOW = 8
-"""Messages among whose sources one leads. Measured: five sources, 500 nodes, new links all the
-time: p99 2,273 ms where every duplicate prunes, 362 ms with 8 (docs/results/README.md)."""
+"""Messages among whose sources one leads. Measured: five sources, 500 nodes, new links: p99 2,273
+ms where every duplicate prunes, 362 ms with 8 (docs/results/README.md)."""
 
 Copies: TypeAlias = Mapping[PeerId, Copy]
-NO_COPIES: Copies = {}
 
 
 class LeadingSource:
     """Whose duplicates prune the shared tree: the smallest id among the last sources, the same at
-    all nodes. Messages of two sources in flight would cut one cycle at two places.
-
-    The first source after a whole window without a leader's message leads next, or with ids in
-    ascending order none would.
-    """
+    all nodes, as messages of two sources would cut one cycle at two places. The first source after
+    a whole window without a leader's message leads next."""
 
     __slots__ = ("_recent", "_without_leader")
 
@@ -49,7 +40,6 @@ class LeadingSource:
         self._without_leader = 0  # Messages since the last one of the leader
 
     def note_message(self, source: SourceId | None) -> None:
-        """A new message of `source` was accepted."""
         if source is None:
             return
         if self._without_leader >= _LEADING_WINDOW:
@@ -63,8 +53,6 @@ class LeadingSource:
 
 
 class EagerPush:
-    """Handles payloads: our own, received ones, and those that validation has accepted."""
-
     __slots__ = ("_lazy_push", "_leading", "_missing", "_parents", "_root", "_state")
 
     def __init__(
@@ -88,7 +76,7 @@ class EagerPush:
             message = self._state.messages.take(event.id)
             message.tree = self._root.choose_tree(event.source, now)
             message.source, message.arrived_at = event.source, now
-            self._accept(message, event.payload, event.size, now)
+            self._accept(message, event.payload, event.size, {}, now)
 
     def on_gossip(self, peer: PeerId, gossip: Gossip, now: Time) -> None:
         """GOSSIP from a driver without validation: new (E32) or a duplicate (E31)."""
@@ -101,7 +89,7 @@ class EagerPush:
         message = state.messages.take(id)
         message.hops, message.tree = state.check_hops(peer, gossip.hops), gossip.tree
         message.source, message.sender, message.arrived_at = gossip.source, peer, now
-        self._accept(message, gossip.payload, gossip.size, now)
+        self._accept(message, gossip.payload, gossip.size, {}, now)
 
     def on_payload_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         """A copy has arrived: a duplicate, or to be validated first."""
@@ -124,7 +112,7 @@ class EagerPush:
         message.hops, message.tree = state.check_hops(peer, first.hops), first.tree
         message.source, message.sender = event.source, peer
         message.arrived_at = first.arrived_at
-        self._accept(message, event.payload, event.size, now, copies)
+        self._accept(message, event.payload, event.size, copies, now)
 
     def on_payload_rejected(self, event: ev.PayloadRejected, now: Time) -> None:
         """A copy has proved invalid: ask others at once for the message, if they announced it."""
@@ -147,8 +135,7 @@ class EagerPush:
     def on_assembled(
         self, peer: PeerId | None, gossip: Gossip, takers: Collection[PeerId], now: Time
     ) -> None:
-        """A message that went in pieces is whole: deliver it, and push it along the shared tree to
-        neighbours that aren't `takers` of pieces."""
+        """A message that went in pieces is whole: deliver it, and push it along the shared tree."""
         state = self._state
         if gossip.id in state.messages.seen:
             return
@@ -164,12 +151,7 @@ class EagerPush:
         self._lazy_push.add(message, now)
 
     def _accept(
-        self,
-        message: GossipMessage,
-        payload: object,
-        size: int,
-        now: Time,
-        copies: Copies = NO_COPIES,
+        self, message: GossipMessage, payload: object, size: int, copies: Copies, now: Time
     ) -> None:
         """Deliver a new message and push it on, but not to the senders of other `copies`."""
         state, peer = self._state, message.sender
@@ -199,7 +181,7 @@ class EagerPush:
             message.note_holder(peer)
 
     def _targets(self, message: GossipMessage, copies: Copies, now: Time) -> Collection[PeerId]:
-        """What a new message says of its tree; returns the neighbours to push it to."""
+        """The neighbours to push a new message to; notes what it says of its tree."""
         state = self._state
         if message.tree is None and message.sender is not None:
             # A first message that took so long that its source's tree stands goes on along it.
@@ -225,7 +207,6 @@ class EagerPush:
         return () if tree is None else [*tree.children, *tree.parents]
 
     def _on_shared_message(self, message: GossipMessage) -> None:
-        """The link of a first copy belongs to the shared tree."""
         peer, tree = message.sender, self._state.trees.shared
         if peer is None or peer not in self._state.links:
             return
@@ -235,8 +216,7 @@ class EagerPush:
         tree.note_parent(peer)
 
     def _announce_at_once(self, message: GossipMessage) -> None:
-        """Announce to neighbours that have us as their standby, and, if we had to ask for it, to
-        our parent, which is without it or would push it."""
+        """Announce to those whose standby we are, and to a parent that did not push the message."""
         tree, holders = self._state.trees.get(message.tree), message.holders
         if tree is None or holders is None:
             return
@@ -251,31 +231,29 @@ class EagerPush:
                 message.note_holder(peer)
 
     def _on_duplicate(self, peer: PeerId, message: GossipMessage, hops: int, at: Time) -> None:
-        """A copy of a message that we have arrived from `peer`: PRUNE its link (E31), unless it is
-        to push. PRUNE is sent even to a lazy peer: it pushed, so it missed our last one."""
+        """Another copy from `peer`: PRUNE its link, even a lazy one, unless it is to push (E31)."""
         state, link = self._state, self._state.links.get(peer)
         state.check_hops(peer, hops)  # Only to count it.
-        tree = state.trees.get(message.tree)
         if link is None:
             return
+        tree = state.trees.get(message.tree)
         message.note_holder(peer)
         asked = message.asked_at(peer) is not None
         if message.asked and not asked:
-            self._missing.on_pushed_copy(message, at)
-        if tree is None or tree.source is None:
-            if tree is not None:
-                self._on_shared_duplicate(tree, peer, message)
-            return
-        if message.source != tree.source:
-            return  # Not from the root down: it says nothing about the tree.
-        if not asked:
+            informant = state.links.get(message.informant)
+            self._missing.wait.note_pushed_copy(message, at, informant)
+        if message.tree is None:
+            self._on_shared_duplicate(peer, message)
+        elif tree is not None and message.source == tree.source and not asked:
+            # From the root down: others say nothing about the tree.
             tree.note_pushed(peer)
             link.missed = 0
-        if not asked and peer not in tree.parents:
-            tree.leaving.pop(peer, None)
-            state.prune(peer, tree.source)
+            if peer not in tree.parents:
+                tree.leaving.pop(peer, None)
+                state.prune(peer, tree.source)
 
-    def _on_shared_duplicate(self, tree: Tree, peer: PeerId, message: GossipMessage) -> None:
+    def _on_shared_duplicate(self, peer: PeerId, message: GossipMessage) -> None:
+        tree = self._state.trees.shared
         if peer in tree.children:
             if peer == message.sender or not self._leading.may_prune(message.source):
                 return
@@ -288,20 +266,15 @@ class EagerPush:
         self._state.prune(peer, None)
 
     def _optimize(self, message: GossipMessage) -> None:
-        """Tree optimisation (E38): swap the link that pushed for one of an announcer that would
-        have pushed in fewer hops."""
+        """Tree optimisation (E38): swap the parent for an announcer that is fewer hops away."""
         state, peer = self._state, message.sender
         threshold = state.params.optimization_threshold
         tree, holders = state.trees.shared, message.holders or {}
         if threshold is None or peer not in tree.children or message.informant is None:
             return
-        lazy = [
-            (hops, other)
-            for other, hops in holders.items()
-            if hops and other in state.links and other not in tree.children
-        ]
-        fewest, better = min(lazy, key=lambda entry: entry[0], default=(message.hops, peer))
-        if better is not None and message.hops - fewest > threshold:
+        lazy = [p for p in holders if holders[p] and p in state.links and p not in tree.children]
+        better = min(lazy, key=lambda other: holders[other], default=None)
+        if better is not None and message.hops - holders[better] > threshold:
             tree.link(better)
             tree.unlink(peer)
             state.graft(better, None)

@@ -1,8 +1,7 @@
 """How long to wait before requesting an announced message, and before asking the next announcer.
 
-The waits are learned from what waiting would have brought (E34). A standby announces at once, so
-its wait follows how much later the parent's copies come; others announce late anyway. The time
-that a neighbour has to answer a GRAFT is learned from the answers.
+The waits are learned from what waiting would have brought (E34): for a standby, from how much later
+the parent's copies come. The time to answer a GRAFT is learned from the answers.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
 from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import NEVER, Time
 
-# All measured with 1,000 nodes, five sources, crashes of 10 % and losses of 5 %.
+# In seconds, or factors. Measured with 1,000 nodes, five sources, 10 % crashes and 5 % losses.
 _FIRST_WAIT = 0.02
 _LEAST_WAIT = 0.01
 _MOST_WAIT = 1.0
 _SHRINK = 0.8  # Of the wait, after a message that would not have arrived by itself
-_GROW = 1.25  # In multiples of the time after which a message did arrive by itself
-
+_GROW = 1.25  # Of the time after which a message did arrive by itself
 FIRST_LAG = 0.02
 _MOST_LAG = 0.5
 _LAG_GAIN = 0.25  # As the spread of a round-trip time (RFC 6298)
@@ -26,33 +24,21 @@ _LAG_DECAY = 0.95
 _LAG_FACTOR = 1.2
 _LAG_MARGIN = 0.005
 
-_ANSWER_TIME = 0.05
-"""Seconds that a neighbour may take to answer a GRAFT beside two round trips, until answers are
-known to take longer. Measured: with one round trip p99 is up to twice as long under censors."""
-_LONGEST_ANSWER = 0.5
-"""Seconds for a neighbour without a known RTT. Chosen: two round trips of the longest links."""
-_MOST_ANSWER_TIME = 5.0
-"""Chosen: more than a burst needs; members that answer late on purpose cost no more."""
+_ANSWER_TIME = 0.05  # Seconds beside two round trips, at least. Measured: one doubles p99 at worst
+_LONGEST_ANSWER = 0.5  # Seconds, without a known RTT. Chosen: two round trips of the longest links
+_MOST_ANSWER_TIME = 5.0  # Seconds. Chosen: more than a burst needs
 _ANSWER_SPREADS = 4  # RFC 6298, 2.3: K
-_ANSWERS_KNOWN_FOR = 30.0
-"""Seconds after the last answer for which the learned time holds: load passes."""
-
-LOST_AFTER = 5.0  # Seconds after which a message is given up, once each announcer was asked, ...
-_ANSWERS_UNTIL_LOST = 3
-"""... or times that answers take: one for it to come by itself, two for announcers. Beyond that,
-reliability is SDS's task."""
+_ANSWERS_KNOWN_FOR = 30.0  # Seconds that the learned time holds. Chosen: load passes
+LOST_AFTER = 5.0  # Seconds until a message is given up, once each announcer was asked, ...
+_ANSWERS_UNTIL_LOST = 3  # ... or times that answers take: by itself, and from two announcers
 
 
 class GraftWait:
-    """The waits for announcements and for answers."""
-
     __slots__ = ("_answers", "_answers_until", "_wait")
 
     def __init__(self) -> None:
         self._wait = _FIRST_WAIT
-        self._answers: Rtt | None = None
-        """How much longer than a round trip answers take, of all neighbours: where they take long,
-        it is mostly because we or they are behind."""
+        self._answers: Rtt | None = None  # How much longer than a round trip answers take
         self._answers_until: Time = -NEVER
 
     def after_announcement(self, link: NeighborRecord, now: Time) -> float:
@@ -62,8 +48,7 @@ class GraftWait:
         return _LAG_FACTOR * min(link.lag, self._most(_MOST_LAG, now)) + _LAG_MARGIN
 
     def _most(self, usual: float, now: Time) -> float:
-        """The longest wait for what comes by itself: `usual`, or as long as answers take. Where
-        those take longer queues are long, and further copies would make them longer still."""
+        """The longest wait: `usual`, or what answers take, as copies make long queues longer."""
         if self._answers is None or now > self._answers_until:
             return usual
         return max(usual, min(_MOST_ANSWER_TIME, self._answers.mean))
@@ -92,8 +77,7 @@ class GraftWait:
     def note_first_copy(
         self, message: GossipMessage, rtt: float | None, informant: NeighborRecord | None
     ) -> None:
-        """The first copy of a missing message came over a round trip of `rtt` seconds; `informant`
-        had announced it first."""
+        """The first copy of a missing message came; `informant` had announced it first."""
         asked_at = message.asked_at(message.sender)
         if asked_at is None:
             self.note_pushed_copy(message, message.arrived_at, informant)

@@ -6,45 +6,27 @@ from collections.abc import Iterable
 from itertools import islice
 from random import Random
 
-from episub_router.protocol.effects import DownReason, NeighborDown, Send
+from episub_router.protocol.effects import DownReason, NeighborDown
 from episub_router.protocol.messages import MAX_IDS, IHave, MessageSummary
 from episub_router.protocol.plumtree.message_cache import GossipMessage
 from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import PlumtreeState, batched
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.bounded import put_last
 
-LAZY_DELAY = 0.4
-"""Seconds until a first id is announced, at most. Measured: sooner brings copies that would have
-come by themselves; standbys announce at once."""
-
-MAX_QUEUED = 5_000
-"""Ids that wait at most, for all and for each neighbour. go-libp2p-pubsub: MaxIHaveLength."""
-
-ANNOUNCE_WINDOW = 3.0
-"""Seconds of messages that are announced to a new neighbour. gossipsub: three heartbeats."""
-
-_NEWCOMER = 2 * ANNOUNCE_WINDOW
-"""Seconds after joining in which messages may be older than the node: newcomers would announce them
-to each other for ever."""
-
-_UNNOTICED = 30.0
-"""Seconds that a link may have been silent before it counted as failed: three link checks."""
-
-_TOGETHER = 10.0
-"""Seconds within which links fail for one reason. Chosen: under traffic a silent neighbour is
-noticed within them."""
-
-_MAX_ANNOUNCED = 1_000
-"""Ids announced to a neighbour whose link had failed; go-libp2p-pubsub: 5,000 in a heartbeat."""
-
+LAZY_DELAY = 0.4  # Seconds to a first id's IHAVE, at most. Measured: sooner brings spare copies
+MAX_QUEUED = 5_000  # Ids for all, and for each neighbour. go-libp2p-pubsub: MaxIHaveLength
+ANNOUNCE_WINDOW = 3.0  # Seconds that a new neighbour is announced. gossipsub: three heartbeats
+_NEWCOMER = 2 * ANNOUNCE_WINDOW  # Seconds: what came then may be old, and would go round for ever
+_UNNOTICED = 30.0  # Seconds that a failed link may have been silent: three link checks
+_TOGETHER = 10.0  # Seconds within which links fail for one reason. Chosen: as silence is noticed
+_MAX_ANNOUNCED = 1_000  # Ids, after a failed link. Chosen: go-libp2p-pubsub has 5,000 a heartbeat
 _MAX_FAILED = 64  # Failed links that are remembered. Chosen: several times the active view
 
 
 class LazyPush:
-    """One timer, which runs only while something waits: LAZY_DELAY after the first id, or
-    `lazy_interval` after the last IHAVEs if that is later; a random time of it at each node, so
-    that of two neighbours one announces first, and the other need not. The oldest ids give way."""
+    """One timer, which runs only while something waits. Its times are random, so that of two
+    neighbours one announces first, and the other need not. The oldest ids give way."""
 
     __slots__ = ("_failed", "_flushed_at", "_queue", "_rng", "_state", "deadline")
 
@@ -53,8 +35,7 @@ class LazyPush:
         self._rng = rng
         self._queue: dict[MessageId, GossipMessage] = {}
         self._flushed_at: Time = -NEVER
-        self._failed: dict[PeerId, tuple[Time, Time]] = {}
-        """Peers whose links failed: when, and since when they were silent."""
+        self._failed: dict[PeerId, tuple[Time, Time]] = {}  # When, and since when silent
         self.deadline: Time = NEVER
 
     def add(self, message: GossipMessage, now: Time) -> None:
@@ -68,7 +49,6 @@ class LazyPush:
         message.holders = None
 
     def add_for(self, link: NeighborRecord, summaries: Iterable[MessageSummary], now: Time) -> None:
-        """Announce to one neighbour alone."""
         link.owed = (*link.owed, *summaries)[-MAX_QUEUED:]
         if link.owed:
             self._start_timer(now)
@@ -90,12 +70,11 @@ class LazyPush:
             lines = [line for holders, line in queue if peer not in holders]
             lines += link.owed
             link.owed = ()
-            for start in range(0, len(lines), MAX_IDS):
-                state.effects.append(Send(peer, IHave(tuple(lines[start : start + MAX_IDS]))))
+            for part in batched(lines):
+                state.send(peer, IHave(part))
 
     def on_neighbor_up(self, link: NeighborRecord, now: Time) -> None:
-        """A new link, or one over which messages may have been lost: announce the newest (E39), and
-        all that are cached since it failed, or since links that it replaces fell silent."""
+        """Announce the newest messages (E39), and those since the link, or others, failed."""
         failed = self._failed.pop(link.peer, None)
         if failed is not None:
             link.missed_since = failed[0]
@@ -107,8 +86,7 @@ class LazyPush:
         self.add_for(link, reversed(newest), now)
 
     def on_neighbor_down(self, link: NeighborRecord, event: NeighborDown, now: Time) -> None:
-        """If the link failed there may be a partition; if it had just come back, what was announced
-        over it may not have arrived, and the next one begins where it did."""
+        """Remember a failed link; one that had just come back failed when its former one did."""
         failed_at = link.missed_since if now - link.up_at < _TOGETHER else NEVER
         if event.reason is DownReason.FAILED:
             failed_at = min(failed_at, now)
@@ -116,8 +94,7 @@ class LazyPush:
             put_last(self._failed, link.peer, (failed_at, event.silent_since), _MAX_FAILED)
 
     def _gap_since(self, now: Time) -> Time:
-        """Since when messages may not have reached us, or not left us, as several links that failed
-        just now were silent. NEVER where one did at most: others brought what it didn't."""
+        """Since when several links that failed just now were silent; NEVER if one at most was."""
         silent = [
             max(since, at - _TOGETHER)
             for at, since in self._failed.values()

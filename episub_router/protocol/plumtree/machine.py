@@ -1,8 +1,4 @@
-"""The broadcast machine: Plumtree as Episub reworks it (E30-E41).
-
-NeighborUp and NeighborDown say which peers are neighbours. The machine passes events, messages and
-timers to its procedures.
-"""
+"""The broadcast machine: it passes events, messages and timers to its procedures."""
 
 from __future__ import annotations
 
@@ -15,25 +11,23 @@ from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHa
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.eager_push import EagerPush
 from episub_router.protocol.plumtree.lazy_push import LazyPush
-from episub_router.protocol.plumtree.message_cache import MessageCache
 from episub_router.protocol.plumtree.missing_messages import MissingMessages
 from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
 from episub_router.protocol.plumtree.parents import Parents
 from episub_router.protocol.plumtree.root import RootProcedure
 from episub_router.protocol.plumtree.state import PlumtreeState
-from episub_router.protocol.plumtree.tree import Trees
-from episub_router.protocol.standing import BROKEN_PROMISE, FORGED_PAYLOAD, Standings
+from episub_router.protocol.standing import BROKEN_PROMISE, FORGED_PAYLOAD
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
 
 
 class Plumtree:
-    """One node's part in one topic's broadcast.
+    """One node's part in one topic's broadcast: `handle` events, `receive` messages and
+    `handle_timer`; all return the effects in order."""
 
-    Drive it with `handle` (events), `receive` (messages) and `handle_timer`; all return the
-    effects in order.
-    """
-
-    __slots__ = ("_eager_push", "_lazy_push", "_missing", "_parents", "_root", "_state")
+    __slots__ = (
+        "_eager_push", "_lazy_push", "_missing", "_parents", "_root", "_state", "standings",
+        "store", "trees",
+    )  # fmt: skip
 
     def __init__(self, params: BroadcastParams, rng: Random, rtt_of: RttOf, epoch: int = 0) -> None:
         self._state = state = PlumtreeState(params, rtt_of)
@@ -44,32 +38,17 @@ class Plumtree:
         self._eager_push = EagerPush(
             state, self._lazy_push, self._missing, self._parents, self._root
         )
+        self.standings, self.store, self.trees = state.standings, state.messages, state.trees
 
     @property
     def eager(self) -> Collection[PeerId]:
         """The eager push peers of the shared tree, as a read-only view."""
-        return self._state.trees.shared.children
+        return self.trees.shared.children
 
     @property
     def lazy(self) -> list[PeerId]:
         """The other neighbours: its lazy push peers."""
-        eager = self._state.trees.shared.children
-        return [peer for peer in self._state.links if peer not in eager]
-
-    @property
-    def store(self) -> MessageCache:
-        """The message cache and the ids seen, as a read-only view."""
-        return self._state.messages
-
-    @property
-    def trees(self) -> Trees:
-        """The trees, as a read-only view."""
-        return self._state.trees
-
-    @property
-    def standings(self) -> Standings:
-        """What neighbours and others have earned."""
-        return self._state.standings
+        return [peer for peer in self._state.links if peer not in self.eager]
 
     @property
     def missing(self) -> int:
@@ -79,30 +58,30 @@ class Plumtree:
     @property
     def pending(self) -> int:
         """Number of messages in validation."""
-        return self._state.messages.validating
+        return len(self.store.validating)
 
     def parents(self, now: Time) -> list[PeerId]:
         """Neighbours that push to us, in whichever tree."""
-        trees = (tree for tree in self._state.trees if tree.source is None or tree.is_fresh(now))
+        trees = (tree for tree in self.trees if tree.source is None or tree.is_fresh(now))
         return [*dict.fromkeys(parent for tree in trees for parent in tree.parents)]
 
     def publishes_to(self) -> list[PeerId]:
         """Neighbours that a message of our own is pushed to."""
-        own = [tree for tree in self._state.trees if tree.own and tree.children]
-        trees = own or [self._state.trees.shared]
+        own = [tree for tree in self.trees if tree.own and tree.children]
+        trees = own or [self.trees.shared]
         return [*dict.fromkeys(child for tree in trees for child in tree.children)]
 
     def pushes_to(self, peer: PeerId) -> bool:
         """Whether some payloads are pushed to `peer`."""
-        return any(peer in tree.children for tree in self._state.trees)
+        return any(peer in tree.children for tree in self.trees)
 
     def condemned(self, now: Time) -> list[PeerId]:
         """Neighbours that are to be banned."""
-        return self._state.standings.condemned(self._state.links, now)
+        return self.standings.condemned(self._state.links, now)
 
     def charge(self, peer: PeerId, now: Time) -> None:
         """`peer` has sent what no correct peer passes on, other than a payload."""
-        self._state.standings.add(peer, FORGED_PAYLOAD, now)
+        self.standings.add(peer, FORGED_PAYLOAD, now)
 
     def note_answer(self, peer: PeerId, id: MessageId, now: Time) -> None:
         """`peer` has sent something of `id`, other than a GOSSIP."""
@@ -131,7 +110,6 @@ class Plumtree:
     def handle(
         self, event: ev.BroadcastEvent | NeighborUp | NeighborDown, now: Time
     ) -> list[Effect]:
-        """Act on `event` at `now`."""
         push = self._eager_push
         if isinstance(event, ev.PayloadArrived):
             push.on_payload_arrived(event, now)
@@ -152,8 +130,7 @@ class Plumtree:
     def accept_assembled(
         self, peer: PeerId | None, message: Gossip, takers: Collection[PeerId], now: Time
     ) -> list[Effect]:
-        """A large message is whole and valid; it needs no pushing to `takers` of pieces. `peer` is
-        None for our own."""
+        """A large message of `peer`, or our own, is whole and valid; `takers` get its pieces."""
         self._eager_push.on_assembled(peer, message, takers, now)
         return self._state.take_effects()
 
@@ -183,7 +160,7 @@ class Plumtree:
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
-        # Asked after each message: `min` of three would be the larger part of it.
+        # Asked after each message, so it is written out: `min` would take most of the time.
         deadline = self._lazy_push.deadline
         missing, trees = self._missing.due.deadline, self._state.timers.deadline
         if missing < deadline:

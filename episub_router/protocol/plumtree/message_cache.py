@@ -1,8 +1,5 @@
-"""The message cache: one record for each message, from its announcement until its id is forgotten.
-
-A message is announced, asked for, validated, stored with its payload, and then known by its id
-(E41); it may skip any of the first steps. What it is worth is only known once it has proved valid.
-"""
+"""The message cache: one record for each message, from its announcement, its validation and its
+payload until its id is forgotten (E41)."""
 
 from __future__ import annotations
 
@@ -14,13 +11,8 @@ from episub_router.protocol.messages import MAX_HOPS, Gossip, MessageSummary
 from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
 from episub_router.protocol.types import NEVER, MessageId, PeerId, SourceId, Time
 
-MAX_VALIDATING = 1024
-"""Messages in validation at most. Chosen: more than a Pubsub validates at once."""
-
-VALIDATION_TIMEOUT = 10.0
-"""Seconds after which a payload counts as rejected. Chosen: twice py-libp2p's own timeout, which
-is never reported to us."""
-
+MAX_VALIDATING = 1024  # Messages at most. Chosen: more than a Pubsub validates at once
+VALIDATION_TIMEOUT = 10.0  # Seconds until a payload counts as rejected. Chosen: twice py-libp2p's
 MAX_HOLDERS = 32  # Peers known to have one message at most; the active view is smaller
 
 
@@ -38,8 +30,6 @@ class Copy(NamedTuple):
 
 
 class GossipMessage:
-    """One message."""
-
     __slots__ = (
         "accepted_at", "announced_at", "arrived_at", "asked", "cached", "copies", "due_at",
         "holders", "hops", "id", "informant", "payload", "sender", "served", "size", "source",
@@ -48,29 +38,23 @@ class GossipMessage:
 
     def __init__(self, id: MessageId) -> None:
         self.id = id
+        # Peers known to have it, with the hops that they named; None once every neighbour is.
         self.holders: dict[PeerId, int] | None = {}
-        """The peers known to have it, in order, with the hops that they named; None once every
-        neighbour has it or its announcement."""
         self.informant: PeerId | None = None  # The first neighbour to announce it, ...
         self.announced_at: Time = NEVER  # ... and when it did
         self.due_at: Time = NEVER  # When to ask for it, or to ask the next announcer
-        self.asked: list[tuple[PeerId, Time]] = _NOBODY
-        """The neighbours that got a GRAFT for it, in order."""
-        self.copies: dict[PeerId, Copy] | None = None
-        """The copies that are in validation, by sender."""
+        self.asked: list[tuple[PeerId, Time]] = _NOBODY  # Who got a GRAFT for it, in order
+        self.copies: dict[PeerId, Copy] | None = None  # In validation, by sender
         self.payload: object = None
         self.size = 0
         self.hops = 0  # Links from the publisher to us; 0 for our own
         self.source: SourceId | None = None
-        self.tree: SourceId | None = None
-        """The tree that it goes along: its root; None is the shared one."""
-        self.sender: PeerId | None = None
-        """The neighbour that brought the first copy; None for our own."""
+        self.tree: SourceId | None = None  # Root of the tree that it goes along; None: the shared
+        self.sender: PeerId | None = None  # Brought the first copy; None for our own
         self.arrived_at: Time = NEVER  # When that copy arrived, before validation
         self.accepted_at: Time = NEVER
         self.cached = False
-        self.served: dict[PeerId, int] | None = None
-        """How often a GRAFT was answered with it, by peer."""
+        self.served: dict[PeerId, int] | None = None  # Answers to GRAFTs, by peer
 
     def note_holder(self, peer: PeerId, hops: int = 0) -> None:
         """`peer` has it: it announced it with `hops`, or has a copy."""
@@ -79,7 +63,6 @@ class GossipMessage:
             holders.setdefault(peer, hops)
 
     def gossip(self) -> Gossip:
-        """A GOSSIP with it from here."""
         hops = next_hops(self.hops)
         return Gossip(self.id, hops, self.payload, self.size, self.source, self.tree)
 
@@ -95,28 +78,25 @@ class GossipMessage:
         return None
 
 
-_NOBODY: list[tuple[PeerId, Time]] = []
-"""For messages that were never asked for: never changed."""
+_NOBODY: list[tuple[PeerId, Time]] = []  # For messages that were never asked for: never changed
 
 
 class MessageCache:
     """Payloads are bounded by age, count and bytes, ids by age and count, messages in validation by
     age and count; those that are only announced by `missing_messages`."""
 
-    __slots__ = ("_order", "_params", "_uncached", "_validating", "bytes", "open", "seen")
+    __slots__ = ("_order", "_params", "_uncached", "cached_bytes", "open", "seen", "validating")
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
-        self.open: dict[MessageId, GossipMessage] = {}
-        """Messages that were announced or are in validation."""
-        self.seen: dict[MessageId, GossipMessage] = {}  # Messages that were accepted
-        self._order: list[GossipMessage] = []  # Those in the order in which they were accepted, ...
+        self.open: dict[MessageId, GossipMessage] = {}  # Announced, or in validation
+        self.seen: dict[MessageId, GossipMessage] = {}  # Accepted
+        self._order: list[GossipMessage] = []  # Those, in order, ...
         self._uncached = 0  # ... of which the first so many have lost their payloads
-        self._validating: dict[MessageId, Time] = {}  # Messages in validation, and when that began
-        self.bytes = 0
+        self.validating: dict[MessageId, Time] = {}  # Messages in validation, and when that began
+        self.cached_bytes = 0
 
     def __contains__(self, id: MessageId) -> bool:
-        """Whether the message was accepted."""
         return id in self.seen
 
     def __len__(self) -> int:
@@ -125,14 +105,6 @@ class MessageCache:
     @property
     def cached_messages(self) -> int:
         return len(self._order) - self._uncached
-
-    @property
-    def cached_bytes(self) -> int:
-        return self.bytes
-
-    @property
-    def validating(self) -> int:
-        return len(self._validating)
 
     def get(self, id: MessageId) -> GossipMessage | None:
         """The message, if its payload is cached."""
@@ -144,11 +116,11 @@ class MessageCache:
         self.expire(copy.arrived_at)
         message = self.open.get(id)
         if message is None or message.copies is None:
-            if len(self._validating) >= MAX_VALIDATING:
+            if len(self.validating) >= MAX_VALIDATING:
                 return False
             message = message or self.open.setdefault(id, GossipMessage(id))
             message.copies = {}
-            self._validating[id] = copy.arrived_at
+            self.validating[id] = copy.arrived_at
         copies = message.copies
         if copies is not None and len(copies) < MAX_HOLDERS:
             copies.setdefault(peer, copy)
@@ -166,27 +138,25 @@ class MessageCache:
 
     def _end_validation(self, message: GossipMessage) -> None:
         message.copies = None
-        del self._validating[message.id]
+        del self.validating[message.id]
         if message.informant is None:
             del self.open[message.id]
 
     def take(self, id: MessageId) -> GossipMessage:
         """The record of a message that proved valid, out of those that are open."""
-        self._validating.pop(id, None)
+        self.validating.pop(id, None)
         return self.open.pop(id, None) or GossipMessage(id)
 
     def store(self, message: GossipMessage, payload: object, size: int, now: Time) -> None:
-        """Keep a message, and remove what is too old or too much."""
         message.payload, message.size, message.accepted_at = payload, size, now
         message.cached = True
         self.seen[message.id] = message
         self._order.append(message)
-        self.bytes += size
+        self.cached_bytes += size
         self.expire(now)
 
     def recent(self, since: Time, received_since: Time) -> Iterator[GossipMessage]:
-        """Cached messages accepted after `since`, or `received_since` if others sent them, newest
-        first."""
+        """Cached messages since `since`, and of others since `received_since`; newest first."""
         for message in islice(reversed(self._order), self.cached_messages):
             if message.accepted_at < since:
                 return
@@ -194,9 +164,8 @@ class MessageCache:
                 yield message
 
     def expire(self, now: Time) -> None:
-        """Remove what is too old or beyond a bound."""
-        while self._validating:
-            id, since = next(iter(self._validating.items()))
+        while self.validating:
+            id, since = next(iter(self.validating.items()))
             if since + VALIDATION_TIMEOUT > now:
                 break
             self._end_validation(self.open[id])
@@ -204,7 +173,7 @@ class MessageCache:
         while first < len(order) and (
             order[first].accepted_at < now - params.cache_ttl
             or len(order) - first > params.cache_messages
-            or self.bytes > params.cache_bytes
+            or self.cached_bytes > params.cache_bytes
         ):
             self._uncache(order[first])
             first += 1
@@ -218,7 +187,7 @@ class MessageCache:
         self._uncached = first - gone
 
     def _uncache(self, message: GossipMessage) -> None:
-        self.bytes -= message.size
+        self.cached_bytes -= message.size
         message.payload = message.served = message.holders = None
         message.asked = _NOBODY
         message.cached = False
@@ -229,4 +198,4 @@ class MessageCache:
             self._uncache(message)
         self._uncached = len(self._order)
         self.open.clear()
-        self._validating.clear()
+        self.validating.clear()

@@ -1,60 +1,33 @@
-"""Missing messages: IHAVE, the GRAFT timer, and GRAFT at the receiver (E34-E37).
-
-A message that was announced and doesn't arrive is missing. One timer serves all: each message has a
-time at which it is asked for, of its announcers in turn, until it arrives or counts as lost.
-"""
+"""Missing messages: IHAVE, the GRAFT timer, and GRAFT at the receiver (E34-E37)."""
 
 from __future__ import annotations
 
-from enum import IntEnum
 from itertools import islice
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.messages import MAX_IDS, Graft, IHave
+from episub_router.protocol.messages import Graft, IHave
 from episub_router.protocol.plumtree.graft_wait import GraftWait
 from episub_router.protocol.plumtree.message_cache import VALIDATION_TIMEOUT, GossipMessage
 from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.state import PlumtreeState, batched
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.params import Rate
 from episub_router.util.timers import TimerMap
 from episub_router.util.token_buckets import TokenBuckets
 
 MAX_MISSING = 10_000  # Messages in the list. iroh-gossip PR 135
-
-ANNOUNCEMENTS = Rate(2_000, 1_000)
-"""Unknown ids that one peer may announce. go-libp2p-pubsub: 10 IHAVEs a heartbeat."""
-
-MAX_RETRANSMISSIONS = 3
-"""How often GRAFTs of one peer get it one message. go-libp2p-pubsub: GossipRetransmission."""
-
+ANNOUNCEMENTS = Rate(2_000, 1_000)  # Of unknown ids. go-libp2p-pubsub: 10 IHAVEs a heartbeat
+MAX_RETRANSMISSIONS = 3  # Of one message to one peer. go-libp2p-pubsub: GossipRetransmission
 _MAX_PEERS = 64  # Peers whose announcements are counted. Chosen: several times the active view
-
-_LOOKED_AT = 16
-"""Newest messages of a peer among which one that nobody else announced is looked for."""
-
+_LOOKED_AT = 16  # Newest messages of a peer among which one to give up is chosen
 _PIGGYBACK = 0.02  # Seconds before its own time at which a message is asked for beside others (E35)
-
-_PENDING_CHECK = 0.5
-"""Seconds until a message in validation, or without a neighbour to ask, is looked at again."""
-
-_MOST_BACKOFF = 8
-"""What a peer's time to answer is multiplied by at most: twice as much for each GRAFT for the same
-message that it got before (RFC 6298, 5.5), so that GRAFTs don't add to the load that delays
-their answers."""
-
-
-class Reluctance(IntEnum):
-    """What speaks against asking a neighbour for a message."""
-
-    NONE = 0
-    LATE = 1  # It has let an answer wait
-    BAD = 2  # Its standing is bad: it is asked beside another
+_PENDING_CHECK = 0.5  # Seconds between checks of a message in validation, or without announcers
+_MOST_BACKOFF = 8  # Bound of the doubling of a peer's time to answer one message (RFC 6298, 5.5)
 
 
 class MissingMessages:
-    """Bounded in messages, and in what one peer may add; where the list is full, the shares of
-    peers are max-min fair."""
+    """The announced messages that are not here, each with the time at which its announcers are
+    asked, in turn. Where the list is full, the shares of peers are max-min fair."""
 
     __slots__ = ("_announcements", "_state", "due", "wait")
 
@@ -67,16 +40,10 @@ class MissingMessages:
     def on_ihave(self, peer: PeerId, message: IHave, now: Time) -> None:
         """IHAVE: note which announced messages are missing here (E34)."""
         state = self._state
-        link = state.links.get(peer)
-        if link is None:
-            state.drop(peer, DropReason.NOT_NEIGHBOR)
-            return
-        if len(message.summary) > MAX_IDS:
-            state.drop(peer, DropReason.TOO_MANY_IDS)
+        link = state.links[peer]
         wait = self.wait.after_announcement(link, now)
-        seen = state.messages.seen
-        for id, hops in message.summary[:MAX_IDS]:
-            known = seen.get(id)
+        for id, hops in state.capped(peer, message.summary):
+            known = state.messages.seen.get(id)
             if known is None:
                 self._on_unknown(link, id, state.check_hops(peer, hops), now, now + wait)
                 continue
@@ -105,8 +72,8 @@ class MissingMessages:
         message.note_holder(peer, hops)
 
     def _make_room(self, link: NeighborRecord) -> bool:
-        """Whether the list has room for one more of `link`. Where it is full, one of the newest of
-        the peer that has the most gives way, better one that nobody else announced."""
+        """Whether the list has room for one more of `link`: one of the newest of the peer that has
+        the most gives way, better one that nobody else announced."""
         if len(self.due) < MAX_MISSING:
             return True
         most = max(self._state.links.values(), key=lambda other: len(other.first_announced))
@@ -124,10 +91,6 @@ class MissingMessages:
         if message.informant is not None:
             rtt = self._state.rtt_of(message.sender)
             self.wait.note_first_copy(message, rtt, self.remove(message))
-
-    def on_pushed_copy(self, message: GossipMessage, at: Time) -> None:
-        """A copy of a message that we had to ask for came by itself, at time `at`."""
-        self.wait.note_pushed_copy(message, at, self._state.links.get(message.informant))
 
     def remove(self, message: GossipMessage) -> NeighborRecord | None:
         """`message` is missing no more; returns the neighbour that announced it first."""
@@ -153,8 +116,8 @@ class MissingMessages:
         for peer, ids in grafts.items():
             for id in ids:
                 state.links[peer].ask(id, now)
-            for start in range(0, len(ids), MAX_IDS):
-                state.send(peer, Graft(tuple(ids[start : start + MAX_IDS])))
+            for part in batched(ids):
+                state.send(peer, Graft(part))
 
     def _ask_for(
         self, message: GossipMessage, grafts: dict[PeerId, list[MessageId]], now: Time
@@ -181,24 +144,21 @@ class MissingMessages:
                 grafts.setdefault(peer, []).append(message.id)
 
     def _next_announcers(self, message: GossipMessage, now: Time) -> list[PeerId]:
-        """The announcer that was asked least often, of those the least doubtful, the earliest of
-        them; where it is bad, another one, too. None without announcers."""
+        """The announcer asked least often, then not bad, not late, and the earliest; beside a bad
+        one another one, too. None without announcers."""
         left = [peer for peer in message.holders or () if peer in self._state.links]
         if len(left) < 2:
             return left
         asked = [peer for peer, _ in message.asked]
-        reluctance = {peer: self._reluctance(peer, now) for peer in left}
-        for peer in asked:
-            if reluctance.get(peer) is Reluctance.LATE:
-                reluctance[peer] = Reluctance.NONE  # It may be for this message alone.
-        left.sort(key=lambda peer: (asked.count(peer), reluctance[peer]))
-        return left[:2] if reluctance[left[0]] is Reluctance.BAD else left[:1]
+        bad = [peer for peer in left if self._state.standings.is_bad(peer, now)]
+        # One that was asked already may be late with this message alone.
+        unasked = [peer for peer in left if peer not in bad and peer not in asked]
+        late = [peer for peer in unasked if self._is_late(peer, now)]
+        left.sort(key=lambda peer: (asked.count(peer), peer in bad, peer in late))
+        return left[:2] if left[0] in bad else left[:1]
 
-    def _reluctance(self, peer: PeerId, now: Time) -> Reluctance:
-        if self._state.standings.is_bad(peer, now):
-            return Reluctance.BAD
-        late = self._state.links[peer].is_late(now, self._patience(peer, now))
-        return Reluctance.LATE if late else Reluctance.NONE
+    def _is_late(self, peer: PeerId, now: Time) -> bool:
+        return self._state.links[peer].is_late(now, self._patience(peer, now))
 
     def _patience(self, peer: PeerId, now: Time) -> float:
         return self.wait.patience(self._state.rtt_of(peer), now)
@@ -225,11 +185,10 @@ class MissingMessages:
     def on_graft(self, peer: PeerId, message: Graft) -> None:
         """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""
         state = self._state
-        if len(message.ids) > MAX_IDS:
-            state.drop(peer, DropReason.TOO_MANY_IDS)
+        ids = state.capped(peer, message.ids)
         if not (message.ids or message.sources or message.standby):
             state.trees.shared.link(peer)
-        for id in message.ids[:MAX_IDS]:
+        for id in ids:
             stored = state.messages.get(id)
             if stored is None:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)

@@ -1,31 +1,19 @@
-"""One record for each neighbour: since when its link stands, and what it promised.
-
-A GRAFT for an announced message makes a promise. It is kept by any copy from there, however late.
-"""
+"""One record for each neighbour: a GRAFT makes a promise of it, which any copy from there keeps."""
 
 from __future__ import annotations
 
 from episub_router.protocol.messages import MessageSummary
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 
-MAX_PROMISES = 256  # Promises remembered of one neighbour. Chosen: many messages' worth of evidence
-
-SILENCE = 15.0
-"""Seconds until a promise is broken in which its peer sent no payload at all: a peer that sends
-has a backlog. Chosen: a first message of 1 MB takes 13 s over eight links at 5 Mbit/s."""
-
-LONGEST_BACKLOG = 60.0
-"""Seconds after which it is broken whatever the peer sends. Chosen: 37 MB at 5 Mbit/s."""
-
+MAX_PROMISES = 256  # Of one neighbour. Chosen: many messages' worth of evidence
+SILENCE = 15.0  # Seconds without a payload. Chosen: 1 MB over eight links of 5 Mbit/s takes 13
+LONGEST_BACKLOG = 60.0  # Seconds that break a promise whatever else comes. Chosen: 37 MB, 5 Mbit/s
 BROKEN_AT_ONCE = 8
-"""Broken promises that cost something within SILENCE: hundreds asked in one moment break in one
-moment, where either end is behind. Measured: 5,000 messages without a pause from one of twenty
-hosts on one core had honest hosts banned; with 4, p99 under attack is up to 20 % longer."""
+"""Broken promises that cost something within SILENCE. Measured: without a bound a burst of 5,000
+messages had honest hosts banned; with 4, p99 under attack is up to 20 % longer."""
 
 
 class NeighborRecord:
-    """A neighbour."""
-
     __slots__ = (
         "asked_at", "broke", "charged_at", "first_announced", "lag", "missed", "missed_since",
         "owed", "payload_at", "peer", "up_at",
@@ -37,10 +25,8 @@ class NeighborRecord:
         self.missed_since = missed_since  # When its former link had failed
         self.missed = 0  # Messages in a row, of all trees, that it did not push as our parent
         self.owed: tuple[MessageSummary, ...] = ()  # What is to be announced to it alone
-        self.lag: float | None = None
-        """Of a standby: how much later than its announcement the message comes by itself."""
-        self.first_announced: dict[MessageId, None] = {}
-        """Missing messages that it was the first to announce."""
+        self.lag: float | None = None  # Of a standby: from its announcement to the parent's copy
+        self.first_announced: dict[MessageId, None] = {}  # Missing, and announced by it first
         self.asked_at: dict[MessageId, Time] = {}  # Its promises, the oldest first
         self.payload_at: Time = -NEVER  # When it last sent a payload, whichever
         self.charged_at: tuple[Time, ...] = ()  # When broken promises cost it something last
@@ -64,7 +50,7 @@ class NeighborRecord:
 
     def is_late(self, now: Time, patience: float) -> bool:
         """Whether it owes something for longer than `patience` seconds, or broke a promise and has
-        sent no payload since: a liar would be believed again each time one is given up."""
+        sent no payload since."""
         oldest = next(iter(self.asked_at.values()), now)
         return self.broke or now - oldest > patience
 

@@ -1,13 +1,12 @@
 """ROOT: how the tree of a source is built and kept (beyond the specification).
 
-A source sends ROOT with its first message and rarely after that; it floods the overlay's links.
-A node GRAFTs the neighbour that brought the first copy, or a much nearer one right after it; the
-neighbours that were next become its standbys. Requests for another ROOT go up the tree.
+A source floods ROOT with its first message and rarely after that. A node GRAFTs the neighbour that
+brought it first, or a much nearer one right after; the next ones become standbys.
 """
 
 from __future__ import annotations
 
-from episub_router.protocol.effects import DropReason, Send
+from episub_router.protocol.effects import Send
 from episub_router.protocol.messages import MAX_IDS, Root, RootRequest, TreeRoot
 from episub_router.protocol.plumtree.message_cache import next_hops
 from episub_router.protocol.plumtree.parents import Parents
@@ -15,39 +14,22 @@ from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
 from episub_router.protocol.plumtree.tree import TREE_IDLE, Offer, Tree
 from episub_router.protocol.types import PeerId, SourceId, Time
 
-ROOT_INTERVAL = 20.0
-"""Least time in seconds between two ROOTs of a source that nobody asked for. Measured: at 1 % churn
-a second trees that lose nodes ask for one sooner."""
-
+ROOT_INTERVAL = 20.0  # Seconds between ROOTs nobody asked for. Measured: trees under churn ask
 MAX_COST = 60.0  # Seconds: bound of the cost that a ROOT may name
-
-_ROOT_MESSAGES = 3
-"""Messages between two ROOTs of a source, at least: beyond that it costs less than it saves."""
-
+_ROOT_MESSAGES = 3  # Messages between two ROOTs, at least: with more it costs less than it saves
 _REQUEST_INTERVAL = 5.0
 """Seconds between two ROOTs of a source, however many nodes ask. Measured: 6 s in place of 4 take
 80 bytes a delivery from five sources on a plane, and add a tenth to p99 at 1 % churn a second."""
-
 _RETRY = 1.0  # Seconds until a source whose ROOT nobody answered sends another
-
-_CHOOSE_AFTER = 0.01
-"""Seconds after the first copy of a ROOT until the parent is chosen; the present one stays if it
-brought it by then."""
-
+_CHOOSE_AFTER = 0.01  # Seconds after the first copy of a ROOT until the parent is chosen
 NEAR_WINDOW = 0.005
-"""How many seconds later a much nearer neighbour may bring ROOT to be the parent. Measured: three
-sites: 3.5 copies between them in place of 12.5; 1,000 nodes on a plane: 0.2 ms more latency."""
-
-_NEARER_BY = 4.0
-"""Least ratio of the RTTs. Chosen: a link to another site, or continent, takes longer than that."""
-
-_MUCH_CHEAPER = 0.8
-"""A new link replaces the parent where the way over it takes at most this share of the time."""
+"""Seconds by which a much nearer parent may bring ROOT later. Measured: three sites: 3.5 copies
+between them in place of 12.5; 1,000 nodes on a plane: 0.2 ms more latency."""
+_NEARER_BY = 4.0  # Least ratio of the RTTs. Chosen: a link to another site takes longer
+_MUCH_CHEAPER = 0.8  # Share of the parent's time that a new link may take to replace it
 
 
 class RootProcedure:
-    """Sends and floods ROOT, and chooses the parent by it."""
-
     __slots__ = ("_epoch", "_parents", "_state")
 
     def __init__(self, state: PlumtreeState, parents: Parents, epoch: int) -> None:
@@ -56,7 +38,6 @@ class RootProcedure:
         self._epoch = epoch  # Where our rounds start: above those that others remember
 
     def fire(self, now: Time) -> None:
-        """Do for trees what is due."""
         rebalanced = []
         for task, source in self._state.timers.pop_due(now):
             tree = self._state.trees.by_source.get(source)
@@ -70,13 +51,12 @@ class RootProcedure:
             self._parents.rebalance(rebalanced, now)
 
     def choose_tree(self, source: SourceId | None, now: Time) -> SourceId | None:
-        """The tree that our next message of `source` goes along: its own once that stands, till
-        then that of the nearest source; None is the shared one. Sends ROOT first where
-        one is due."""
-        trees = self._state.trees
-        tree = None if source is None else trees.get(source)
+        """The tree of our next message of `source`: its own once that stands, till then that of the
+        nearest source, or None, the shared one. Sends ROOT first where one is due."""
         if source is None:
             return None
+        trees = self._state.trees
+        tree = trees.get(source)
         if tree is None or not tree.own or not tree.is_fresh(now):
             if trees.count_proven(now) < self._state.params.source_trees:
                 self._send_root(source, now)
@@ -111,11 +91,10 @@ class RootProcedure:
 
     def on_root(self, peer: PeerId, message: Root, now: Time) -> None:
         """ROOT from `peer`: flood what is new, note what is another way to a known root."""
-        if len(message.roots) > MAX_IDS:
-            self._state.drop(peer, DropReason.TOO_MANY_IDS)
+        roots = self._state.capped(peer, message.roots)
         for request in message.requests[:MAX_IDS]:
             self._on_request(peer, request, now)
-        flooded = [e for root in message.roots[:MAX_IDS] if (e := self._note(peer, root, now))]
+        flooded = [e for root in roots if (e := self._note(peer, root, now))]
         if flooded:
             self._flood(flooded, peer)
 
@@ -123,22 +102,20 @@ class RootProcedure:
         """Note one line of a ROOT; returns the line to flood if its round is new here."""
         state, source = self._state, root.source
         tree = state.trees.by_source.get(source)
-        if tree is not None and (tree.own or tree.excludes(peer, now)):
+        if tree is not None and (tree.own or now < tree.service(peer).excluded_until):
             return None
         if state.standings.is_bad(peer, now):
             return None
         hops = state.check_hops(peer, root.hops)
-        # NaN compares false, too.
-        cost = root.cost if 0 <= root.cost <= MAX_COST else MAX_COST
-        offer = Offer(now, hops, cost)
-        # A round that is over stays over; only a source that lost its count starts again.
-        if tree is not None and (
-            root.round == tree.round or (tree.is_fresh(now) and root.round < tree.round)
-        ):
-            if root.round == tree.round and tree.is_fresh(now) and peer not in tree.offers:
+        cost = root.cost if 0 <= root.cost <= MAX_COST else MAX_COST  # NaN compares false, too.
+        offer, fresh = Offer(now, hops, cost), tree is not None and tree.is_fresh(now)
+        if tree is not None and root.round == tree.round:
+            if fresh and peer not in tree.offers:
                 tree.offers[peer] = offer
                 self._consider_new_link(tree, peer, offer, now)
             return None
+        if tree is not None and fresh and root.round < tree.round:
+            return None  # It is over; only a source that lost its count starts again.
         tree = state.trees.use(source)
         tree.note_root(now)
         tree.round = root.round
@@ -159,8 +136,7 @@ class RootProcedure:
             self._parents.set_parent(tree, peer, now)
 
     def _choose_parent(self, tree: Tree, now: Time) -> None:
-        """Take the first neighbour that brought ROOT, or a much nearer one right after it, but keep
-        the present parent where that was hardly later; and choose the others later."""
+        """Take who brought ROOT first, or one much nearer; a parent that was hardly later stays."""
         state = self._state
         self._parents.schedule_rebalance(tree, now)
         offers = [(p, offer) for p, offer in tree.offers.items() if p in state.links]
@@ -196,8 +172,7 @@ class RootProcedure:
             self._parents.request_root(tree)
 
     def on_neighbor_up(self, peer: PeerId, now: Time) -> None:
-        """Offer a new neighbour the trees that stand here: those that a message came along, as
-        newcomers would keep a dead source's tree going."""
+        """Offer a new neighbour the trees that carry messages: others may be of dead sources."""
         roots = [
             TreeRoot(tree.source, tree.round, next_hops(tree.hops), tree.cost)
             for tree in self._state.trees.by_source.values()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from typing import TypeVar
 
 from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
-from episub_router.protocol.messages import MAX_HOPS, BroadcastMessage, Graft, Prune
+from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, BroadcastMessage, Graft, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.message_cache import MessageCache
 from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
@@ -14,20 +16,19 @@ from episub_router.protocol.standing import KEPT_PROMISE, Standings
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, SourceId, Time
 from episub_router.util.timers import TimerMap
 
-_UNKNOWN_DELAY = 0.05
-"""Seconds for a link without an RTT yet; the mean of simulated links is about that."""
+T = TypeVar("T")
+
+_UNKNOWN_DELAY = 0.05  # Seconds for a link without an RTT. Chosen: the mean of simulated links
 
 
 class TreeTask(IntEnum):
-    """What is to be done for the tree of a source, at a time."""
-
     CHOOSE_PARENT = 0
     SEND_ROOT = 1
     REBALANCE = 2
 
 
 class PlumtreeState:
-    """One node's part in one topic's broadcast; only the procedures of this package use it."""
+    """One node's part in one topic's broadcast; only this package uses it."""
 
     __slots__ = (
         "effects", "first_link_at", "links", "messages", "params", "rtt_of", "standings", "timers",
@@ -37,8 +38,7 @@ class PlumtreeState:
     def __init__(self, params: BroadcastParams, rtt_of: RttOf) -> None:
         self.params = params
         self.rtt_of = rtt_of
-        self.links: dict[PeerId, NeighborRecord] = {}
-        """The neighbours, in the order in which they came."""
+        self.links: dict[PeerId, NeighborRecord] = {}  # The neighbours, the oldest first
         self.first_link_at: Time = NEVER
         self.messages = MessageCache(params)
         self.trees = Trees()
@@ -75,14 +75,20 @@ class PlumtreeState:
         self.drop(peer, DropReason.HOPS_INVALID)
         return min(max(1, hops), MAX_HOPS)
 
+    def capped(self, peer: PeerId, entries: tuple[T, ...]) -> tuple[T, ...]:
+        """As many entries of a message of `peer` as one may hold."""
+        if len(entries) > MAX_IDS:
+            self.drop(peer, DropReason.TOO_MANY_IDS)
+        return entries[:MAX_IDS]
+
     def graft(self, peer: PeerId, source: SourceId | None) -> None:
-        """Have `peer` push to us in one tree."""
-        self.send(peer, _GRAFT if source is None else Graft(sources=(source,)))
+        self.send(peer, Graft(sources=() if source is None else (source,)))
 
     def prune(self, peer: PeerId, source: SourceId | None) -> None:
-        """Have `peer` stop that."""
-        self.send(peer, _PRUNE if source is None else Prune(sources=(source,)))
+        self.send(peer, Prune(sources=() if source is None else (source,)))
 
 
-_GRAFT = Graft()
-_PRUNE = Prune()
+def batched(entries: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    """`entries` in batches that one message may hold."""
+    for start in range(0, len(entries), MAX_IDS):
+        yield tuple(entries[start : start + MAX_IDS])

@@ -1,8 +1,7 @@
 """One node's part in each tree: which neighbours push to it, and which it pushes to (E31).
 
 The tree `None` is the shared one of the specification, over links that push both ways. Each source
-may have a tree of its own, which ROOT builds: a neighbour that brought the last ROOT earlier is
-on a faster way from the source.
+may have a tree of its own, which ROOT builds.
 """
 
 from __future__ import annotations
@@ -14,31 +13,20 @@ from episub_router.protocol.messages import MAX_IDS
 from episub_router.protocol.types import NEVER, PeerId, SourceId, Time
 from episub_router.util.bounded import put_last
 
-SETUP = 0.5
-"""Seconds from ROOT until its tree is used: GRAFT and its answer cross one link, whatever the
-diameter; three times the longest round trip between continents."""
-
+SETUP = 0.5  # Seconds from ROOT until its tree is used. Chosen: three of the longest round trips
 TREE_IDLE = 120.0  # Seconds that a tree stands after its last ROOT. Chosen: half of `seen_ttl`
-
-MAX_TREES = 128
-"""Trees kept. Chosen: twice `source_trees`; the rest have expired or carry nothing yet."""
-
+MAX_TREES = 128  # Trees kept. Chosen: twice `source_trees`; the rest expired or carry nothing yet
 FAILED_AFTER = 6  # Messages in a row that a parent didn't push, or a standby not announce, ...
-_FAILED_WITHIN = 3.0
-"""... in at least so many seconds. Chosen: 0.1 % of honest ones fail where 30 % of frames are
-lost."""
-
+_FAILED_WITHIN = 3.0  # ... in so many seconds. Chosen: at 30 % loss 0.1 % of honest ones fail
 _FAILED_FOR = 120.0
 """Seconds for which a neighbour that failed is neither; twice as long each time. Chosen: twice
 go-libp2p-pubsub's back-off after a PRUNE; measured, 60 s let censors come back."""
-_MOST_FAILED_FOR = 960.0
-
-_KEEP_STANDBY = 0.02
-"""Seconds that a standby's copy of ROOT may come later than that of the one to replace it."""
+_MOST_FAILED_FOR = 960.0  # Reached with the fourth failure
+_KEEP_STANDBY = 0.02  # Seconds that a standby's copy of ROOT may come later than another's
 
 
 class Offer(NamedTuple):
-    """A neighbour's copy of the last ROOT: when it arrived, and the way to the source by it."""
+    """A neighbour's copy of the last ROOT."""
 
     arrived_at: Time
     hops: int
@@ -46,8 +34,6 @@ class Offer(NamedTuple):
 
 
 class Streak:
-    """Messages in a row that a neighbour missed."""
-
     __slots__ = ("count", "since")
 
     def __init__(self) -> None:
@@ -63,8 +49,6 @@ class Streak:
 
 
 class Service:
-    """How a neighbour has served one tree."""
-
     __slots__ = ("excluded_until", "failures", "unannounced", "unpushed")
 
     def __init__(self) -> None:
@@ -85,23 +69,18 @@ class Tree:
     def __init__(self, source: SourceId | None) -> None:
         self.source = source
         self.parents: list[PeerId] = []
-        """Neighbours that push to us. In the tree of a source the first closes no cycle; in the
-        shared tree they are those that were first with a message."""
+        """Neighbours that push to us; in the shared tree those that were first with a message."""
         self.children: dict[PeerId, None] = {}  # Neighbours that we push to
-        self.standbys: list[PeerId] = []
-        """Neighbours that we asked to announce each message at once."""
+        self.standbys: list[PeerId] = []  # Neighbours asked to announce each message at once
         self.announce_to: dict[PeerId, None] = {}  # Neighbours that asked us to do so
-        self.leaving: dict[PeerId, Time] = {}
-        """Former parents, and when to PRUNE them: messages in flight come to us through them."""
-        self.offers: dict[PeerId, Offer] = {}
-        """The neighbours that brought the last ROOT, in the order in which they did."""
+        self.leaving: dict[PeerId, Time] = {}  # Former parents, and when to PRUNE them
+        self.offers: dict[PeerId, Offer] = {}  # Copies of the last ROOT, in the order of arrival
         self.services: dict[PeerId, Service] = {}  # Of neighbours that missed something
         self.round = -1
         self.requested = -1  # The last round after which a new one was asked for
         self.hops = 0  # Links from the source
         self.cost = 0.0  # Seconds from the source, as the nodes on the way estimate them
-        self.root_at: Time = -NEVER
-        """When the last ROOT arrived, or was sent if the tree is our own."""
+        self.root_at: Time = -NEVER  # When the last ROOT came, or went out if the tree is our own
         self.usable_at: Time = NEVER
         self.own = False  # Whether we are the source
         self.proven = False  # Whether a message of the source has arrived
@@ -109,7 +88,6 @@ class Tree:
 
     @property
     def parent(self) -> PeerId | None:
-        """The neighbour that pushes to us, the first of them."""
         return self.parents[0] if self.parents else None
 
     def is_fresh(self, now: Time) -> bool:
@@ -121,24 +99,19 @@ class Tree:
         return self.usable_at <= now <= self.root_at + TREE_IDLE
 
     def note_root(self, now: Time) -> None:
-        """A new ROOT arrived, or goes out from us."""
         if not self.is_fresh(now):
             self.usable_at, self.proven = now + SETUP, False
         self.root_at, self.carried = now, 0
 
-    # Candidates for parents and standbys
-
     def is_feasible(self, peer: PeerId | None) -> bool:
-        """Whether `peer` may become the parent: it is nearer to the source than we are, by the
-        costs of the last ROOT. While every node keeps to that, parents form no cycle (the
-        feasibility condition of Babel, RFC 8966, section 2.4)."""
+        """Whether `peer` is nearer to the source than we are, by the last ROOT: such parents form
+        no cycle (the feasibility condition of Babel, RFC 8966, section 2.4)."""
         offer = self.offers.get(peer)
         return offer is not None and offer.cost < self.cost and peer not in self.children
 
     def next_parent(self, links: Collection[PeerId]) -> PeerId | None:
-        """The neighbour to replace a lost parent: one that pushes already or was the first to bring
-        the last ROOT, of those that are feasible if there is one. Another may close a cycle,
-        which the next message opens. In the shared tree it is any that is lazy."""
+        """Replaces a lost parent: one that pushes already or brought ROOT first, better a feasible
+        one; in the shared tree any that is lazy."""
         order = links if self.source is None else [*self.parents, *self.offers]
         left = [peer for peer in order if peer in links and peer not in self.children]
         return next((peer for peer in left if self.is_feasible(peer)), left[0] if left else None)
@@ -146,8 +119,8 @@ class Tree:
     def choose(
         self, links: Container[PeerId], parents: int, standbys: int
     ) -> tuple[list[PeerId], list[PeerId]]:
-        """The parents beside the first one, and the standbys: the neighbours that brought the last
-        ROOT next, feasible ones first as further parents. Children are neither."""
+        """The parents beside the first one, and the standbys: those that brought ROOT next,
+        feasible ones first as parents, and no children."""
         first = self.parent
         fit = [p for p in self.offers if p in links and p != first and p not in self.children]
         ranked = sorted(fit, key=lambda peer: not self.is_feasible(peer))
@@ -155,8 +128,7 @@ class Tree:
         return more, self._best([p for p in fit if p not in more], standbys, self.standbys)
 
     def _best(self, fit: list[PeerId], count: int, former: list[PeerId]) -> list[PeerId]:
-        """The first `count`; a former one stays if it was hardly later, or each ROOT would change
-        them."""
+        """The first `count`; a former one stays if it was hardly later."""
         best = fit[:count]
         for peer in former:
             if peer in fit and peer not in best and best:
@@ -166,7 +138,7 @@ class Tree:
         return best
 
     def take_parent(self, peer: PeerId) -> None:
-        """`peer` is the first parent from now on, in place of the one before."""
+        """`peer` replaces the first parent."""
         self.parents = [peer, *(p for p in self.parents[1:] if p != peer)]
         self.leaving.pop(peer, None)
         self.children.pop(peer, None)
@@ -183,35 +155,29 @@ class Tree:
             self.parents.append(peer)
 
     def unlink(self, peer: PeerId) -> None:
-        """`peer` and we push no more."""
         self.children.pop(peer, None)
         if peer in self.parents:
             self.parents.remove(peer)
 
     def forget(self, peer: PeerId) -> None:
-        """`peer` isn't a neighbour any more."""
         for peers in (self.parents, self.standbys):
             if peer in peers:
                 peers.remove(peer)
         for table in (self.children, self.offers, self.announce_to, self.leaving, self.services):
             table.pop(peer, None)
 
-    # Service
-
-    def missed(self, peer: PeerId | None) -> int:
-        """Messages in a row that the parent `peer` did not push."""
-        service = self.services.get(peer)
-        return 0 if service is None else service.unpushed.count
+    def service(self, peer: PeerId | None) -> Service:
+        """How `peer` has served this tree, as a read-only view."""
+        return self.services.get(peer) or Service()
 
     def note_missed(self, peer: PeerId, now: Time) -> bool:
-        """A message came that `peer` did not push, or not announce if it is a standby; whether it
-        has failed by that."""
+        """The parent or standby `peer` missed a message; whether it has failed by that."""
         service = self.services.setdefault(peer, Service())
         streak = service.unpushed if peer in self.parents else service.unannounced
-        failed = streak.add(now)
-        if failed:
-            self.exclude(peer, now)
-        return failed
+        if not streak.add(now):
+            return False
+        self.exclude(peer, now)
+        return True
 
     def exclude(self, peer: PeerId, now: Time) -> None:
         """`peer` has failed, and is no candidate for a while."""
@@ -222,29 +188,17 @@ class Tree:
         self.offers.pop(peer, None)
 
     def note_pushed(self, peer: PeerId) -> None:
-        """`peer` pushed a message without being asked."""
         service = self.services.get(peer)
         if service is not None:
             service.unpushed.count = service.unannounced.count = 0
 
     def note_announced(self, peer: PeerId) -> None:
-        """`peer` announced a message: it gets them again. After its first failure that is enough,
-        as where nodes come and go; one that only announces fails again."""
+        """`peer` announced a message: after its first failure that makes it a candidate again."""
         service = self.services.get(peer)
         if service is not None:
             service.unannounced.count = 0
             if service.failures == 1:
                 service.excluded_until = -NEVER
-
-    def excludes(self, peer: PeerId, now: Time) -> bool:
-        """Whether `peer` has failed and is no candidate at `now`."""
-        service = self.services.get(peer)
-        return service is not None and now < service.excluded_until
-
-    def has_failed(self, peer: PeerId) -> bool:
-        """Whether `peer` ever failed."""
-        service = self.services.get(peer)
-        return service is not None and service.failures > 0
 
 
 class Trees:
@@ -274,32 +228,27 @@ class Trees:
                 yield tree
 
     def use(self, source: SourceId) -> Tree:
-        """The tree of `source`, made if there is none; it becomes the last to be forgotten."""
+        """The tree of `source`, new if there is none; it becomes the last to be forgotten."""
         tree = self.by_source.get(source)
         if tree is None:
             tree = Tree(source)
             if len(self.by_source) >= MAX_TREES:
                 # One that never carried a message is worth least: anyone can send ROOTs.
                 others = [each for each in self.by_source.values() if not each.own]
-                unproven = next((each for each in others if not each.proven), None)
-                if unproven is not None or others:
-                    del self.by_source[(unproven or others[0]).source]
+                if others:
+                    del self.by_source[min(others, key=lambda each: each.proven).source]
         put_last(self.by_source, source, tree, MAX_TREES)
         return tree
 
     def count_proven(self, now: Time) -> int:
-        """The sources whose trees carry messages; those that never did don't count, or invented
-        ones could take all the room."""
+        """Trees that carry messages; others don't count, or invented sources took all the room."""
         return sum((t.own or t.proven) and t.is_fresh(now) for t in self.by_source.values())
 
     def nearest(self, links: Collection[PeerId], now: Time) -> Tree | None:
-        """The tree of the nearest source, of those that stand; None if there is none."""
-        standing = (
-            tree
-            for tree in self.by_source.values()
-            if tree.proven and tree.parent in links and tree.stands(now)
-        )
-        return min(standing, key=lambda tree: tree.cost, default=None)
+        """The tree of the nearest source, of those that stand."""
+        standing = (tree for tree in self.by_source.values() if tree.proven and tree.stands(now))
+        linked = (tree for tree in standing if tree.parent in links)
+        return min(linked, key=lambda tree: tree.cost, default=None)
 
     def clear(self) -> None:
         self.shared = Tree(None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.plumtree import FIRST_LAG, GossipMessage, GraftWait, NeighborRecord
+from episub_router.protocol.plumtree.graft_wait import FIRST_LAG, GraftWait
+from episub_router.protocol.plumtree.message_cache import GossipMessage
+from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
 
 
 class Waits:

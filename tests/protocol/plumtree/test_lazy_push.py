@@ -17,7 +17,7 @@ from episub_router.protocol.messages import (
     MessageSummary,
     Prune,
 )
-from episub_router.protocol.plumtree import LAZY_DELAY, MAX_QUEUED
+from episub_router.protocol.plumtree.lazy_push import LAZY_DELAY, MAX_QUEUED
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, ihave, sent
 

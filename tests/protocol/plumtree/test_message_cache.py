@@ -10,13 +10,13 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Gossip, Graft, IHave, Prune
 from episub_router.protocol.params import SEEN_MESSAGES, BroadcastParams
-from episub_router.protocol.plumtree import (
-    MAX_MISSING,
-    MAX_QUEUED,
+from episub_router.protocol.plumtree.lazy_push import MAX_QUEUED
+from episub_router.protocol.plumtree.message_cache import (
     MAX_VALIDATING,
     GossipMessage,
     MessageCache,
 )
+from episub_router.protocol.plumtree.missing_messages import MAX_MISSING
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from episub_router.protocol.messages import Gossip, Graft, Root, TreeRoot
-from episub_router.protocol.plumtree import FAILED_AFTER
+from episub_router.protocol.plumtree.tree import FAILED_AFTER
 from tests.protocol.helpers import Branch, ihave, sent
 from tests.protocol.plumtree.roots import SETTLE, bring, built
 

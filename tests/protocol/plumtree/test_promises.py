@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from episub_router.protocol import standing as rules
 from episub_router.protocol.messages import Gossip, Graft, IHave
-from episub_router.protocol.plumtree import (
+from episub_router.protocol.plumtree.neighbor_record import (
     BROKEN_AT_ONCE,
     LONGEST_BACKLOG,
     MAX_PROMISES,

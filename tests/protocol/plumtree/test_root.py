@@ -14,7 +14,7 @@ from episub_router.protocol.messages import (
     Root,
     TreeRoot,
 )
-from episub_router.protocol.plumtree import TREE_IDLE
+from episub_router.protocol.plumtree.tree import TREE_IDLE
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Branch, drops, sent
 from tests.protocol.plumtree.roots import (

@@ -17,7 +17,9 @@ from episub_router.protocol.messages import (
     TreeRoot,
 )
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree import ROOT_INTERVAL, TREE_IDLE, Plumtree
+from episub_router.protocol.plumtree import Plumtree
+from episub_router.protocol.plumtree.root import ROOT_INTERVAL
+from episub_router.protocol.plumtree.tree import TREE_IDLE
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Branch, drops, sent
 from tests.protocol.plumtree.roots import (

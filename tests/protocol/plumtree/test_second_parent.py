@@ -9,7 +9,7 @@ import pytest
 from episub_router.protocol.effects import Effect, NeighborUp
 from episub_router.protocol.messages import MAX_HOPS, Gossip, Graft, LinkKind, Prune, Root, TreeRoot
 from episub_router.protocol.params import BroadcastParams, EpisubParams
-from episub_router.protocol.plumtree import FAILED_AFTER
+from episub_router.protocol.plumtree.tree import FAILED_AFTER
 from tests.protocol.helpers import ME, Branch, ihave, sent
 from tests.protocol.plumtree.roots import (
     GRAFT_S,

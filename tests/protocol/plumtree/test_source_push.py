@@ -9,7 +9,7 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, Effect, NeighborDown, NeighborUp
 from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune, Root
-from episub_router.protocol.plumtree import FAILED_AFTER, TREE_IDLE
+from episub_router.protocol.plumtree.tree import FAILED_AFTER, TREE_IDLE
 from tests.protocol.helpers import ME, Branch, ihave, sent
 from tests.protocol.plumtree.roots import (
     GRAFT_ME,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.protocol.plumtree import FAILED_AFTER, MAX_TREES, TREE_IDLE, Offer, Tree, Trees
+from episub_router.protocol.plumtree.tree import (
+    FAILED_AFTER,
+    MAX_TREES,
+    TREE_IDLE,
+    Offer,
+    Tree,
+    Trees,
+)
 
 SETUP = 0.5
 """Seconds from ROOT until a tree is used."""
@@ -164,11 +171,11 @@ def failed(tree: Tree, peer: str, at: float) -> float:
 def test_a_neighbour_that_failed_may_be_a_parent_again_after_a_while() -> None:
     tree = Tree("s")
     at = failed(tree, "a", 0.0)
-    assert tree.excludes("a", at + 119.0)
-    assert not tree.excludes("a", at + 121.0)
+    assert tree.service("a").excluded_until > at + 119.0
+    assert tree.service("a").excluded_until <= at + 121.0
     at = failed(tree, "a", 200.0)
-    assert tree.excludes("a", at + 239.0)
-    assert not tree.excludes("a", at + 241.0)
+    assert tree.service("a").excluded_until > at + 239.0
+    assert tree.service("a").excluded_until <= at + 241.0
     tree.forget("a")
     assert not tree.services
 
@@ -178,10 +185,10 @@ def test_its_announcement_is_enough_the_first_time() -> None:
     tree = Tree("s")
     at = failed(tree, "a", 0.0)
     tree.note_announced("a")
-    assert not tree.excludes("a", at)
+    assert tree.service("a").excluded_until <= at
     at = failed(tree, "a", 10.0)
     tree.note_announced("a")
-    assert tree.excludes("a", at)
+    assert tree.service("a").excluded_until > at
 
 
 def test_many_messages_at_once_fail_nobody() -> None:
@@ -198,7 +205,7 @@ def test_what_a_standby_did_not_announce_is_no_push_that_a_parent_missed() -> No
     for second in range(FAILED_AFTER - 1):
         assert not tree.note_missed("a", second)
     tree.take_parent("a")
-    assert tree.missed("a") == 0
+    assert tree.service("a").unpushed.count == 0
     for second in range(FAILED_AFTER - 1):
         assert not tree.note_missed("a", 10.0 + second)
-    assert tree.missed("a") == FAILED_AFTER - 1
+    assert tree.service("a").unpushed.count == FAILED_AFTER - 1

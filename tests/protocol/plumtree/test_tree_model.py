@@ -31,7 +31,9 @@ from episub_router.protocol.effects import (
 )
 from episub_router.protocol.messages import Gossip, Graft, LinkKind
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree import ANNOUNCE_WINDOW, Plumtree, Tree
+from episub_router.protocol.plumtree import Plumtree
+from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW
+from episub_router.protocol.plumtree.tree import Tree
 
 EXAMPLES = int(os.environ.get("TREE_MODEL_EXAMPLES", "400"))
 PARAMS = BroadcastParams()

@@ -7,13 +7,12 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, Dropped, DropReason, NeighborDown
 from episub_router.protocol.messages import MAX_IDS, Gossip, Graft
-from episub_router.protocol.plumtree import (
+from episub_router.protocol.plumtree.graft_wait import LOST_AFTER
+from episub_router.protocol.plumtree.message_cache import MAX_HOLDERS, VALIDATION_TIMEOUT
+from episub_router.protocol.plumtree.missing_messages import (
     ANNOUNCEMENTS,
-    LOST_AFTER,
-    MAX_HOLDERS,
     MAX_MISSING,
     MAX_RETRANSMISSIONS,
-    VALIDATION_TIMEOUT,
 )
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent

@@ -6,7 +6,12 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DropReason
 from episub_router.protocol.messages import Gossip, Graft, Prune
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree import MAX_VALIDATING, VALIDATION_TIMEOUT, Copy, MessageCache
+from episub_router.protocol.plumtree.message_cache import (
+    MAX_VALIDATING,
+    VALIDATION_TIMEOUT,
+    Copy,
+    MessageCache,
+)
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import Branch, drops, ihave, sent
 
