@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 from pyarrow import fs
@@ -44,10 +45,10 @@ def at(uri: str) -> tuple[Any, str]:
     """The file system of `uri`, and the path in it. Raises OSError where it can't be reached."""
     if is_local(uri):
         return fs.LocalFileSystem(), os.path.abspath(local_path(uri))
-    # Hadoop writes URIs of this machine with one slash.
-    uri = re.sub(r"^file:/+", "file:///", uri)
+    # Hadoop writes URIs of this machine with one slash, and spaces and brackets as they are.
+    quoted = quote(re.sub(r"^file:/+", "file:///", uri), safe=":/?#@!$&'()*+,;=%-._~")
     try:
-        found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
+        found: tuple[Any, str] = fs.FileSystem.from_uri(quoted)
     except (ValueError, ImportError) as error:
         raise OSError(f"{uri}: {error}") from error
     return found

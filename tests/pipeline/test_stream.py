@@ -309,7 +309,7 @@ def test_what_a_stream_has_answered_is_shown(
         lake.put_live_progress("r", {"batch": number, "before": None})
     assert episub(show) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[2:] for line in lines if line.startswith(" r")] == [
+    assert [line.split()[2:] for line in lines if line.startswith(" r ")] == [
         ["1970-01-01", "00:00:00", "7", "1", "5.0", "ms", "9.0", "ms"],
         ["1970-01-01", "00:00:10", "17", "1", "5.0", "ms", "9.0", "ms"],
     ]

@@ -7,15 +7,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 from libp2p import new_host
+from libp2p.abc import IHost
 from libp2p.kad_dht.kad_dht import DHTMode, KadDHT
 from libp2p.peer.peerinfo import PeerInfo
-from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 
-from episub_router import DhtDiscovery, EpisubRouter
+from episub_router import DhtDiscovery
 from episub_router.net.counters import Reason
 from episub_router.net.discovery.dht import topic_key
 from tests.hosts import LOOPBACK, Node, eventually, running_nodes
+from tests.router.late_discovery import LateRouter
 from tests.router.overlays import TOPIC, count, joined, reading
 
 pytestmark = pytest.mark.hosts
@@ -30,13 +31,15 @@ async def dht_node() -> AsyncIterator[KadDHT]:
         yield dht
 
 
-class DhtRouter(EpisubRouter):
+class DhtRouter(LateRouter):
     """A router that makes its DHT client when it gets its host."""
 
-    def attach(self, pubsub: Pubsub) -> None:
-        self.dht = KadDHT(pubsub.host, DHTMode.CLIENT)
-        self._discovery = (DhtDiscovery(self.dht),)
-        super().attach(pubsub)
+    def __init__(self) -> None:
+        super().__init__(self._client)
+
+    def _client(self, host: IHost) -> DhtDiscovery:
+        self.dht = KadDHT(host, DHTMode.CLIENT)
+        return DhtDiscovery(self.dht)
 
 
 def dht(node: Node) -> KadDHT:

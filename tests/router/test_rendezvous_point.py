@@ -8,11 +8,10 @@ from libp2p.discovery.rendezvous.client import RendezvousClient
 from libp2p.discovery.rendezvous.service import RendezvousService
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
-from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router import EpisubRouter
 from episub_router.net.discovery.rendezvous_point import RendezvousPointDiscovery, namespace
 from tests.hosts import LOOPBACK, eventually, receive, running_nodes
+from tests.router.late_discovery import LateRouter
 from tests.router.overlays import TOPIC, joined
 
 pytestmark = pytest.mark.hosts
@@ -22,16 +21,15 @@ async def test_three_hosts_that_know_only_a_rendezvous_point() -> None:
     server = new_host()
     point = RendezvousService(server)
 
-    class Router(EpisubRouter):
-        def attach(self, pubsub: Pubsub) -> None:
-            client = RendezvousClient(pubsub.host, server.get_id())
-            self._discovery = (RendezvousPointDiscovery(client),)
-            super().attach(pubsub)
+    def router() -> LateRouter:
+        return LateRouter(
+            lambda host: RendezvousPointDiscovery(RendezvousClient(host, server.get_id()))
+        )
 
     def registered() -> set[ID]:
         return set(point.registrations.get(namespace(TOPIC), {}))
 
-    async with server.run([LOOPBACK]), running_nodes(3, router=Router) as nodes:
+    async with server.run([LOOPBACK]), running_nodes(3, router=router) as nodes:
         info = PeerInfo(server.get_id(), server.get_transport_addrs())
         for node in nodes:
             await node.host.connect(info)
