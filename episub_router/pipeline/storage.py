@@ -91,7 +91,7 @@ class Storage:
     def _read(self, path: str) -> str | None:
         system, place = self._at(path)
         try:
-            with system.open_input_stream(place) as stream:
+            with system.open_input_stream(place, compression=None) as stream:
                 return bytes(stream.read()).decode()
         except FileNotFoundError:
             return None
@@ -110,7 +110,7 @@ class Storage:
         self.make(path.rpartition("/")[0])
         new = f"{path}.{self._clock():020d}-{uuid4().hex}{_NEW}"
         system, begun = self._at(f"{new}.tmp")
-        with system.open_output_stream(begun) as stream:
+        with system.open_output_stream(begun, compression=None) as stream:
             stream.write(text.encode())
         _, ready = self._at(new)
         self._move(system, begun, ready)
@@ -218,7 +218,7 @@ def fetched(uri: str) -> Iterator[str]:
     # The name says whether it is gzipped, too.
     with (
         tempfile.NamedTemporaryFile(suffix=Path(uri).suffix) as copy,
-        system.open_input_stream(place) as source,
+        system.open_input_stream(place, compression=None) as source,
     ):
         shutil.copyfileobj(source, copy, BLOCK)
         copy.flush()
@@ -229,7 +229,7 @@ def send(path: str, uri: str) -> None:
     """Copy the local file at `path` to `uri`, in place of what is there. Raises OSError."""
     system, place = at(uri)
     system.create_dir(os.path.dirname(place), recursive=True)
-    with open(path, "rb") as source, system.open_output_stream(place) as target:
+    with open(path, "rb") as source, system.open_output_stream(place, compression=None) as target:
         shutil.copyfileobj(source, target, BLOCK)
 
 
