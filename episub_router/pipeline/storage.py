@@ -45,8 +45,8 @@ def at(uri: str) -> tuple[Any, str]:
     """The file system of `uri`, and the path in it. Raises OSError where it can't be reached."""
     if is_local(uri):
         return fs.LocalFileSystem(), os.path.abspath(local_path(uri))
-    # Hadoop writes URIs of this machine with one slash, and spaces and brackets as they are.
-    quoted = quote(re.sub(r"^file:/+", "file:///", uri), safe=":/?#@!$&'()*+,;=%-._~")
+    # Hadoop writes URIs of this machine with one slash, and all characters of paths as they are.
+    quoted = quote(re.sub(r"^file:/+", "file:///", uri), safe=":/?@!$&'()*+,;=-._~")
     try:
         found: tuple[Any, str] = fs.FileSystem.from_uri(quoted)
     except (ValueError, ImportError) as error:
