@@ -36,6 +36,9 @@ from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW
 from episub_router.protocol.plumtree.tree import Tree
 
 EXAMPLES = int(os.environ.get("TREE_MODEL_EXAMPLES", "400"))
+SAME = "TREE_MODEL_EXAMPLES" not in os.environ
+"""Whether the overlays are the same in each run."""
+
 PARAMS = BroadcastParams()
 TWO_PARENTS = BroadcastParams(parents=2)
 DELAYS = (0.001, 0.002, 0.005, 0.02, 0.04, 0.09)
@@ -272,7 +275,7 @@ def check_in_the_end(overlay: Overlay, plan: Plan) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, derandomize=SAME)
 @given(plans())
 def test_each_source_has_one_tree_in_the_end(plan: Plan) -> None:
     """E30-E37 for per-source trees."""
@@ -284,8 +287,35 @@ def test_each_source_has_one_tree_in_the_end(plan: Plan) -> None:
     }
 
 
+IN_VAIN = Plan(
+    links={(0, 1): 0.001, (0, 3): 0.002, (0, 5): 0.001, (1, 2): 0.002, (1, 4): 0.001,
+           (1, 6): 0.09, (1, 10): 0.09, (2, 3): 0.002, (2, 4): 0.04, (2, 6): 0.02, (3, 6): 0.005,
+           (4, 9): 0.001, (5, 7): 0.005, (5, 8): 0.09, (6, 9): 0.002, (7, 9): 0.04,
+           (8, 10): 0.005},
+    sources=[3, 10],
+    steps=[(0.0, "publish", 0), (5.0, "publish", 1), (2.0, "publish", 0), (0.1, "publish", 1),
+           (0.02, "break", 27), (5.0, "publish", 0), (0.0, "publish", 1), (0.1, "break", 0),
+           (0.5, "publish", 0)],
+    seed=3001,
+    jitter=0.1,
+    loss=0.3,
+)  # fmt: skip
+
+
+@pytest.mark.xfail(strict=True, reason="a node asks its standby 2 ms before its parent pushes")
+def test_nobody_asks_for_what_its_parent_is_about_to_push() -> None:
+    """A node whose nearest neighbour had failed as a parent keeps a far one."""
+    overlay = Overlay(IN_VAIN.links, IN_VAIN.seed, IN_VAIN.jitter, IN_VAIN.loss)
+    disturb(overlay, IN_VAIN)
+    calm_down(overlay, IN_VAIN.sources)
+    for source in IN_VAIN.sources:
+        overlay.publish(source, ("last", source))
+        overlay.run(10)
+    assert not any(overlay.pulls["last", source] for source in IN_VAIN.sources)
+
+
 @pytest.mark.slow
-@settings(max_examples=EXAMPLES // 4)
+@settings(max_examples=EXAMPLES // 4, derandomize=SAME)
 @given(plans())
 def test_with_two_parents_each_node_has_both_where_it_can(plan: Plan) -> None:
     """Protected topics: a node to which another neighbour brought ROOT has two, unless it pushes to
