@@ -26,7 +26,6 @@ from pyspark.sql import SparkSession
 __all__ = ["SparkError", "SparkSession", "engine_for", "is_small", "start", "suited"]
 
 SPARK, SAIL = "spark", "sail"
-ENGINES = (SPARK, SAIL)
 
 SMALL_BYTES = 1 << 30
 """Of traces, up to which Sail is taken where nothing is said: some four million events, which it

@@ -34,6 +34,9 @@ _BROADCAST_EVENTS = (
     ev.PublishInPieces,
 )  # fmt: skip
 
+_CARRIED = (*BROADCAST_MESSAGES, *PIECE_MESSAGES)
+"""Messages that go to broadcast; the others go to membership."""
+
 
 class Topic:
     """The state machine of node `me` in the topic `name`.
@@ -75,7 +78,7 @@ class Topic:
         """Act on `event` at time `now`."""
         if isinstance(event, ev.Received):
             message = event.message
-            if isinstance(message, (*BROADCAST_MESSAGES, *PIECE_MESSAGES)):
+            if isinstance(message, _CARRIED):
                 return self._on_broadcast_message(event.peer, message, now)
         elif isinstance(event, _BROADCAST_EVENTS):
             return self._on_broadcast_event(event, now)
