@@ -16,9 +16,9 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.address_book import AddressBook
 from episub_router.net.counters import Counters, Reason
+from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerTable, RemotePeer
-from episub_router.net.pieces import LargeMessages
 from episub_router.net.topics import TopicDriver
 from episub_router.protocol import messages as m
 from episub_router.protocol.events import PayloadArrived, PayloadRejected, Received

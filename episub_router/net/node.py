@@ -24,12 +24,12 @@ from episub_router.net.events import TopicEvents
 from episub_router.net.framer import Framer
 from episub_router.net.groups import group_of
 from episub_router.net.inbound import Inbound
+from episub_router.net.large_messages import LargeMessages
 from episub_router.net.mesh import Mesh
 from episub_router.net.outbound import Outbound
 from episub_router.net.params import RouterParams
 from episub_router.net.payloads import Payloads
 from episub_router.net.peers import PeerTable
-from episub_router.net.pieces import LargeMessages
 from episub_router.net.ping import Pinger
 from episub_router.net.publish_room import PublishRoom
 from episub_router.net.topics import TopicDriver, is_in_a_view

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
 from libp2p.peer.id import ID
+from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router.net.backlog import Sendable
 from episub_router.net.connections.silence import LOOK_INTERVAL, REST_INTERVAL, SilenceWatch
@@ -19,13 +19,13 @@ from episub_router.protocol.piece_messages import Piece
 from episub_router.trace.node import NodeTrace
 
 FLUSH_INTERVAL = 0.01
-"""Seconds between two looks for room for other things; chosen: Pubsub's queue can't be awaited, and
-32 frames in 10 ms exceed a core's rate."""
+"""Seconds between two looks for room of a publisher that waits; chosen: Pubsub's queue can't be
+awaited, and 32 frames in 10 ms exceed a core's rate."""
 
 PIECE_INTERVAL = 0.002
-"""Seconds between two looks for room for pieces, two of which wait in Pubsub's queue, where Pubsub
-doesn't say that it took something. Chosen: with pieces of 16 KiB that is up to 130 Mbit/s for one
-peer."""
+"""Seconds between two looks for room for what waits, where Pubsub doesn't say that it took
+something: of pieces two wait in its queue. Chosen: with pieces of 16 KiB that is up to 130 Mbit/s
+for one peer."""
 
 NOTIFIED_INTERVAL = 0.5
 """Seconds likewise, where it does. Chosen: only should a queue take the place of another one, which
@@ -35,29 +35,6 @@ _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
 
 _LATE = 0.1
 """Seconds; an event loop that is so far behind may itself be why a peer took nothing."""
-
-
-class _Waiting:
-    """Peers for which `flush` is called again after `interval` seconds."""
-
-    def __init__(self, interval: float, flush: Callable[[RemotePeer], None]) -> None:
-        self.interval = interval
-        self._flush = flush
-        self._peers: dict[bytes, RemotePeer] = {}
-        self._has_any = trio.Event()
-
-    def add(self, peer: RemotePeer) -> None:
-        self._peers[peer.key] = peer
-        self._has_any.set()
-
-    async def run(self) -> None:
-        while True:
-            await self._has_any.wait()
-            await trio.sleep(self.interval)
-            self._has_any = trio.Event()
-            waiting, self._peers = self._peers, {}
-            for peer in waiting.values():
-                self._flush(peer)
 
 
 @dataclass(eq=False)
@@ -76,10 +53,11 @@ class Outbound(PeerListener):
     """Is notified of payloads that go out, and looks when the queues are looked at."""
 
     def __post_init__(self) -> None:
-        self._with_backlog = _Waiting(FLUSH_INTERVAL, self._flush)
-        """Peers with a queue that is full, and a backlog."""
-        self._with_pieces = _Waiting(PIECE_INTERVAL, self._flush_pieces)
-        """Peers with pieces in their lanes."""
+        self._waiting: dict[bytes, RemotePeer] = {}
+        """Peers with a queue that is full, and something that waits for room in it."""
+        self._has_waiting = trio.Event()
+        self.flush_interval = PIECE_INTERVAL
+        """Seconds between two looks for room."""
         self._sent = trio.Event()
         """Set when something is sent."""
         self.trace: NodeTrace | None = None
@@ -92,16 +70,17 @@ class Outbound(PeerListener):
         self.peers.note_use(peer)
         frame = OutgoingFrame(peer, topic, messages, self.framer)
         takes = peer.side is PeerSide.EPISUB and not peer.stalled
+        queue = self.peers.queue(peer) if takes else None
         if peer.side is PeerSide.GOSSIPSUB:
             self.counters.add(Reason.UNDELIVERABLE)
             kept = False
-        elif takes and self.peers.queue(peer) is not None:
+        elif queue is not None:
             if self.silence is not None and not frame.is_control:
                 self.silence.note_push(peer)
-            kept = self._put(peer, frame)
+            kept = self._put(peer, frame, queue)
         else:
             self.peers.interrupt(peer)
-            kept = self._put(peer, frame, hold=True)
+            kept = self._put(peer, frame, None)
             self.peers.request(peer)
         first = messages[0]
         if not kept and self.trace is not None and isinstance(first, Gossip):
@@ -117,27 +96,23 @@ class Outbound(PeerListener):
         if not is_open or not peer.pieces.put(topic, piece.id, piece.index, frame, more):
             self.counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
             return False
-        self._flush_pieces(peer)
+        self._flush(peer)
         return True
 
     def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
         """Send gossipsub's RPC; False if there is no room for it, or no stream to the peer."""
-        if not peer.stalled and self.peers.queue(peer) is not None:
-            return self._put(peer, rpc)
+        queue = None if peer.stalled else self.peers.queue(peer)
+        if queue is not None:
+            return self._put(peer, rpc, queue)
         self.counters.add(Reason.BACKLOG_FULL)
         return False
 
     def queue_taken(self, peer_id: ID) -> None:
         """Pubsub took something out of its queue for a peer: put in what waits."""
-        self._with_pieces.interval = NOTIFIED_INTERVAL
+        self.flush_interval = NOTIFIED_INTERVAL
         peer = self.peers.known(peer_id)
         if peer is not None and (peer.backlog or peer.pieces):
             self._flush(peer)
-
-    @property
-    def piece_interval(self) -> float:
-        """Seconds between two looks for room for pieces."""
-        return self._with_pieces.interval
 
     def peer_writable(self, peer: RemotePeer) -> None:
         """Learn its record while the peerstore has it, and send what was held for it."""
@@ -175,52 +150,52 @@ class Outbound(PeerListener):
         """Empty backlogs as there is room, and watch for peers that take nothing, until
         cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._with_backlog.run)
-            nursery.start_soon(self._with_pieces.run)
+            nursery.start_soon(self._flush_all)
             nursery.start_soon(self._watch_queues)
 
-    def _put(self, peer: RemotePeer, item: Sendable, hold: bool = False) -> bool:
+    def _put(self, peer: RemotePeer, item: Sendable, queue: RpcQueue | None) -> bool:
+        """Put `item` into `queue`, or into the backlog."""
         peer.watched = True
         self._sent.set()
-        if not peer.backlog.send(item, None if hold else self.peers.queue(peer)):
+        if not peer.backlog.send(item, queue):
             self.counters.add(Reason.BACKLOG_FULL)
             return False
-        if peer.backlog and not hold:
-            self._with_backlog.add(peer)
+        if peer.backlog and queue is not None:
+            self._wait_for(peer)
         return True
 
     def _flush(self, peer: RemotePeer) -> None:
-        """Move what waits for `peer` into its queue, as far as there is room."""
+        """Move what waits for `peer` into its queue, as far as there is room; pieces come last."""
         queue = self.peers.queue(peer)
         if queue is None or peer.state is not PeerState.WRITABLE:
             return
         peer.backlog.flush(queue)
-        if peer.backlog:
-            self._with_backlog.add(peer)
-        self._flush_pieces(peer)
-
-    def _flush_pieces(self, peer: RemotePeer) -> None:
-        """Move pieces for `peer` into its queue, if nothing else waits for it."""
-        queue = self.peers.queue(peer)
-        if not peer.pieces or queue is None or peer.state is not PeerState.WRITABLE:
-            return
         if not peer.backlog:
             peer.pieces.flush(queue)
-        if peer.pieces:
-            self._with_pieces.add(peer)
+        if peer.backlog or peer.pieces:
+            self._wait_for(peer)
+
+    def _wait_for(self, peer: RemotePeer) -> None:
+        self._waiting[peer.key] = peer
+        self._has_waiting.set()
+
+    async def _flush_all(self) -> None:
+        while True:
+            await self._has_waiting.wait()
+            await trio.sleep(self.flush_interval)
+            self._has_waiting = trio.Event()
+            waiting, self._waiting = self._waiting, {}
+            for peer in waiting.values():
+                self._flush(peer)
 
     async def _watch_queues(self) -> None:
         rest = 0.0
         while True:
-            due = trio.current_time() + rest
-            if rest > LOOK_INTERVAL:
-                self._sent = trio.Event()
-                with trio.move_on_at(due):
-                    await self._sent.wait()
-                    rest = 0.0
-            if rest <= LOOK_INTERVAL:
-                due = trio.current_time() + LOOK_INTERVAL
-                await trio.sleep_until(due)
+            self._sent = trio.Event()
+            with trio.move_on_after(max(0.0, rest - LOOK_INTERVAL)):
+                await self._sent.wait()
+            due = trio.current_time() + LOOK_INTERVAL
+            await trio.sleep_until(due)
             if trio.current_time() - due > _LATE:
                 continue
             watched = [p for p in self.peers if p.watched or p.state is PeerState.CONNECTED]

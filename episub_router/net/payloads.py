@@ -12,9 +12,9 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.fanout import Fanout, Replay
+from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerTable, RemotePeer
-from episub_router.net.pieces import LargeMessages
 from episub_router.net.topics import TopicDriver
 from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip

@@ -17,10 +17,9 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.pubsub.rpc_queue import RpcQueue
 
-from episub_router.net.backlog import Backlog
+from episub_router.net.backlog import Backlog, PieceLane
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
-from episub_router.net.pieces.lane import PieceLane
 from episub_router.util.bounded import put_last
 from episub_router.util.send_window import SendWindow
 from episub_router.wire.sent_records import SentRecords

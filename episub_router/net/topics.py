@@ -22,10 +22,10 @@ from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.events import Banned, MessageLost, TopicEvents
+from episub_router.net.large_messages import LargeMessages
 from episub_router.net.mesh import Mesh
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerListener, PeerTable, RemotePeer
-from episub_router.net.pieces import LargeMessages
 from episub_router.net.ping import Pinger
 from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev

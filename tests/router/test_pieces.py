@@ -80,7 +80,7 @@ async def test_a_message_beyond_an_rpc_arrives_once_and_whole(
         assert count(nodes, Reason.ERROR) == 0
         # Whether Pubsub notifies the router of room in its queues.
         interval = NOTIFIED_INTERVAL if pubsub_class is ResilientPubsub else PIECE_INTERVAL
-        assert {parts(node).outbound.piece_interval for node in nodes} == {interval}
+        assert {parts(node).outbound.flush_interval for node in nodes} == {interval}
 
 
 class Liar:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
-import trio
-from libp2p.abc import INetConn, INetStream, INetwork, INotifee
+from libp2p.abc import INetConn, INetwork, INotifee
 from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.rcmgr import Direction
-from multiaddr import Multiaddr
 
 from episub_router.net.connections.sockets import notice_silence
 from episub_router.net.peers import PeerTable
@@ -35,21 +34,12 @@ class ConnectionNotifee(INotifee):
             probed = notice_silence(conn.muxed_conn, self._silence_timeout)
             outbound = isinstance(conn, SwarmConn) and conn.direction is Direction.OUTBOUND
             self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
-        await trio.lowlevel.checkpoint()
 
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("disconnected"):
             self._peers.connection_closed(conn.muxed_conn.peer_id)
-        await trio.lowlevel.checkpoint()
 
-    async def opened_stream(self, network: INetwork, stream: INetStream) -> None:
-        await trio.lowlevel.checkpoint()
+    async def _ignored(self, *_: Any, **__: Any) -> None:
+        pass
 
-    async def closed_stream(self, network: INetwork, stream: INetStream) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def listen(self, network: INetwork, multiaddr: Multiaddr) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def listen_close(self, network: INetwork, multiaddr: Multiaddr) -> None:
-        await trio.lowlevel.checkpoint()
+    opened_stream = closed_stream = listen = listen_close = _ignored

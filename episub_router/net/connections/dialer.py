@@ -7,21 +7,18 @@ over once that is so, or has failed; every request ends in one of the two.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 import trio
 from libp2p.abc import IHost
-from libp2p.network.connection.swarm_connection import SwarmConn
-from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
-from libp2p.peer.peerinfo import PeerInfo
 from libp2p.peer.peerstore import PeerStoreError
 from libp2p.pubsub.pubsub import Pubsub
-from libp2p.rcmgr import Direction
+from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from multiaddr import Multiaddr
 
 from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.connections.dial_budget import DialBudget, one_of_each_host
-from episub_router.net.connections.kept_addresses import addresses_kept
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, PeerListener, PeerTable, RemotePeer
@@ -164,56 +161,48 @@ class Dialer(PeerListener):
         self._for_others.total_tokens = max(1, turns // 2)
 
     async def _connect(self, peer: RemotePeer) -> Reason | None:
-        target = peer.id
-        network = self._host.get_network()
+        """Returns why there is no connection, if there is none."""
+        if self._peers.is_connected(peer.id):
+            return None
         addresses = self._known_addresses(peer)
-        if not addresses or target == self._host.get_id():
+        if not addresses or peer.id == self._host.get_id():
             return Reason.DIAL_NO_ADDRESS
         informant = self._book.informant(peer.key)
         if informant:
             # The host may be a third party: a made-up record can name many of its ports.
             addresses = one_of_each_host(addresses)
-        if informant and not self._budget.take(informant, addresses, trio.current_time()):
-            return Reason.DIAL_UNAFFORDABLE
+            if not self._budget.take(informant, addresses, trio.current_time()):
+                return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
         peer.dialled_until = trio.current_time() + STREAM_TIMEOUT + self._params.dial_timeout
-        share = self._params.dial_timeout / len(addresses)
-        with addresses_kept(self._host.get_peerstore(), target, addresses):
-            await self._try_each(peer, addresses, share)
-        if not self._peers.is_connected(target):
+        for address in addresses:
+            await self._try(peer, address, self._params.dial_timeout / len(addresses))
+            if self._peers.is_connected(peer.id):
+                break
+        else:
             return Reason.DIAL_FAILED
         if informant:
             self._budget.give_back(informant, addresses, trio.current_time())
-        # The other side may have dialled at the same time, and been faster.
-        if any(
-            isinstance(connection, SwarmConn) and connection.direction is Direction.OUTBOUND
-            for connection in network.get_connections(target)
-        ):
-            self._peers.note_dialled(peer)
         return None
 
-    async def _try_each(self, peer: RemotePeer, addresses: list[Multiaddr], share: float) -> None:
-        """Dial one address after the other, for `share` seconds each, until one answers."""
-        target = peer.id
-        network = self._host.get_network()
-        for address in addresses:
-            # py-libp2p dials the first TCP address that the peerstore has and no other, and
-            # refuses for a minute to dial a peer that failed.
-            self._host.get_peerstore().clear_addrs(target)
-            if isinstance(network, Swarm):
-                network.unblock_peer(target)
-            peer.dial_error = f"no answer in {share:g} s"
-            try:
-                async with load_aware(share) as seen:
-                    try:
-                        await self._host.connect(PeerInfo(target, [address]))
-                    finally:
-                        self._pace(seen)
-            except Exception as error:
-                # Whatever goes wrong here, there is the next address.
-                peer.dial_error = root_cause(error)
-            if self._peers.is_connected(target):
+    async def _try(self, peer: RemotePeer, address: Multiaddr, seconds: float) -> None:
+        """Dial one address."""
+        peer.dial_error = f"no answer in {seconds:g} s"
+        network: Any = self._host.get_network()
+        try:
+            if not await network.connection_gate.is_allowed(address):
+                peer.dial_error = "the host's connection gate is closed to it"
                 return
+            async with load_aware(seconds) as seen:
+                try:
+                    # `connect` dials the first TCP address of the peerstore, refuses for a minute
+                    # what failed, and lets all addresses of the peer expire in two minutes.
+                    await network.dial_addr(address, peer.id)
+                finally:
+                    self._pace(seen)
+        except Exception as error:
+            # Whatever goes wrong here, there is the next address.
+            peer.dial_error = root_cause(error)
 
     def _known_addresses(self, peer: RemotePeer) -> list[Multiaddr]:
         """Ours first, then those that the host has from elsewhere, without repetition."""
@@ -232,17 +221,12 @@ class Dialer(PeerListener):
 
 
 def root_cause(error: BaseException) -> str:
-    """The error at the bottom of a chain or a group, in one line."""
-    while True:
-        if isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        elif error.__cause__ is not None:
-            error = error.__cause__
-        else:
-            break
+    """The error at the bottom of a chain, in one line."""
+    while error.__cause__ is not None and not isinstance(error, OSError):
+        error = error.__cause__
     text = " ".join(str(error).split())
-    if "handshake failed" in text:
+    if isinstance(error, PeerIDMismatchesPubkey):
         return f"does the peer there have another id? {text}"
-    if "fail to open connection" in text or "all attempts to connect" in text:
+    if isinstance(error, OSError):
         return f"nothing listens there, or a firewall is in between: {text}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.rpc_queue import RpcQueue
 
-from episub_router.net.pieces import lane as module
-from episub_router.net.pieces.lane import PieceLane
+from episub_router.net import backlog as module
+from episub_router.net.backlog import PieceLane
 from tests.net.fakes import pop
 
 

@@ -14,8 +14,9 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import get_peer_and_seqno_msg_id
 
+from episub_router.net import large_messages
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.pieces import LargeMessages, large_messages
+from episub_router.net.large_messages import LargeMessages
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.pieces.cutting import cut
