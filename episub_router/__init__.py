@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from episub_router.handle import TopicHandle, open
     from episub_router.host import NodeStopped
     from episub_router.metrics import NodeCollector
-    from episub_router.net.discovery import Discovery
     from episub_router.net.discovery.dht import DhtDiscovery
     from episub_router.net.discovery.mdns import MdnsDiscovery
+    from episub_router.net.discovery.rendezvous import Discovery
     from episub_router.net.discovery.rendezvous_point import RendezvousPointDiscovery
     from episub_router.net.events import (
         Alone,

@@ -16,7 +16,7 @@ from libp2p.pubsub.score import ScoreParams
 from multiaddr import Multiaddr
 
 from episub_router.fallback import FallbackParams
-from episub_router.net.discovery import Discovery
+from episub_router.net.discovery.rendezvous import Discovery
 from episub_router.net.params import RouterParams
 from episub_router.protocol.params import EpisubParams
 from episub_router.trace.tracer import Tracer

@@ -33,7 +33,8 @@ from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.gossipsub_arguments import GossipSubOptions, router_options
 from episub_router.net.connections import ConnectionNotifee, DirectPeers
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.discovery import Bootstrap, Discovery, check_sources, parse_bootstrap
+from episub_router.net.discovery.bootstrap import parse_bootstrap
+from episub_router.net.discovery.rendezvous import Discovery, check_sources
 from episub_router.net.events import EventStream, NotJoined, ReaderBehind
 from episub_router.net.node import NodeParts
 from episub_router.net.params import RouterParams
@@ -122,7 +123,7 @@ class EpisubRouter(IPubsubRouter, Service):
             params=params,
             router_params=self._router_params,
             counters=self._counters,
-            bootstrap=Bootstrap(parse_bootstrap(bootstrap)),
+            bootstrap=parse_bootstrap(bootstrap),
             discovery=check_sources(discovery),
             rng=Random(seed),
             may_ban=may_ban,

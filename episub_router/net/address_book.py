@@ -6,7 +6,7 @@ libp2p's peerstore forgets addresses after two minutes; a passive view lives lon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from multiaddr import Multiaddr
@@ -23,7 +23,7 @@ INFORMANTS_SHARE = 8
 would have to agree on flushing it."""
 
 MAX_FOUND = 256
-"""Peers found by a discovery whose addresses are kept; chosen."""
+"""Peers that the bootstrap list or a discovery named whose addresses are kept; chosen."""
 
 _LOOKED_AT = 64
 """Records looked at for one to forget, so that a book full of peers in use costs no more."""
@@ -46,15 +46,12 @@ class AddressBook:
         max_peers: int = MAX_PEERS,
         wire_limits: WireLimits = DEFAULT_LIMITS,
         in_use: Callable[[bytes], bool] = lambda peer: False,
-        given: Mapping[bytes, tuple[Multiaddr, ...]] | None = None,
     ) -> None:
-        """`given` are addresses that are never forgotten."""
         self._max_peers = max_peers
         self._in_use = in_use
         self._limits = wire_limits
-        self._given = given or {}
         self._found: dict[bytes, tuple[Multiaddr, ...]] = {}
-        """What discoveries said, the peer found longest ago first."""
+        """What the bootstrap list and discoveries said, the peer found longest ago first."""
         self._records: dict[bytes, VerifiedRecord] = {}
         """The one used longest ago first."""
         self._informants: dict[bytes, bytes] = {}
@@ -100,9 +97,9 @@ class AddressBook:
         return peer in self._records
 
     def informant(self, peer: bytes) -> bytes | None:
-        """The peer on whose word alone we know where `peer` is; None if it is its own, the
-        application's or a discovery's."""
-        if peer in self._given or peer in self._found:
+        """The peer on whose word alone we know where `peer` is; None if it is its own or a
+        discovery's."""
+        if peer in self._found:
             return None
         informant = self._informants.get(peer)
         return None if informant == peer else informant
@@ -113,10 +110,10 @@ class AddressBook:
         return record.envelope if record is not None else None
 
     def addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
-        """The readable addresses in `peer`'s record, then those that were given and found."""
+        """The readable addresses in `peer`'s record, then those that were found."""
         record = self._touch(peer)
         signed = record.addresses if record is not None else ()
-        return signed + self._given.get(peer, ()) + self._found.get(peer, ())
+        return signed + self._found.get(peer, ())
 
     def _touch(self, peer: bytes) -> VerifiedRecord | None:
         record = self._records.pop(peer, None)

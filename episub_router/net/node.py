@@ -14,12 +14,14 @@ from types import MappingProxyType
 import trio
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
+from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.address_book import AddressBook
 from episub_router.net.connections import Dialer, IdleConnections, SilenceWatch
 from episub_router.net.counters import ORDINARY, Counters
-from episub_router.net.discovery import Bootstrap, BootstrapWatch, Discovery, Rendezvous
+from episub_router.net.discovery.bootstrap import Bootstrap
+from episub_router.net.discovery.rendezvous import Discovery, Rendezvous
 from episub_router.net.events import TopicEvents
 from episub_router.net.framer import Framer
 from episub_router.net.groups import group_of
@@ -52,7 +54,7 @@ class NodeParts:
         router_params: RouterParams,
         *,
         counters: Counters,
-        bootstrap: Bootstrap,
+        bootstrap: Sequence[PeerInfo],
         discovery: Sequence[Discovery],
         rng: Random,
         may_ban: Callable[[str, ID], bool] | None,
@@ -60,8 +62,7 @@ class NodeParts:
         offers_episub: bool,
     ) -> None:
         self._params = router_params
-        self._bootstrap = bootstrap
-        self._has_sources = bool(bootstrap.peers or discovery)
+        self._has_sources = bool(bootstrap or discovery)
         self.host = host = pubsub.host
         me = pubsub.my_id.to_bytes()
         threshold = params.broadcast.piece_threshold
@@ -71,7 +72,10 @@ class NodeParts:
         self.peers = peers = PeerTable(pubsub, router_params, counters, offers_episub=offers_episub)
         self.events = TopicEvents()
         self.mesh = Mesh(host.get_network(), self.events)
-        self.book = AddressBook(in_use=partial(is_in_a_view, machines), given=bootstrap.addresses)
+        self._bootstrap = Bootstrap(me, bootstrap, self.mesh.neighbors, self.events)
+        self.book = AddressBook(in_use=partial(is_in_a_view, machines))
+        for peer, addresses in self._bootstrap.addresses.items():
+            self.book.found(peer, addresses)
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
@@ -101,14 +105,19 @@ class NodeParts:
         self.room.add_receivers(self.payloads.receivers)
         self._dialer = Dialer(pubsub, peers, router_params, counters, self.book)
         self._idle = IdleConnections(host, peers, counters)
-        self._watch = BootstrapWatch(me, bootstrap, self.mesh.neighbors, self.events)
-        sources = [*([bootstrap] if bootstrap.peers else []), *discovery]
+        sources = [*([self._bootstrap] if bootstrap else []), *discovery]
         seed = Random(rng.getrandbits(64))
         self.rendezvous = Rendezvous(
             me, sources, counters, seed, self.book, self.events, self.topics.contacts_found
         )
         # They are notified in this order: the topics' machines before what waits is sent.
-        for part in (self.topics, self._watch, self.outbound, self.payloads.fanout, self._dialer):
+        for part in (
+            self.topics,
+            self._bootstrap,
+            self.outbound,
+            self.payloads.fanout,
+            self._dialer,
+        ):
             peers.listen(part)
 
     def trace_to(self, trace: NodeTrace) -> None:
@@ -144,7 +153,6 @@ class NodeParts:
         contacts = [peer.to_bytes() for peer in self.payloads.subscribers(topic)]
         if len(contacts) < CONTACTS_ASKED:
             contacts += self._bootstrap.addresses
-        self._watch.joined(topic)
         self.topics.join(topic, tuple(contacts))
         self.rendezvous.join(topic)
 
@@ -165,7 +173,7 @@ class NodeParts:
 
     def why_alone(self, topic: str) -> list[str]:
         """What speaks against neighbours in `topic`, one line each."""
-        failures = self._watch.failures
+        failures = self._bootstrap.failures
         reasons = [f"{address}: {reason}" for address, reason in failures.items()]
         speakers = self.peers.writable()
         there = self.payloads.subscribers(topic)

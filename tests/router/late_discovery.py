@@ -10,7 +10,7 @@ from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter
-from episub_router.net.discovery.source import Discovery
+from episub_router.net.discovery.rendezvous import Discovery
 
 
 class LateDiscovery:

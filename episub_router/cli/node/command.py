@@ -104,7 +104,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from episub_router.cli.node.output import JsonOutput, PlainOutput
     from episub_router.cli.node.run import NodeConfig, run_node
     from episub_router.cli.quiet import quiet_libp2p
-    from episub_router.net.discovery import parse_bootstrap
+    from episub_router.net.discovery.bootstrap import parse_bootstrap
 
     try:
         parse_bootstrap(arguments.bootstrap)

@@ -14,14 +14,26 @@ from episub_router.net.peers import PeerListener, RemotePeer
 _SAME_KEY = "it has this node's own peer id: two nodes can't share a key"
 
 
-class Bootstrap:
-    """The same nodes for every topic; it can't provide this node to others."""
+class Bootstrap(PeerListener):
+    """The same nodes for every topic; it can't provide this node to others.
 
-    def __init__(self, peers: Sequence[PeerInfo]) -> None:
+    Failed dials to them are reported in each of `topics`. `failures` has the last reason for each
+    address; bounded by the list.
+    """
+
+    def __init__(
+        self, me: bytes, peers: Sequence[PeerInfo], topics: Iterable[str], events: TopicEvents
+    ) -> None:
+        self._me = me
         self.peers = peers
         self.addresses = {info.peer_id.to_bytes(): tuple(info.addrs) for info in peers}
+        self._topics = topics
+        self._events = events
+        self.failures: dict[Multiaddr, str] = {}
 
     async def find(self, topic: str) -> Sequence[PeerInfo]:
+        if self._me in self.addresses:
+            self._report((topic,), self._me, _SAME_KEY)
         return self.peers
 
     async def provide(self, topic: str) -> None:
@@ -30,37 +42,16 @@ class Bootstrap:
     async def withdraw(self, topic: str) -> None:
         pass
 
-
-class BootstrapWatch(PeerListener):
-    """Reports failed dials to the bootstrap list in each joined topic.
-
-    `failures` has the last reason for each address; bounded by the list.
-    """
-
-    def __init__(
-        self, me: bytes, bootstrap: Bootstrap, topics: Iterable[str], events: TopicEvents
-    ) -> None:
-        self._me = me
-        self._addresses = bootstrap.addresses
-        self._topics = topics
-        self._events = events
-        self.failures: dict[Multiaddr, str] = {}
-
-    def joined(self, topic: str) -> None:
-        """Report what can't work in `topic`."""
-        if self._me in self._addresses:
-            self._report((topic,), self._me, _SAME_KEY)
-
     def dial_failed(self, peer: RemotePeer) -> None:
-        if peer.key in self._addresses:
+        if peer.key in self.addresses:
             self._report(self._topics, peer.key, peer.dial_error or "the dial failed")
 
     def peer_writable(self, peer: RemotePeer) -> None:
-        for address in self._addresses.get(peer.key, ()):
+        for address in self.addresses.get(peer.key, ()):
             self.failures.pop(address, None)
 
     def _report(self, topics: Iterable[str], key: bytes, reason: str) -> None:
-        for address in self._addresses[key][:1]:
+        for address in self.addresses[key][:1]:
             self.failures[address] = reason
             for topic in topics:
                 self._events.emit(BootstrapFailed(topic, address, reason))

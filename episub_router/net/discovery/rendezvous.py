@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
+from typing import Protocol
 
 import trio
 from libp2p.peer.peerinfo import PeerInfo
@@ -13,8 +14,8 @@ from multiaddr import Multiaddr
 
 from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.discovery.source import Discovery
 from episub_router.net.events import Alone, TopicEvents
+from episub_router.util.checks import check_methods
 
 FIRST_PAUSE = 1.0
 """Seconds after the first look-up in a source; doubles each time; chosen."""
@@ -40,6 +41,33 @@ _P2P = 421
 
 _MAX_PEER_ID = 128
 """Bytes; a libp2p peer id has at most 42."""
+
+
+class Discovery(Protocol):
+    """A place where nodes of one topic find each other, such as a DHT or a directory.
+
+    Methods may take their time and may raise: the router gives each call 30 s,
+    counts what fails, and calls again later. What `find` returns is not trusted.
+    """
+
+    async def find(self, topic: str) -> Sequence[PeerInfo]:
+        """Nodes said to be in `topic`, this one perhaps among them."""
+
+    async def provide(self, topic: str) -> None:
+        """Let others find this node under `topic`; called again every hour."""
+
+    async def withdraw(self, topic: str) -> None:
+        """This node has left `topic`."""
+
+
+def check_sources(sources: Iterable[Discovery]) -> tuple[Discovery, ...]:
+    """The sources; raises TypeError for what is no list, and for what is no Discovery in it."""
+    if not isinstance(sources, Iterable):
+        raise TypeError(f"discovery must be a list, like [DhtDiscovery(dht)]: {sources!r}")
+    found = tuple(sources)
+    for source in found:
+        check_methods("each of discovery", source, "find", "provide", "withdraw")
+    return found
 
 
 @dataclass(eq=False)
@@ -131,17 +159,15 @@ class Rendezvous:
 
         async def ask() -> None:
             found = await source.find(topic)
-            most = MAX_ANSWER
-            if len(found) > most:
-                self.counters.add(Reason.DISCOVERY_EXCESS, len(found) - most)
-            for info in islice(found, most):
+            if len(found) > MAX_ANSWER:
+                self.counters.add(Reason.DISCOVERY_EXCESS, len(found) - MAX_ANSWER)
+            for info in islice(found, MAX_ANSWER):
                 self._take(info, answer)
 
         await self._attempt(ask())
         chosen = sorted(answer)
-        limit = MAX_CONTACTS
-        if len(chosen) > limit:
-            chosen = self.rng.sample(chosen, limit)
+        if len(chosen) > MAX_CONTACTS:
+            chosen = self.rng.sample(chosen, MAX_CONTACTS)
         for peer in chosen:
             self.book.found(peer, answer[peer])
         return tuple(chosen)
