@@ -61,7 +61,6 @@ _stock: Any = gossipsub
 
 _WITH_EXTENSIONS = (PROTOCOL_ID_V13, PROTOCOL_ID_V14, PROTOCOL_ID_V20)
 
-
 _NAMED = 10
 """Topics that an error names; chosen: a line."""
 
@@ -137,6 +136,7 @@ class EpisubRouter(IPubsubRouter, Service):
         """Peers that were added before there was a Pubsub: by tests, not by py-libp2p."""
         self._node: NodeParts | None = None
         self._bridge: Bridge | None = None
+        self._sides: list[NodeParts | Bridge] = []
         self._logged: set[str] = set()
         self.degree = params.membership.active_size
         self.extensions_state = EpisubExtension(announced=offer_episub)
@@ -183,8 +183,7 @@ class EpisubRouter(IPubsubRouter, Service):
     @property
     def mesh(self) -> dict[str, set[ID]]:  # type: ignore[override]
         """Joined topics and the neighbours in each, Episub's and gossipsub's."""
-        bridged = self._bridge.mesh if self._bridge else {}
-        return _union(self._attached().mesh.neighbors, bridged)
+        return _union(self._attached().mesh.neighbors, self._bridge.mesh if self._bridge else {})
 
     @property
     def fanout(self) -> dict[str, set[ID]]:  # type: ignore[override]
@@ -307,11 +306,14 @@ class EpisubRouter(IPubsubRouter, Service):
             raise ValueError("a tracer needs a ResilientPubsub")
         self._pubsub = pubsub
         self._node = node = self._make_node(pubsub)
+        if self._offers_episub:
+            self._sides.append(node)
         if self._fallback is not None:
             direct = self._direct.peers.values()
             self._bridge = Bridge(
                 pubsub, self._fallback, self._router_params, self.extensions_state, node, direct
             )
+            self._sides.append(self._bridge)
         self._direct.attach(pubsub.host)
         silence = self._router_params.silence_timeout
         notifee = ConnectionNotifee(node.peers, self._guard, silence)
@@ -329,10 +331,8 @@ class EpisubRouter(IPubsubRouter, Service):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.outbound.run)
             nursery.start_soon(self._direct.run)
-            if self._offers_episub:
-                nursery.start_soon(node.run)
-            if self._bridge is not None:
-                nursery.start_soon(self._bridge.run)
+            for side in self._sides:
+                nursery.start_soon(side.run)
 
     def add_peer(self, peer_id: ID, protocol_id: TProtocol | None) -> None:
         if protocol_id is None:
@@ -396,21 +396,17 @@ class EpisubRouter(IPubsubRouter, Service):
             if self._pubsub.manager.is_running:
                 self._check_running()
             self.check_message_size(pubsub_msg)
-        if self._offers_episub:
+        for side in self._sides:
             with self._guard("publish"):
-                self._attached().payloads.publish(msg_forwarder, pubsub_msg)
-        if self._bridge is not None:
-            with self._guard("publish"):
-                await self._bridge.publish(msg_forwarder, pubsub_msg)
+                await side.publish(msg_forwarder, pubsub_msg)
 
     def payload_rejected(
         self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message, forged: bool
     ) -> None:
         """A copy was not accepted; `ResilientPubsub` calls it. `forged`: its author didn't sign
         it."""
-        if self._offers_episub:
-            with self._guard("payload_rejected"):
-                self._attached().payloads.reject(msg_forwarder, pubsub_msg, forged)
+        with self._guard("payload_rejected"):
+            self._attached().payloads.reject(msg_forwarder, pubsub_msg, forged)
 
     def reader_behind(self, topic: str, dropped: int) -> None:
         """A subscription has no room; `ResilientPubsub` calls it."""
@@ -422,20 +418,14 @@ class EpisubRouter(IPubsubRouter, Service):
             self._attached().outbound.queue_taken(peer_id)
 
     async def join(self, topic: str) -> None:
-        if self._offers_episub:
+        for side in self._sides:
             with self._guard("join"):
-                self._attached().join(topic)
-        if self._bridge is not None:
-            with self._guard("join"):
-                await self._bridge.join(topic)
+                await side.join(topic)
 
     async def leave(self, topic: str) -> None:
-        if self._offers_episub:
+        for side in self._sides:
             with self._guard("leave"):
-                self._attached().leave(topic)
-        if self._bridge is not None:
-            with self._guard("leave"):
-                await self._bridge.leave(topic)
+                await side.leave(topic)
 
     def supports_v13_features(self, peer_id: ID) -> bool:
         """Pubsub looks for this name before it lets us announce extensions."""
@@ -470,7 +460,7 @@ def _not_subscribed(topic: str, joined: Iterable[str]) -> KeyError:
 
 def _union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:
     """Both, topic by topic."""
-    return {
-        topic: one.get(topic, set()) | other.get(topic, set())
-        for topic in dict.fromkeys([*one, *other])
-    }
+    union = {topic: set(peers) for topic, peers in one.items()}
+    for topic, peers in other.items():
+        union.setdefault(topic, set()).update(peers)
+    return union

@@ -10,7 +10,6 @@ from random import Random
 import trio
 from libp2p.peer.id import ID
 
-from episub_router.net.peers import PeerListener, RemotePeer
 from episub_router.protocol.messages import Gossip
 from episub_router.util.bounded import put_last
 
@@ -32,49 +31,46 @@ MAX_REPLAYED = 32
 """Messages of a topic; gossipsub: a late subscriber is handed 32."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Recent:
-    at: float
-    gossip: Gossip
-    sent_to: set[ID]
-
-
-class Fanout(PeerListener):
+class Fanout:
     """For topics that this node publishes to without having joined them: a few subscribers,
     the same ones as long as publishing goes on. Bounded by `MAX_TOPICS`."""
 
     def __init__(self, rng: Random, degree: int | None = None) -> None:
         self.degree = degree or FANOUT_DEGREE
         self._rng = rng
-        self.peers: dict[str, set[ID]] = {}
-        """Chosen subscribers by topic; the topic published to last comes last."""
-        self._until: dict[str, float] = {}
+        self._chosen: dict[str, tuple[float, set[ID]]] = {}
+        """Until when, and who, by topic; the topic published to last comes last."""
+
+    @property
+    def peers(self) -> dict[str, set[ID]]:
+        """Chosen subscribers by topic."""
+        return {topic: peers for topic, (_, peers) in self._chosen.items()}
 
     def choose(self, topic: str, subscribers: Iterable[ID]) -> list[ID]:
         """The subscribers to send to: those chosen before that are still there, and new ones
         up to `degree`."""
         now = trio.current_time()
-        for stale in [name for name, until in self._until.items() if until <= now]:
+        for stale in [name for name, (until, _) in self._chosen.items() if until <= now]:
             self.leave(stale)
         there = sorted(subscribers, key=ID.to_bytes)
-        before = self.peers.get(topic, ())
+        _, before = self._chosen.get(topic, (now, ()))
         chosen = [peer for peer in there if peer in before]
         others = [peer for peer in there if peer not in chosen]
         missing = max(0, self.degree - len(chosen))
         chosen += self._rng.sample(others, min(missing, len(others)))
-        put_last(self.peers, topic, set(chosen), MAX_TOPICS)
-        put_last(self._until, topic, now + FANOUT_TTL, MAX_TOPICS)
+        put_last(self._chosen, topic, (now + FANOUT_TTL, set(chosen)), MAX_TOPICS)
         return chosen
 
     def leave(self, topic: str) -> None:
         """The topic was joined, or published to too long ago."""
-        self.peers.pop(topic, None)
-        self._until.pop(topic, None)
+        self._chosen.pop(topic, None)
 
-    def stream_lost(self, peer: RemotePeer) -> None:
-        """Publish to others."""
-        for peers in self.peers.values():
-            peers.discard(peer.id)
+
+@dataclass(frozen=True, slots=True)
+class _Recent:
+    at: float
+    gossip: Gossip
+    sent_to: set[ID]
 
 
 class Replay:
@@ -94,15 +90,11 @@ class Replay:
 
     def take(self, topic: str, peer: ID) -> list[Gossip]:
         """What `peer` has not been sent and is still within the window, oldest first."""
-        recent = self._recent.get(topic)
-        if recent is None:
-            return []
         oldest = trio.current_time() - REPLAY_WINDOW
-        while recent and recent[0].at < oldest:
-            recent.popleft()
-        if not recent:
-            del self._recent[topic]
-        fresh = [entry for entry in recent if peer not in entry.sent_to]
-        for entry in fresh:
-            entry.sent_to.add(peer)
-        return [entry.gossip for entry in fresh]
+        fresh = [each for each in self._recent.pop(topic, ()) if each.at >= oldest]
+        if fresh:
+            self._recent[topic] = deque(fresh, MAX_REPLAYED)
+        new = [each for each in fresh if peer not in each.sent_to]
+        for each in new:
+            each.sent_to.add(peer)
+        return [each.gossip for each in new]

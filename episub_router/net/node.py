@@ -15,6 +15,7 @@ import trio
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
+from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.address_book import AddressBook
@@ -111,13 +112,7 @@ class NodeParts:
             me, sources, counters, seed, self.book, self.events, self.topics.contacts_found
         )
         # They are notified in this order: the topics' machines before what waits is sent.
-        for part in (
-            self.topics,
-            self._bootstrap,
-            self.outbound,
-            self.payloads.fanout,
-            self._dialer,
-        ):
+        for part in (self.topics, self._bootstrap, self.outbound, self._dialer):
             peers.listen(part)
 
     def trace_to(self, trace: NodeTrace) -> None:
@@ -145,7 +140,11 @@ class NodeParts:
         if isinstance(network, Swarm) and not self._params.keep_auto_connector:
             await network.auto_connector.stop()
 
-    def join(self, topic: str) -> None:
+    async def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
+        """Send a valid message, ours or anybody's, along the trees."""
+        self.payloads.publish(forwarder, message)
+
+    async def join(self, topic: str) -> None:
         """Enter the overlay of `topic` through connected subscribers, and where they are too few
         to check one another, through the bootstrap list; discovery may find more."""
         self.payloads.fanout.leave(topic)
@@ -156,7 +155,7 @@ class NodeParts:
         self.topics.join(topic, tuple(contacts))
         self.rendezvous.join(topic)
 
-    def leave(self, topic: str) -> None:
+    async def leave(self, topic: str) -> None:
         """Say goodbye to the neighbours in `topic`."""
         proof = sign_leave(self.host.get_private_key(), topic, time.time_ns())
         self.outbound.forget_topic(topic)

@@ -187,9 +187,6 @@ class PeerListener:
     def peer_writable(self, peer: RemotePeer) -> None:
         """Frames can be sent to `peer`, which is on Episub's side."""
 
-    def stream_lost(self, peer: RemotePeer) -> None:
-        """Our stream to `peer` is gone, perhaps with the connection."""
-
     def peer_lost(self, peer: RemotePeer) -> None:
         """`peer` isn't writable any more, or frames for it were lost."""
 
@@ -380,7 +377,6 @@ class PeerTable:
             self._move(peer, PeerState.CONNECTED)
         for listener in self._listeners:
             listener.gossipsub_peer_removed(peer)
-            listener.stream_lost(peer)
         if not connected:
             self._depart(peer)
         elif peer.side is PeerSide.EPISUB:

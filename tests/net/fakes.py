@@ -48,9 +48,6 @@ class Log(PeerListener):
     def peer_writable(self, peer: RemotePeer) -> None:
         self.entries.append("writable")
 
-    def stream_lost(self, peer: RemotePeer) -> None:
-        self.entries.append("stream lost")
-
     def peer_lost(self, peer: RemotePeer) -> None:
         self.entries.append("lost")
 

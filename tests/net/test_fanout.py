@@ -8,7 +8,6 @@ import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
-from episub_router.net.backlog import Backlog
 from episub_router.net.fanout import (
     FANOUT_TTL,
     MAX_REPLAYED,
@@ -17,7 +16,6 @@ from episub_router.net.fanout import (
     Fanout,
     Replay,
 )
-from episub_router.net.peers import RemotePeer
 from episub_router.protocol.messages import Gossip
 
 PEERS = [ID(bytes([number])) for number in range(10)]
@@ -64,14 +62,6 @@ async def test_fanout_topics_are_bounded() -> None:
     for topic in [*topics, "t0", "new"]:
         fanout.choose(topic, PEERS)
     assert list(fanout.peers) == [*topics[2:], "t0", "new"]
-    assert len(fanout._until) == MAX_TOPICS
-
-
-async def test_a_peer_that_is_gone_is_in_no_fanout() -> None:
-    fanout = Fanout(Random(1), 10)
-    fanout.choose("t", PEERS)
-    fanout.stream_lost(RemotePeer(PEERS[0], Backlog(1, 1), 0))
-    assert fanout.peers["t"] == set(PEERS[1:])
 
 
 async def test_replay_is_bounded_in_messages_and_time(autojump_clock: MockClock) -> None:
