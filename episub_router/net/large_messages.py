@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from libp2p.peer.id import ID
@@ -41,19 +43,24 @@ class LargeMessages:
         self.max_size = min(max_size, MAX_SIZE)
         self._verified: dict[tuple[str, bytes], Preamble] = {}
 
+    @cached_property
+    def _cuts(self) -> bool:
+        """Whether this node signs its messages, with a key that preambles may have, and their ids
+        don't depend on their data."""
+        key = self._pubsub.sign_key
+        if not self._pubsub.strict_signing or key is None:
+            return False
+        message = rpc_pb2.Message(from_id=b"author", seqno=bytes(8), data=b"data", topicIDs=["t"])
+        return is_for_preambles(key.get_public_key()) and self._has_bare_id(message)
+
+    def may_cut(self, topics: Sequence[str], size: int) -> bool:
+        """Whether a message of this node is to be cut, as far as can be told before it is made."""
+        return 0 < self.threshold <= size and len(topics) == 1 and self._cuts
+
     def goes_in_pieces(self, message: rpc_pb2.Message, size: int) -> bool:
-        """Whether `message`, which this node publishes, is to be cut: it is large and signed, with
-        a key that preambles may have, and others can tell its id from its author, seqno and
-        topic."""
-        return (
-            0 < self.threshold <= size
-            and len(message.topicIDs) == 1
-            and self._pubsub.strict_signing
-            and self._pubsub.sign_key is not None
-            and is_for_preambles(self._pubsub.sign_key.get_public_key())
-            and self._bare_id(message.topicIDs[0], message.from_id, message.seqno)
-            == self._pubsub.get_message_id(message)
-        )
+        """Whether `message`, which this node publishes, is to be cut: it is large and signed, and
+        others can tell its id from its author, seqno and topic."""
+        return self.may_cut(message.topicIDs, size) and self._has_bare_id(message)
 
     def cut(self, message: rpc_pb2.Message, id: bytes, size: int) -> PublishInPieces | None:
         """`message` in pieces; None if it is to go whole."""
@@ -119,6 +126,12 @@ class LargeMessages:
             ):
                 return message
         return None
+
+    def _has_bare_id(self, message: rpc_pb2.Message) -> bool:
+        bare = self._bare_id(message.topicIDs[0], message.from_id, message.seqno)
+        with suppress(Exception):
+            return bare is not None and bare == self._pubsub.get_message_id(message)
+        return False
 
     def _bare_id(self, topic: str, author: bytes, seqno: bytes) -> bytes | None:
         """The id of a message of which only this is known; None if the function needs more."""

@@ -102,7 +102,7 @@ class NodeParts:
         self.inbound = Inbound(
             pubsub, counters, self.book, peers, self.topics, self.outbound, large
         )
-        self.room = PublishRoom(router_params, threshold, self.topics.query)
+        self.room = PublishRoom(router_params, large.may_cut, self.topics.query)
         self.room.add_receivers(self.payloads.receivers)
         self._dialer = Dialer(pubsub, peers, router_params, counters, self.book)
         self._idle = IdleConnections(host, peers, counters)

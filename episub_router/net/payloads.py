@@ -42,11 +42,10 @@ class Payloads:
     def takes_in_pieces(self, message: rpc_pb2.Message) -> bool:
         """Whether `message` of this node goes in pieces. Raises MessageTooLarge if even those would
         be too many."""
-        if not self.large.threshold or len(message.topicIDs) != 1:
-            return False
         size, limit = message.ByteSize(), self.large.max_size
-        is_joined = self.topics.joined(message.topicIDs[0]) is not None
-        if not is_joined or not self.large.goes_in_pieces(message, size):
+        if not self.large.goes_in_pieces(message, size):
+            return False
+        if self.topics.joined(message.topicIDs[0]) is None:
             return False
         if size > limit:
             raise MessageTooLarge(size, limit, "pieces", "max_message_size")

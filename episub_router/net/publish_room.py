@@ -58,13 +58,13 @@ class PublishRoom:
     def __init__(
         self,
         params: RouterParams,
-        large: int = 0,
+        may_cut: Callable[[Sequence[str], int], bool] = lambda topics, size: False,
         query: Callable[[str, RemotePeer], bool] = lambda topic, peer: False,
     ) -> None:
-        """Messages of `large` bytes and more go in pieces, if it isn't 0. `query` asks a peer for
-        its list behind what it was sent, or returns False where it isn't a neighbour."""
+        """`may_cut`: whether a message of these topics and size goes in pieces. `query` asks a
+        peer for its list behind what it was sent, or returns False where it isn't a neighbour."""
         self._params = params
-        self._large = large
+        self._may_cut = may_cut
         self._query = query
         self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
         self._turn = trio.Lock()
@@ -139,9 +139,6 @@ class PublishRoom:
             if not peer.stalled
         ]
 
-    def _goes_in_pieces(self, size: int) -> bool:
-        return 0 < self._large <= size
-
     def _has_room(self, topics: Sequence[str], size: int) -> bool:
         return not self._blocking(topics, size)
 
@@ -149,15 +146,16 @@ class PublishRoom:
         """The receivers that a message of `size` has to wait for."""
         now = trio.current_time()
         peers = [peer for _, peer in self._receivers(topics)]
-        late = [peer for peer in peers if not self._takes(peer, size, now)]
+        in_pieces = self._may_cut(topics, size)
+        late = [peer for peer in peers if not self._takes(peer, size, in_pieces, now)]
         if len(late) == len(peers):
             return late
         return [peer for peer in late if self._waits.has(peer.key, now, 0)]
 
-    def _takes(self, peer: RemotePeer, size: int, now: float) -> bool:
+    def _takes(self, peer: RemotePeer, size: int, in_pieces: bool, now: float) -> bool:
         """Whether there is room for a message of `size` to `peer`."""
         most_bytes = _SHARE * self._params.backlog_bytes
-        if self._goes_in_pieces(size):
+        if in_pieces:
             # To those that take pieces and to others: when nearly all of the last one is sent.
             return not (self._messages or peer.backlog or peer.pieces.size > LARGE_WINDOW)
         if not self._messages and size > most_bytes:
@@ -172,7 +170,7 @@ class PublishRoom:
 
     def _note_published(self, topics: Sequence[str], size: int) -> None:
         """Query those that have got much since they were queried last."""
-        if self._goes_in_pieces(size):
+        if self._may_cut(topics, size):
             return  # Pieces wait for their own room.
         for topic, peer in self._receivers(topics):
             peer.send_window.note_sent(size)
@@ -180,7 +178,7 @@ class PublishRoom:
 
     def _query_late(self, topics: Sequence[str], size: int) -> None:
         """Query those that have no room for `size` more bytes."""
-        if self._goes_in_pieces(size):
+        if self._may_cut(topics, size):
             return
         for topic, peer in self._receivers(topics):
             if not peer.send_window.has_room(size + self._bytes, trio.current_time()):

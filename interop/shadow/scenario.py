@@ -94,9 +94,12 @@ class Plan:
 
     @property
     def piece_threshold(self) -> int:
-        """Bytes from which on Episub sends messages in pieces; 0: none."""
+        """Bytes from which on Episub sends messages in pieces; 0 where none is so large."""
         router = self.scenario.router
-        return router.params.broadcast.piece_threshold if isinstance(router, EpisubConfig) else 0
+        if not isinstance(router, EpisubConfig):
+            return 0
+        threshold = router.params.broadcast.piece_threshold
+        return threshold if any(m.size >= threshold for m in self.publishings) else 0
 
 
 UNLIMITED = 10_000.0

@@ -44,8 +44,9 @@ _GIVE_UP = 120.0
 def _router(kind: str) -> Any:
     if kind == "gossipsub":
         return bounded_gossipsub()
-    threshold = 32 * 1024 if kind == "pieces" else 0
-    return EpisubRouter(EpisubParams(broadcast=BroadcastParams(piece_threshold=threshold)))
+    if kind == "pieces":
+        return EpisubRouter()
+    return EpisubRouter(EpisubParams(broadcast=BroadcastParams(piece_threshold=0)))
 
 
 # A host's process: lines of JSON in and out.

@@ -26,8 +26,9 @@ PRINTED = {
     "validators": "valid: 1\nvalid: 3\n",
     "bursts": "500 of 500 arrived\nwithout waiting some were refused: True\n"
     "a time-out says which neighbour is behind: True\n",
-    "large_messages": "refused: at most 1,048,507 bytes, with the signature\n"
-    "received: 2,097,152 bytes\n",
+    "large_messages": "received: 8,388,608 bytes\n"
+    "refused: at most 16,777,216 bytes, with the signature\n"
+    "received whole: 2,097,152 bytes\n",
     "sds_chat": "bob receives: is anybody there?\nann receives: I am\n"
     "ann's message is acknowledged by 1 member\nboth have the same log: True\n",
     "dht_discovery": "neighbours of each: [1, 1]\n",

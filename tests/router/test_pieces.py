@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 from random import Random
 
 import pytest
@@ -18,6 +19,7 @@ from episub_router import (
     MessageTooLarge,
     ResilientPubsub,
     RouterParams,
+    SignaturePolicy,
 )
 from episub_router.net.counters import Reason
 from episub_router.net.outbound import NOTIFIED_INTERVAL, PIECE_INTERVAL
@@ -32,7 +34,7 @@ from tests.router.overlays import TOPIC, count, neighbors, overlay_of, parts
 pytestmark = pytest.mark.hosts
 
 KIB = 1024
-IN_PIECES = EpisubParams(broadcast=BroadcastParams(piece_threshold=32 * KIB))
+WHOLE = EpisubParams(broadcast=BroadcastParams(piece_threshold=0))
 LARGE = Random(1).randbytes(1_500_000)
 
 
@@ -66,7 +68,7 @@ def standing(node: Node, other: Node) -> float:
 async def test_a_message_beyond_an_rpc_arrives_once_and_whole(
     pubsub_class: type[Pubsub],
 ) -> None:
-    async with overlay_of(6, params=IN_PIECES, pubsub_class=pubsub_class) as (nodes, readers):
+    async with overlay_of(6, pubsub_class=pubsub_class) as (nodes, readers):
         # A neighbour whose first offer is under way is sent the message whole, which is too large.
         await eventually(lambda: all(takers(node) == neighbors(node) for node in nodes))
         await publish(nodes[0], readers)
@@ -115,7 +117,7 @@ class Liar:
 
 async def test_a_parent_that_sends_bad_pieces_is_left_and_the_message_arrives() -> None:
     """And it is charged, as those are that bring preambles which nobody signed."""
-    async with overlay_of(6, params=IN_PIECES, pubsub_class=ResilientPubsub) as (nodes, readers):
+    async with overlay_of(6, pubsub_class=ResilientPubsub) as (nodes, readers):
         await publish(nodes[0], readers)
         bad = next(n for n in nodes[1:] if children(n, nodes[0]))
         liar = Liar(bad)
@@ -136,11 +138,10 @@ async def test_a_parent_that_sends_bad_pieces_is_left_and_the_message_arrives() 
 
 
 async def test_peers_that_know_no_pieces_get_and_give_whole_messages() -> None:
-    whole = EpisubParams()
     routers = [
-        lambda: episub(params=IN_PIECES),
-        lambda: episub(params=IN_PIECES),
-        lambda: episub(params=whole),
+        episub,
+        episub,
+        lambda: episub(params=WHOLE),
         lambda: stock(PROTOCOL_ID_V12),
     ]
     # The first two take pieces; an Episub node that doesn't, and a gossipsub peer, beside each.
@@ -178,17 +179,53 @@ def takers(node: Node) -> int:
 async def test_the_largest_message_is_bounded() -> None:
     bounds = RouterParams(max_message_size=2_000_000)
     options = {"pubsub_class": ResilientPubsub, "router_params": bounds}
-    async with overlay_of(2, params=IN_PIECES, **options) as (nodes, readers):
+    async with overlay_of(2, **options) as (nodes, readers):
         with pytest.raises(MessageTooLarge, match="at most 2,000,000 fit pieces"):
             await nodes[0].pubsub.publish(TOPIC, bytes(2_000_000))
         await publish(nodes[0], readers, bytes(1_999_000))
-        # Nobody gets pieces of what isn't signed, nor of topics that aren't joined.
+        # Nobody gets pieces of topics that aren't joined.
         with pytest.raises(MessageTooLarge, match="fit an RPC"):
             await nodes[0].pubsub.publish("elsewhere", bytes(1_999_000))
 
 
+async def test_a_message_just_below_16_mib_arrives_with_shipped_defaults() -> None:
+    async with overlay_of(3, pubsub_class=ResilientPubsub) as (nodes, readers):
+        await eventually(lambda: all(takers(node) == 2 for node in nodes))
+        largest = 16 * KIB * KIB
+        with pytest.raises(MessageTooLarge, match="at most 16,777,216 fit pieces"):
+            await nodes[0].pubsub.publish(TOPIC, bytes(largest))
+        await publish(nodes[0], readers, bytes(largest - KIB))
+        assert count(nodes, Reason.ASSEMBLED) == 2
+
+
+async def test_a_message_below_the_threshold_goes_whole() -> None:
+    async with overlay_of(3, pubsub_class=ResilientPubsub) as (nodes, readers):
+        await eventually(lambda: all(takers(node) == 2 for node in nodes))
+        threshold = EpisubParams().broadcast.piece_threshold
+        await publish(nodes[0], readers, bytes(threshold - KIB))
+        assert count(nodes, Reason.PIECES_SENT) == 0
+        await publish(nodes[0], readers, bytes(threshold))
+        assert count(nodes, Reason.ASSEMBLED) == 2
+
+
+async def test_what_is_not_signed_goes_whole() -> None:
+    """Up to what fits an RPC; a larger one is refused before anybody has it."""
+    unsigned = {
+        "signature_policy": SignaturePolicy.STRICT_NO_SIGN,
+        "msg_id_constructor": lambda message: sha256(message.data).digest(),
+    }
+    options = {"pubsub_class": ResilientPubsub, "pubsub_options": unsigned}
+    async with overlay_of(3, **options) as (nodes, readers):
+        await eventually(lambda: all(takers(node) == 2 for node in nodes))
+        with pytest.raises(MessageTooLarge, match="fit an RPC"):
+            await nodes[0].pubsub.publish(TOPIC, LARGE)
+        for size in (200, 201, 900):
+            await publish(nodes[0], readers, bytes(size * KIB))
+        assert count(nodes, Reason.PIECES_SENT) == 0
+
+
 async def test_a_small_message_overtakes_a_large_one() -> None:
-    async with overlay_of(3, params=IN_PIECES, pubsub_class=ResilientPubsub) as (nodes, readers):
+    async with overlay_of(3, pubsub_class=ResilientPubsub) as (nodes, readers):
         await publish(nodes[0], readers, b"to have trees")
         await nodes[0].pubsub.publish(TOPIC, bytes(8_000_000))
         await nodes[0].pubsub.publish(TOPIC, b"small")
@@ -198,7 +235,7 @@ async def test_a_small_message_overtakes_a_large_one() -> None:
 
 
 async def test_validators_see_the_message_once_and_whole() -> None:
-    async with overlay_of(3, params=IN_PIECES, pubsub_class=ResilientPubsub) as (nodes, readers):
+    async with overlay_of(3, pubsub_class=ResilientPubsub) as (nodes, readers):
         seen: list[int] = []
 
         def refuse_large(forwarder: object, message: object) -> bool:

@@ -90,6 +90,16 @@ def test_what_goes_whole(lab: Lab, made: rpc_pb2.Message) -> None:
     assert lab.cut(made) is None
 
 
+def test_what_goes_whole_has_no_room_as_pieces() -> None:
+    """A publisher asks for room before the message is made."""
+    size = 50 * KIB
+    assert Lab().large.may_cut(["t"], size)
+    assert not Lab().large.may_cut(["t"], 20 * KIB)
+    assert not Lab().large.may_cut(["t", "u"], size)
+    assert not Lab(strict_signing=False).large.may_cut(["t"], size)
+    assert not Lab(get_message_id=lambda m: sha256(m.data).digest()).large.may_cut(["t"], size)
+
+
 def test_only_what_its_author_signed_is_believed() -> None:
     lab = Lab()
     preamble = published(lab).preamble

@@ -244,7 +244,7 @@ def test_join_is_accepted_where_there_is_room_or_the_walk_ends(neighbors: int, t
     assert "joiner" not in member.active
     effects = member.handle(ev.Connected("joiner"))
     assert member.active == {"joiner", *PEERS[:neighbors]}
-    (granted, (walker, news)) = sent(effects)
+    (granted, (walker, news)) = sent(effects, Neighbor, ForwardJoin)
     assert granted[0] == "joiner"
     assert granted[1].role is NeighborRole.ACCEPT
     assert news == ForwardJoin("joiner", member.params.join_ttl)

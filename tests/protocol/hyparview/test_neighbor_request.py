@@ -228,7 +228,7 @@ def test_room_is_given() -> None:
     """E10: fewer than A links: accepted, of the kind that was asked for, and notified."""
     member = Member("a", "b", "c", "d")
     effects = member.receive("p", request(7, LinkKind.NEAR))
-    ((peer, answer),) = sent(effects)
+    ((peer, answer),) = sent(effects, Neighbor)
     assert (peer, answer.role, answer.kind) == ("p", NeighborRole.ACCEPT, LinkKind.NEAR)
     assert answer.links == 5
     assert NeighborUp("p", LinkKind.NEAR) in effects

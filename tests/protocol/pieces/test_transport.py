@@ -17,7 +17,8 @@ from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.pieces.narrow_tree import SHORT
 from tests.protocol.network import Network
 
-PIECES = EpisubParams(broadcast=BroadcastParams(piece_threshold=32 * 1024))
+PIECES = EpisubParams()
+WHOLE = EpisubParams(broadcast=BroadcastParams(piece_threshold=0))
 DATA = Random(1).randbytes(200_000)
 
 
@@ -167,7 +168,7 @@ def test_one_that_comes_during_a_transfer_gets_it_too() -> None:
 def test_neighbors_that_take_no_pieces_get_whole_messages() -> None:
     network = overlay(20)
     for node in (50, 51, 52):
-        network.add(node, EpisubParams())
+        network.add(node, WHOLE)
         network.join(node, 0)
     network.run(20.0)
     for id in "ab":
@@ -180,7 +181,7 @@ def test_neighbors_that_take_no_pieces_get_whole_messages() -> None:
 
 def test_whole_messages_of_one_that_takes_no_pieces_reach_all() -> None:
     network = overlay(15)
-    network.add(50, EpisubParams())
+    network.add(50, WHOLE)
     network.join(50, 0)
     network.run(20.0)
     network.publish(50, "a", len(DATA), 50)
@@ -203,7 +204,7 @@ def test_what_was_given_up_in_pieces_is_asked_for_whole() -> None:
     network = given_up(15)
     lacking = network.missed("a")
     assert lacking
-    network.add(50, EpisubParams())
+    network.add(50, WHOLE)
     network.join(50, 0)
     network.run(10.0)
     announcement = ev.Received(50, IHave((MessageSummary("a", 1),)))
