@@ -118,12 +118,15 @@ class Simulation:
         self._advance(until, progress)
 
     def _settle(self) -> None:
-        """Bring all nodes up in an overlay that is there from the start."""
-        nodes = range(self.scenario.network.nodes)
-        self._lives = dict.fromkeys(nodes, 1)
-        made: list[Any] = [
-            self._make(node, generator(self.seed, "router 0", node)) for node in nodes
-        ]
+        """Bring all nodes up in an overlay that is there from the start, but for those that are to
+        come later."""
+        made: list[Any] = []
+        for node in range(self.scenario.network.nodes):
+            if comes := self.cast.comes(node):
+                self.loop.at(comes, self.start, node)
+            else:
+                self._lives[node] = 1
+                made.append(self._make(node, generator(self.seed, "router 0", node)))
         rng = generator(self.seed, "overlay")
         looked_at = self.scenario.join.looked_at
         settle(made, self.network, self.params, looked_at, self._contacts, rng)

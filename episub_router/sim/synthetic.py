@@ -2,7 +2,7 @@
 links, are distributed as after a join of a minute or so (`tests/sim/test_synthetic.py` holds both
 against each other).
 
-Random links are those of circles through all nodes: those of the rings, as HyParView's are here,
+Random links are those of cycles through all nodes: those of the rings, as HyParView's are here,
 and others in a random order; with an odd number, the last random link of each node comes from a
 random pairing. For each near link a node takes the nearest of some random others that have room for
 one.
@@ -10,7 +10,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -20,7 +20,7 @@ from episub_router.protocol.params import EpisubParams, MembershipParams
 from episub_router.sim.network.network import Network
 from episub_router.sim.routers.episub import TOPIC_NAME, EpisubNode
 
-Links = list[dict[int, LinkKind]]
+Links = dict[int, dict[int, LinkKind]]
 """The neighbours of each node, and what each link is for."""
 
 
@@ -35,17 +35,17 @@ def settle(
     nodes: list[EpisubNode], network: Network[Any], params: EpisubParams, looked_at: int,
     contacts: Contacts, rng: Random,
 ) -> None:  # fmt: skip
-    """Put `nodes`, which are 0, 1, ... of `network` and have begun nothing yet, into an overlay at
-    once; each near link goes to the nearest of `looked_at` random nodes, and a node knows its
-    `contacts` as joining ones do."""
-    count = len(nodes)
-    links = synthetic_links(count, params.membership, looked_at, network.latency.delay, rng)
+    """Put `nodes`, all of `network`, which have begun nothing yet, into an overlay at once; each
+    near link goes to the nearest of `looked_at` random nodes, and a node knows its `contacts` as
+    joining ones do."""
+    ids = [node.id for node in nodes]
+    links = synthetic_links(ids, params.membership, looked_at, network.latency.delay, rng)
     for node in nodes:
         node.start(())
     for node in nodes:
         for peer, kind in links[node.id].items():
             if node.id < peer:
-                other = nodes[peer]
+                other = network.nodes[peer]
                 network.link(node, other)
                 node.connected(peer)
                 other.connected(node.id)
@@ -53,7 +53,7 @@ def settle(
                 _take(other, node.id, kind, links, network)
     spares = params.membership.passive_size
     for node in nodes:
-        known = rng.sample(range(count), min(count, spares + len(links[node.id]) + 1))
+        known = rng.sample(ids, min(len(ids), spares + len(links[node.id]) + 1))
         node.topic.membership.adopt_peers(known[:spares])
         # What the links have led to is done now.
         node.meet(contacts(node.id))
@@ -69,23 +69,23 @@ def _take(node: EpisubNode, peer: int, kind: LinkKind, links: Links, network: Ne
 
 
 def synthetic_links(
-    nodes: int, params: MembershipParams, looked_at: int, delay: Callable[[int, int], float],
-    rng: Random,
+    nodes: Sequence[int], params: MembershipParams, looked_at: int,
+    delay: Callable[[int, int], float], rng: Random,
 ) -> Links:  # fmt: skip
     """The links of each of `nodes`; `delay` says how long a message takes from one to another."""
-    links: Links = [{} for _ in range(nodes)]
+    links: Links = {node: {} for node in nodes}
     for a, b in _random_pairs(nodes, params, rng):
         if a != b:
             links[a][b] = links[b][a] = LinkKind.RANDOM
     near = params.active_size - _random_links(params)
-    room = [near - (rng.random() < _SHORT) for _ in range(nodes)]
-    order = list(range(nodes))
+    room = {node: near - (rng.random() < _SHORT) for node in nodes}
+    order = list(nodes)
     for _ in range(near):
         rng.shuffle(order)
         for node in order:
             others = [
                 other
-                for other in rng.sample(order, min(looked_at, nodes))
+                for other in rng.sample(order, min(looked_at, len(order)))
                 if other != node and room[other] > 0 and other not in links[node]
             ]
             if others and room[node] > 0:
@@ -101,8 +101,10 @@ def _random_links(params: MembershipParams) -> int:
     return params.random_links if params.near_links else params.active_size
 
 
-def _random_pairs(nodes: int, params: MembershipParams, rng: Random) -> Iterator[tuple[int, int]]:
-    order = list(range(nodes))
+def _random_pairs(
+    nodes: Sequence[int], params: MembershipParams, rng: Random
+) -> Iterator[tuple[int, int]]:
+    order = list(nodes)
     on_rings = params.ring_links // 2
     count = _random_links(params)
     for ring in range(count // 2):

@@ -18,9 +18,9 @@ from episub_router.sim.scenario import loading
 
 HEADING = (
     "variant", "phase", "lost, %", "p50, ms", "p99, ms", "payloads", "honest links",
-    "hostile share", "eclipsed", "for a minute", "at the end",
+    "hostile share", "over fair", "eclipsed", "for a minute", "at the end",
 )  # fmt: skip
-_WIDTHS = (34, 14, 24, 8, 8, 9, 13, 14, 9, 13, 11)
+_WIDTHS = (48, 14, 24, 8, 8, 9, 13, 14, 10, 9, 13, 11)
 
 
 def line(cells: Sequence[str]) -> str:
@@ -47,8 +47,9 @@ def rows(variant: str, summaries: Sequence[Mapping[str, Any]]) -> Iterator[tuple
             *(
                 f"{hostile[name]:.{digits}f}" if name in hostile else "-"
                 for name, digits in (
-                    ("honest_links_mean", 2), ("hostile_share_of_links", 3), ("eclipsed", 1),
-                    ("eclipsed_long", 1), ("eclipsed_at_end", 1),
+                    ("honest_links_mean", 2), ("hostile_share_of_links", 3),
+                    ("hostile_share_over_fair", 2), ("eclipsed", 1), ("eclipsed_long", 1),
+                    ("eclipsed_at_end", 1),
                 )
             ),
         )  # fmt: skip

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from episub_router.protocol.hyparview import Places
+from episub_router.protocol.messages import TreeRoot
 from episub_router.sim.adversaries.cast import ROUTERS, Cast
+from episub_router.sim.adversaries.member import INVENTED
 from episub_router.sim.adversaries.watch import Look
 from episub_router.sim.metrics import eclipse
 from episub_router.sim.records import HOSTILE, Records
 from episub_router.sim.results.summary import summarize
+from episub_router.sim.routers.episub import TOPIC_NAME
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.settings import Scenario
@@ -70,10 +74,15 @@ class _Kept(TraceWriter):
 
 @dataclass
 class Ran:
-    """A run, and what its hostile nodes have sent from the moment on at which they struck."""
+    """A run, and its events from the moment on at which the hostile nodes struck."""
 
     simulation: Simulation
-    sent: Sequence[Row]
+    kept: Sequence[Row]
+
+    @property
+    def sent(self) -> list[Row]:
+        """What hostile nodes sent."""
+        return [row for row in self.kept if row.event == "sendRPC" and row.peer in self.cast]
 
     @property
     def cast(self) -> Cast:
@@ -106,13 +115,8 @@ def ran(kind: str, *settings: str, router: str = "episub", rings: int | None = N
         records.trace = kept
         simulation = Simulation(chosen, 1, records)
         simulation.run()
-    begins, cast = simulation.cast.begins, simulation.cast
-    sent = [
-        row
-        for row in kept.kept
-        if row.event == "sendRPC" and row.peer in cast and row.time >= begins * 1e9
-    ]
-    return Ran(simulation, sent)
+    begins = simulation.cast.begins
+    return Ran(simulation, [row for row in kept.kept if row.time >= begins * 1e9])
 
 
 def hostile_parents(it: Ran) -> int:
@@ -156,7 +160,7 @@ def test_a_censor_passes_nothing_on_and_answers_queries() -> None:
 
 @pytest.mark.sim
 def test_a_covert_censor_passes_on_all_but_one_sources_messages() -> None:
-    it = ran("covert-censor")
+    it = ran("censor", "sources=1")
     silenced = it.simulation.sources[0]
     sources = {source for source, parent in it.parents() if parent in it.cast}
     assert sources == {it.simulation.sources[1]} != {silenced}
@@ -201,13 +205,13 @@ def test_a_root_liar_is_the_first_with_each_root() -> None:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("kind", ["greedy", "victim"])
-def test_the_greedy_ask_all_that_they_aim_at_again_and_again(kind: str) -> None:
-    it = ran(kind, "knows=everybody")
+@pytest.mark.parametrize("victims", [0, 1])
+def test_the_greedy_ask_all_that_they_aim_at_again_and_again(victims: int) -> None:
+    it = ran("greedy", f"victims={victims}")
     asked = {row.remote for row in it.said("JOIN")}
     ring = it.cast.rings[0]
-    assert asked <= set(ring.victims if kind == "victim" else ring.honest)
-    assert len(asked) == (1 if kind == "victim" else 24)
+    assert asked <= set(ring.victims if victims else ring.honest)
+    assert len(asked) == (1 if victims else 24)
     assert it.said("NEIGHBOR-REQUEST")
     assert not it.pushed()
 
@@ -243,7 +247,7 @@ def test_duplicates_come_as_often_as_they_are_said_to() -> None:
 
 @pytest.mark.sim
 def test_rtt_liars_seem_nearer() -> None:
-    it = ran("rtt-liar", "at=0.0", "factor=0.1")
+    it = ran("censor", "at=0.0", "rtt=0.1", "cost=0.0")
     nodes, cast = it.simulation.network.nodes, it.cast
     rtts: dict[bool, list[float]] = {True: [], False: []}
     for node in cast.rings[0].honest:
@@ -253,6 +257,75 @@ def test_rtt_liars_seem_nearer() -> None:
                 rtts[peer in cast].append(link.rtt.mean)
     assert max(rtts[True]) < min(rtts[False]) * 3
     assert sum(rtts[True]) / len(rtts[True]) < 0.3 * sum(rtts[False]) / len(rtts[False])
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("router", ["episub", "gossipsub"])
+def test_part_of_the_messages_is_withheld_by_all_that_know_each_other(router: str) -> None:
+    it = ran("censor", "withheld=0.5", router=router)
+    after = [m for m, it in enumerate(it.simulation.records.messages) if it.published > 12]
+    pushed = {row.message for row in it.pushed() if row.message in after}
+    assert 0 < len(pushed) < len(after)
+    apart = ran("censor", "withheld=0.5", "knows=nobody", router=router)
+    assert len({row.message for row in apart.pushed()}) > len(pushed)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("router", ["episub", "gossipsub"])
+def test_payloads_leave_late(router: str) -> None:
+    late, soon = (
+        ran("censor", "withheld=0.0", f"delay={delay}", "knows=nobody", router=router)
+        for delay in (0.7, 0.0)
+    )
+    first = [min(row.time for row in it.pushed() if row.message == 10) for it in (late, soon)]
+    assert first[0] > first[1] + 0.6e9
+    assert hostile_parents(late) < hostile_parents(soon)
+
+
+@pytest.mark.sim
+def test_they_link_anew_again_and_again() -> None:
+    often, never = (ran("ihave-liar", *knobs) for knobs in (["relink=3.0"], []))
+    ended = [
+        sum(row.event == "onClosedOutboundStream" and row.peer in it.cast for row in it.kept)
+        for it in (often, never)
+    ]
+    assert ended[0] > 6 * 2 + ended[1]
+    nodes = often.simulation.network.nodes
+    assert any(often.cast.rings[0].members[0] in node.neighbors() for node in nodes.values())
+
+
+@pytest.mark.sim
+def test_made_up_sources_have_trees_and_are_not_measured() -> None:
+    it = ran("censor", "count=1", "withheld=0.0", "invents=4")
+    (member,) = it.cast.rings[0].members
+    made_up = [m for m in it.simulation.records.messages if m.source == member]
+    assert len(made_up) == 2 * (24.5 - 12.0) + 1
+    node: Any = it.simulation.network.nodes[it.cast.rings[0].honest[0]]
+    assert sum(source >= INVENTED for source in node.topic.broadcast.trees.by_source) == 4
+    summary = it.summary()
+    assert len(summary["messages"]["published"]) == 20
+    assert summary["phases"][0]["messages"] == 20
+
+
+@pytest.mark.sim
+def test_claims_of_hops_and_cost_are_those_that_are_set() -> None:
+    it = ran("censor", "at=0.0", "withheld=0.0", "hops=7", "cost=0.5")
+    hops = {row.hops for row in it.pushed()} | {
+        n for r in it.said("IHAVE") for n in r.announced or ()
+    }
+    assert hops == {7}
+    of: Any = it.simulation.network.nodes[it.cast.rings[0].members[0]]
+    assert of.claim(TreeRoot(3, 9, 4, 0.2)) == TreeRoot(3, 9, 7, 0.1)
+
+
+def test_ids_that_were_searched_for_are_next_to_the_victim() -> None:
+    made = scenario("greedy", "victims=1", "ground=true", "count=4")
+    (ring,) = Simulation(made, 1, Records(made.capacity)).cast.rings
+    (victim,) = ring.victims
+    others = [node for node in ring.honest if node != victim]
+    beside = Places(TOPIC_NAME, 2).next_to(victim, [*others, *ring.members])
+    sources = set(Simulation(made, 1, Records(made.capacity)).sources)
+    assert set(beside) <= {*ring.members, *sources, 0, 1, 2}
 
 
 @pytest.mark.sim
@@ -273,14 +346,14 @@ def test_in_gossipsub_the_greedy_graft_themselves_to_all() -> None:
 
 @pytest.mark.sim
 def test_in_gossipsub_a_covert_censor_passes_on_all_but_one_sources_messages() -> None:
-    it = ran("covert-censor", router="gossipsub")
+    it = ran("censor", "sources=1", router="gossipsub")
     messages = it.simulation.records.messages
     pushed = {messages[row.message].source for row in it.pushed() if row.message is not None}
     assert pushed == {it.simulation.sources[1]}
 
 
 def test_members_share_prefixes_in_turn() -> None:
-    made = scenario("victim", "prefixes=2")
+    made = scenario("greedy", "prefixes=2")
     cast = Simulation(made, 1, Records(made.capacity)).cast
     groups = [cast.prefixes()[node] for node in cast.rings[0].members]
     assert groups == [(0, 0), (0, 1)] * 3
@@ -289,7 +362,7 @@ def test_members_share_prefixes_in_turn() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["adversaries.0.kind=spy"], "allowed: censor, covert-censor"),
+        (["adversaries.0.kind=spy"], "allowed: censor, covert-flash"),
         (["router.kind=floodsub"], "adversaries[0].kind = 'censor'; allowed with floodsub: none"),
         (["traffic.source=random"], "adversaries need honest, fixed sources, not 'random'"),
         (["router.kind=gossipsub", "adversaries.0.kind=hijack"], "allowed with gossipsub: censor,"),
@@ -305,7 +378,7 @@ def test_what_cannot_be_is_refused(settings: list[str], complaint: str) -> None:
 
 
 def look(time: float, *eclipsed: int, fewest: int = 0) -> Look:
-    return Look(time, 4, 20, 10, fewest, -1, eclipsed)
+    return Look(time, 0.2, 4, 20, 10, fewest, -1, eclipsed)
 
 
 def test_an_eclipse_lasts_from_the_first_look_without_an_honest_link_to_the_next_with_one() -> None:
@@ -316,6 +389,7 @@ def test_an_eclipse_lasts_from_the_first_look_without_an_honest_link_to_the_next
     assert figures["eclipsed_longest"] == 3.0
     assert figures["honest_links_mean"] == 2.5
     assert figures["hostile_share_of_links"] == 0.5
+    assert figures["hostile_share_over_fair"] == 2.5
     assert "victims_honest_links_fewest" not in figures
 
 

@@ -56,8 +56,8 @@ def figures(summary: dict[str, Any]) -> dict[str, float]:
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_it_has_the_degrees_that_nodes_aim_at(sizes: dict[str, Any]) -> None:
     params = MembershipParams(**sizes)
-    links = synthetic_links(NODES, params, 14, lambda a, b: abs(a - b), Random(1))
-    degrees = [len(of) for of in links]
+    links = synthetic_links(range(NODES), params, 14, lambda a, b: abs(a - b), Random(1))
+    degrees = [len(of) for of in links.values()]
     assert params.active_size - 0.4 <= mean(degrees) <= params.active_size
     assert mean(params.active_size - degree <= 1 for degree in degrees) > 0.95
     assert max(degrees) <= params.active_size
@@ -65,9 +65,10 @@ def test_it_has_the_degrees_that_nodes_aim_at(sizes: dict[str, Any]) -> None:
     next_ones = (
         [places.next_to(node, range(NODES)) for node in range(NODES)] if params.rings else []
     )
-    assert all(next_one.keys() <= of.keys() for next_one, of in zip(next_ones, links, strict=False))
+    for node, next_one in enumerate(next_ones):
+        assert next_one.keys() <= links[node].keys()
     assert len(next_ones) == (NODES if params.rings else 0)
-    for node, of in enumerate(links):
+    for node, of in links.items():
         assert node not in of
         assert all(links[other][node] is kind for other, kind in of.items())
         near = sum(kind is LinkKind.NEAR for kind in of.values())
@@ -105,14 +106,24 @@ def test_the_same_seed_gives_the_same_overlay_and_churn_goes_on_from_it() -> Non
     assert mean(len(list(node.neighbors())) for node in came) > 4
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"router.kind": "gossipsub"},
-        {"adversaries": [{"kind": "censor"}]},
-        {"network.nat_share": 0.2},
-    ],
-)
-def test_it_is_for_episub_without_adversaries(settings: dict[str, Any]) -> None:
+def test_hostile_members_are_in_it_and_late_ones_come() -> None:
+    simulation, summary = ran(
+        **{
+            "join.synthetic": True, "traffic.start": 2.0, "network.nodes": 100,
+            "adversaries": [
+                {"kind": "censor", "at": 3.0, "share": 0.1},
+                {"kind": "greedy", "comes": 4.0, "share": 0.1},
+            ],
+        }
+    )  # fmt: skip
+    first, last = simulation.watch.looks[0], simulation.watch.looks[-1]
+    assert (first.hostile, last.hostile) == (10 / 90, 20 / 100)
+    assert all(phase["reliability"] == 1.0 for phase in summary["phases"])
+    hostile = summary["phases"][-1]["hostile"]
+    assert hostile["hostile_share_over_fair"] == 5 * hostile["hostile_share_of_links"] > 0
+
+
+@pytest.mark.parametrize("settings", [{"router.kind": "gossipsub"}, {"network.nat_share": 0.2}])
+def test_it_is_for_episub_without_hosts_that_cannot_be_dialled(settings: dict[str, Any]) -> None:
     with pytest.raises(ScenarioError, match=r"join\.synthetic is for Episub, without"):
         ran(**{"join.synthetic": True, **settings})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from episub_router.protocol.messages import (
-    Gossip,
     Graft,
     IHave,
     Message,
@@ -26,7 +25,7 @@ class IHaveLiar(Member):
             self.transmit(IHave((MessageSummary(message, 1),)), self.neighbors())
 
     def disguised(self, message: Message) -> Message | None:
-        return None if isinstance(message, Gossip | IHave) else message
+        return None if isinstance(message, IHave) else super().disguised(message)
 
 
 class Hijack(IHaveLiar):
@@ -58,10 +57,10 @@ class RootLiar(Member):
 
     def on_root_learned(self, root: TreeRoot) -> None:
         if self.striking:
-            forged = root._replace(round=root.round + self.rounds_ahead, hops=1, cost=0.0)
+            forged = self.claim(root)._replace(round=root.round + self.rounds_ahead)
             self.transmit(Root((forged,)), self.neighbors())
 
     def disguised(self, message: Message) -> Message | None:
         if isinstance(message, Root) and message.roots:
             return None
-        return None if isinstance(message, Gossip | IHave) else message
+        return super().disguised(message)

@@ -6,36 +6,34 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from episub_router.sim.adversaries import announcing, claims, links, pushing, withholding
+from episub_router.protocol.hyparview import Places
+from episub_router.protocol.params import MembershipParams
+from episub_router.sim.adversaries import announcing, claims, links, pushing
 from episub_router.sim.adversaries import gossipsub as gs
 from episub_router.sim.adversaries import settings as of
 from episub_router.sim.adversaries.member import Member
 from episub_router.sim.adversaries.ring import Ring
+from episub_router.sim.routers.episub import TOPIC_NAME
 from episub_router.sim.strict import ScenarioError
 
 EPISUB: dict[type[of.Attack], type[Member]] = {
-    of.CensorAttack: withholding.Censor,
-    of.CovertCensorAttack: withholding.CovertCensor,
+    of.CensorAttack: Member,
     of.CovertFlashAttack: pushing.CovertFlash,
     of.IHaveLiarAttack: announcing.IHaveLiar,
     of.HijackAttack: announcing.Hijack,
     of.RootLiarAttack: announcing.RootLiar,
     of.GreedyAttack: links.Greedy,
-    of.VictimAttack: links.Victim,
     of.JoinCaptureAttack: links.JoinCapture,
     of.PoisonAttack: claims.Poison,
     of.DuplicatesAttack: pushing.Duplicates,
-    of.RttLiarAttack: claims.RttLiar,
 }
 """The members of each kind, where the router is Episub."""
 
 GOSSIPSUB: dict[type[of.Attack], type[gs.GossipsubMember]] = {
-    of.CensorAttack: gs.GossipsubCensor,
-    of.CovertCensorAttack: gs.GossipsubCovertCensor,
+    of.CensorAttack: gs.GossipsubMember,
     of.CovertFlashAttack: gs.GossipsubCovertFlash,
     of.IHaveLiarAttack: gs.GossipsubIHaveLiar,
     of.GreedyAttack: gs.GossipsubGreedy,
-    of.VictimAttack: gs.GossipsubVictim,
     of.DuplicatesAttack: gs.GossipsubDuplicates,
 }
 """The same for gossipsub, which has no trees, JOINs, shuffles or near links to attack."""
@@ -55,6 +53,13 @@ def check(router: str, adversaries: tuple[of.AnyAttack, ...]) -> None:
             )
 
 
+def _beside(victims: tuple[int, ...], candidates: list[int]) -> list[int]:
+    """`candidates` in the order of how near they are to one of `victims` on a ring."""
+    places = Places(TOPIC_NAME, MembershipParams().rings)
+    near = [places.nearest(victim, candidates, len(candidates)) for victim in victims]
+    return list(dict.fromkeys(node for of_each in zip(*near, strict=True) for node in of_each))
+
+
 class Cast:
     """The hostile nodes of a run, drawn with `rng` among `nodes` but for `spared` ones."""
 
@@ -70,20 +75,21 @@ class Cast:
         taken = dict.fromkeys((*sources, *spared))
         candidates = [node for node in range(nodes) if node not in taken]
         rng.shuffle(candidates)
-        chosen: list[tuple[of.AnyAttack, list[int]]] = []
+        chosen: list[tuple[of.AnyAttack, list[int], tuple[int, ...]]] = []
         for settings in adversaries:
-            count = min(len(candidates), settings.count or round(settings.share * nodes))
-            chosen.append((settings, sorted(candidates[:count])))
-            candidates = candidates[count:]
+            victims = tuple(candidates[: settings.victims])
+            left = candidates[settings.victims :]
+            count = min(len(left), settings.count or round(settings.share * nodes))
+            if settings.ground:
+                left = _beside(victims, left)
+            chosen.append((settings, sorted(left[:count]), victims))
+            candidates = [*left[count:], *victims]
         honest = tuple(sorted((*taken, *candidates)))
         kinds = ROUTERS.get(router, {})
         self.rings: list[Ring] = []
         self._part: dict[int, tuple[Any, Ring]] = {}
-        for settings, members in chosen:
-            victims = (
-                candidates[: settings.victims] if isinstance(settings, of.VictimAttack) else []
-            )
-            ring = Ring(settings, tuple(members), honest, sources, tuple(victims))
+        for settings, members, victims in chosen:
+            ring = Ring(settings, tuple(members), honest, sources, victims)
             self.rings.append(ring)
             self._part.update(dict.fromkeys(members, (kinds[type(settings)], ring)))
         self.victims = tuple(victim for ring in self.rings for victim in ring.victims)

@@ -1,16 +1,14 @@
-"""Members that lie about other peers, and about how far away they are."""
+"""Members that lie about other peers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from episub_router.protocol.messages import Message, Neighbor, Nodes, Root, Shuffle, ShuffleReply
-from episub_router.sim.adversaries.member import Member
-from episub_router.sim.adversaries.settings import PoisonAttack, RttLiarAttack
+from episub_router.protocol.messages import Message, Neighbor, Nodes, Shuffle, ShuffleReply
+from episub_router.sim.adversaries.member import INVENTED, Member
+from episub_router.sim.adversaries.settings import PoisonAttack
 
-_INVENTED = 1_000_000_000
-"""The first id of peers that don't exist, far above those that do."""
 _SHUFFLE_PERIOD = 1.0
 """Seconds; the rate at which the core lets one peer shuffle."""
 _NAMED = 16
@@ -40,22 +38,5 @@ class Poison(Member):
         friends = self.ring.friends(self.id)
         invented = round(settings.invented * count)
         names: Iterable[int] = self.rng.sample(friends, min(len(friends), count - invented))
-        made_up = [_INVENTED + self.rng.randrange(_INVENTED) for _ in range(invented)]
+        made_up = [INVENTED + self.rng.randrange(INVENTED) for _ in range(invented)]
         return (*names, *made_up)
-
-
-class RttLiar(Member):
-    """`RttLiarAttack`."""
-
-    __slots__ = ()
-
-    def ping_time(self, rtt: float) -> float:
-        settings = self.ring.settings
-        assert isinstance(settings, RttLiarAttack)
-        return rtt * settings.factor if self.striking else rtt
-
-    def disguised(self, message: Message) -> Message | None:
-        if isinstance(message, Root) and message.roots:
-            nearer = tuple(root._replace(hops=1, cost=0.0) for root in message.roots)
-            return replace(message, roots=nearer)
-        return super().disguised(message)

@@ -8,7 +8,7 @@ from typing import Any
 
 from episub_router.sim.adversaries.hostile import Hostile
 from episub_router.sim.adversaries.ring import Ring
-from episub_router.sim.adversaries.settings import CovertCensorAttack, DuplicatesAttack
+from episub_router.sim.adversaries.settings import DuplicatesAttack
 from episub_router.sim.network.network import Network
 from episub_router.sim.records import HOSTILE
 from episub_router.sim.routers.gossipsub import GRAFT, IHAVE, PRUNE, PUBLISH, GossipsubNode
@@ -25,7 +25,8 @@ _ASK_AGAIN = 61.0
 
 
 class GossipsubMember(Hostile, GossipsubNode):
-    """A member of `ring`. Its deliveries aren't recorded, and what it sends is counted apart."""
+    """`CensorAttack`: a member of `ring`. Its deliveries aren't recorded, and what it sends is
+    counted apart."""
 
     __slots__ = ("ring",)
 
@@ -40,11 +41,6 @@ class GossipsubMember(Hostile, GossipsubNode):
         super().__init__(node, network, rng, params)
         self.ring = ring
         self.enter_ring()
-
-    def withholds(self, message: int) -> bool:
-        """Whether `message` is neither forwarded nor announced; asked while striking."""
-        del message
-        return self.ring.settings.withholds
 
     def receive(self, parcel: tuple[int, str, Any]) -> None:
         sender, kind, body = parcel
@@ -66,7 +62,8 @@ class GossipsubMember(Hostile, GossipsubNode):
     def push(self, peers: Iterable[int], message: int, hops: int) -> None:
         """Send `message` to `peers`."""
         size = SIGNED_PAYLOAD + self.records.messages[message].size
-        self._transmit([*peers], PUBLISH, (message, hops), size)
+        to = [*peers]
+        self.late(lambda body: self._transmit(to, PUBLISH, body, size), (message, hops))
 
     def _send(self, peer: int, kind: str, body: Any, size: int) -> None:
         if kind == IHAVE and self.striking:
@@ -86,28 +83,7 @@ class GossipsubMember(Hostile, GossipsubNode):
         self.network.send(self, peers, (self.id, kind, body), size)
 
 
-class GossipsubCensor(GossipsubMember):
-    """`CensorAttack`."""
-
-    __slots__ = ()
-
-    def withholds(self, message: int) -> bool:
-        return True
-
-
-class GossipsubCovertCensor(GossipsubMember):
-    """`CovertCensorAttack`."""
-
-    __slots__ = ()
-
-    def withholds(self, message: int) -> bool:
-        settings = self.ring.settings
-        assert isinstance(settings, CovertCensorAttack)
-        source = self.records.messages[message].source
-        return source in self.ring.sources[: settings.sources]
-
-
-class GossipsubCovertFlash(GossipsubCensor):
+class GossipsubCovertFlash(GossipsubMember):
     """`CovertFlashAttack`."""
 
     __slots__ = ()
@@ -119,7 +95,7 @@ class GossipsubCovertFlash(GossipsubCensor):
             self.push(others, message, hops + 1)
 
 
-class GossipsubIHaveLiar(GossipsubCensor):
+class GossipsubIHaveLiar(GossipsubMember):
     """`IHaveLiarAttack`."""
 
     __slots__ = ()
@@ -143,7 +119,7 @@ class GossipsubDuplicates(GossipsubMember):
                 self.push([peer for peer in self.links if peer != sender], message, hops + 1)
 
 
-class GossipsubGreedy(GossipsubCensor):
+class GossipsubGreedy(GossipsubMember):
     """`GreedyAttack`: dials all nodes and GRAFTs itself to them, and prunes nobody."""
 
     __slots__ = ("_asked_at",)
@@ -155,6 +131,8 @@ class GossipsubGreedy(GossipsubCensor):
 
     def targets(self) -> Iterable[int]:
         """The nodes whose links it wants."""
+        if self.ring.victims:
+            return self.ring.victims
         if self.ring.settings.knows == "everybody":
             return self.ring.honest
         return [peer for peer in self.links if peer not in self.ring.up]
@@ -203,12 +181,3 @@ class GossipsubGreedy(GossipsubCensor):
     def timer(self) -> None:
         if not self.striking:
             super().timer()
-
-
-class GossipsubVictim(GossipsubGreedy):
-    """`VictimAttack`."""
-
-    __slots__ = ()
-
-    def targets(self) -> Iterable[int]:
-        return self.ring.victims

@@ -1,11 +1,13 @@
-"""What hostile nodes of all routers have in common: a ring, and a time to strike."""
+"""What hostile nodes of all routers have in common: a ring, a time to strike, and knobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from episub_router.protocol.messages import TreeRoot
 from episub_router.sim.adversaries.ring import Ring
+from episub_router.sim.hashing import unit
 from episub_router.sim.routers.node import Node
 
 
@@ -33,6 +35,25 @@ class Hostile(Node):
     def on_root_learned(self, root: TreeRoot) -> None:
         """The ring knows a new round of a source now."""
 
+    def withholds(self, message: int) -> bool:
+        """Whether `message` is not forwarded; asked while striking."""
+        settings = self.ring.settings
+        chosen = self.ring.sources[: settings.sources or None]
+        return self.records.messages[message].source in chosen and (
+            unit(message, -1 if self.ring.conspires else self.id) < settings.withheld
+        )
+
+    def late(self, send: Callable[[Any], None], payload: Any) -> None:
+        """Call `send` with `payload`, later where payloads leave late."""
+        delay = self.ring.settings.delay if self.striking else 0.0
+        if delay:
+            self.loop.at(self.loop.now + delay, send, payload)
+        else:
+            send(payload)
+
+    def ping_time(self, rtt: float) -> float:
+        return rtt * self.ring.settings.rtt if self.striking else rtt
+
     def enter_ring(self) -> None:
         """Be a member of the ring from the start of this life to its end."""
         self.session.hostile = True
@@ -43,6 +64,19 @@ class Hostile(Node):
     def _strike(self, _: None) -> None:
         if self.live:
             self.strike()
+            period = self.ring.settings.relink
+            if period:
+                self.loop.at(self.loop.now + period, self._relink_from, period)
+
+    def _relink_from(self, period: float) -> None:
+        self.every(period, self._relink)
+
+    def _relink(self) -> None:
+        peers = [*self.links]
+        for peer in peers:
+            self.network.close(self, peer)
+        for peer in peers:
+            self.network.dial(self, peer)
 
     def every(self, period: float, action: Callable[[], None]) -> None:
         """Call `action` now and then every `period` seconds, while this node is up."""

@@ -162,6 +162,8 @@ class Greedy(_Taker):
 
     def targets(self) -> Iterable[int]:
         """The nodes whose links it wants."""
+        if self.ring.victims:
+            return self.ring.victims
         if self.ring.settings.knows == "everybody":
             return self.ring.honest
         known = dict.fromkeys([*self.topic.membership.passive, *self.links])
@@ -189,12 +191,3 @@ class Greedy(_Taker):
         super().connected(peer)
         if peer in self._asked_at and peer in self.outbound:
             self._ask(peer)
-
-
-class Victim(Greedy):
-    """`VictimAttack`."""
-
-    __slots__ = ()
-
-    def targets(self) -> Iterable[int]:
-        return self.ring.victims

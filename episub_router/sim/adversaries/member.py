@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from episub_router.protocol.events import Received
-from episub_router.protocol.messages import Gossip, IHave, Message, Root
+from episub_router.protocol.events import Publish, Received
+from episub_router.protocol.messages import Gossip, IHave, Message, Root, TreeRoot
 from episub_router.protocol.params import EpisubParams
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce
 from episub_router.sim.adversaries.hostile import Hostile
 from episub_router.sim.adversaries.ring import Ring
 from episub_router.sim.network.network import Network
@@ -17,14 +19,20 @@ from episub_router.sim.routers.episub import EpisubNode, columns
 from episub_router.sim.routers.node import Node
 from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 
+INVENTED = 1_000_000_000
+"""The first id of peers and sources that don't exist, far above those that do."""
+_PUBLISH_PERIOD = 0.5
+"""Seconds between two messages of sources that one member made up."""
+_INVENTED_SIZE = 100
+
 
 class Member(Hostile, EpisubNode):
-    """A member of `ring`. Kinds override what they do otherwise than an honest node.
+    """`CensorAttack`: a member of `ring`. Other kinds override what they do beside that.
 
     Its deliveries and drops aren't recorded, and what it sends is counted apart.
     """
 
-    __slots__ = ("ring", "rounds_ahead")
+    __slots__ = ("_published", "ring", "rounds_ahead")
 
     def __init__(
         self,
@@ -39,6 +47,8 @@ class Member(Hostile, EpisubNode):
         self.enter_ring()
         self.rounds_ahead = 0
         """How far ahead of the true ones the rounds are that it forges."""
+        self._published = 0
+        """Messages of sources that it made up."""
 
     # What kinds override.
 
@@ -50,9 +60,24 @@ class Member(Hostile, EpisubNode):
 
     def disguised(self, message: Message) -> Message | None:
         """What is sent in place of the core's `message`, if anything; asked while striking."""
-        if self.ring.settings.withholds and isinstance(message, Gossip | IHave):
-            return None
+        if isinstance(message, Gossip | Piece | PieceAnnounce):
+            if any(map(self.withholds, self.messages_in(Received(self.id, message)))):
+                return None
+            hops = self.ring.settings.hops
+            return replace(message, hops=hops) if hops and isinstance(message, Gossip) else message
+        if isinstance(message, IHave):
+            shown = [entry for entry in message.summary if not self.withholds(entry.id)]  # type: ignore[arg-type]
+            hops = self.ring.settings.hops
+            shown = [entry._replace(hops=hops or entry.hops) for entry in shown]
+            return IHave(tuple(shown)) if shown else None
+        if isinstance(message, Root) and message.roots:
+            return replace(message, roots=tuple(map(self.claim, message.roots)))
         return message
+
+    def claim(self, root: TreeRoot) -> TreeRoot:
+        """`root` as it is passed on."""
+        settings = self.ring.settings
+        return root._replace(hops=settings.hops or root.hops, cost=settings.cost * root.cost)
 
     # What kinds use.
 
@@ -89,8 +114,28 @@ class Member(Hostile, EpisubNode):
 
     def _send(self, message: Any, peers: list[int]) -> None:
         shown = self.disguised(message) if self.striking else message
-        if shown is not None:
+        if isinstance(shown, Gossip | Piece):
+            self.late(lambda payload: self.transmit(payload, peers), shown)
+        elif shown is not None:
             self.transmit(shown, peers)
+
+    def _strike(self, at: None) -> None:
+        super()._strike(at)
+        if self.ring.settings.invents:
+            self.every(_PUBLISH_PERIOD, self._publish_invented)
+
+    def _publish_invented(self) -> None:
+        settings = self.ring.settings
+        which = self._published % settings.invents
+        self._published += 1
+        message = self.records.publish(self.loop.now, self.id, _INVENTED_SIZE)
+        source = INVENTED + self.id * settings.invents + which
+        self._handle(Publish(message, None, _INVENTED_SIZE, source))
+
+    def _relink(self) -> None:
+        peers = (*self.links,)
+        super()._relink()
+        self.meet(peers)
 
     def _on_deliver(self, effect: Any) -> None:
         pass

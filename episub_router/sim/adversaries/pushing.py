@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from episub_router.protocol.events import Received
-from episub_router.protocol.messages import Gossip, IHave, Message
+from episub_router.protocol.messages import Gossip
 from episub_router.sim.adversaries.member import Member
 from episub_router.sim.adversaries.settings import DuplicatesAttack
 
@@ -31,9 +31,6 @@ class CovertFlash(_Pusher):
         if not self.striking and parcel.peer in self.links:
             self.push_to_all(parcel, 1)
         super().receive(parcel)
-
-    def disguised(self, message: Message) -> Message | None:
-        return None if isinstance(message, Gossip | IHave) else message
 
 
 class Duplicates(_Pusher):

@@ -10,8 +10,9 @@ from episub_router.sim.strict import setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """What every kind has. The hostile nodes are drawn from the seed among all nodes but the fixed
-    sources, the victims, and the contacts that all nodes know."""
+    """What every kind has: knobs, beside what the kind does. The hostile nodes are drawn from the
+    seed among all nodes but the fixed sources, the victims, and the contacts that all nodes know.
+    """
 
     kind: ClassVar[str] = ""
     share: float = setting(0.2, above=0, most=0.9)
@@ -25,84 +26,91 @@ class Attack:
     knows: Literal["nobody", "each-other", "everybody"] = "each-other"
     """"each-other": what one learns all know at once, and they name each other; "everybody":
     they can dial all honest nodes, too."""
-    withholds: bool = False
-    """Whether they forward and announce no message, beside what their kind does."""
     prefixes: int = setting(0, least=0)
     """Address prefixes that all of them have together; 0: each its own, as honest nodes have."""
+    victims: int = setting(0, least=0)
+    """Honest nodes that the attack aims at; 0: all."""
+    ground: bool = False
+    """Whether their ids were searched for: they are next to the victims on the rings."""
+    withheld: float = setting(0.0, least=0, most=1)
+    """Share of the messages that they don't forward; those that know each other leave out the
+    same."""
+    sources: int = setting(0, least=0)
+    """They withhold messages of the first `sources` fixed sources only; 0: of all."""
+    delay: float = setting(0.0, least=0, most=30)
+    """Seconds by which payloads leave late, pushed ones and those that were asked for."""
+    relink: float = setting(0.0, least=0)
+    """Seconds after which they close all links and link anew; 0: never."""
+    cost: float = setting(1.0, least=0, most=1)
+    """What ways through them cost, as their ROOTs say: share of the true cost."""
+    hops: int = setting(0, least=0, most=64)
+    """The hop count that their ROOTs, announcements and payloads name; 0: the true one."""
+    rtt: float = setting(1.0, least=0, most=100)
+    """Round trips to them seem to take this share of their time, as with a helper near each node
+    that answers for them."""
+    invents: int = setting(0, least=0, most=1000)
+    """Sources that each of them makes up, and publishes messages of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensorAttack(Attack):
-    """Takes payloads and forwards and announces none; otherwise looks alive."""
+    """Takes payloads and withholds them; otherwise looks alive. With other knobs, whatever these
+    say and no more."""
 
     kind: ClassVar[str] = "censor"
+    withheld: float = setting(1.0, least=0, most=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CovertCensorAttack(Attack):
-    """Forwards and announces all but the messages of the first `sources` fixed sources."""
-
-    kind: ClassVar[str] = "covert-censor"
-    sources: int = setting(1, least=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CovertFlashAttack(Attack):
+class CovertFlashAttack(CensorAttack):
     """Pushes each message to all neighbours at once, so that many choose it as their parent, and
-    from `at` on forwards and announces nothing."""
+    from `at` on withholds them."""
 
     kind: ClassVar[str] = "covert-flash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IHaveLiarAttack(Attack):
-    """Announces each message to all neighbours as soon as it knows the id, and never delivers."""
+class IHaveLiarAttack(CensorAttack):
+    """Announces each message to all neighbours with hops 1 as soon as it knows the id, those that
+    it withholds, too."""
 
     kind: ClassVar[str] = "ihave-liar"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HijackAttack(Attack):
-    """PRUNEs all that would push to it, announces each message with hops 1 before it has come, so
-    that it is chosen as the parent (E38), and never delivers."""
+class HijackAttack(IHaveLiarAttack):
+    """As `IHaveLiarAttack`, and PRUNEs all that would push to it, so that it is chosen as the
+    parent (E38)."""
 
     kind: ClassVar[str] = "hijack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RootLiarAttack(Attack):
-    """Passes each ROOT on as if the source were its neighbour, sooner than it could have come, and
-    forwards nothing. `rounds` is added to the round that the source counts."""
+class RootLiarAttack(CensorAttack):
+    """Passes each ROOT on as if the source were its neighbour, sooner than it could have come.
+    `rounds` is added to the round that the source counts."""
 
     kind: ClassVar[str] = "root-liar"
+    cost: float = setting(0.0, least=0, most=1)
+    hops: int = setting(1, least=0, most=64)
     rounds: int = setting(0, least=0, most=1_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GreedyAttack(Attack):
-    """Asks all nodes that it knows for links again and again, with JOINs of TTL 0 and requests of
-    one that has a single link, holds what it gets, and forwards nothing."""
+class GreedyAttack(CensorAttack):
+    """Asks all nodes that it knows, or its victims, for links again and again, with JOINs of TTL 0
+    and requests of one that has a single link, holds what it gets, and forwards nothing."""
 
     kind: ClassVar[str] = "greedy"
     knows: Literal["nobody", "each-other", "everybody"] = "everybody"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VictimAttack(GreedyAttack):
-    """As `GreedyAttack`, aimed at `victims` honest nodes alone."""
-
-    kind: ClassVar[str] = "victim"
-    count: int = setting(20, least=0)
-    victims: int = setting(1, least=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinCaptureAttack(Attack):
+class JoinCaptureAttack(CensorAttack):
     """Accepts each JOIN that it sees, together with all members of its ring, and names them alone
     to those that ask for nodes."""
 
     kind: ClassVar[str] = "join-capture"
-    withholds: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,27 +130,14 @@ class DuplicatesAttack(Attack):
     copies: int = setting(3, least=1, most=100)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RttLiarAttack(Attack):
-    """Round trips to it seem to take `factor` of their time, as with a helper near each node that
-    answers for it, and ways through it nothing at all."""
-
-    kind: ClassVar[str] = "rtt-liar"
-    factor: float = setting(0.1, least=0, most=100)
-    withholds: bool = True
-
-
 AnyAttack: TypeAlias = (
     CensorAttack
-    | CovertCensorAttack
     | CovertFlashAttack
     | IHaveLiarAttack
     | HijackAttack
     | RootLiarAttack
     | GreedyAttack
-    | VictimAttack
     | JoinCaptureAttack
     | PoisonAttack
     | DuplicatesAttack
-    | RttLiarAttack
 )

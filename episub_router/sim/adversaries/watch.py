@@ -20,6 +20,8 @@ class Look:
     """The honest nodes' links at one time."""
 
     time: float
+    hostile: float
+    """Share of the nodes that are up that is hostile."""
     nodes: int
     """Honest nodes that have been up for `SETTLING` seconds; the rest is over these."""
     links: int
@@ -51,7 +53,8 @@ class Watch:
         loop.at(loop.now + PERIOD, self._look, None)
         links = honest = 0
         of: dict[int, int] = {}
-        for node in self._network.nodes.values():
+        nodes = self._network.nodes
+        for node in nodes.values():
             if node.id not in cast and loop.now - node.session.started >= SETTLING:
                 neighbors = list(node.neighbors())
                 of[node.id] = sum(peer not in cast for peer in neighbors)
@@ -60,6 +63,7 @@ class Watch:
         self.looks.append(
             Look(
                 time=loop.now,
+                hostile=sum(node in cast for node in nodes) / max(1, len(nodes)),
                 nodes=len(of),
                 links=links,
                 honest_links=honest,

@@ -26,15 +26,18 @@ def eclipses(looks: Sequence[Look]) -> list[float]:
 
 def figures(looks: Sequence[Look]) -> dict[str, Any]:
     """The honest nodes' links during `looks`; links are as they were at the last one, fewest over
-    all of them."""
+    all of them. The fair share is that of the hostile nodes among all (Basalt: Auvolat, Bromberg,
+    Frey and Taïani, 2021)."""
     if not looks:
         return {}
     last = looks[-1]
     lasted = eclipses(looks)
+    share = 1 - last.honest_links / last.links if last.links else 0.0
     made = {
         "honest_links_mean": last.honest_links / last.nodes if last.nodes else 0.0,
         "honest_links_fewest": min(look.fewest for look in looks),
-        "hostile_share_of_links": 1 - last.honest_links / last.links if last.links else 0.0,
+        "hostile_share_of_links": share,
+        "hostile_share_over_fair": share / last.hostile if last.hostile else 0.0,
         "eclipsed": len({node for look in looks for node in look.eclipsed}),
         "eclipsed_at_end": len(last.eclipsed),
         "eclipsed_longest": max(lasted, default=0.0),

@@ -78,6 +78,7 @@ ROWS: dict[str, Callable[[Phase], str]] = {
     "honest links, fewest": _number(0, "hostile", "honest_links_fewest"),
     "honest links of victims": _number(0, "hostile", "victims_honest_links_fewest"),
     "hostile share of links": _number(3, "hostile", "hostile_share_of_links"),
+    "likewise, over their fair share": _number(2, "hostile", "hostile_share_over_fair"),
     "eclipsed nodes": _number(1, "hostile", "eclipsed"),
     "eclipsed at the end": _number(1, "hostile", "eclipsed_at_end"),
     "eclipsed for a minute": _number(1, "hostile", "eclipsed_long"),

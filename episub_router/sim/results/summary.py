@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -29,12 +30,11 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
     accountant = Accountant(
         records, simulation.script.cuts, simulation.islands, patience, simulation.cast.begins
     )
-    verdicts = [accountant.settle(message) for message in range(len(records.messages))]
-    rows = [
-        _message_row(record, verdict)
-        for record, verdict in zip(records.messages, verdicts, strict=True)
-    ]
-    missing = _total_missing(verdicts)
+    messages = enumerate(records.messages)
+    honest = [index for index, record in messages if record.source not in simulation.cast]
+    verdicts = {index: accountant.settle(index) for index in honest}
+    rows = {index: _message_row(records.messages[index], verdicts[index]) for index in honest}
+    missing = _total_missing(verdicts.values())
     return {
         "scenario": scenario.name,
         "router": scenario.router.kind,
@@ -44,15 +44,16 @@ def summarize(simulation: Simulation) -> dict[str, Any]:
         "events": simulation.loop.performed,
         "phases": _phases(simulation, rows, verdicts),
         "messages": {
-            key: [row[key] for row in rows]
+            key: [row[key] for row in rows.values()]
             for key in ("published", "reliability", "rmr", "ldh", "mean_hops", "payloads")
         },
         "missing": missing,
         "unexplained": missing.get(MissingReason.UNEXPLAINED.value, 0),
-        "newcomer_deliveries": sum(row["newcomers"] for row in rows),
+        "newcomer_deliveries": sum(row["newcomers"] for row in rows.values()),
         "repeated_deliveries": records.repeated_deliveries,
         "faults": [
-            _fault(simulation, index, rows) for index in range(len(simulation.script.struck))
+            _fault(simulation, index, list(rows.values()))
+            for index in range(len(simulation.script.struck))
         ],
         "drops": dict(sorted(records.drops.items())),
         "traffic": {
@@ -95,7 +96,7 @@ def _message_row(record: MessageRecord, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _total_missing(verdicts: list[Verdict]) -> dict[str, int]:
+def _total_missing(verdicts: Collection[Verdict]) -> dict[str, int]:
     totals = {
         reason.value: sum(verdict.missing.get(reason, 0) for verdict in verdicts)
         for reason in MissingReason
@@ -104,7 +105,7 @@ def _total_missing(verdicts: list[Verdict]) -> dict[str, int]:
 
 
 def _phases(
-    simulation: Simulation, rows: list[dict[str, Any]], verdicts: list[Verdict]
+    simulation: Simulation, rows: dict[int, dict[str, Any]], verdicts: dict[int, Verdict]
 ) -> list[dict[str, Any]]:
     scenario = simulation.scenario
     names = [phase.name for phase in scenario.measured]
@@ -114,7 +115,7 @@ def _phases(
         last = after is simulation.snapshots[-1]
         chosen = [
             index
-            for index, row in enumerate(rows)
+            for index, row in rows.items()
             if before.time <= row["published"] and (last or row["published"] < after.time)
         ]
         made.append(
@@ -135,8 +136,8 @@ def _phases(
 
 def _spread(
     simulation: Simulation,
-    all_rows: list[dict[str, Any]],
-    verdicts: list[Verdict],
+    all_rows: dict[int, dict[str, Any]],
+    verdicts: dict[int, Verdict],
     chosen: list[int],
 ) -> dict[str, Any]:
     if not chosen:

@@ -77,9 +77,9 @@ class Scenario:
             raise ScenarioError(f"phases must have different names: {names}")
         check(self.router.kind, self.adversaries)
         if self.join.synthetic and (
-            self.adversaries or self.network.nat_share or not isinstance(self.router, EpisubConfig)
+            self.network.nat_share or not isinstance(self.router, EpisubConfig)
         ):
-            raise ScenarioError("join.synthetic is for Episub, without adversaries and nat_share")
+            raise ScenarioError("join.synthetic is for Episub, without nat_share")
         if self.adversaries and isinstance(self.router, GossipsubConfig) and self.router.is_large:
             raise ScenarioError("adversaries know nothing of preamble and fragment_size")
         if self.adversaries and not self.traffic.fixed:
