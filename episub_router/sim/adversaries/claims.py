@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from episub_router.protocol.messages import Message, Neighbor, Nodes, Shuffle, ShuffleReply
+from episub_router.protocol.messages import (
+    MAX_NODES,
+    Message,
+    Neighbor,
+    Nodes,
+    Shuffle,
+    ShuffleReply,
+)
 from episub_router.sim.adversaries.member import INVENTED, Member
 from episub_router.sim.adversaries.settings import PoisonAttack
 
 _SHUFFLE_PERIOD = 1.0
 """Seconds; the rate at which the core lets one peer shuffle."""
-_NAMED = 16
-"""Peers in a message; NODES can't have more."""
 
 
 class Poison(Member):
@@ -30,7 +35,7 @@ class Poison(Member):
 
     def _shuffle(self) -> None:
         for peer in self.neighbors():
-            self.transmit(Shuffle(self.id, 6, peers=self._names(_NAMED)), (peer,))
+            self.transmit(Shuffle(self.id, 6, peers=self._names(MAX_NODES)), (peer,))
 
     def _names(self, count: int) -> tuple[int, ...]:
         settings = self.ring.settings

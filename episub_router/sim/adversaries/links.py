@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from episub_router.protocol.messages import (
+    MAX_NODES,
     BroadcastMessage,
     Disconnect,
     ForwardJoin,
@@ -29,8 +30,6 @@ from episub_router.sim.network.network import Network
 from episub_router.sim.routers.episub import TOPIC_NAME
 from episub_router.sim.routers.node import Node
 
-_NAMED = 16
-"""Peers in NODES at most."""
 _ASK_PERIOD = 1.0
 """Seconds between two rounds of asking for links."""
 _ASKED_AT_ONCE = 32
@@ -108,7 +107,7 @@ class _Taker(Member):
 
     def _names(self) -> tuple[int, ...]:
         friends = self.ring.friends(self.id)
-        return tuple(self.rng.sample(friends, min(len(friends), _NAMED)))
+        return tuple(self.rng.sample(friends, min(len(friends), MAX_NODES)))
 
     def connected(self, peer: int) -> None:
         super().connected(peer)
