@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 # do the children of tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench shadow testbed testbed-part testbed-tools upstream clean
+.PHONY: demo test suite check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -96,6 +96,11 @@ proto: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+# Results again, in docs/results: make results ARGS="NAME ... --seeds 8 --compiled build/compiled"
+results: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.results $(ARGS)
+	$(BIN)/python -m tests.docs.figures --write
 
 # The documentation as a site, in build/site; warnings are errors.
 docs: $(VENV)/.installed-docs

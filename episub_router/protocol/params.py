@@ -42,7 +42,7 @@ class MembershipParams:
         4,
         "peers",
         "measured: with rings, 1,000 nodes have a p50 and p99 8 to 18 % shorter than with the "
-        "specification's C_near = 3 and none, with 3 some 8 % longer (docs/results/README.md)",
+        "specification's C_near = 3 and none, with 3 some 8 % longer (docs/security.md)",
     )
     """Links that follow proximity. 0: no proximity at all, as in HyParView."""
     rings: int = param(
@@ -140,7 +140,7 @@ class BroadcastParams:
         1,
         "hops",
         "measured: lower latencies than 3, 7 (Plumtree, p. 12) and off, with five and with fifty "
-        "sources, at a like RMR (docs/results/README.md)",
+        "sources, at a like RMR",
     )
     """Hops that an announcer must be nearer to replace the parent; None: no tree optimisation."""
     repair: EagerRepair = param(

@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
     add("--out", type=Path, help="directory for what comes out of it")
     add("--page", action="store_true", help="make page.html (extra `report`)")
     add("--simulate", action="store_true", help="run the simulator as well")
+    add("--json", action="store_true", help="print the figures as JSON, on one line")
     args = parser.parse_args(arguments)
     kinds = tuple(args.kinds.split(",")) if args.kinds else ()
     try:
@@ -55,10 +56,10 @@ def main(arguments: list[str]) -> int:
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
         parser.error(f"{out} is not empty")
-    return _run(program, plan, out, page=args.page, simulate=args.simulate)
+    return _run(program, plan, out, page=args.page, simulate=args.simulate, as_json=args.json)
 
 
-def _run(program: str, plan: Plan, out: Path, *, page: bool, simulate: bool) -> int:
+def _run(program: str, plan: Plan, out: Path, *, page: bool, simulate: bool, as_json: bool) -> int:
     config = configuration.write(plan, out)
     try:
         cost = run(program, plan, config, out, _say)
@@ -82,7 +83,7 @@ def _run(program: str, plan: Plan, out: Path, *, page: bool, simulate: bool) -> 
         from interop.shadow.page import page as as_page
 
         (out / "page.html").write_text(as_page(plan, outcome, result))
-    print("\n".join(lines([result])))
+    print(json.dumps(result) if as_json else "\n".join(lines([result])))
     absent = plan.hosts - len(outcome.started)
     if absent:
         _say(f"{absent} nodes did not start")

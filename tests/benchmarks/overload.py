@@ -239,6 +239,14 @@ def _row(quota: float, name: str, found: dict[str, Any]) -> str:
     return f"| {quota:g}, {name} | " + " | ".join(cells) + " |"
 
 
+def _fields(quota: float, name: str, found: dict[str, Any]) -> dict[str, Any]:
+    row = {"router": name, "quota": quota, "ended": "phases" in found}
+    for phase in found.get("phases", ()):
+        what = phase["phase"]
+        row |= {f"{what}: {key}": phase[key] for key in ("delivered", "p50", "p99")}
+    return row | {key: found.get(key) for key in ("backlog_s", "recovered_s", "cpu_s")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=20)
@@ -246,10 +254,17 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=2.0, help="messages/s (default: 2)")
     parser.add_argument("--counts", type=int, nargs=3, default=[20, 60, 40])
     parser.add_argument("--only", nargs="+", default=list(COMPARED[:3]), choices=COMPARED)
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each run")
     parser.add_argument("--as", dest="name", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.name:
         trio.run(_hosts, CONTENDERS[given.name], given.hosts, given.rate, given.counts)
+        return
+    if given.json:
+        for quota in given.quota:
+            for name in given.only:
+                found = measure(name, given.hosts, quota, given.rate, given.counts)
+                print(json.dumps(_fields(quota, name, found)), flush=True)
         return
     print(f"{given.hosts} hosts, {given.rate:g} messages/s, {machine()}")
     print("Times are p50 / p99 / most, in seconds.\n")

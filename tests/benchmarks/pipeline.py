@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.benchmarks.invented import PER_DELIVERY, Network
@@ -102,12 +103,13 @@ def report(lake: str, place: str, engine: str) -> float:
     return time.perf_counter() - started
 
 
-def measure(events: int, engine: str, conf: list[str], kept: Path | None) -> None:
+def measure(events: int, engine: str, conf: list[str], kept: Path | None, as_json: bool) -> None:
     with tempfile.TemporaryDirectory(dir=kept) as place:
         started = time.perf_counter()
         messages = generate(Path(place, "traces"), events)
         size = sum(file.stat().st_size for file in Path(place, "traces").iterdir())
-        print(
+        say = partial(print, file=sys.stderr) if as_json else print
+        say(
             f"\n{events:,} events wanted: {messages:,} messages, {NODES:,} nodes, "
             f"{size / 1e9:.2f} GB of PB, made in {time.perf_counter() - started:.0f} s"
         )
@@ -127,12 +129,20 @@ def measure(events: int, engine: str, conf: list[str], kept: Path | None) -> Non
         cpu = {name: told.pop(name) for name in list(told) if name.startswith("cpu")}
         whole -= query
         for name, took in told.items():
-            print(f"{name:18} {took:7.1f} s  {count / max(took, 1e-9):12,.0f} events/s")
-        print(f"{'whole':18} {whole:7.1f} s  {count / whole:12,.0f} events/s  ({count:,} events)")
+            say(f"{name:18} {took:7.1f} s  {count / max(took, 1e-9):12,.0f} events/s")
+        say(f"{'whole':18} {whole:7.1f} s  {count / whole:12,.0f} events/s  ({count:,} events)")
         for name, seconds in cpu.items():
-            print(f"{name:18} {seconds:7.1f} s  {count / seconds:12,.0f} events per CPU second")
-        for which in ("first", "second"):
-            print(f"{which + ' report':18} {report(f'{place}/lake', place, engine):7.1f} s")
+            say(f"{name:18} {seconds:7.1f} s  {count / seconds:12,.0f} events per CPU second")
+        reports = [report(f"{place}/lake", place, engine) for _ in range(2)]
+        say(f"{'first report':18} {reports[0]:7.1f} s\n{'second report':18} {reports[1]:7.1f} s")
+        if as_json:
+            row = {
+                "events": count, "seconds": whole, "bronze_s": told["bronze"], "cpu_s": cpu["cpu"],
+                "bronze_cpu_s": cpu["cpu of bronze"], "query_s": query, "report_s": reports[1],
+                "gib": watch.both / 2**30, "jvm_gib": watch.jvm / 2**30,
+            }  # fmt: skip
+            print(json.dumps(row), flush=True)
+            return
         jvm, python = watch.jvm / 2**30, watch.python / 2**30
         print(
             f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB, "
@@ -156,12 +166,13 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, help="where there is room for traces and tables")
     parser.add_argument("--engine", choices=("spark", "sail"), default="spark")
     parser.add_argument("--stages", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each size")
     arguments = parser.parse_args()
     if arguments.stages:
         stages(*arguments.stages, dict(pair.split("=", 1) for pair in arguments.conf))
         return
     for events in arguments.events:
-        measure(events, arguments.engine, arguments.conf, arguments.dir)
+        measure(events, arguments.engine, arguments.conf, arguments.dir, arguments.json)
 
 
 if __name__ == "__main__":

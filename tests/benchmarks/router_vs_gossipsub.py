@@ -1,6 +1,6 @@
 """EpisubRouter against py-libp2p's GossipSub: the same hosts and messages, in turn, in one run.
 
-    python -m tests.benchmarks --hosts 20 50 --out docs/results/router-vs-gossipsub
+    python -m tests.benchmarks --hosts 20 50 [--json]
 
 Each measurement has a process of its own, so that none pays for what another left behind.
 """
@@ -18,7 +18,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -75,10 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     text = json.dumps(document, indent=2) + "\n"
     report = _report(document)
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.with_suffix(".json").write_text(text)
-        arguments.out.with_suffix(".md").write_text(report)
     print(text if arguments.json else report, end="")
     return 0
 
@@ -105,7 +100,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "for machines that have other work",
     )
     add("--json", action="store_true", help="print JSON instead of Markdown")
-    add("--out", type=Path, help="also write PATH.md and PATH.json")
     return parser.parse_args(argv)
 
 

@@ -9,6 +9,7 @@ Senders are peer ids of 52 characters.
 from __future__ import annotations
 
 import argparse
+import json
 from itertools import product
 
 from tests.sds.harness import Group, Links
@@ -47,14 +48,24 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=50)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--no-streams", action="store_true")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each run")
     args = parser.parse_args()
-    print("| every | loss | seed | bytes | content | sync | resent | repair | pull | syncs | p99 |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    if not args.json:
+        heads = "every | loss | seed | bytes | content | sync | resent | repair | pull | syncs"
+        print(f"| {heads} | p99 |")
+        print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for every, loss, seed in product(args.every, args.loss, args.seeds):
         share, delays = measure(
             every, loss, seed=seed, members=args.members, streams=not args.no_streams
         )
         syncs = share.pop("syncs")
+        if args.json:
+            row = {
+                "every_s": every, "loss": loss, "seed": seed, "bytes": sum(share.values()), **share,
+                "syncs": syncs, "p99_s": delays[int(len(delays) * 0.99)],
+            }  # fmt: skip
+            print(json.dumps(row), flush=True)
+            continue
         names = ("content", "sync", "resend", "repair", "pull")
         print(
             f"| {every:g} s | {loss:.0%} | {seed} | {sum(share.values()):.0f} | "

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import random
 import statistics
 import time
@@ -146,9 +147,18 @@ def main() -> None:
     parser.add_argument("--timed", type=int, default=4000, help="messages timed at each size")
     parser.add_argument("--js-timed", type=int, default=200, help="the same, of the npm package")
     parser.add_argument("--js-up-to", type=int, default=50_000, help="messages in its log")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each size")
     args = parser.parse_args()
     require()
     ours = rates(args.timed)
+    if args.json:
+        for size in SIZES:
+            row: dict[str, float] = {"received": size, "ours": ours[size]}
+            if size <= args.js_up_to:
+                some = made(size, args.js_timed)
+                row["js"] = args.js_timed / time_js(some, args.js_timed)
+            print(json.dumps(row), flush=True)
+        return
     print("| messages received | ours, messages/s | @waku/sds 0.0.8, messages/s | ratio |")
     print("|---:|---:|---:|---:|")
     for size in SIZES:

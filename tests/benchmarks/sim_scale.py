@@ -1,6 +1,6 @@
 """How fast the simulator is: the scenario `scale` at 1,000 and at 10,000 nodes.
 
-    python tests/benchmarks/sim_scale.py [nodes ...] [--messages 100]
+    python -m tests.benchmarks.sim_scale [nodes ...] [--messages 100] [--json]
 
 For each size: the time of the warm-up (60 simulated seconds, everybody joins) and of the messages
 after it, events per second, peak memory, and how that compares with a loop over a
@@ -10,17 +10,15 @@ binary heap whose handlers are empty, measured in the same process with as many 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import sys
-from pathlib import Path
 from time import perf_counter, process_time
 
 from episub_router.sim.records import Records
 from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
-
-sys.path.insert(0, str(Path(__file__).parent))
-from event_queue import HeapLoop, events_per_second
+from tests.benchmarks.event_queue import HeapLoop, events_per_second
 
 
 def peak_memory() -> float:
@@ -28,7 +26,7 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(nodes: int, messages: int) -> tuple[float, float]:
+def measure(nodes: int, messages: int, as_json: bool) -> tuple[float, float]:
     """Print one row; returns (seconds, CPU seconds) per event after the warm-up."""
     settings = {"network.nodes": nodes, "traffic.messages": messages}
     (scenario,) = loading.load("scale").scenarios(settings).values()
@@ -51,6 +49,15 @@ def measure(nodes: int, messages: int) -> tuple[float, float]:
     delivered = sum(sum(t >= 0 for t in m.delivered) for m in simulation.records.messages)
     empty = events_per_second(HeapLoop(), nodes, max(500_000, 4 * nodes))
     memory, warm_memory = peak_memory(), peaks[-1]
+    if as_json:
+        row = {
+            "nodes": nodes, "messages": messages, "warm_up_s": warm[1] - marks[0][1],
+            "warm_up_mib": warm_memory, "messages_s": cpu, "mib": memory, "events": events,
+            "events_per_s": events / cpu, "of_empty_loop": empty / (events / cpu),
+            "deliveries": delivered,
+        }  # fmt: skip
+        print(json.dumps(row), flush=True)
+        return wall / events, cpu / events
     print(
         f"{nodes:>6,} nodes: warm-up {warm[0] - marks[0][0]:.1f} s, {warm[1] - marks[0][1]:.1f} s "
         f"CPU ({warm[3]:,} events), {warm_memory:,.0f} MiB; "
@@ -67,11 +74,12 @@ def main() -> None:
     )
     parser.add_argument("nodes", nargs="*", type=int, default=[1_000, 10_000])
     parser.add_argument("--messages", type=int, default=100)
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each size")
     args = parser.parse_args()
     sizes = args.nodes
-    costs = {nodes: measure(nodes, args.messages) for nodes in sizes}
+    costs = {nodes: measure(nodes, args.messages, args.json) for nodes in sizes}
     first, last = costs[sizes[0]], costs[sizes[-1]]
-    if len(sizes) > 1:
+    if len(sizes) > 1 and not args.json:
         print(
             f"time per event, {sizes[0]:,} to {sizes[-1]:,} nodes: {last[0] / first[0]:.2f}x "
             f"(CPU {last[1] / first[1]:.2f}x)"

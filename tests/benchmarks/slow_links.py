@@ -227,6 +227,19 @@ def _row(kind: str, hosts: int, size: int, result: Result) -> str:
     )
 
 
+def _fields(hosts: int, size: int, result: Result) -> dict[str, Any]:
+    steady = result.steady or [None]
+    return {
+        "first_s": result.first[-1] if result.first else None,
+        "p50_s": median(steady) if result.steady else None,
+        "all_s": steady[-1],
+        "copies": result.sent / size / (hosts - 1),
+        "cpu_ms": result.cpu / (hosts - 1) * 1000,
+        "mib": result.memory / 1024,
+        "missed": result.missed,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=12)
@@ -234,6 +247,7 @@ def main() -> None:
     parser.add_argument("--uplink", type=float, nargs="+", default=[20, 50], help="Mbit/s")
     parser.add_argument("--messages", type=int, default=4, help="the first one makes the trees")
     parser.add_argument("--routers", nargs="+", default=["pieces", "whole", "gossipsub"])
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each router")
     parser.add_argument("--member", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.member is not None:
@@ -250,6 +264,12 @@ def main() -> None:
         for host in range(hosts):
             network.slow(host, uplink * 1000, down=False)
         copy = size * 8e-6 / uplink
+        if options.json:
+            for kind in options.routers:
+                result = measure(network, kind, hosts, size, options.messages)
+                row = {"router": kind, "hosts": hosts, "size": size, "uplink": uplink}
+                print(json.dumps({**row, "copy_s": copy, **_fields(hosts, size, result)}))
+            continue
         print(f"{hosts} hosts, {size:,} bytes, {uplink:g} Mbit/s: one copy {copy:.2f} s\n")
         print(
             "| router | first, all s | then p50 / all s | copies a delivery | CPU ms a delivery "

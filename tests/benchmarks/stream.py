@@ -224,6 +224,18 @@ def report(load: Load, done: dict[str, Any]) -> None:
     print(f"memory at most: JVM {done['jvm'] / 2**30:.2f} GiB, Python {done['python'] / 2**30:.2f}")
 
 
+def fields(load: Load, done: dict[str, Any]) -> dict[str, Any]:
+    ages = sorted(done["ages"])
+    expected, came = done["deliveries"]
+    return {
+        "events": done["events"], "seconds": load.rounds * load.rotate, "nodes": load.nodes,
+        "age_p50_s": median(ages), "age_p90_s": ages[int(0.9 * len(ages))], "age_max_s": ages[-1],
+        "cores": done["cpu"] / (load.rounds * load.rotate), "late": done["late"],
+        "expected": expected, "came": came, "jvm_gib": done["jvm"] / 2**30,
+        "python_gib": done["python"] / 2**30,
+    }  # fmt: skip
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rate", type=int, default=10_000, help="events a second")
@@ -232,12 +244,13 @@ def main() -> int:
     parser.add_argument("--rotate", type=float, default=5.0, help="seconds in a file")
     parser.add_argument("--lateness", type=float, default=30.0, help="the stream's, in seconds")
     parser.add_argument("--dir", type=Path, help="where there is room for traces and tables")
+    parser.add_argument("--json", action="store_true", help="a line of JSON")
     parser.add_argument("more", nargs="*", help="arguments for the stream, after --")
     arguments = parser.parse_args()
     load = Load(arguments.rate, arguments.seconds, arguments.nodes, arguments.rotate)
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
         done = measure(load, arguments.lateness, arguments.more, Path(place))
-    report(load, done)
+    print(json.dumps(fields(load, done))) if arguments.json else report(load, done)
     expected, came = done["deliveries"]
     whole = done["answered"] == load.rounds and not done["late"] and came == expected
     return 0 if whole else 1

@@ -11,9 +11,11 @@ random graph of five links a host.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import trio
 from libp2p.abc import ISubscriptionAPI
@@ -60,8 +62,8 @@ class Arrivals:
         return 1000 * others[math.ceil(share * len(others)) - 1]
 
 
-async def measure(sites: Sites, subscriptions: Sequence[ISubscriptionAPI]) -> None:
-    """Publish from one host of each site in turn, and print what it took."""
+async def measure(sites: Sites, subscriptions: Sequence[ISubscriptionAPI]) -> dict[str, Any]:
+    """Publish from one host of each site in turn; what it took."""
     arrivals, hosts = Arrivals(), len(sites.nodes)
     async with trio.open_nursery() as nursery:
         for subscription in subscriptions:
@@ -76,52 +78,61 @@ async def measure(sites: Sites, subscriptions: Sequence[ISubscriptionAPI]) -> No
         nursery.cancel_scope.cancel()
     deliveries = _MESSAGES * (hosts - 1)
     crossed = (sites.crossings - crossings) / _MESSAGES
-    print(f"payload copies between sites, per message: {crossed:.2f}")
-    print(f"payload copies, per delivery: {(sites.copies - copies) / deliveries:.3f}")
-    print(f"p50 and p99: {arrivals.percentile(0.5):.0f} and {arrivals.percentile(0.99):.0f} ms")
-    print(f"CPU, ms per delivery: {1000 * (time.process_time() - cpu) / deliveries:.1f}")
+    return {
+        "crossings": crossed,
+        "payloads": (sites.copies - copies) / deliveries,
+        "p50_ms": arrivals.percentile(0.5),
+        "p99_ms": arrivals.percentile(0.99),
+        "cpu_ms": 1000 * (time.process_time() - cpu) / deliveries,
+    }
 
 
-async def run_episub(size: int) -> None:
+async def run_episub(size: int) -> dict[str, Any]:
     params = MembershipParams()
     async with sites_of(size, EpisubParams(membership=params)) as (sites, subscriptions):
         start = trio.current_time()
+        inside = {}
         for after in _LOOK_AT:
             await trio.sleep_until(start + after)
-            print(
-                f"after {after:3} s: {sites.near_inside(params.near_links):.0%} of the nearest "
-                f"{params.near_links} neighbours, and {sites.kept_for_nearness():.0%} of the near "
-                "links, are inside",
-                flush=True,
-            )
-        await measure(sites, subscriptions)
+            inside[f"near_links_inside_{after}_s"] = sites.kept_for_nearness()
+            inside[f"nearest_inside_{after}_s"] = sites.near_inside(params.near_links)
+        return await measure(sites, subscriptions) | inside
 
 
-async def run_gossipsub(size: int) -> None:
+async def run_gossipsub(size: int) -> dict[str, Any]:
     links = [(max(link), min(link)) for link in random_graph(SITES * size, seed=1)]
     async with linked_sites(size, lambda: bounded_gossipsub(PROTOCOL_ID_V11), links) as joined:
         await trio.sleep(60)
-        await measure(*joined)
+        return await measure(*joined)
 
 
-async def main(size: int, routers: Sequence[str]) -> None:
-    print(
-        f"{SITES} sites of {size} hosts, round trips of {INSIDE * 1000:g} ms inside a site and "
-        f"{ACROSS * 1000:g} ms across; three sources, one in each site"
-    )
+async def main(size: int, routers: Sequence[str], as_json: bool) -> None:
+    if not as_json:
+        print(
+            f"{SITES} sites of {size} hosts, round trips of {INSIDE * 1000:g} ms inside a site and "
+            f"{ACROSS * 1000:g} ms across; three sources, one in each site"
+        )
     for router in routers:
-        print(router, flush=True)
-        await (run_episub if router == "episub" else run_gossipsub)(size)
+        found = await (run_episub if router == "episub" else run_gossipsub)(size)
+        row = {"router": router, "hosts": SITES * size, **found}
+        if as_json:
+            print(json.dumps(row), flush=True)
+            continue
+        print(router)
+        for name, value in found.items():
+            print(f"  {name.replace('_', ' ')}: {value:.3g}", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.three_sites")
     parser.add_argument("--hosts", type=int, default=10, help="hosts in each site (10)")
     parser.add_argument("--router", choices=["episub", "gossipsub"], nargs="*")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each router")
     arguments = parser.parse_args()
     trio.run(
         main,
         arguments.hosts,
         arguments.router or ["episub", "gossipsub"],
+        arguments.json,
         clock=MockClock(autojump_threshold=0.001),
     )

@@ -16,6 +16,7 @@ from episub_router.protocol.params import BroadcastParams, MembershipParams
 from episub_router.sds import SdsParams
 from episub_router.trace.params import TracerParams
 from episub_router.wire import WireLimits
+from tests.docs.marked import fill
 from tests.docs.snippets import ROOT
 
 PATH = ROOT / "docs" / "parameters.md"
@@ -32,18 +33,11 @@ PARAMS: list[type[Any]] = [
     ReportParams,
 ]
 
-_INTRODUCTION = """\
-# Parameters
 
-Every parameter, once. *Source* says where the default comes from; `ours` is a choice of this
-project, with its reason. Written by `python -m tests.docs.render_parameters`: change the dataclass,
-not this file.
-"""
-
-
-def render() -> str:
-    """The text of docs/parameters.md: one table for each class of `PARAMS`."""
-    return "\n".join([_INTRODUCTION, *map(_table, PARAMS)])
+def render(page: str) -> str:
+    """docs/parameters.md with the table of each class that it has a place for."""
+    classes = {params.__name__: params for params in PARAMS}
+    return fill(page, {"parameters": lambda name: _table(classes[name])})
 
 
 def _table(params: type[Any]) -> str:
@@ -58,7 +52,7 @@ def _table(params: type[Any]) -> str:
     titles = ["parameter", *(["what it does"] if does else []), "default", "unit"]
     titles.append("source of the default")
     head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    return "\n".join([f"## `{params.__name__}`", "", summary, "", *head, *rows, ""])
+    return "\n".join([summary, "", *head, *rows])
 
 
 def sentences(params: type[Any]) -> dict[str, str]:
@@ -85,4 +79,4 @@ def _value(default: object) -> str:
 
 
 if __name__ == "__main__":
-    PATH.write_text(render(), encoding="utf-8")
+    PATH.write_text(render(PATH.read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -13,9 +14,11 @@ from tests.docs.render_parameters import PARAMS, PATH, render, sentences
 
 
 def test_the_page_is_fresh() -> None:
-    assert PATH.read_text(encoding="utf-8") == render(), (
+    page = PATH.read_text(encoding="utf-8")
+    assert page == render(page), (
         "docs/parameters.md is stale: run python -m tests.docs.render_parameters"
     )
+    assert re.findall("<!-- parameters: (.+) -->", page) == [each.__name__ for each in PARAMS]
 
 
 @pytest.mark.parametrize("params", PARAMS, ids=lambda params: params.__name__)

@@ -1,6 +1,6 @@
 """The named experiments at reduced size, each against its bar.
 
-The full sizes are commands in docs/simulator.md, with their output under docs/results/.
+The full sizes are made by `python -m tests.results`.
 Whatever happens, every missing delivery must have a reason.
 """
 

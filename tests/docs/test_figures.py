@@ -1,0 +1,51 @@
+"""What the documents quote is what was measured."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.figures import pages
+from tests.docs.marked import fill
+from tests.docs.snippets import ROOT
+from tests.results.tables import TABLES, figure
+
+
+def test_each_quoted_figure_is_its_results() -> None:
+    stale = [path.relative_to(ROOT).as_posix() for path in pages()]
+    assert not stale, f"{stale}: run python -m tests.docs.figures --write"
+
+
+def test_each_table_is_on_a_page() -> None:
+    folder = ROOT / "docs" / "results"
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.md"))
+    assert sorted(re.findall("<!-- result: (.+) -->", text)) == sorted(TABLES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_at_most_six_columns(name: str) -> None:
+    table = TABLES[name]
+    assert len(table.heads) == len(table.cells) + 1 <= 6
+
+
+def test_places_are_filled_and_the_rest_is_left() -> None:
+    block = "<!-- result: t -->\nold\n<!-- end -->\n<!-- else: t -->\n"
+    page = f"a <!--= x / y / z -->1<!--/-->.\n{block}"
+    filled = fill(page, {"result": str.upper}, lambda path: f"[{path}]")
+    assert filled == (
+        "a <!--= x / y / z -->[x / y / z]<!--/-->.\n<!-- result: t -->\nT\n\n<!-- end -->\n"
+        "<!-- else: t -->\n"
+    )
+    assert fill(filled, {"result": str.upper}, lambda path: f"[{path}]") == filled
+
+
+@pytest.mark.parametrize("page", ["<!-- result: t -->\nno end\n", "<!--= a / b / c -->1\n<!--/-->"])
+def test_a_place_that_is_not_closed_is_an_error(page: str) -> None:
+    with pytest.raises(ValueError, match="not closed"):
+        fill(page, {"result": str.upper}, str)
+
+
+def test_a_figure_that_was_not_measured_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        figure("trees / one source / p98_uniform")

@@ -1,0 +1,639 @@
+"""Tables of the results, as the documents show them: labels, figures and how they are written.
+
+A figure is a string by name, for a label: `figure("trees / one source / p99_uniform")`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from itertools import groupby
+from statistics import mean
+from typing import Any
+
+from tests.results.files import Result, Row, read
+
+Figures = dict[str, str]
+Lines = dict[str, Figures]
+"""The figures of a table by its lines' labels."""
+
+ABSENT = "–"
+_LATENCIES = ("uniform", "plane")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: the results it is of, the titles of its columns, and what their cells have."""
+
+    results: Sequence[str]
+    heads: Sequence[str]
+    cells: Sequence[str]
+    """For each column but the first, which has the labels: text around names of figures."""
+    lines: Callable[[], Lines]
+
+    def render(self, stale: bool = True) -> str:
+        """Markdown, below a line that says what it is of. `stale` marks results that are older than
+        the code."""
+        rows = [
+            [label, *(cell.format_map(_Figures(figures)) for cell in self.cells)]
+            for label, figures in self.lines().items()
+        ]
+        if not rows:
+            return provenance(self.results, stale)
+        drawn = [f"| {' | '.join(row)} |" for row in [self.heads, *rows]]
+        drawn.insert(1, "|---" * len(self.heads) + "|")
+        return "\n".join([provenance(self.results, stale), "", *drawn])
+
+
+class _Figures(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return ABSENT
+
+
+def figure(path: str) -> str:
+    """The figure at "table / label / name"; KeyError where there is none."""
+    table, label, name = (part.strip() for part in path.split(" / "))
+    return TABLES[table].lines()[label][name]
+
+
+OLDER = "; **older than the code**"
+
+
+def provenance(names: Iterable[str], stale: bool = True) -> str:
+    """Commit, date, machine and seeds of results, those of one run together."""
+    found = [result for name in names if (result := read(name))]
+    parts = []
+    for what, of in groupby(found, lambda result: _made(result, stale)):
+        parts.append(f"{', '.join(f'`{result.name}`' for result in of)}: {what}.")
+    return " ".join(parts) if parts else "Not measured yet."
+
+
+def _made(result: Result, stale: bool) -> str:
+    machine = result.machine
+    nodes = {row["nodes"] for row in result.rows if "nodes" in row and "phase" in row}
+    parts = [
+        f"{nodes.pop():,} nodes" if len(nodes) == 1 else "",
+        _seeds(result.seeds),
+        f"commit {result.commit} of {day(result.date)}",
+        f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"
+        + (f", {machine['ram_gib']} GiB" if "ram_gib" in machine else ""),
+        f"Python {machine['python']}" if "python" in machine else "",
+        machine.get("core", "") if result.seeds else "",
+        result.note,
+    ]
+    gossipsub = result.gossipsub.get("commit", result.commit)
+    if gossipsub != result.commit:
+        parts.append(f"gossipsub's rows of commit {gossipsub}")
+    older = OLDER if stale and not result.is_current() else ""
+    return ", ".join(part for part in parts if part) + older
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if not seeds:
+        return ""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    return f"seeds {seeds[0]} {'and' if len(seeds) == 2 else 'to'} {seeds[-1]}"
+
+
+def day(text: str) -> str:
+    """2026-11-25 as 25 November 2026."""
+    found = date.fromisoformat(text)
+    return f"{found.day} {found:%B %Y}"
+
+
+# Rows, and how numbers are written.
+
+
+@cache
+def _rows(name: str) -> Sequence[Row]:
+    result = read(name)
+    return result.rows if result else ()
+
+
+def rows_of(name: str, **wanted: Any) -> Iterator[Row]:
+    """The rows of a result with these values; none where it was never made."""
+    for row in _rows(name):
+        if all(row.get(key) == value for key, value in wanted.items()):
+            yield row
+
+
+def row_of(name: str, **wanted: Any) -> Row:
+    return next(rows_of(name, **wanted), {})
+
+
+_WRITTEN: dict[str, Callable[[float], str]] = {
+    "payloads": "{:.3f}".format,
+    "delivered": lambda share: f"{100 * share:.5g}",
+    "near_target": lambda share: f"{100 * share:.1f}",
+    "at_target": lambda share: f"{100 * share:.1f}",
+    "hostile_share": lambda share: f"{100 * share:.0f}",
+    "idle_cpu": lambda share: f"{100 * share:.1f}",
+    "frozen_reach": lambda share: f"{100 * share:.1f}",
+    "near_links_inside_300_s": lambda share: f"{100 * share:.0f} %",
+}
+"""By name; others are written by their size."""
+
+
+def written(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if name in _WRITTEN:
+        return _WRITTEN[name](value)
+    if value == int(value) or abs(value) >= 20:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def figures_of(row: Row) -> Figures:
+    """All of a row's values, as they are written."""
+    return {name: written(name, value) for name, value in row.items() if value is not None}
+
+
+def ratio(one: float | None, other: float | None) -> str:
+    return f"{one / other:.2f}x" if one is not None and other else ABSENT
+
+
+# Episub beside gossipsub, with uniform latencies and on a plane.
+
+_COMPARED = {"payloads": "payloads", "p50": "p50_ms", "p99": "p99_ms", "control": "control_bytes"}
+_HEADS = ("payloads a delivery", "p50, ms", "p99, ms", "control bytes a delivery")
+
+
+def compared(lines: Sequence[tuple[str, str, str, str]]) -> Lines:
+    """Of (label, result, variant without the router, phase); a result that isn't there is left out.
+
+    Names are "p99_plane", "p99_ratio_plane" and "p99_gossipsub_plane" and so on.
+    """
+    found: Lines = {}
+    for label, result, variant, phase in lines:
+        figures: Figures = {}
+        for latencies in _LATENCIES:
+            name = variant.format(latencies)
+            own = row_of(result, variant=f"episub, {name}", phase=phase)
+            other = row_of(
+                result, variant=f"gossipsub, {name.partition(', noticed')[0]}", phase=phase
+            )
+            for short, key in _COMPARED.items():
+                if key in own:
+                    figures[f"{short}_{latencies}"] = written(short, own[key])
+                    figures[f"{short}_ratio_{latencies}"] = ratio(own[key], other.get(key))
+                if key in other:
+                    figures[f"{short}_gossipsub_{latencies}"] = written(short, other[key])
+        if figures:
+            found[label] = figures
+    return found
+
+
+def _compared(first: str, *lines: tuple[str, str, str, str]) -> Table:
+    cells = [
+        ", ".join(f"{{{name}_{latencies}}}" for latencies in _LATENCIES)
+        if name == "payloads"
+        else ", ".join(f"{{{name}_{each}}} ({{{name}_ratio_{each}}})" for each in _LATENCIES)
+        for name in _COMPARED
+    ]
+    results = dict.fromkeys(result for _, result, _, _ in lines)
+    return Table([*results], (first, *_HEADS), cells, lambda: compared(lines))
+
+
+# Other tables.
+
+
+def _overlays() -> Lines:
+    chosen = [
+        ("join-storm", "overlays", {"scenario": "join-storm"}),
+        ("partition-heal, cut", "overlays", {"scenario": "partition-heal", "phase": "cut"}),
+        ("… healed", "overlays", {"scenario": "partition-heal", "phase": "healed"}),
+        ("… a minute later", "overlays", {"scenario": "partition-heal", "phase": "a minute later"}),
+        ("nat", "overlays", {"scenario": "nat"}),
+        ("churn", "overlays", {"scenario": "churn", "phase": "churn"}),
+        ("sites", "sites", {"variant": "4 random + 4 near"}),
+        ("sites, near links alone", "sites", {"variant": "8 near"}),
+    ]
+    return _labelled((label, row_of(result, **wanted)) for label, result, wanted in chosen)
+
+
+def _labelled(rows: Iterable[tuple[str, Row]]) -> Lines:
+    return {label: figures_of(_with_share(row)) for label, row in rows if row}
+
+
+def _with_share(row: Row) -> Row:
+    return {**row, "delivered": row["reliability"]} if "reliability" in row else row
+
+
+def _papers() -> Lines:
+    chosen = ("hyparview-overlay", "plumtree-redundancy")
+    return _labelled((name, row_of("hyparview", scenario=name)) for name in chosen)
+
+
+def _failures() -> Lines:
+    found = {}
+    for share in (20, 40, 60, 80, 90, 95):
+        rows = {row["phase"]: row for row in rows_of("hyparview-failures", variant=f"{share} %")}
+        if rows:
+            own = {name: written("delivered", row["reliability"]) for name, row in rows.items()}
+            found[f"{share} %"] = figures_of(rows["repaired"]) | own
+    return found
+
+
+def _proximity() -> Lines:
+    return _labelled((row["variant"], row) for row in rows_of("proximity", phase="tree"))
+
+
+def _published() -> Lines:
+    counted = rows_of("simsub", phase="counters")
+    return {
+        row["scenario"]: {name: f"{value:.3f}" for name, value in row.items() if name in _COUNTED}
+        for row in counted
+    }
+
+
+_COUNTED = ("deliver", "connect", "publish", "graft", "iwant")
+
+_SIZED = re.compile(r"episub-(?P<latency>\w+)-(?P<size>\d+[KM]B?)-(?P<uplink>\w+)(?P<more>, .+)?")
+
+
+def _large() -> Lines:
+    found: Lines = {}
+    for row in rows_of("large", phase="steady"):
+        match = _SIZED.fullmatch(row["variant"])
+        if match is None:
+            continue
+        figures = figures_of(row)
+        first = row_of("large", variant=row["variant"], phase="first")
+        figures |= {f"first_{name}": text for name, text in figures_of(first).items()}
+        for router in ("gossipsub", "fragments"):
+            name = row["variant"].replace("episub", router, 1)
+            other = row_of("large", variant=name, phase="steady")
+            figures |= {f"{router}_{key}": text for key, text in figures_of(other).items()}
+            if "p99_ms" in other and not other.get("missing"):
+                p50, p99 = (ratio(row[key], other[key]) for key in ("p50_ms", "p99_ms"))
+                figures[f"{router}_ratio"] = f"{p50}, {p99}"
+        uplink = "10 to 1,000" if match["uplink"] == "mixed" else match["uplink"]
+        size = match["size"].replace("M", " M").replace("128K", "128 KiB")
+        found[f"{size}, {uplink}, {match['latency']}{match['more'] or ''}"] = figures
+    return found
+
+
+def _hostile() -> Lines:
+    found: Lines = {}
+    attacks = [row["variant"] for row in rows_of("hostile", phase="before", router="episub")]
+    for variant in attacks:
+        attack = variant.partition(", ")[2]
+        figures: Figures = {}
+        for router in ("episub", "gossipsub"):
+            for phase, short in (("first minute", "first"), ("second minute", "second")):
+                row = row_of("hostile", variant=f"{router}, {attack}", phase=phase)
+                usual = row_of("hostile", variant=f"{router}, none", phase=phase)
+                if not row:
+                    continue
+                own = {
+                    "p99": written("p99_ms", row["p99_ms"]),
+                    "times": ratio(row["p99_ms"], usual.get("p99_ms")),
+                    "lost": f"{100 * (1 - row['reliability']):.3g}",
+                }
+                own |= figures_of({key: row[key] for key in _LINKS if key in row})
+                prefix = "" if router == "episub" else f"{router}_"
+                figures |= {f"{prefix}{name}_{short}": text for name, text in own.items()}
+        found[attack] = figures
+    return found
+
+
+_LINKS = ("hostile_share", "honest_links", "eclipsed")
+
+_ROUTERS = {
+    "gossipsub-defaults": "GossipSub, defaults",
+    "gossipsub-bounded": "GossipSub, bounded",
+    "gossipsub": "GossipSub",
+    "episub": "Episub",
+    "half-and-half-defaults": "half of each, defaults",
+    "half-and-half-bounded": "half of each, bounded",
+    "pieces": "Episub, in pieces",
+    "whole": "Episub, whole",
+}
+
+
+def _hosts() -> Lines:
+    found: Lines = {}
+    for result in ("hosts", "hosts-five", "half-and-half"):
+        for row in rows_of(result):
+            usual = row_of(result, router="gossipsub-defaults", hosts=row["hosts"])
+            bounded = row_of(result, router="gossipsub-bounded", hosts=row["hosts"])
+            sources = "1 source" if row["sources"] == 1 else f"{row['sources']} sources"
+            found[f"{row['hosts']} hosts, {sources}: {_ROUTERS[row['router']]}"] = figures_of(
+                row
+            ) | {
+                "cpu_ratio": ratio(row["cpu_ms"], usual.get("cpu_ms")),
+                "cpu_ratio_bounded": ratio(row["cpu_ms"], bounded.get("cpu_ms")),
+                "bytes_ratio": ratio(row["bytes"], usual.get("bytes")),
+                "copies": f"{row['payloads']:.2f}",
+            }
+    return found
+
+
+def _idle() -> Lines:
+    return {
+        f"{row['hosts']}, {_ROUTERS[row['router']]}": {
+            name: f"{100 * value:.2f}" if "-" in name and name != "linked_s" else figures[name]
+            for name, value in row.items()
+            if name in figures
+        }
+        for row in rows_of("idle")
+        if (figures := figures_of(row))
+    }
+
+
+def _overload() -> Lines:
+    found: Lines = {}
+    for row in rows_of("overload"):
+        figures = figures_of(row)
+        for phase, short in (
+            ("before", "before"),
+            ("under the quota", "under"),
+            ("after", "after"),
+        ):
+            times = (row.get(f"{phase}: p50"), row.get(f"{phase}: p99"))
+            figures[short] = " / ".join(ABSENT if at is None else f"{at:.2f}" for at in times)
+            figures[f"{short}_delivered"] = written(
+                "delivered", row.get(f"{phase}: delivered") or 0.0
+            )
+        found[f"{row['quota']:g} of a core, {_ROUTERS[row['router']]}"] = figures
+    return found
+
+
+def _burst() -> Lines:
+    return {
+        f"{row['messages']:,}, {_ROUTERS[row['router']]}": figures_of(
+            {key: value for key, value in row.items() if key != "drops"}
+        )
+        for row in rows_of("burst")
+    }
+
+
+def _three_sites() -> Lines:
+    return {_ROUTERS[row["router"]]: figures_of(row) for row in rows_of("three-sites")}
+
+
+def _slow_links() -> Lines:
+    return {
+        f"{_ROUTERS[row['router']]}: {row['size'] // 10**6} MB, {row['uplink']:g} Mbit/s": own
+        for row in rows_of("slow-links")
+        if (own := figures_of(row))
+    }
+
+
+def _shadow() -> Lines:
+    return {
+        f"{row['scenario']}, {row['kind']}": figures_of(row)
+        | {"mb": f"{row['bytes'] / 1e6:.1f}" if "bytes" in row else ABSENT}
+        for row in rows_of("shadow")
+    }
+
+
+def _sds_bytes() -> Lines:
+    found: Lines = {}
+    for every, of in groupby(rows_of("sds-bytes"), lambda row: row["every_s"]):
+        by_loss: dict[float, list[float]] = {}
+        for row in of:
+            by_loss.setdefault(row["loss"], []).append(row["bytes"])
+        found[f"{every:g} s"] = {
+            f"loss_{100 * loss:.0f}": f"{mean(sizes):.0f} ({min(sizes):.0f} to {max(sizes):.0f})"
+            for loss, sizes in by_loss.items()
+        }
+    return found
+
+
+def _sds_catchup() -> Lines:
+    found = {
+        f"{row['delay_ms']:g} ms, {row['mbit_s']} Mbit/s": figures_of(row)
+        | {"mb": f"{row['bytes'] / 1e6:.1f}" if "bytes" in row else ABSENT}
+        for row in rows_of("sds-catchup")
+        if "delay_ms" in row
+    }
+    hole = next((row for row in rows_of("sds-catchup") if "hole_in" in row), None)
+    if hole is not None:
+        found["hole"] = figures_of(hole)
+    return found
+
+
+def _sds_kills() -> Lines:
+    return {f"{row['kills']:,}": figures_of(row) for row in rows_of("sds-kills")}
+
+
+def _sds_vs_js() -> Lines:
+    return {
+        f"{row['received']:,}": figures_of(row) | {"ratio": ratio(row["ours"], row.get("js"))}
+        for row in rows_of("sds-vs-js")
+    }
+
+
+def _pipeline() -> Lines:
+    return {
+        f"{row['events']:,}": figures_of(row)
+        | {
+            "seconds": f"{row['seconds']:.1f}",
+            "bronze_rate": f"{row['events'] / row['bronze_cpu_s']:,.0f}",
+        }
+        for row in rows_of("pipeline")
+    }
+
+
+def _stream() -> Lines:
+    return {
+        f"{row['events'] / row['seconds']:,.0f} events/s for {row['seconds']:g} s": figures_of(row)
+        for row in rows_of("stream")
+    }
+
+
+def _scale() -> Lines:
+    return {f"{row['nodes']:,}": figures_of(row) for row in rows_of("scale")}
+
+
+def _scale_100k() -> Lines:
+    return _labelled((row["variant"], row) for row in rows_of("scale-100k", phase="then"))
+
+
+TABLES: dict[str, Table] = {
+    "trees": _compared(
+        "workload",
+        ("one source", "headline-one", "{}, one source", "steady"),
+        ("five sources", "headline-five", "{}, five sources", "steady"),
+        ("fifty sources", "headline-fifty", "{}, fifty sources", "steady"),
+        ("ten messages each of new sources", "new-sources", "{}, five in a silent topic",
+         "new sources"),
+        ("chat: 100 nodes, three messages each", "chat", "{}", "chat"),
+        ("fifty sources at the same moment", "same-moment", "{}", "same moment"),
+        ("bursts of 20 messages", "bursts", "{}", "bursts"),
+    ),
+    "churn": _compared(
+        "sources",
+        ("one source", "churn-trees", "{}, one source", "churn"),
+        ("five sources", "churn-trees", "{}, five sources", "churn"),
+    ),
+    "crash": _compared(
+        "since the crash",
+        ("before", "crash", "{}", "before"),
+        ("the next second", "crash", "{}", "the next second"),
+        ("the two seconds after", "crash", "{}", "the two seconds after"),
+        ("from then on", "crash", "{}", "from then on"),
+        ("the next second, noticed after 5 s", "crash", "{}, noticed after 5 s", "the next second"),
+    ),
+    "loss": _compared(
+        "sources",
+        ("one source", "lossy-trees", "{}, one source", "steady"),
+        ("five sources", "lossy-trees", "{}, five sources", "steady"),
+    ),
+    "overlays": Table(
+        ("overlays", "sites"),
+        ("scenario", "delivered, %", "payloads", "p99, ms", "views within one of their size, %",
+         "components"),
+        ("{delivered}", "{payloads}", "{p99_ms}", "{near_target}", "{components}"),
+        _overlays,
+    ),
+    "papers": Table(
+        ("hyparview",),
+        ("scenario", "views at their size, %", "path, hops", "clustering", "RMR, first",
+         "RMR, last"),
+        ("{at_target}", "{path}", "{clustering}", "{rmr_first}", "{rmr_last}"),
+        _papers,
+    ),
+    "failures": Table(
+        ("hyparview-failures",),
+        ("crash", "a frozen overlay reaches, %", "delivered at once, %", "after repair, %",
+         "repaired after, s"),
+        ("{frozen_reach}", "{failing}", "{repaired}", "{repaired_s}"),
+        _failures,
+    ),
+    "proximity": Table(
+        ("proximity",),
+        ("neighbours", "p50, ms", "p99, ms", "RTT of near links, of random pairs'"),
+        ("{p50_ms}", "{p99_ms}", "{near_proximity}"),
+        _proximity,
+    ),
+    "published": Table(
+        ("simsub",),
+        ("run", "deliveries", "connections", "sends", "GRAFTs", "IWANTs"),
+        ("{deliver}", "{connect}", "{publish}", "{graft}", "{iwant}"),
+        _published,
+    ),
+    "large": Table(
+        ("large",),
+        ("size, Mbit/s, latencies", "first, p50 / p99, ms", "others, p50 / p99, ms", "payloads",
+         "gossipsub, p50 / p99, ms (ratios)", "of fragments'"),
+        ("{first_p50_ms} / {first_p99_ms}", "{p50_ms} / {p99_ms}", "{payloads}",
+         "{gossipsub_p50_ms} / {gossipsub_p99_ms} ({gossipsub_ratio})", "{fragments_ratio}"),
+        _large,
+    ),
+    "hostile": Table(
+        ("hostile",),
+        ("attack", "lost, %", "p99, first minute, ms", "second minute, ms",
+         "gossipsub, first minute", "second minute"),
+        ("{lost_second}", "{p99_first} ({times_first})", "{p99_second} ({times_second})",
+         "{gossipsub_times_first}", "{gossipsub_times_second}"),
+        _hostile,
+    ),
+    "hosts": Table(
+        ("hosts", "hosts-five", "half-and-half"),
+        ("hosts, sources: router", "copies", "bytes", "CPU, ms", "CPU of defaults'",
+         "p50 / p99, ms"),
+        ("{copies}", "{bytes}", "{cpu_ms}", "{cpu_ratio}", "{p50_ms} / {p99_ms}"),
+        _hosts,
+    ),
+    "idle": Table(
+        ("idle",),
+        ("hosts, router", "four links each after, s", "0-20 s", "60-120 s", "300-600 s",
+         "600-900 s"),
+        ("{linked_s}", "{0-20 s} %", "{60-120 s} %", "{300-600 s} %", "{600-900 s} %"),
+        _idle,
+    ),
+    "overload": Table(
+        ("overload",),
+        ("quota, router", "before, p50 / p99, s", "under the quota", "after",
+         "delivered, %", "recovered after, s"),
+        ("{before}", "{under}", "{after}", "{under_delivered}", "{recovered_s}"),
+        _overload,
+    ),
+    "burst": Table(
+        ("burst",),
+        ("messages, router", "published, s", "last delivery, s", "fewest at a host",
+         "CPU, ms a delivery", "MiB"),
+        ("{publish_s}", "{last_delivery_s}", "{fewest}", "{cpu_ms_per_delivery}", "{rss_mib}"),
+        _burst,
+    ),
+    "three-sites": Table(
+        ("three-sites",),
+        ("router", "copies between sites, a message", "copies a delivery", "p50 / p99, ms",
+         "CPU, ms a delivery", "near links inside"),
+        ("{crossings}", "{payloads}", "{p50_ms} / {p99_ms}", "{cpu_ms}",
+         "{near_links_inside_300_s}"),
+        _three_sites,
+    ),
+    "slow-links": Table(
+        ("slow-links",),
+        ("router: size, uplinks", "first message, all, s", "then p50 / all, s",
+         "copies a delivery", "CPU, ms a delivery", "MiB"),
+        ("{first_s}", "{p50_s} / {all_s}", "{copies}", "{cpu_ms}", "{mib}"),
+        _slow_links,
+    ),
+    "shadow": Table(
+        ("shadow",),
+        ("scenario, nodes", "delivered", "p50 / p99, ms", "duplicates a delivery", "MB sent",
+         "of payload"),
+        ("{deliveries} of {due}", "{p50} / {p99}", "{duplicates}", "{mb}", "{of_payload}"),
+        _shadow,
+    ),
+    "sds-bytes": Table(
+        ("sds-bytes",),
+        ("a message every", "no loss", "5 % lost", "30 % lost"),
+        ("{loss_0}", "{loss_5}", "{loss_30}"),
+        _sds_bytes,
+    ),
+    "sds-catchup": Table(
+        ("sds-catchup",),
+        ("delay, link", "seconds", "requests", "MB", "resent meanwhile"),
+        ("{seconds}", "{requests}", "{mb}", "{resent}"),
+        _sds_catchup,
+    ),
+    "sds-kills": Table(
+        ("sds-kills",),
+        ("kills", "messages", "lost", "delivered twice", "out of causal order", "seconds"),
+        ("{messages}", "{lost}", "{twice}", "{contradictions}", "{seconds}"),
+        _sds_kills,
+    ),
+    "sds-vs-js": Table(
+        ("sds-vs-js",),
+        ("messages received before", "messages/s", "@waku/sds 0.0.8, messages/s", "ratio"),
+        ("{ours}", "{js}", "{ratio}"),
+        _sds_vs_js,
+    ),
+    "pipeline": Table(
+        ("pipeline",),
+        ("events", "seconds", "CPU, s", "decoded and written, events a CPU second", "GiB at most",
+         "a report, s"),
+        ("{seconds}", "{cpu_s}", "{bronze_rate}", "{gib}", "{report_s}"),
+        _pipeline,
+    ),
+    "stream": Table(
+        ("stream",),
+        ("stream", "age of answers p50, s", "p90, s", "most, s", "cores", "late"),
+        ("{age_p50_s}", "{age_p90_s}", "{age_max_s}", "{cores}", "{late}"),
+        _stream,
+    ),
+    "scale": Table(
+        ("scale",),
+        ("nodes", "warm-up, s", "messages, s", "events/s", "times an empty loop", "MiB"),
+        ("{warm_up_s}", "{messages_s}", "{events_per_s}", "{of_empty_loop}", "{mib}"),
+        _scale,
+    ),
+    "scale-100k": Table(
+        ("scale-100k",),
+        ("100,000 nodes", "delivered, %", "payloads", "p50 / p99, ms", "control bytes a delivery",
+         "components"),
+        ("{delivered}", "{payloads}", "{p50_ms} / {p99_ms}", "{control_bytes}", "{components}"),
+        _scale_100k,
+    ),
+}  # fmt: skip
+"""By name, in the order of the page."""
