@@ -6,7 +6,8 @@ A block, whose first comment has its kind and name:
     ...
     <!-- end -->
 
-A figure within a line: `<!--= trees / one source / p99_uniform -->109<!--/-->`.
+A figure is the word before its comment: `109<!--= trees / one source / p99_uniform --> ms`. (A
+comment that begins a line would end the paragraph.)
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from collections.abc import Callable, Mapping
 Maker = Callable[[str], str]
 """What stands in a place, by its name; KeyError where there is none of this name."""
 
-_FIGURE = re.compile(r"(<!--= *(.+?) *-->).*?(<!--/-->)")
+_FIGURE = re.compile(r"[^\s(|]+(<!--= (.+?) -->)")
 
 
 def fill(text: str, blocks: Mapping[str, Maker], figure: Maker | None = None) -> str:
-    """`text` with all its marked places made anew; `blocks` by kind. A place that isn't closed
-    raises ValueError."""
+    """`text` with all its marked places made anew; `blocks` by kind. ValueError where a place isn't
+    whole."""
     kinds = "|".join(map(re.escape, blocks)) or "(?!)"
     block = re.compile(rf"(<!-- ({kinds}): (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
     if len(re.findall(rf"<!-- (?:{kinds}): ", text)) != len(block.findall(text)):
         raise ValueError("a marked block is not closed")
     if text.count("<!--= ") != len(_FIGURE.findall(text)):
-        raise ValueError("a marked figure is not closed on its line")
+        raise ValueError("a mark has no figure before it on its line")
     text = block.sub(
         lambda found: f"{found[1]}{blocks[found[2]](found[3]).strip()}\n\n{found[4]}", text
     )
     if figure is not None:
-        text = _FIGURE.sub(lambda found: f"{found[1]}{figure(found[2])}{found[3]}", text)
+        text = _FIGURE.sub(lambda found: figure(found[2]) + found[1], text)
     return text

@@ -34,18 +34,17 @@ class Table:
     """For each column but the first, which has the labels: text around names of figures."""
     lines: Callable[[], Lines]
 
-    def render(self, stale: bool = True) -> str:
-        """Markdown, below a line that says what it is of. `stale` marks results that are older than
-        the code."""
+    def render(self) -> str:
+        """Markdown, below a line that says what it is of."""
         rows = [
             [label, *(cell.format_map(_Figures(figures)) for cell in self.cells)]
             for label, figures in self.lines().items()
         ]
         if not rows:
-            return provenance(self.results, stale)
+            return provenance(self.results)
         drawn = [f"| {' | '.join(row)} |" for row in [self.heads, *rows]]
         drawn.insert(1, "|---" * len(self.heads) + "|")
-        return "\n".join([provenance(self.results, stale), "", *drawn])
+        return "\n".join([provenance(self.results), "", *drawn])
 
 
 class _Figures(dict[str, str]):
@@ -62,16 +61,16 @@ def figure(path: str) -> str:
 OLDER = "; **older than the code**"
 
 
-def provenance(names: Iterable[str], stale: bool = True) -> str:
+def provenance(names: Iterable[str]) -> str:
     """Commit, date, machine and seeds of results, those of one run together."""
     found = [result for name in names if (result := read(name))]
     parts = []
-    for what, of in groupby(found, lambda result: _made(result, stale)):
+    for what, of in groupby(found, lambda result: _made(result)):
         parts.append(f"{', '.join(f'`{result.name}`' for result in of)}: {what}.")
     return " ".join(parts) if parts else "Not measured yet."
 
 
-def _made(result: Result, stale: bool) -> str:
+def _made(result: Result) -> str:
     machine = result.machine
     nodes = {row["nodes"] for row in result.rows if "nodes" in row and "phase" in row}
     parts = [
@@ -87,8 +86,14 @@ def _made(result: Result, stale: bool) -> str:
     gossipsub = result.gossipsub.get("commit", result.commit)
     if gossipsub != result.commit:
         parts.append(f"gossipsub's rows of commit {gossipsub}")
-    older = OLDER if stale and not result.is_current() else ""
+    older = OLDER if not _is_current(result.name) else ""
     return ", ".join(part for part in parts if part) + older
+
+
+@cache
+def _is_current(name: str) -> bool:
+    result = read(name)
+    return result is not None and result.is_current()
 
 
 def _seeds(seeds: Sequence[int]) -> str:
