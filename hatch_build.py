@@ -53,8 +53,6 @@ ACYCLIC = (
     "piece_messages.py",
     "records.py",
     "rtt.py",
-    "hyparview/active_view.py",
-    "hyparview/rate_limits.py",
     "util/trickle.py",
     "plumtree/graft_wait.py",
     "plumtree/neighbor_record.py",

@@ -36,7 +36,7 @@ _OVERHEAD = 256
 
 _QUERIES = Rate(0.25, 6)
 """Queries a second, and at once. Chosen: a quarter of the NEIGHBORs that a peer takes, since each
-has an answer, and both ends may publish (`hyparview/rate_limits.py`)."""
+has an answer, and both ends may publish (`hyparview/machine.py`)."""
 
 
 class SendWindow:

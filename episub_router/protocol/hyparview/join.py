@@ -1,20 +1,29 @@
 """Join: a new node asks contacts for nodes, and sends JOINs that walk until a member accepts
-(E02-E04, E08). With rings, the peers next to it are asked first (`rings`)."""
+(E02-E08). With rings, the peers next to it are asked first (`rings`)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
-from episub_router.protocol.hyparview.active_view import pick_some
-from episub_router.protocol.hyparview.neighbor import LinkPurpose, Neighbors
-from episub_router.protocol.hyparview.overlay import Overlay, Timer
-from episub_router.protocol.messages import MAX_NODES, GetNodes, Join, LinkKind, Nodes
+from episub_router.protocol.effects import DropReason
+from episub_router.protocol.hyparview.overlay import PASSIVE_SHARE, Overlay, Timer
+from episub_router.protocol.hyparview.views import pick_some
+from episub_router.protocol.messages import (
+    MAX_NODES,
+    ForwardJoin,
+    GetNodes,
+    Join,
+    LinkKind,
+    NeighborRole,
+    Nodes,
+)
 from episub_router.protocol.types import NEVER, Group, PeerId, Time
 from episub_router.util.bounded import put_last
-from episub_router.util.trickle import Trickle
 
 NODES_TIMEOUT = 3.0
-"""Seconds that contacts have to answer GETNODES. Chosen: one round trip and a dial, with room."""
+"""Seconds that contacts have to answer GETNODES, and peers next on rings to accept before JOINs are
+sent. Chosen: one round trip and a dial, with room."""
 
 JOIN_TIMEOUT = 5.0
 """Seconds that JOINs have to bring links. Measured: six hops and a dial take 1 s, and over
@@ -22,9 +31,6 @@ JOIN_TIMEOUT = 5.0
 
 JOIN_LIFETIME = 30.0
 """Seconds in which a JOIN can be answered. Chosen: several walks of six hops with a dial."""
-
-RINGS_FIRST = 3.0
-"""Seconds for peers next on rings before JOINs are sent. Chosen: a dial and a round trip."""
 
 CONTACTS_ASKED = 3
 """Contacts asked for nodes at once. Chosen: one alone could eclipse us."""
@@ -35,21 +41,20 @@ MAX_CONTACTS = 64
 MAX_ASKED = 32
 """Peers asked for nodes that have yet to answer; the oldest is forgotten first."""
 
-RECONNECT_INTERVAL = 15.0
-"""Seconds between dials to lost neighbours. Chosen: a healed partition merges within a minute."""
+NODES_GIVEN = 8
+"""Peers in a NODES at most. Chosen: three contacts name more than a joining node needs."""
 
-CONTACT_INTERVAL = 300.0
-CONTACT_INTERVAL_MOST = 1200.0
-"""Seconds between requests to a contact. Chosen: one for 10,000 nodes gets 33 a second at most."""
+_SAMPLED = 2
+"""Random ones of those, unless a number was asked for: ids next to a given node can be made."""
 
-_TRIED_AT_ONCE = 2
-"""Lost neighbours dialled at a time."""
+_NAMED_EACH = 2
+"""Peers named on either side of each ring. Chosen: the next one, and one should that fail."""
 
-_MAX_TRIES = 20
-"""Dials to one lost neighbour. Chosen: ten minutes or so."""
+MAX_RECENT_JOINERS = 1024
+"""Peers remembered that asked for nodes. Chosen: some 100 KB."""
 
-_MAX_LOST = 16
-"""Lost neighbours remembered. Chosen: more than the hard bound of the active view."""
+RECENT = 3600.0
+"""Seconds for which such a peer is named. Chosen: at rest a contact is asked each 30 minutes."""
 
 
 class JoinProcedure:
@@ -79,13 +84,12 @@ class JoinProcedure:
     def add_contacts(self, contacts: tuple[PeerId, ...]) -> None:
         """Remember `contacts`; beyond `MAX_CONTACTS`, the oldest half, which leads back after a
         partition, and the newest."""
-        for contact in contacts:
-            if contact != self._overlay.me:
-                self.contacts.setdefault(contact)
-        known = list(self.contacts)
+        known = [*self.contacts, *contacts]
+        known = [peer for peer in dict.fromkeys(known) if peer != self._overlay.me]
         if len(known) > MAX_CONTACTS:
             half = MAX_CONTACTS // 2
-            self.contacts = dict.fromkeys(known[:half] + known[-half:])
+            known = known[:half] + known[-half:]
+        self.contacts = dict.fromkeys(known)
 
     def ask(self, peer: PeerId, now: Time, count: int = 0) -> None:
         """Ask `peer` for nodes, at most `count` unless 0, dialling it if need be (E03)."""
@@ -97,6 +101,10 @@ class JoinProcedure:
         elif now - self._asked.get(peer, -NEVER) >= NODES_TIMEOUT:
             put_last(self._asked, peer, now, MAX_ASKED)
             self._overlay.send(peer, GetNodes(count))
+
+    def awaits(self, peer: PeerId) -> bool:
+        """Whether `peer` was asked for nodes and has yet to answer."""
+        return peer in self._asked
 
     def on_nodes(self, sender: PeerId, nodes: Nodes, now: Time) -> bool:
         """NODES: the peers go into the passive view, and JOINs can start once all contacts have
@@ -122,15 +130,13 @@ class JoinProcedure:
             self._walk(now)
         else:
             self._walking = True
-            self._wait(now, RINGS_FIRST)
+            self._wait(now, NODES_TIMEOUT)
 
     def start(self, now: Time) -> None:
         """Ask some random contacts for nodes (E03); without contacts, wait for some."""
         if self.in_progress or not self.contacts:
             return
         self.in_progress = True
-        self._walking = False
-        self._tried.clear()
         self._ttl = self._overlay.params.join_ttl
         self._wait(now, NODES_TIMEOUT)
         contacts = self._disjoint_contacts()
@@ -153,12 +159,12 @@ class JoinProcedure:
         """Send the JOINs still needed to random nodes of the view (E04), to others than before
         while there are any (E08): first to connected ones, as a dial costs more than the rest."""
         overlay = self._overlay
-        needed = overlay.params.random_links - len(overlay.active)
+        needed = max(0, overlay.params.random_links - len(overlay.active))
         view = overlay.passive.sample(overlay.rng, len(overlay.passive))
         fresh = [peer for peer in view if peer not in self._tried]
         connected = [peer for peer in fresh if overlay.is_connected(peer)]
         others = fresh + [peer for peer in view if peer in self._tried]
-        starts = (connected * needed or others)[: max(0, needed)]
+        starts = (connected * needed or others)[:needed]
         if not starts:
             self._finish()
             return
@@ -174,8 +180,7 @@ class JoinProcedure:
             self._overlay.send(start, Join(self._overlay.me, ttl))
 
     def _wait(self, now: Time, timeout: float) -> None:
-        wait = self._overlay.jittered(self._overlay.with_dial_time(timeout))
-        self._overlay.set_timer(Timer.JOIN, now + wait)
+        self._overlay.set_timer(Timer.JOIN, now + self._overlay.with_dial_time(timeout))
 
     def on_timer(self, now: Time) -> None:
         """No contact has answered, or links are still missing: go on with a lower TTL (E08)."""
@@ -197,64 +202,95 @@ class JoinProcedure:
         self._awaited.clear()
         self._overlay.cancel_timer(Timer.JOIN)
 
-    def clear(self) -> None:
-        self._finish()
-        self._asked.clear()
-        self.contacts.clear()
-        self.open_until = 0.0
 
+class JoinHandler:
+    """What members do with the joins of others: GETNODES, JOIN and FORWARDJOIN (E03, E05-E07)."""
 
-class Reconnection:
-    """Lost neighbours and contacts are tried again, so that partitions merge (E02).
+    __slots__ = ("_overlay", "recent_joiners")
 
-    Each half of a partition replaces the neighbours that it lost, and no view of it names a peer of
-    the other. So lost ones are dialled for a while and sent a JOIN with TTL 0, and a contact is
-    asked for nodes now and then, sooner where links are missing and no other peer is known.
-    """
-
-    __slots__ = ("_join", "_lost", "_neighbors", "_overlay", "_trickle")
-
-    def __init__(self, overlay: Overlay, join: JoinProcedure, neighbors: Neighbors) -> None:
+    def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._join = join
-        self._neighbors = neighbors
-        self._lost: dict[PeerId, int] = {}
-        """How often each lost neighbour was tried."""
-        self._trickle = Trickle(overlay.rng, CONTACT_INTERVAL, CONTACT_INTERVAL_MOST)
+        self.recent_joiners: dict[PeerId, Time] = {}
+        """When peers asked for nodes, oldest first. Empty without rings."""
 
-    def start(self, now: Time) -> None:
-        self._overlay.set_timer(Timer.RECONNECT, now + self._overlay.jittered(RECONNECT_INTERVAL))
-        self._overlay.set_timer(Timer.CONTACT, self._trickle.start(now))
-
-    def on_link_failed(self, peer: PeerId, now: Time) -> None:
-        put_last(self._lost, peer, 0, _MAX_LOST)
-        if self._trickle.interval > self._trickle.least:
-            self._overlay.set_timer(Timer.CONTACT, self._trickle.start(now))
-
-    def forget(self, peer: PeerId) -> None:
-        """`peer` is a neighbour again, or has left the overlay: don't try it."""
-        self._lost.pop(peer, None)
-
-    def on_timer(self, now: Time) -> None:
+    def on_get_nodes(self, sender: PeerId, asked: GetNodes, now: Time) -> None:
+        """GETNODES: name peers next to the sender on rings, and a sample of both views (E03)."""
         overlay = self._overlay
-        overlay.set_timer(Timer.RECONNECT, now + overlay.jittered(RECONNECT_INTERVAL))
-        for peer in pick_some(overlay.rng, list(self._lost), _TRIED_AT_ONCE):
-            self._lost[peer] += 1
-            if self._lost[peer] >= _MAX_TRIES:
-                del self._lost[peer]
-            self._neighbors.ask(peer, LinkPurpose.RECONNECT, LinkKind.RANDOM, now)
-        if overlay.is_in_need and not overlay.passive:
-            self._ask_contact(now)
+        count = min(asked.count or NODES_GIVEN, NODES_GIVEN)
+        peers: list[PeerId] = []
+        if overlay.places is not None:
+            known = [*overlay.active, *overlay.passive, *self._recent(now)]
+            nearest = overlay.places.nearest(sender, dict.fromkeys(known), _NAMED_EACH)
+            peers = nearest[: count if asked.count else count - _SAMPLED]
+            self._note_joiner(sender, now)
+        peers += overlay.active.sample(overlay.rng, (count - len(peers)) // 2, sender, *peers)
+        peers += overlay.passive.sample(overlay.rng, count - len(peers), sender, *peers)
+        overlay.send(sender, Nodes(tuple(peers), overlay.params.join_ttl))
 
-    def on_contact_timer(self, now: Time) -> None:
-        self._overlay.set_timer(Timer.CONTACT, self._trickle.next(now))
-        self._ask_contact(now)
+    def _recent(self, now: Time) -> list[PeerId]:
+        joiners = self.recent_joiners
+        while joiners and now - next(iter(joiners.values())) >= RECENT:
+            del joiners[next(iter(joiners))]
+        return [peer for peer in joiners if not self._overlay.is_banned(peer, now)]
 
-    def _ask_contact(self, now: Time) -> None:
+    def _note_joiner(self, peer: PeerId, now: Time) -> None:
+        """Remember `peer` in place of the oldest, of its own group where that has its share."""
+        joiners, group_of = self.recent_joiners, self._overlay.group_of
+        joiners.pop(peer, None)
+        if len(joiners) >= MAX_RECENT_JOINERS:
+            group = group_of(peer)
+            like = [other for other in joiners if group is not None and group_of(other) == group]
+            has_share = len(like) >= PASSIVE_SHARE * MAX_RECENT_JOINERS
+            del joiners[like[0] if has_share else next(iter(joiners))]
+        joiners[peer] = now
+
+    def on_join(self, sender: PeerId, join: Join, now: Time) -> None:
+        """JOIN: accept where there is room or the walk ends here, else pass it on (E05, E06).
+        This is settled before the dial of E05, as passing on needs no connection."""
         overlay = self._overlay
-        distant = [peer for peer in self._join.contacts if peer not in overlay.active]
-        for peer in pick_some(overlay.rng, distant, 1):
-            self._join.ask(peer, now)
+        joiner = join.peer
+        if join.ttl < 0:
+            overlay.drop(sender, DropReason.TTL_INVALID)
+            return
+        ttl = min(join.ttl, overlay.params.join_ttl)
+        link = overlay.active.get(joiner)
+        room = len(overlay.active) < overlay.params.active_size
+        if joiner == overlay.me or link is not None:
+            if not self._forward(sender, join, ttl) and link is not None:
+                overlay.send_neighbor(joiner, NeighborRole.ACCEPT, link.kind)
+        elif room or overlay.is_next_on_a_ring(joiner) or not self._forward(sender, join, ttl):
+            admit = partial(self._admit, sender, join, ttl)
+            overlay.when_connected(joiner, admit, now, for_others=True)
 
-    def clear(self) -> None:
-        self._lost.clear()
+    def _admit(self, sender: PeerId, join: Join, ttl: int, up: bool, now: Time) -> None:
+        overlay = self._overlay
+        joiner = join.peer
+        if not up:
+            overlay.drop(sender, DropReason.UNREACHABLE)
+            self._forward(sender, join, ttl)
+        elif joiner in overlay.active:
+            return
+        elif overlay.make_room(joiner, in_need=True):
+            overlay.accept(joiner, LinkKind.RANDOM, now, None)
+            walker = overlay.active.pick(overlay.rng, joiner)
+            if walker is not None:
+                overlay.send(walker, ForwardJoin(joiner, overlay.params.join_ttl))
+        else:
+            overlay.reject(joiner, DropReason.VIEW_FULL)
+
+    def on_forward_join(self, sender: PeerId, message: ForwardJoin) -> None:
+        """FORWARDJOIN: remember the new node, and pass the message on (E07)."""
+        overlay = self._overlay
+        if message.ttl < 0:
+            overlay.drop(sender, DropReason.TTL_INVALID)
+            return
+        overlay.remember(message.peer, sender)
+        self._forward(sender, message, min(message.ttl, overlay.params.join_ttl))
+
+    def _forward(self, sender: PeerId, message: Join | ForwardJoin, ttl: int) -> bool:
+        """Pass `message` on to one random neighbour; False where the walk ends here."""
+        overlay = self._overlay
+        walker = overlay.active.pick(overlay.rng, sender, message.peer) if ttl > 0 else None
+        if walker is not None:
+            overlay.send(walker, replace(message, ttl=ttl - 1))
+        return walker is not None

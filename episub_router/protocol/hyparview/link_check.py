@@ -1,4 +1,4 @@
-"""Link check: active links are two-sided and live (E11, E12, E15).
+"""Upkeep of links: they are two-sided and live (E11, E12, E15), and not too many (E16).
 
 A neighbour that has sent nothing for a while is queried (NEIGHBOR as a list query), and dropped if
 it leaves queries unanswered: TCP reports neither one-sided links nor processes that have stopped.
@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from episub_router.protocol.effects import DownReason, DropReason
-from episub_router.protocol.hyparview.overlay import Overlay, Timer
-from episub_router.protocol.messages import Disconnect, Neighbor, NeighborRole
-from episub_router.protocol.types import NEVER, PeerId, Time
-from episub_router.util.bounded import put_last
-from episub_router.util.trickle import Trickle
-
-INTERVAL = 10.0
-INTERVAL_MOST = 20.0
-"""Seconds between two checks. Chosen: what has stopped is noticed within 40 s."""
+from episub_router.protocol.hyparview.overlay import ROUNDS, Overlay, Timer
+from episub_router.protocol.hyparview.views import Link
+from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
+from episub_router.protocol.types import PeerId, Time
+from episub_router.util.params import Rate
+from episub_router.util.token_buckets import TokenBuckets
 
 INTERVAL_MOST_PROBED = 1280.0
-"""The same where the driver notices what has stopped. Chosen: one-sided links show with traffic."""
+"""Seconds between two checks at most where the driver notices what has stopped. Chosen: one-sided
+links show with traffic."""
 
 _QUERIES = 3
 """Unanswered queries until the link fails. Chosen: two may be lost."""
@@ -32,38 +30,37 @@ _ANSWER_TIMEOUT = 4.0
 """Seconds that a queried neighbour has to send anything. Chosen: longer than a busy machine blocks
 an event loop."""
 
-_NOTIFY_AGAIN = 1.0
-"""Seconds until a peer that isn't a neighbour is sent DISCONNECT again."""
+_NOTIFIED = Rate(1, 1)
+"""DISCONNECTs a second to a peer that wrongly behaves as a neighbour."""
 
 _MAX_NOTIFIED = 64
-"""Peers remembered that were sent DISCONNECT for it."""
+"""Peers remembered that were sent one."""
+
+LIST_TIMEOUT = 1.0
+"""Seconds that neighbours have to answer. Chosen: a round trip of 300 ms, with room."""
 
 
 class LinkCheck:
     """Queries silent neighbours, and notifies peers that wrongly behave as neighbours."""
 
-    __slots__ = ("_notified", "_on_failed", "_overlay", "_trickle")
+    __slots__ = ("_notified", "_on_failed", "_overlay")
 
     def __init__(self, overlay: Overlay, on_failed: Callable[[PeerId, Time], None]) -> None:
         """`on_failed` is called with a neighbour whose link has just failed."""
         self._overlay = overlay
         self._on_failed = on_failed
-        self._notified: dict[PeerId, Time] = {}
-        self._trickle = Trickle(overlay.rng, INTERVAL, INTERVAL_MOST)
-
-    def start(self, now: Time) -> None:
-        self._overlay.set_timer(Timer.LINK_CHECK, self._trickle.start(now))
+        self._notified: TokenBuckets[PeerId] = TokenBuckets(_NOTIFIED, _MAX_NOTIFIED)
 
     def on_timer(self, now: Time) -> None:
         """Query neighbours that have been silent for half of the interval."""
         overlay = self._overlay
-        probed = True
+        rounds = overlay.rounds[Timer.LINK_CHECK]
         for peer, link in overlay.active.items():
-            probed = probed and overlay.is_probed(peer)
-            if now - link.last_activity >= self._trickle.interval / 2:
+            if now - link.last_activity >= rounds.interval / 2:
                 self.doubt(peer, _QUERIES, now)
-        self._trickle.most = INTERVAL_MOST_PROBED if probed else INTERVAL_MOST
-        overlay.set_timer(Timer.LINK_CHECK, self._trickle.next(now))
+        probed = all(overlay.is_probed(peer) for peer in overlay.active)
+        rounds.most = INTERVAL_MOST_PROBED if probed else ROUNDS[Timer.LINK_CHECK][1]
+        overlay.next_round(Timer.LINK_CHECK, now)
 
     def doubt(self, peer: PeerId, queries: int, now: Time) -> None:
         """`peer` should have sent something: once it has been silent for a while, query it so many
@@ -94,7 +91,8 @@ class LinkCheck:
             overlay.set_timer(Timer.ANSWER, now + _ANSWER_TIMEOUT, peer)
         else:
             overlay.drop_link(peer, DownReason.FAILED, notify=True, remember=False)
-            self.start(now)  # What was silent may not be the only one.
+            # What was silent may not be the only one.
+            overlay.start_rounds(Timer.LINK_CHECK, now)
             self._on_failed(peer, now)
 
     def on_query(self, sender: PeerId, query: Neighbor, now: Time) -> None:
@@ -110,8 +108,7 @@ class LinkCheck:
         elif len(overlay.active) < overlay.params.active_size:
             overlay.accept(sender, query.kind, now, query)
         else:
-            overlay.drop(sender, DropReason.NOT_NEIGHBOR)
-            overlay.send(sender, Disconnect())
+            overlay.reject(sender, DropReason.NOT_NEIGHBOR)
 
     def on_list(self, sender: PeerId, answer: Neighbor, now: Time) -> None:
         """LIST: the link stands, and spare passive room is filled (E11)."""
@@ -121,16 +118,90 @@ class LinkCheck:
             overlay.drop(sender, DropReason.UNSOLICITED)
             return
         link.update(answer, now)
-        if not answer.numbers_only:
-            for peer in link.peers:
-                if len(overlay.passive) < overlay.passive.size:
-                    overlay.remember(peer, sender)
+        for peer in () if answer.numbers_only else link.peers:
+            if len(overlay.passive) < overlay.passive.size:
+                overlay.remember(peer, sender)
 
     def on_non_neighbor(self, sender: PeerId, now: Time) -> None:
-        """A peer sent us what only neighbours send: DISCONNECT, at most once a second (E12)."""
-        if now - self._notified.get(sender, -NEVER) >= _NOTIFY_AGAIN:
-            put_last(self._notified, sender, now, _MAX_NOTIFIED)
+        """A peer sent us what only neighbours send: DISCONNECT, now and then (E12)."""
+        if self._notified.take(sender, now):
             self._overlay.send(sender, Disconnect())
 
-    def clear(self) -> None:
-        self._notified.clear()
+
+class Stabilization:
+    """An active view that is too large, as joins make it on purpose (E13), shrinks to A (E16).
+
+    In rounds of three steps a node ends random links that rings no longer need, then asks its
+    neighbours for numbers of links, then for lists, and ends links that neither side needs.
+    """
+
+    __slots__ = ("_asked_at", "_overlay", "_step")
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._step = 0
+        """How often neighbours were asked in this round: for numbers, then for lists."""
+        self._asked_at: Time = 0.0
+
+    def on_change(self, now: Time) -> None:
+        if self._overlay.is_too_large and not self._overlay.is_set(Timer.STABILIZE):
+            self._step = 0
+            self._overlay.start_rounds(Timer.STABILIZE, now)
+
+    def on_timer(self, now: Time) -> None:
+        """The next step, or a new round where the last left too many links."""
+        overlay = self._overlay
+        if self._step == 0:
+            self._drop_superseded()
+        else:
+            self._drop_spare(in_triangles=self._step == 2)
+        if not overlay.is_too_large:
+            return
+        self._step = (self._step + 1) % 3
+        if self._step == 0:
+            overlay.next_round(Timer.STABILIZE, now)
+            return
+        self._asked_at = now
+        for peer, link in overlay.active.items():
+            overlay.query(peer, link, numbers_only=self._step == 1)
+        overlay.set_timer(Timer.STABILIZE, now + LIST_TIMEOUT)
+
+    def _drop_superseded(self) -> None:
+        """Random links whose place on a ring others have: the other end has found its own."""
+        overlay = self._overlay
+        if overlay.params.ring_links == overlay.params.random_links:
+            for peer, link in list(overlay.active.items()):
+                if link.kind is LinkKind.RANDOM:
+                    self._drop(peer, link)
+
+    def _drop_spare(self, *, in_triangles: bool) -> None:
+        """First links to peers that have more than C_rand random ones, then sides of triangles."""
+        overlay = self._overlay
+        links = overlay.active.items()
+        answered = [(peer, link) for peer, link in links if link.answered_at >= self._asked_at]
+        # Peers with the most links first: both sides gain. Among those, the farthest.
+        overlay.rng.shuffle(answered)
+        answered.sort(key=_by_spare_links)
+        for peer, link in answered:
+            if link.random_links > overlay.params.random_links:
+                self._drop(peer, link)
+        for peer, link in answered if in_triangles else ():
+            if any(other in overlay.active for other in link.peers):
+                self._drop(peer, link)
+
+    def _drop(self, peer: PeerId, link: Link) -> None:
+        """End the link, unless this node needs it for its size, its rings or its kinds."""
+        overlay = self._overlay
+        params = overlay.params
+        if peer not in overlay.active or not overlay.is_too_large or peer in overlay.kept_links():
+            return
+        if link.kind is LinkKind.RANDOM:
+            spare = overlay.has_spare_random_link
+        else:
+            spare = overlay.active.count(LinkKind.NEAR) > params.near_links
+        if spare:
+            overlay.evict(peer)
+
+
+def _by_spare_links(entry: tuple[PeerId, Link]) -> tuple[int, float]:
+    return -entry[1].links, -entry[1].distance

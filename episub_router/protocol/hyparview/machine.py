@@ -10,20 +10,41 @@ from typing import Any
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as msg
 from episub_router.protocol.effects import DownReason, DropReason, Effect
-from episub_router.protocol.hyparview.join import JoinProcedure, Reconnection
-from episub_router.protocol.hyparview.join_handler import JoinHandler
-from episub_router.protocol.hyparview.link_check import LinkCheck
-from episub_router.protocol.hyparview.neighbor import LinkPurpose, Neighbors, Stabilization
+from episub_router.protocol.hyparview.join import JoinHandler, JoinProcedure
+from episub_router.protocol.hyparview.link_check import LinkCheck, Stabilization
+from episub_router.protocol.hyparview.neighbor import Neighbors
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
 from episub_router.protocol.hyparview.proximity import Proximity
-from episub_router.protocol.hyparview.rate_limits import RateLimiter
-from episub_router.protocol.hyparview.rings import RingSearch
+from episub_router.protocol.hyparview.rings import Search
 from episub_router.protocol.hyparview.shuffle import ShuffleProcedure
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
+from episub_router.util.params import Rate
+from episub_router.util.token_buckets import TokenBuckets
 
 LEAVE_TTL = 3
 """Hops of a LEAVE. Chosen: it reaches the neighbours of the leaver's neighbours."""
+
+LIMITS: dict[type, Rate] = {
+    msg.Join: Rate(5, 100),  # Measured: 27 while 300 nodes join at once, 15 while 1,000 do in 10 s.
+    msg.ForwardJoin: Rate(0.2, 30),  # Chosen: a link carries 0.03/s at 1 % churn a second.
+    msg.Neighbor: Rate(1, 20),  # Measured: 3 at once; link checks take one each 7 s.
+    msg.Shuffle: Rate(1, 20),  # Measured: 4 at once; a link carries one in 4 s.
+    msg.Leave: Rate(20, 200),  # Measured: 91 when half of 1,000 nodes leave at once.
+    msg.GetNodes: Rate(0.5, 10),  # Chosen: a node without neighbours asks once in 3 s.
+    msg.GetTopics: Rate(0.5, 10),
+}
+"""Messages a second, and at once, of one peer; other kinds are not limited here."""
+
+REQUEST_LIMIT = Rate(0.1, 5)
+"""NEIGHBOR requests of one peer. Chosen: one in need asks again after 10 s (`neighbor`)."""
+
+MAX_PEERS = 1024
+"""Peers remembered for each kind. Chosen: several times a host's connections."""
+
+_ROUNDS_FROM_THE_START = (
+    Timer.GROW, Timer.SHUFFLE, Timer.LINK_CHECK, Timer.PROXIMITY, Timer.SEARCH,
+)  # fmt: skip
 
 
 class HyParView:
@@ -33,30 +54,31 @@ class HyParView:
     """
 
     __slots__ = (
-        "_join", "_join_handler", "_link_check", "_name", "_neighbors", "_overlay", "_proximity",
-        "_rate_limiter", "_reconnection", "_rings", "_shuffle", "_stabilization", "active",
-        "joined", "passive",
+        "_join", "_join_handler", "_link_check", "_neighbors", "_overlay", "_proximity",
+        "_rate_limiter", "_search", "_shuffle", "_stabilization", "active", "joined", "passive",
     )  # fmt: skip
 
     def __init__(
         self, me: PeerId, name: str, params: MembershipParams, rng: Random,
         group_of: GroupOf = ungrouped,
     ) -> None:  # fmt: skip
-        self._name = name
-        self._overlay = overlay = Overlay(me, name, params, rng, group_of)
-        self.active = overlay.active
-        self.passive = overlay.passive
+        self._overlay = Overlay(me, name, params, rng, group_of)
+        self.active = self._overlay.active
+        self.passive = self._overlay.passive
         self._rate_limiter = RateLimiter()
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        overlay = self._overlay
+        self.joined = False
         self._join = JoinProcedure(overlay)
         self._join_handler = JoinHandler(overlay)
-        self._neighbors = Neighbors(overlay, self._on_outcome)
-        self._rings = RingSearch(overlay, self._join, self._neighbors)
-        self._reconnection = Reconnection(overlay, self._join, self._neighbors)
-        self._link_check = LinkCheck(overlay, self._replace_failed)
+        self._neighbors = Neighbors(overlay, self._on_refused)
+        self._search = Search(overlay, self._join, self._neighbors)
+        self._link_check = LinkCheck(overlay, self._on_link_failed)
         self._stabilization = Stabilization(overlay)
-        self._proximity = Proximity(overlay, name, self._neighbors.ask_near)
+        self._proximity = Proximity(overlay, self._neighbors)
         self._shuffle = ShuffleProcedure(overlay)
-        self.joined = False
 
     @property
     def joining(self) -> bool:
@@ -84,7 +106,6 @@ class HyParView:
         """End the link to `peer`, and have nothing to do with it `until` then."""
         was_neighbor = peer in self.active
         self._overlay.ban(peer, until)
-        self._join_handler.forget(peer)
         if was_neighbor and self.joined:
             self._replace_link(peer, now)
         return self._overlay.take_effects()
@@ -113,7 +134,31 @@ class HyParView:
 
     def handle(self, event: ev.MembershipEvent, now: Time) -> list[Effect]:
         """Act on `event` at `now`."""
-        _ON_EVENT[type(event)](self, event, now)
+        match event:
+            case ev.Received(peer, message):
+                self._on_received(peer, message, now)
+            case ev.RttMeasured(peer, rtt):
+                self._on_rtt(peer, rtt, now)
+            case ev.Connected(peer, probed):
+                self._on_connected(peer, now, probed)
+            case ev.DialFailed(peer):
+                if not self._overlay.is_connected(peer):  # It may have dialled us meanwhile.
+                    self.passive.remove(peer)
+                    self._overlay.on_disconnected(peer, now)
+            case ev.PeerDown(peer):
+                self._on_peer_down(peer, now)
+            case ev.Silent(peer):
+                if self.joined:
+                    self._link_check.doubt(peer, 1, now)
+            case ev.NeighborQueried(peer):
+                if (link := self.active.get(peer)) is not None:
+                    self._overlay.query(peer, link)
+            case ev.ContactsFound(contacts):
+                self._on_contacts(contacts, now)
+            case ev.JoinOverlay(contacts):
+                self._on_join_overlay(contacts, now)
+            case ev.LeaveOverlay(proof):
+                self._on_leave_overlay(proof)
         return self._overlay.take_effects()
 
     def next_deadline(self) -> Time:
@@ -130,75 +175,48 @@ class HyParView:
         self._neighbors.on_timer(now)
         self._rejoin_if_alone(now)
 
-    def _on_join_overlay(self, event: ev.JoinOverlay, now: Time) -> None:
-        self._join.add_contacts(event.contacts)
+    def _on_join_overlay(self, contacts: tuple[PeerId, ...], now: Time) -> None:
+        self._join.add_contacts(contacts)
         if not self.joined:
             self.joined = True
-            self._neighbors.start(now)
-            self._shuffle.start(now)
-            self._link_check.start(now)
-            self._proximity.start(now)
-            self._reconnection.start(now)
-            self._rings.start(now)
+            for timer in _ROUNDS_FROM_THE_START:
+                self._overlay.start_rounds(timer, now)
         self._join.start(now)
 
-    def _on_contacts(self, event: ev.ContactsFound, now: Time) -> None:
-        self._join.add_contacts(event.contacts)
+    def _on_contacts(self, contacts: tuple[PeerId, ...], now: Time) -> None:
+        self._join.add_contacts(contacts)
         if not self.joined:
             return
-        for contact in event.contacts:
+        for contact in contacts:
             if len(self.passive) < self.passive.size:
                 self._overlay.remember(contact)
         if not len(self.active):
             self._join.start(now)
 
-    def _on_leave_overlay(self, event: ev.LeaveOverlay, now: Time) -> None:
+    def _on_leave_overlay(self, proof: bytes) -> None:
         """E14: end all links, with LEAVE if there is a proof that it is ours, else DISCONNECT."""
         overlay = self._overlay
-        self.joined = False
         farewell: msg.Message = msg.Disconnect(alive=False)
-        if event.proof:
-            farewell = msg.Leave(overlay.me, LEAVE_TTL, event.proof)
+        if proof:
+            farewell = msg.Leave(overlay.me, LEAVE_TTL, proof)
         for peer in list(self.active):
             overlay.send(peer, farewell)
             overlay.drop_link(peer, DownReason.LEFT, notify=False, remember=False)
-        self._join.clear()
-        self._join_handler.clear()
-        self._neighbors.clear()
-        self._rings.clear()
-        self._reconnection.clear()
-        self._link_check.clear()
-        self._proximity.clear()
-        self._shuffle.clear()
         overlay.clear()
+        self._start_afresh()
 
     def _on_connected(self, peer: PeerId, now: Time, probed: bool | None = None) -> None:
         self._overlay.on_connected(peer, now, probed)
         self._note_link(peer, now)
 
-    def _on_dial_failed(self, event: ev.DialFailed, now: Time) -> None:
-        if not self._overlay.is_connected(event.peer):  # It may have dialled us in the meantime.
-            self.passive.remove(event.peer)
-            self._overlay.on_disconnected(event.peer, now)
-
-    def _on_peer_down(self, event: ev.PeerDown, now: Time) -> None:
+    def _on_peer_down(self, peer: PeerId, now: Time) -> None:
         """E15: a lost connection ends the link at once."""
-        peer = event.peer
         self._overlay.on_disconnected(peer, now)
         self._shuffle.on_peer_down(peer)
         self._neighbors.on_peer_down(peer, now)
         if peer in self.active:
             self._overlay.drop_link(peer, DownReason.FAILED, notify=False, remember=False)
-            self._replace_failed(peer, now)
-
-    def _on_silent(self, event: ev.Silent, now: Time) -> None:
-        if self.joined:
-            self._link_check.doubt(event.peer, 1, now)
-
-    def _on_queried(self, event: ev.NeighborQueried, now: Time) -> None:
-        link = self.active.get(event.peer)
-        if link is not None:
-            self._overlay.query(event.peer, link)
+            self._on_link_failed(peer, now)
 
     def _update_rtt(self, peer: PeerId, rtt: float | None) -> None:
         link = self.active.get(peer)
@@ -207,45 +225,48 @@ class HyParView:
         else:
             link.update_rtt(rtt)
 
-    def _on_rtt(self, event: ev.RttMeasured, now: Time) -> None:
-        peer = event.peer
-        self._proximity.on_rtt(peer, event.rtt)
-        self._update_rtt(peer, event.rtt)
-        if self._neighbors.on_rtt(peer, event.rtt, now):
-            self._proximity.on_change(now)
+    def _on_rtt(self, peer: PeerId, rtt: float | None, now: Time) -> None:
+        self._proximity.on_rtt(peer, rtt)
+        self._update_rtt(peer, rtt)
+        if self._neighbors.on_rtt(peer, rtt, now):
+            self._overlay.hasten_rounds(Timer.PROXIMITY, now)
         self._note_link(peer, now)
 
     # Links
 
     def _note_link(self, peer: PeerId, now: Time) -> None:
         """`peer` may be a new neighbour."""
-        if peer in self.active:
-            self._neighbors.on_link(peer, now)
-            self._reconnection.forget(peer)
-            self._join.on_link()
-            self._stabilization.on_change(now)
+        if peer not in self.active:
+            return
+        self._search.forget(peer)
+        if self._neighbors.on_link(peer):
+            self._search.on_link(peer, now)
+            self._proximity.on_accept(peer, now)
+            if not self._overlay.is_full:
+                self._overlay.hasten_rounds(Timer.GROW, now)
+        self._join.on_link()
+        self._stabilization.on_change(now)
 
-    def _on_outcome(self, peer: PeerId, purpose: LinkPurpose, accepted: bool, now: Time) -> bool:
-        """A request has ended; returns whether the connection is still needed."""
-        if purpose is LinkPurpose.RING:
-            return self._rings.on_outcome(peer, accepted, now)
-        if purpose is LinkPurpose.NEAR:
-            self._proximity.on_outcome(peer, accepted, now)
-        elif not accepted and self._overlay.is_in_need and not self._join.in_progress:
+    def _on_refused(self, peer: PeerId, now: Time) -> None:
+        """`peer`, which was asked for a link, has refused or could not be reached."""
+        self._search.on_refusal(peer, now)
+        if not self._join.awaits(peer):
+            self._overlay.release(peer)
+        if self._overlay.is_in_need and not self._join.in_progress:
             self._neighbors.grow(now)
             self._rejoin_if_alone(now)
-        return False
 
-    def _replace_failed(self, peer: PeerId, now: Time) -> None:
-        """The link to `peer` has failed: replace it now, and try the peer again later."""
-        self._reconnection.on_link_failed(peer, now)
-        self._shuffle.on_link_failed(now)
+    def _on_link_failed(self, peer: PeerId, now: Time) -> None:
+        """The link to `peer` has failed: replace it now, and try the peer again later. Others may
+        be gone, too: shuffle soon."""
+        self._search.on_link_failed(peer, now)
+        self._overlay.hasten_rounds(Timer.SHUFFLE, now)
         self._replace_link(peer, now)
 
     def _replace_link(self, peer: PeerId, now: Time) -> None:
-        self._rings.on_link_lost(peer, now)
+        self._search.on_link_lost(peer, now)
         self._neighbors.on_link_lost(now)
-        self._proximity.on_change(now)
+        self._overlay.hasten_rounds(Timer.PROXIMITY, now)
         self._rejoin_if_alone(now)
 
     def _rejoin_if_alone(self, now: Time) -> None:
@@ -254,8 +275,8 @@ class HyParView:
 
     # Messages
 
-    def _on_received(self, event: ev.Received, now: Time) -> None:
-        overlay, sender, message = self._overlay, event.peer, event.message
+    def _on_received(self, sender: PeerId, message: msg.Message, now: Time) -> None:
+        overlay = self._overlay
         # A peer that reached us can be answered before its connection is reported.
         if not overlay.is_connected(sender):
             self._on_connected(sender, now)
@@ -270,27 +291,50 @@ class HyParView:
         elif sender not in overlay.active and _comes_over_links(sender, message):
             overlay.drop(sender, DropReason.NOT_NEIGHBOR)
             self._link_check.on_non_neighbor(sender, now)
-        elif type(message) in _ON_MESSAGE:
-            _ON_MESSAGE[type(message)](self, sender, message, now)
+        else:
+            self._on_message(sender, message, now)
 
-    def _on_join(self, sender: PeerId, message: msg.Join, now: Time) -> None:
-        self._join_handler.on_join(sender, message, now)
-        self._note_link(message.peer, now)
+    def _on_message(self, sender: PeerId, message: msg.Message, now: Time) -> None:
+        match message:
+            case msg.Neighbor():
+                self._on_neighbor(sender, message, now)
+            case msg.Shuffle():
+                self._shuffle.on_shuffle(sender, message, now)
+            case msg.ShuffleReply():
+                self._shuffle.on_reply(sender, message)
+            case msg.GetTopics():
+                self._overlay.send(sender, msg.Topics((self._overlay.name,)))
+            case msg.Topics():
+                self._proximity.on_topics(sender, message)
+            case msg.Disconnect():
+                self._on_disconnect(sender, message, now)
+            case msg.Join():
+                self._join_handler.on_join(sender, message, now)
+                self._note_link(message.peer, now)
+            case msg.ForwardJoin():
+                self._join_handler.on_forward_join(sender, message)
+            case msg.Leave():
+                self._on_leave(sender, message, now)
+            case msg.GetNodes():
+                self._join_handler.on_get_nodes(sender, message, now)
+            case msg.Nodes():
+                self._on_nodes(sender, message, now)
 
     def _on_neighbor(self, sender: PeerId, message: msg.Neighbor, now: Time) -> None:
-        if message.role is msg.NeighborRole.REQUEST:
-            self._neighbors.on_request(sender, message, now)
-        elif message.role is msg.NeighborRole.ACCEPT:
-            self._neighbors.on_accept(sender, message, now < self._join.open_until, now)
-        elif message.role is msg.NeighborRole.QUERY:
-            self._link_check.on_query(sender, message, now)
-        else:
-            self._link_check.on_list(sender, message, now)
+        match message.role:
+            case msg.NeighborRole.REQUEST:
+                self._neighbors.on_request(sender, message, now)
+            case msg.NeighborRole.ACCEPT:
+                self._neighbors.on_accept(sender, message, now < self._join.open_until, now)
+            case msg.NeighborRole.QUERY:
+                self._link_check.on_query(sender, message, now)
+            case msg.NeighborRole.LIST:
+                self._link_check.on_list(sender, message, now)
         self._note_link(sender, now)
 
     def _on_nodes(self, sender: PeerId, nodes: msg.Nodes, now: Time) -> None:
         if self._join.on_nodes(sender, nodes, now):
-            self._rings.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
+            self._search.learn((sender, *nodes.peers[: msg.MAX_NODES]), now)
             if not self._join.in_progress and sender not in self._neighbors.requests:
                 self._overlay.release(sender)
         elif not self._shuffle.on_nodes(sender, nodes):
@@ -300,7 +344,7 @@ class HyParView:
         overlay = self._overlay
         if not message.alive:
             overlay.passive.remove(sender)
-            self._reconnection.forget(sender)
+            self._search.forget(sender)
         was_neighbor = sender in overlay.active
         overlay.drop_link(sender, DownReason.ENDED, notify=False, remember=message.alive)
         self._neighbors.on_refusal(sender, now)
@@ -318,10 +362,9 @@ class HyParView:
         if message.ttl < 0:
             overlay.drop(sender, DropReason.TTL_INVALID)
             return
-        self._reconnection.forget(source)
+        self._search.forget(source)
         was_neighbor = source in overlay.active
         overlay.drop_link(source, DownReason.LEFT, notify=False, remember=False)
-        # Anybody can make an identity that leaves: a stranger's LEAVE ends here.
         if overlay.passive.remove(source) or was_neighbor:
             ttl = max(0, min(message.ttl, LEAVE_TTL) - 1)
             for peer in overlay.active:
@@ -338,44 +381,45 @@ def _comes_over_links(sender: PeerId, message: msg.Message) -> bool:
     return isinstance(message, msg.Shuffle | msg.ForwardJoin)
 
 
-_ON_EVENT: dict[type, Callable[[HyParView, Any, Time], None]] = {
-    ev.Received: HyParView._on_received,
-    ev.RttMeasured: HyParView._on_rtt,
-    ev.Connected: lambda node, event, now: node._on_connected(event.peer, now, event.probed),
-    ev.DialFailed: HyParView._on_dial_failed,
-    ev.PeerDown: HyParView._on_peer_down,
-    ev.Silent: HyParView._on_silent,
-    ev.NeighborQueried: HyParView._on_queried,
-    ev.ContactsFound: HyParView._on_contacts,
-    ev.JoinOverlay: HyParView._on_join_overlay,
-    ev.LeaveOverlay: HyParView._on_leave_overlay,
-}
+class RateLimiter:
+    """A token bucket for each kind of message and peer; those that are full are forgotten."""
 
-_ON_TIMER: dict[Timer, Callable[[HyParView, PeerId, Time], None]] = {
+    __slots__ = ("_buckets",)
+
+    def __init__(self) -> None:
+        self._buckets: dict[Rate, TokenBuckets[tuple[type, PeerId]]] = {}
+
+    def __len__(self) -> int:
+        return max(map(len, self._buckets.values()), default=0)
+
+    def allows(self, peer: PeerId, message: msg.Message, now: Time) -> bool:
+        """Whether `message` from `peer` may be acted on now; it counts if so."""
+        kind = type(message)
+        limit = LIMITS.get(kind)
+        if isinstance(message, msg.Neighbor) and message.role is msg.NeighborRole.REQUEST:
+            limit = REQUEST_LIMIT
+        if limit is None:
+            return True
+        buckets = self._buckets.get(limit)
+        if buckets is None:
+            buckets = self._buckets[limit] = TokenBuckets(limit, MAX_PEERS)
+        buckets.forget_full(now)
+        allowed = buckets.take((kind, peer), now)
+        if not allowed:
+            buckets.spend((kind, peer), now, 0)  # So that it isn't forgotten for others.
+        return allowed
+
+
+_ON_TIMER: dict[Timer, Callable[[HyParView, Any, Time], None]] = {
     Timer.JOIN: lambda node, _, now: node._join.on_timer(now),
-    Timer.GROW: lambda node, _, now: node._on_grow_timer(now),
-    Timer.REQUEST: lambda node, peer, now: node._neighbors.on_timeout(peer, now),
-    Timer.SHUFFLE: lambda node, _, now: node._shuffle.on_timer(now),
+    Timer.REQUEST: lambda node, peer, now: node._neighbors.on_refusal(peer, now),
     Timer.SHUFFLE_REPLY: lambda node, _, now: node._shuffle.on_reply_timeout(now),
-    Timer.LINK_CHECK: lambda node, _, now: node._link_check.on_timer(now),
     Timer.ANSWER: lambda node, peer, now: node._link_check.on_silence(peer, now),
-    Timer.STABILIZE: lambda node, _, now: node._stabilization.on_timer(now),
+    Timer.GROW: lambda node, _, now: node._on_grow_timer(now),
+    Timer.SHUFFLE: lambda node, _, now: node._shuffle.on_timer(now),
+    Timer.LINK_CHECK: lambda node, _, now: node._link_check.on_timer(now),
     Timer.PROXIMITY: lambda node, _, now: node._proximity.on_timer(now),
-    Timer.RECONNECT: lambda node, _, now: node._reconnection.on_timer(now),
-    Timer.CONTACT: lambda node, _, now: node._reconnection.on_contact_timer(now),
-    Timer.RING_SEARCH: lambda node, _, now: node._rings.on_timer(now),
-}
-
-_ON_MESSAGE: dict[type, Callable[[HyParView, PeerId, Any, Time], None]] = {
-    msg.Neighbor: HyParView._on_neighbor,
-    msg.Shuffle: lambda node, sender, it, now: node._shuffle.on_shuffle(sender, it, now),
-    msg.ShuffleReply: lambda node, sender, it, _: node._shuffle.on_reply(sender, it),
-    msg.GetTopics: lambda node, sender, *_: node._overlay.send(sender, msg.Topics((node._name,))),
-    msg.Topics: lambda node, sender, it, _: node._proximity.on_topics(sender, it),
-    msg.Disconnect: HyParView._on_disconnect,
-    msg.Join: HyParView._on_join,
-    msg.ForwardJoin: lambda node, sender, it, _: node._join_handler.on_forward_join(sender, it),
-    msg.Leave: HyParView._on_leave,
-    msg.GetNodes: lambda node, sender, it, now: node._join_handler.on_get_nodes(sender, it, now),
-    msg.Nodes: HyParView._on_nodes,
+    Timer.SEARCH: lambda node, _, now: node._search.on_timer(now),
+    Timer.RECONNECT: lambda node, _, now: node._search.on_lost_timer(now),
+    Timer.STABILIZE: lambda node, _, now: node._stabilization.on_timer(now),
 }

@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 from episub_router.protocol import effects as ef
 from episub_router.protocol.effects import DownReason, DropReason, Effect
-from episub_router.protocol.hyparview.active_view import ActiveView, Link
-from episub_router.protocol.hyparview.passive_view import PassiveView
-from episub_router.protocol.hyparview.ring_places import Places
+from episub_router.protocol.hyparview.places import Places
+from episub_router.protocol.hyparview.views import ActiveView, Link, PassiveView
 from episub_router.protocol.messages import Disconnect, LinkKind, Message, Neighbor, NeighborRole
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time
 from episub_router.util.bounded import put_last
 from episub_router.util.timers import TimerMap
+from episub_router.util.trickle import Trickle
 
 Action: TypeAlias = Callable[[bool, Time], None]
 """What to do once a dial has ended, with whether there is a connection, and `now`."""
@@ -40,25 +40,40 @@ MAX_BANNED = 512
 
 _ACTIONS_PER_DIAL = 8
 
-_JITTER = 0.2
-"""Share by which deadlines differ (E16, E18, E19: "a randomised timer")."""
-
 
 class Timer(IntEnum):
     """What a timer is for; those of `REQUEST` and `ANSWER` are for one peer each."""
 
     JOIN = 0
-    GROW = 1
-    REQUEST = 2
-    SHUFFLE = 3
-    SHUFFLE_REPLY = 4
-    LINK_CHECK = 5
-    ANSWER = 6
-    STABILIZE = 7
-    PROXIMITY = 8
-    RECONNECT = 9
-    CONTACT = 10
-    RING_SEARCH = 11
+    REQUEST = 1
+    SHUFFLE_REPLY = 2
+    ANSWER = 3
+    GROW = 4
+    SHUFFLE = 5
+    LINK_CHECK = 6
+    PROXIMITY = 7
+    SEARCH = 8
+    STABILIZE = 9
+    RECONNECT = 10
+
+
+ROUNDS: dict[Timer, tuple[float, float]] = {
+    # Measured: of many that ask at a time the nearest is first.
+    Timer.GROW: (2.5, 320.0),
+    # The passive view is mixed within hours. In units of `shuffle_interval`.
+    Timer.SHUFFLE: (1.0, 32.0),
+    # What has stopped is noticed within 40 s.
+    Timer.LINK_CHECK: (10.0, 20.0),
+    # Near links are found in the first minutes.
+    Timer.PROXIMITY: (10.0, 640.0),
+    # Places on rings are found in the first half minute.
+    Timer.SEARCH: (5.0, 2560.0),
+    # A healed partition merges within a minute.
+    Timer.RECONNECT: (15.0, 15.0),
+    # A join storm is over by then.
+    Timer.STABILIZE: (10.0, 160.0),
+}
+"""Seconds between rounds of upkeep (Trickle), at first and at most."""
 
 
 class _DialInProgress:
@@ -77,13 +92,14 @@ class Overlay:
 
     __slots__ = (
         "_connected", "_dial_time", "_dials", "_effects", "active", "banned_until", "group_of",
-        "me", "params", "passive", "places", "rng", "timers",
+        "me", "name", "params", "passive", "places", "rng", "rounds", "timers",
     )  # fmt: skip
 
     def __init__(
         self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf
     ) -> None:
         self.me = me
+        self.name = name
         self.params = params
         self.rng = rng
         self.group_of = group_of
@@ -92,6 +108,10 @@ class Overlay:
         rings = params.ring_links // 2
         self.places = Places(name, rings, group_of) if rings else None
         self.timers: TimerMap[tuple[Timer, PeerId]] = TimerMap()
+        self.rounds: dict[Timer, Trickle] = {}
+        for timer, (least, most) in ROUNDS.items():
+            unit = params.shuffle_interval if timer is Timer.SHUFFLE else 1.0
+            self.rounds[timer] = Trickle(rng, least * unit, most * unit)
         self.banned_until: dict[PeerId, Time] = {}
         self._connected: dict[PeerId, bool] = {}
         """Whether the connection is probed (`Connected`)."""
@@ -124,8 +144,18 @@ class Overlay:
     def is_set(self, timer: Timer, peer: PeerId = None) -> bool:
         return (timer, peer) in self.timers
 
-    def jittered(self, period: float) -> float:
-        return period * (1 + _JITTER * (2 * self.rng.random() - 1))
+    def start_rounds(self, timer: Timer, now: Time) -> None:
+        """Have rounds of upkeep from now on, at the shortest interval."""
+        self.set_timer(timer, self.rounds[timer].start(now))
+
+    def next_round(self, timer: Timer, now: Time) -> None:
+        """A round is done: the next comes after a longer interval."""
+        self.set_timer(timer, self.rounds[timer].next(now))
+
+    def hasten_rounds(self, timer: Timer, now: Time) -> None:
+        """Something has changed: begin anew, unless a first round is due."""
+        if self.rounds[timer].interval > self.rounds[timer].least or not self.is_set(timer):
+            self.start_rounds(timer, now)
 
     # Links
 
@@ -138,13 +168,10 @@ class Overlay:
         links = len(self.active)
         self.send(peer, Neighbor(role, links, kind, peers, random_links, numbers_only))
 
-    def send_accept(self, peer: PeerId, kind: LinkKind) -> None:
-        self.send_neighbor(peer, NeighborRole.ACCEPT, kind)
-
     def accept(self, peer: PeerId, kind: LinkKind, now: Time, said: Neighbor | None) -> None:
         """Give `peer`, which asked for it, a link."""
         self.add_link(peer, kind, now, said)
-        self.send_accept(peer, kind)
+        self.send_neighbor(peer, NeighborRole.ACCEPT, kind)
 
     def reject(self, peer: PeerId, reason: DropReason) -> None:
         """Refuse `peer` a link for `reason`."""
@@ -160,6 +187,14 @@ class Overlay:
     def is_in_need(self) -> bool:
         """Whether there are fewer than C_rand links, of whichever kind."""
         return len(self.active) < self.params.random_links
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.active) >= self.params.active_size
+
+    @property
+    def is_too_large(self) -> bool:
+        return len(self.active) > self.params.active_size
 
     def add_link(self, peer: PeerId, kind: LinkKind, now: Time, said: Neighbor | None) -> None:
         """Make `peer`, which `said` this, a neighbour; the caller has checked the bound."""
@@ -189,8 +224,6 @@ class Overlay:
         """Give up the link to `peer` for a better one."""
         self.drop_link(peer, DownReason.EVICTED, notify=True, remember=True)
 
-    # Rings
-
     def ring_neighbors(self, *others: PeerId) -> dict[PeerId, None]:
         """Those of the neighbours, and of `others`, that are next to this node on a ring."""
         if self.places is None:
@@ -205,12 +238,11 @@ class Overlay:
         """Links that no claim or nearness of another peer ends: those of rings, and the oldest
         other random ones up to C_rand, or without rings half of it, so that triangles can end."""
         kept = self.ring_neighbors()
-        random_links = self.params.random_links
-        missing = (random_links + 1) // 2 if self.places is None else random_links - len(kept)
-        for peer, link in self.active.items():
-            if missing > 0 and link.kind is LinkKind.RANDOM and peer not in kept:
-                kept[peer] = None
-                missing -= 1
+        random = [peer for peer, link in self.active.items() if link.kind is LinkKind.RANDOM]
+        others = [peer for peer in random if peer not in kept]
+        most = self.params.random_links
+        missing = (most + 1) // 2 if self.places is None else most - (len(random) - len(others))
+        kept.update(dict.fromkeys(others[: max(0, missing)]))
         return kept
 
     @property
@@ -282,18 +314,15 @@ class Overlay:
             return
         dial = self._dials.get(peer)
         if dial is None:
-            if len(self._dials) >= MAX_DIALS:
-                action(False, now)
-                return
             others = sum([other.for_others for other in self._dials.values()]) if for_others else 0
             if others >= MAX_DIALS_FOR_OTHERS:
                 self.drop(peer, DropReason.DIALS_FULL)
+            if others >= MAX_DIALS_FOR_OTHERS or len(self._dials) >= MAX_DIALS:
                 action(False, now)
                 return
             dial = self._dials[peer] = _DialInProgress(now, for_others)
             self.emit(ef.Dial(peer, for_others))
-        elif not for_others:
-            dial.for_others = False
+        dial.for_others = dial.for_others and for_others
         if len(dial.actions) >= _ACTIONS_PER_DIAL:
             action(False, now)
         else:

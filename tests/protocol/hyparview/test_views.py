@@ -7,8 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episub_router.protocol.hyparview.active_view import ActiveView, Link
-from episub_router.protocol.hyparview.passive_view import PassiveView
+from episub_router.protocol.hyparview.views import ActiveView, Link, PassiveView
 from episub_router.protocol.messages import LinkKind
 
 peers = st.lists(st.integers(0, 30), max_size=40)
