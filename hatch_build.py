@@ -54,8 +54,6 @@ ACYCLIC = (
     "records.py",
     "rtt.py",
     "util/trickle.py",
-    "plumtree/graft_wait.py",
-    "plumtree/neighbor_record.py",
     "plumtree/message_cache.py",
     "plumtree/tree.py",
     "protocol/standing.py",

@@ -24,8 +24,8 @@ _QUICK = 1.0
 """Seconds; where the list comes within, the window grows. Chosen: several round trips."""
 
 _SLOW = 4.0
-"""Seconds; where it takes longer, the window shrinks. Chosen: less than GRAFT's longest wait for
-copies that come by themselves (`plumtree/graft_wait.py`)."""
+"""Seconds; where it takes longer, the window shrinks. Chosen: less than the five seconds
+after which a missing message is given up (`plumtree/missing_messages.py`)."""
 
 _PATIENCE = 30.0
 """Seconds without a list after which the peer isn't waited for until one comes. Chosen: half of

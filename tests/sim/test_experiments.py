@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from episub_router.protocol.plumtree import root
+from episub_router.protocol.plumtree import source_trees
 from episub_router.sim.records import Records
 from episub_router.sim.runner import jobs_for, run, sweep
 from episub_router.sim.scenario import loading
@@ -122,7 +122,7 @@ def test_few_copies_cross_between_sites(monkeypatch: pytest.MonkeyPatch) -> None
     """Of copies that come together the tree keeps those from inside the site (E31)."""
     crossings = []
     for window in (-1.0, 0.005):
-        monkeypatch.setattr(root, "NEAR_WINDOW", window)
+        monkeypatch.setattr(source_trees, "NEAR_WINDOW", window)
         settings = {
             "network.nodes": 60,
             "latency.sites": 3,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from episub_router.protocol import standing as rules
-from episub_router.protocol.plumtree import neighbor_record
+from episub_router.protocol.plumtree import state
 from episub_router.protocol.standing import Standings
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
@@ -30,7 +30,7 @@ settle = 60.0
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("silence", [neighbor_record.SILENCE, 0.05])
+@pytest.mark.parametrize("silence", [state.SILENCE, 0.05])
 def test_megabytes_over_slow_uplinks_break_no_promise(
     silence: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,7 +44,7 @@ def test_megabytes_over_slow_uplinks_break_no_promise(
         lowest.append(standings.of(peer, now))
 
     monkeypatch.setattr(Standings, "add", spy)
-    monkeypatch.setattr(neighbor_record, "SILENCE", silence)
+    monkeypatch.setattr(state, "SILENCE", silence)
     (scenario,) = loading.parse(SCENARIO).scenarios({}).values()
     summary = run(scenario, 1).summary
     assert summary["traffic"]["GRAFT"]["sends"] > 100

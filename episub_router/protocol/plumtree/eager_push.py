@@ -8,73 +8,44 @@ from typing import TypeAlias
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DropReason, Send
-from episub_router.protocol.messages import Gossip, IHave, MessageSummary
+from episub_router.protocol.messages import Gossip, Graft, IHave, MessageSummary, Prune
+from episub_router.protocol.params import EagerRepair
 from episub_router.protocol.plumtree.lazy_push import LazyPush
 from episub_router.protocol.plumtree.message_cache import Copy, GossipMessage
 from episub_router.protocol.plumtree.missing_messages import MissingMessages
-from episub_router.protocol.plumtree.parents import Parents
-from episub_router.protocol.plumtree.root import RootProcedure
+from episub_router.protocol.plumtree.source_trees import SourceTrees
 from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.tree import Role
 from episub_router.protocol.standing import FIRST_COPY, FORGED_PAYLOAD
-from episub_router.protocol.types import PeerId, SourceId, Time
+from episub_router.protocol.types import PeerId, Time
 
 _FLOOD_PUBLISH_HOPS = 2
 """Links that a message without a tree of its own is flooded over: gossipsub's flood publishing, one
 link further. Measured: 1,000 nodes, 50 sources at the same moment."""
-_LEADING_WINDOW = 8
-"""Messages among whose sources one leads. Measured: five sources, 500 nodes, new links: p99 2,273
-ms where every duplicate prunes, 362 ms with 8."""
 
 Copies: TypeAlias = Mapping[PeerId, Copy]
 
 
-class LeadingSource:
-    """Whose duplicates prune the shared tree: the smallest id among the last sources, the same at
-    all nodes, as messages of two sources would cut one cycle at two places. The first source after
-    a whole window without a leader's message leads next."""
-
-    __slots__ = ("_recent", "_without_leader")
-
-    def __init__(self) -> None:
-        self._recent: list[SourceId] = []
-        self._without_leader = 0  # Messages since the last one of the leader
-
-    def note_message(self, source: SourceId | None) -> None:
-        if source is None:
-            return
-        if self._without_leader >= _LEADING_WINDOW:
-            self._recent.clear()
-        self._without_leader = 0 if self.may_prune(source) else self._without_leader + 1
-        self._recent = [*self._recent[1 - _LEADING_WINDOW :], source]
-
-    def may_prune(self, source: SourceId | None) -> bool:
-        """Whether a duplicate of a message of `source` may prune; None: it names none."""
-        return source is None or all(source <= other for other in self._recent)
-
-
 class EagerPush:
-    __slots__ = ("_lazy_push", "_leading", "_missing", "_parents", "_root", "_state")
+    __slots__ = ("_lazy_push", "_missing", "_source_trees", "_state")
 
     def __init__(
         self,
         state: PlumtreeState,
         lazy_push: LazyPush,
         missing: MissingMessages,
-        parents: Parents,
-        root: RootProcedure,
+        source_trees: SourceTrees,
     ) -> None:
         self._state = state
         self._lazy_push = lazy_push
         self._missing = missing
-        self._parents = parents
-        self._root = root
-        self._leading = LeadingSource()
+        self._source_trees = source_trees
 
     def on_publish(self, event: ev.Publish, now: Time) -> None:
         """The application publishes (E30)."""
         if event.id not in self._state.messages.seen:
             message = self._state.messages.take(event.id)
-            message.tree = self._root.choose_tree(event.source, now)
+            message.tree = self._source_trees.choose_tree(event.source, now)
             message.source, message.arrived_at = event.source, now
             self._accept(message, event.payload, event.size, {}, now)
 
@@ -122,6 +93,15 @@ class EagerPush:
         if state.messages.remove_copy(event.peer, event.id):
             self._missing.on_rejected(event.id, now)
 
+    def on_neighbor_down(self, peer: PeerId) -> None:
+        """An eager link ended: promote a lazy one, unless announcements are to show it (E40)."""
+        state = self._state
+        del state.eager[peer]
+        lazy = next((other for other in state.links if other not in state.eager), None)
+        if state.params.repair is EagerRepair.EAGER and lazy is not None:
+            state.eager[lazy] = None
+            state.send(lazy, Graft())
+
     def on_payload_dropped(self, event: ev.PayloadDropped, now: Time) -> None:
         """A push could not be queued: announce the message to that neighbour instead."""
         link = self._state.links.get(event.peer)
@@ -143,11 +123,10 @@ class EagerPush:
         message.hops, message.source, message.sender = gossip.hops, gossip.source, peer
         message.arrived_at, message.copies = now, None
         self._missing.remove(message)
-        self._leading.note_message(gossip.source)
         state.messages.store(message, gossip.payload, gossip.size, now)
         state.effects.append(Deliver(message.id, gossip.payload, peer, message.hops))
         message.holders = dict.fromkeys([*takers, peer], 0)
-        self._push(message, state.trees.shared.children)
+        self._push(message, state.eager)
         self._lazy_push.add(message, now)
 
     def _accept(
@@ -190,9 +169,12 @@ class EagerPush:
                 message.tree = message.source
         root = message.tree
         if root is None:
-            self._leading.note_message(message.source)
-            self._on_shared_message(message)
-            return [*state.trees.shared.children]
+            if message.sender in state.links:
+                if message.sender not in state.eager and message.asked_at(message.sender) is None:
+                    # Our PRUNE hasn't reached it, and would stop its pushes once it does.
+                    state.send(message.sender, Graft())
+                state.eager[message.sender] = None
+            return state.eager
         # What others say of a message makes no tree; its own source does.
         down = message.source == root
         tree = state.trees.use(root) if down else state.trees.get(root)
@@ -200,20 +182,11 @@ class EagerPush:
             tree.carried += 1
         if down and tree is not None:
             tree.proven = tree.round >= 0
-            self._parents.on_source_message(tree, message, copies, now)
+            self._source_trees.on_message(tree, message, copies, now)
             return tree.children
         if message.hops < _FLOOD_PUBLISH_HOPS:
             return state.links
         return () if tree is None else [*tree.children, *tree.parents]
-
-    def _on_shared_message(self, message: GossipMessage) -> None:
-        peer, tree = message.sender, self._state.trees.shared
-        if peer is None or peer not in self._state.links:
-            return
-        if tree.link(peer) and message.asked_at(peer) is None:
-            # Our PRUNE hasn't reached it, and would stop its pushes once it does.
-            self._state.graft(peer, None)
-        tree.note_parent(peer)
 
     def _announce_at_once(self, message: GossipMessage) -> None:
         """Announce to those whose standby we are, and to a parent that did not push the message."""
@@ -240,43 +213,30 @@ class EagerPush:
         message.note_holder(peer)
         asked = message.asked_at(peer) is not None
         if message.asked and not asked:
-            informant = state.links.get(message.informant)
-            self._missing.wait.note_pushed_copy(message, at, informant)
+            self._missing.note_pushed_copy(message, at)
         if message.tree is None:
-            self._on_shared_duplicate(peer, message)
+            if peer != message.sender or peer not in state.eager:
+                state.eager.pop(peer, None)
+                state.send(peer, Prune())
         elif tree is not None and message.source == tree.source and not asked:
             # From the root down: others say nothing about the tree.
-            tree.note_pushed(peer)
-            link.missed = 0
+            tree.note_served(peer)
             if peer not in tree.parents:
-                tree.leaving.pop(peer, None)
-                state.prune(peer, tree.source)
-
-    def _on_shared_duplicate(self, peer: PeerId, message: GossipMessage) -> None:
-        tree = self._state.trees.shared
-        if peer in tree.children:
-            if peer == message.sender or not self._leading.may_prune(message.source):
-                return
-            if message.sender is not None and message.sender not in tree.children:
-                # The first copy's sender has pruned us or is gone: don't lose this link too.
-                message.sender = peer
-                tree.note_parent(peer)
-                return
-            tree.unlink(peer)
-        self._state.prune(peer, None)
+                if tree.asked.get(peer) is Role.PUSH:
+                    del tree.asked[peer]
+                state.send(peer, Prune(sources=(tree.source,)))
 
     def _optimize(self, message: GossipMessage) -> None:
         """Tree optimisation (E38): swap the parent for an announcer that is fewer hops away."""
-        state, peer = self._state, message.sender
+        state, peer, holders = self._state, message.sender, message.holders or {}
         threshold = state.params.optimization_threshold
-        tree, holders = state.trees.shared, message.holders or {}
-        if threshold is None or peer not in tree.children or message.informant is None:
+        if threshold is None or peer not in state.eager or message.informant is None:
             return
-        lazy = [p for p in holders if holders[p] and p in state.links and p not in tree.children]
+        lazy = [p for p in holders if holders[p] and p in state.links and p not in state.eager]
         better = min(lazy, key=lambda other: holders[other], default=None)
         if better is not None and message.hops - holders[better] > threshold:
-            tree.link(better)
-            tree.unlink(peer)
-            state.graft(better, None)
-            state.prune(peer, None)
+            del state.eager[peer]
+            state.eager[better] = None
+            state.send(better, Graft())
+            state.send(peer, Prune())
             message.sender = better

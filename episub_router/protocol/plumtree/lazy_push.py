@@ -9,8 +9,7 @@ from random import Random
 from episub_router.protocol.effects import DownReason, NeighborDown
 from episub_router.protocol.messages import MAX_IDS, IHave, MessageSummary
 from episub_router.protocol.plumtree.message_cache import GossipMessage
-from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
-from episub_router.protocol.plumtree.state import PlumtreeState, batched
+from episub_router.protocol.plumtree.state import NeighborRecord, PlumtreeState, batched
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.bounded import put_last
 
@@ -18,7 +17,6 @@ LAZY_DELAY = 0.4  # Seconds to a first id's IHAVE, at most. Measured: sooner bri
 MAX_QUEUED = 5_000  # Ids for all, and for each neighbour. go-libp2p-pubsub: MaxIHaveLength
 ANNOUNCE_WINDOW = 3.0  # Seconds that a new neighbour is announced. gossipsub: three heartbeats
 _NEWCOMER = 2 * ANNOUNCE_WINDOW  # Seconds: what came then may be old, and would go round for ever
-_UNNOTICED = 30.0  # Seconds that a failed link may have been silent: three link checks
 _TOGETHER = 10.0  # Seconds within which links fail for one reason. Chosen: as silence is noticed
 _MAX_ANNOUNCED = 1_000  # Ids, after a failed link. Chosen: go-libp2p-pubsub has 5,000 a heartbeat
 _MAX_FAILED = 64  # Failed links that are remembered. Chosen: several times the active view
@@ -74,33 +72,28 @@ class LazyPush:
                 state.send(peer, IHave(part))
 
     def on_neighbor_up(self, link: NeighborRecord, now: Time) -> None:
-        """Announce the newest messages (E39), and those since the link, or others, failed."""
-        failed = self._failed.pop(link.peer, None)
-        if failed is not None:
-            link.missed_since = failed[0]
-        gap = self._gap_since(now) if failed is None else failed[0] - _UNNOTICED
-        since = min(gap, now - ANNOUNCE_WINDOW)
-        most = _MAX_ANNOUNCED if gap <= since else MAX_IDS
-        recent = self._state.messages.recent(since, self._state.first_link_at + _NEWCOMER)
-        newest = [message.summary() for message in islice(recent, most)]
-        self.add_for(link, reversed(newest), now)
-
-    def on_neighbor_down(self, link: NeighborRecord, event: NeighborDown, now: Time) -> None:
-        """Remember a failed link; one that had just come back failed when its former one did."""
-        failed_at = link.missed_since if now - link.up_at < _TOGETHER else NEVER
-        if event.reason is DownReason.FAILED:
-            failed_at = min(failed_at, now)
-        if failed_at < NEVER:
-            put_last(self._failed, link.peer, (failed_at, event.silent_since), _MAX_FAILED)
-
-    def _gap_since(self, now: Time) -> Time:
-        """Since when several links that failed just now were silent; NEVER if one at most was."""
+        """Announce the newest messages (E39): since its former link, or several others, fell
+        silent."""
+        former = self._failed.get(link.peer)
         silent = [
             max(since, at - _TOGETHER)
             for at, since in self._failed.values()
-            if at >= now - _TOGETHER and at - since > ANNOUNCE_WINDOW
+            if at >= now - _TOGETHER
         ]
-        return min(silent) if len(silent) > 1 else NEVER
+        gap = former[1] if former else min(silent) if len(silent) > 1 else now
+        received_since = self._state.first_link_at + _NEWCOMER
+        recent = self._state.messages.recent(gap - ANNOUNCE_WINDOW, received_since)
+        newest = islice(recent, MAX_IDS if gap == now else _MAX_ANNOUNCED)
+        self.add_for(link, reversed([message.summary() for message in newest]), now)
+
+    def on_neighbor_down(self, link: NeighborRecord, event: NeighborDown, now: Time) -> None:
+        """Remember a failed link; one that had just come back failed when its former one did."""
+        former = self._failed.pop(link.peer, None)
+        if now - link.up_at > _TOGETHER:
+            former = None
+        if former or event.reason is DownReason.FAILED:
+            since = min(now, event.silent_since, former[1] if former else NEVER)
+            put_last(self._failed, link.peer, (now, since), _MAX_FAILED)
 
     def clear(self) -> None:
         self._queue.clear()

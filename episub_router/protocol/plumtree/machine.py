@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 from random import Random
 
 from episub_router.protocol import events as ev
@@ -12,12 +13,14 @@ from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.eager_push import EagerPush
 from episub_router.protocol.plumtree.lazy_push import LazyPush
 from episub_router.protocol.plumtree.missing_messages import MissingMessages
-from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
-from episub_router.protocol.plumtree.parents import Parents
-from episub_router.protocol.plumtree.root import RootProcedure
-from episub_router.protocol.plumtree.state import PlumtreeState
+from episub_router.protocol.plumtree.source_trees import SourceTrees
+from episub_router.protocol.plumtree.state import NeighborRecord, PlumtreeState
 from episub_router.protocol.standing import BROKEN_PROMISE, FORGED_PAYLOAD
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
+
+_NEWEST = (
+    8  # Messages whose senders should push the next one, too. Chosen: one of each active source
+)
 
 
 class Plumtree:
@@ -25,25 +28,22 @@ class Plumtree:
     `handle_timer`; all return the effects in order."""
 
     __slots__ = (
-        "_eager_push", "_lazy_push", "_missing", "_parents", "_root", "_state", "standings",
-        "store", "trees",
+        "_eager_push", "_lazy_push", "_missing", "_source_trees", "_state", "standings", "store",
+        "trees",
     )  # fmt: skip
 
     def __init__(self, params: BroadcastParams, rng: Random, rtt_of: RttOf, epoch: int = 0) -> None:
         self._state = state = PlumtreeState(params, rtt_of)
         self._lazy_push = LazyPush(state, rng)
         self._missing = MissingMessages(state)
-        self._parents = Parents(state)
-        self._root = RootProcedure(state, self._parents, epoch)
-        self._eager_push = EagerPush(
-            state, self._lazy_push, self._missing, self._parents, self._root
-        )
+        self._source_trees = SourceTrees(state, epoch)
+        self._eager_push = EagerPush(state, self._lazy_push, self._missing, self._source_trees)
         self.standings, self.store, self.trees = state.standings, state.messages, state.trees
 
     @property
     def eager(self) -> Collection[PeerId]:
         """The eager push peers of the shared tree, as a read-only view."""
-        return self.trees.shared.children
+        return self._state.eager
 
     @property
     def lazy(self) -> list[PeerId]:
@@ -61,19 +61,20 @@ class Plumtree:
         return len(self.store.validating)
 
     def parents(self, now: Time) -> list[PeerId]:
-        """Neighbours that push to us, in whichever tree."""
-        trees = (tree for tree in self.trees if tree.source is None or tree.is_fresh(now))
-        return [*dict.fromkeys(parent for tree in trees for parent in tree.parents)]
+        """Neighbours that push to us, in whichever tree; in the shared one those that did last."""
+        newest = islice(self.store.recent(-NEVER, -NEVER), _NEWEST)
+        shared = [m.sender for m in newest if m.tree is None and m.sender in self._state.links]
+        fresh = (tree for tree in self.trees if tree.is_fresh(now))
+        return [*dict.fromkeys([*shared, *(parent for tree in fresh for parent in tree.parents)])]
 
     def publishes_to(self) -> list[PeerId]:
         """Neighbours that a message of our own is pushed to."""
-        own = [tree for tree in self.trees if tree.own and tree.children]
-        trees = own or [self.trees.shared]
-        return [*dict.fromkeys(child for tree in trees for child in tree.children)]
+        children = [child for tree in self.trees if tree.own for child in tree.children]
+        return [*dict.fromkeys(children or self.eager)]
 
     def pushes_to(self, peer: PeerId) -> bool:
         """Whether some payloads are pushed to `peer`."""
-        return any(peer in tree.children for tree in self.trees)
+        return peer in self.eager or any(peer in tree.children for tree in self.trees)
 
     def condemned(self, now: Time) -> list[PeerId]:
         """Neighbours that are to be banned."""
@@ -98,13 +99,13 @@ class Plumtree:
             self._missing.on_ihave(peer, message, now)
         elif isinstance(message, Graft):
             self._missing.on_graft(peer, message)
-            self._parents.on_graft(peer, message, now)
+            self._source_trees.on_graft(peer, message, now)
         elif isinstance(message, Root):
-            self._root.on_root(peer, message, now)
+            self._source_trees.on_root(peer, message, now)
         elif message.sources or message.standby:
-            self._parents.on_prune(peer, message, now)
+            self._source_trees.on_prune(peer, message, now)
         else:
-            state.trees.shared.unlink(peer)
+            state.eager.pop(peer, None)
         return state.take_effects()
 
     def handle(
@@ -140,16 +141,18 @@ class Plumtree:
         state.first_link_at = min(state.first_link_at, now)
         if peer not in state.links:
             state.links[peer] = NeighborRecord(peer, now)
-            state.trees.shared.link(peer)
+            state.eager[peer] = None
         self._lazy_push.on_neighbor_up(state.links[peer], now)
-        self._root.on_neighbor_up(peer, now)
+        self._source_trees.on_neighbor_up(peer, now)
 
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
         link = self._state.links.pop(event.peer, None)
         if link is not None:
+            if event.peer in self.eager:
+                self._eager_push.on_neighbor_down(event.peer)
             self._lazy_push.on_neighbor_down(link, event, now)
             self._missing.on_neighbor_down(event.peer, now)
-            self._parents.on_neighbor_down(event.peer, now)
+            self._source_trees.on_neighbor_down(event.peer, now)
 
     def on_reconnected(self, peer: PeerId, now: Time) -> list[Effect]:
         """Messages to the neighbour `peer` may have been lost: announce the newest to it."""
@@ -180,7 +183,7 @@ class Plumtree:
         if self._missing.due.deadline <= now:
             self._missing.fire(now)
         if state.timers.deadline <= now:
-            self._root.fire(now)
+            self._source_trees.fire(now)
         return state.take_effects()
 
     def clear(self) -> None:
@@ -191,6 +194,7 @@ class Plumtree:
         state.messages.clear()
         self._lazy_push.clear()
         self._missing.clear()
-        self._root.clear()
+        self._source_trees.clear()
         state.timers.clear()
         state.trees.clear()
+        state.eager.clear()

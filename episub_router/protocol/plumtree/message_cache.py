@@ -3,8 +3,8 @@ payload until its id is forgotten (E41)."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from episub_router.protocol.messages import MAX_HOPS, Gossip, MessageSummary
@@ -31,9 +31,8 @@ class Copy(NamedTuple):
 
 class GossipMessage:
     __slots__ = (
-        "accepted_at", "announced_at", "arrived_at", "asked", "cached", "copies", "due_at",
-        "holders", "hops", "id", "informant", "payload", "sender", "served", "size", "source",
-        "tree",
+        "accepted_at", "announced_at", "arrived_at", "asked", "cached", "copies", "holders", "hops",
+        "id", "informant", "payload", "sender", "served", "size", "source", "tree",
     )  # fmt: skip
 
     def __init__(self, id: MessageId) -> None:
@@ -42,7 +41,6 @@ class GossipMessage:
         self.holders: dict[PeerId, int] | None = {}
         self.informant: PeerId | None = None  # The first neighbour to announce it, ...
         self.announced_at: Time = NEVER  # ... and when it did
-        self.due_at: Time = NEVER  # When to ask for it, or to ask the next announcer
         self.asked: list[tuple[PeerId, Time]] = _NOBODY  # Who got a GRAFT for it, in order
         self.copies: dict[PeerId, Copy] | None = None  # In validation, by sender
         self.payload: object = None
@@ -72,10 +70,7 @@ class GossipMessage:
 
     def asked_at(self, peer: PeerId | None) -> Time | None:
         """When `peer` got the first GRAFT for it; None if it got none."""
-        for asked, at in self.asked:
-            if asked == peer:
-                return at
-        return None
+        return next((at for asked, at in self.asked if asked == peer), None)
 
 
 _NOBODY: list[tuple[PeerId, Time]] = []  # For messages that were never asked for: never changed
@@ -85,14 +80,14 @@ class MessageCache:
     """Payloads are bounded by age, count and bytes, ids by age and count, messages in validation by
     age and count; those that are only announced by `missing_messages`."""
 
-    __slots__ = ("_order", "_params", "_uncached", "cached_bytes", "open", "seen", "validating")
+    __slots__ = ("_cached", "_forgotten", "_params", "cached_bytes", "open", "seen", "validating")
 
     def __init__(self, params: BroadcastParams) -> None:
         self._params = params
         self.open: dict[MessageId, GossipMessage] = {}  # Announced, or in validation
         self.seen: dict[MessageId, GossipMessage] = {}  # Accepted
-        self._order: list[GossipMessage] = []  # Those, in order, ...
-        self._uncached = 0  # ... of which the first so many have lost their payloads
+        self._cached: deque[GossipMessage] = deque()  # Those that have their payloads, ...
+        self._forgotten: deque[GossipMessage] = deque()  # ... and the others; the oldest first
         self.validating: dict[MessageId, Time] = {}  # Messages in validation, and when that began
         self.cached_bytes = 0
 
@@ -104,7 +99,7 @@ class MessageCache:
 
     @property
     def cached_messages(self) -> int:
-        return len(self._order) - self._uncached
+        return len(self._cached)
 
     def get(self, id: MessageId) -> GossipMessage | None:
         """The message, if its payload is cached."""
@@ -151,13 +146,13 @@ class MessageCache:
         message.payload, message.size, message.accepted_at = payload, size, now
         message.cached = True
         self.seen[message.id] = message
-        self._order.append(message)
+        self._cached.append(message)
         self.cached_bytes += size
         self.expire(now)
 
     def recent(self, since: Time, received_since: Time) -> Iterator[GossipMessage]:
         """Cached messages since `since`, and of others since `received_since`; newest first."""
-        for message in islice(reversed(self._order), self.cached_messages):
+        for message in reversed(self._cached):
             if message.accepted_at < since:
                 return
             if message.sender is None or message.accepted_at >= received_since:
@@ -169,33 +164,29 @@ class MessageCache:
             if since + VALIDATION_TIMEOUT > now:
                 break
             self._end_validation(self.open[id])
-        params, order, first = self._params, self._order, self._uncached
-        while first < len(order) and (
-            order[first].accepted_at < now - params.cache_ttl
-            or len(order) - first > params.cache_messages
+        params, cached, ids = self._params, self._cached, self._forgotten
+        while cached and (
+            cached[0].accepted_at < now - params.cache_ttl
+            or len(cached) > params.cache_messages
             or self.cached_bytes > params.cache_bytes
         ):
-            self._uncache(order[first])
-            first += 1
-        gone = 0
-        while gone < first and (
-            order[gone].accepted_at < now - params.seen_ttl or len(order) - gone > SEEN_MESSAGES
+            self._forget_payload()
+        while ids and (
+            ids[0].accepted_at < now - params.seen_ttl or len(self.seen) > SEEN_MESSAGES
         ):
-            del self.seen[order[gone].id]
-            gone += 1
-        del order[:gone]
-        self._uncached = first - gone
+            del self.seen[ids.popleft().id]
 
-    def _uncache(self, message: GossipMessage) -> None:
+    def _forget_payload(self) -> None:
+        message = self._cached.popleft()
         self.cached_bytes -= message.size
         message.payload = message.served = message.holders = None
         message.asked = _NOBODY
         message.cached = False
+        self._forgotten.append(message)
 
     def clear(self) -> None:
         """Forget all but the ids."""
-        for message in self._order[self._uncached :]:
-            self._uncache(message)
-        self._uncached = len(self._order)
+        while self._cached:
+            self._forget_payload()
         self.open.clear()
         self.validating.clear()

@@ -6,10 +6,8 @@ from itertools import islice
 
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Graft, IHave
-from episub_router.protocol.plumtree.graft_wait import GraftWait
 from episub_router.protocol.plumtree.message_cache import VALIDATION_TIMEOUT, GossipMessage
-from episub_router.protocol.plumtree.neighbor_record import NeighborRecord
-from episub_router.protocol.plumtree.state import PlumtreeState, batched
+from episub_router.protocol.plumtree.state import NeighborRecord, PlumtreeState, batched
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.params import Rate
 from episub_router.util.timers import TimerMap
@@ -22,6 +20,11 @@ _MAX_PEERS = 64  # Peers whose announcements are counted. Chosen: several times 
 _LOOKED_AT = 16  # Newest messages of a peer among which one to give up is chosen
 _PIGGYBACK = 0.02  # Seconds before its own time at which a message is asked for beside others (E35)
 _PENDING_CHECK = 0.5  # Seconds between checks of a message in validation, or without announcers
+_LAG_FACTOR = 1.2  # Times the usual lag behind an announcement, ...
+_LAG_MARGIN = 0.005  # ... and so many seconds, until a message counts as missing
+_ANSWER_TIME = 0.05  # Seconds beside two round trips for an answer. Measured: one doubles p99
+_MOST_ANSWER = 0.5  # Seconds, at most and without an RTT. Chosen: two round trips of long links
+LOST_AFTER = 5.0  # Seconds until a message is given up, once each announcer was asked twice
 _MOST_BACKOFF = 8  # Bound of the doubling of a peer's time to answer one message (RFC 6298, 5.5)
 
 
@@ -29,34 +32,32 @@ class MissingMessages:
     """The announced messages that are not here, each with the time at which its announcers are
     asked, in turn. Where the list is full, the shares of peers are max-min fair."""
 
-    __slots__ = ("_announcements", "_state", "due", "wait")
+    __slots__ = ("_announcements", "_state", "due")
 
     def __init__(self, state: PlumtreeState) -> None:
         self._state = state
         self.due: TimerMap[MessageId] = TimerMap()  # The missing messages, and when to ask for each
-        self.wait = GraftWait()
         self._announcements: TokenBuckets[PeerId] = TokenBuckets(ANNOUNCEMENTS, _MAX_PEERS)
 
     def on_ihave(self, peer: PeerId, message: IHave, now: Time) -> None:
         """IHAVE: note which announced messages are missing here (E34)."""
         state = self._state
         link = state.links[peer]
-        wait = self.wait.after_announcement(link, now)
+        due = now + _LAG_FACTOR * link.lag + _LAG_MARGIN
         for id, hops in state.capped(peer, message.summary):
             known = state.messages.seen.get(id)
             if known is None:
-                self._on_unknown(link, id, state.check_hops(peer, hops), now, now + wait)
+                self._on_unknown(link, id, state.check_hops(peer, hops), now, due)
                 continue
             known.note_holder(peer, hops)
-            self.wait.note_known(link)
+            link.note_lag(0.0)
             tree = state.trees.get(known.tree)
             if tree is not None:
-                tree.note_announced(peer)
+                tree.note_served(peer)
 
     def _on_unknown(
         self, link: NeighborRecord, id: MessageId, hops: int, now: Time, due: Time
     ) -> None:
-        link.renew(id, now)
         peer, messages = link.peer, self._state.messages
         message = messages.open.get(id)
         if message is None or message.informant is None:
@@ -66,9 +67,9 @@ class MissingMessages:
             message = message or messages.open.setdefault(id, GossipMessage(id))
             message.informant, message.announced_at = peer, now
             link.first_announced[id] = None
-            self._schedule(message, due)
-        elif due < message.due_at and not message.asked:
-            self._schedule(message, due)
+            self.due.set(id, due)
+        elif due < self.due.get(id) and not message.asked:
+            self.due.set(id, due)
         message.note_holder(peer, hops)
 
     def _make_room(self, link: NeighborRecord) -> bool:
@@ -89,16 +90,22 @@ class MissingMessages:
     def on_first_copy(self, message: GossipMessage) -> None:
         """The first copy of `message` has come: it is missing no more."""
         if message.informant is not None:
-            rtt = self._state.rtt_of(message.sender)
-            self.wait.note_first_copy(message, rtt, self.remove(message))
+            self.remove(message)
+            if message.asked_at(message.sender) is None:
+                self.note_pushed_copy(message, message.arrived_at)
 
-    def remove(self, message: GossipMessage) -> NeighborRecord | None:
-        """`message` is missing no more; returns the neighbour that announced it first."""
+    def note_pushed_copy(self, message: GossipMessage, at: Time) -> None:
+        """A copy of a message that was missing came without our asking."""
+        informant = self._state.links.get(message.informant)
+        if informant is not None:
+            informant.note_lag(at - message.announced_at)
+
+    def remove(self, message: GossipMessage) -> None:
+        """`message` is missing no more."""
         self.due.cancel(message.id)
         informant = self._state.links.get(message.informant)
         if informant is not None:
             informant.first_announced.pop(message.id, None)
-        return informant
 
     def give_up(self, message: GossipMessage) -> None:
         """`message` is missing no more, though it didn't come."""
@@ -111,8 +118,17 @@ class MissingMessages:
         """The GRAFT timer: ask for what is still missing (E34, E35), count what is lost (E37)."""
         state = self._state
         grafts: dict[PeerId, list[MessageId]] = {}
-        for id in self.due.pop_due(now + _PIGGYBACK):
-            self._ask_for(state.messages.open[id], grafts, now)
+        early = []
+        while (due := self.due.deadline) <= now + _PIGGYBACK:
+            for id in self.due.pop_due(due):
+                message = state.messages.open[id]
+                peers = self._next_announcers(message, now)
+                if due > now and not any(peer in grafts for peer in peers):
+                    early.append((id, due))
+                else:
+                    self._ask_for(message, peers, grafts, now)
+        for id, due in early:
+            self.due.set(id, due)
         for peer, ids in grafts.items():
             for id in ids:
                 state.links[peer].ask(id, now)
@@ -120,25 +136,26 @@ class MissingMessages:
                 state.send(peer, Graft(part))
 
     def _ask_for(
-        self, message: GossipMessage, grafts: dict[PeerId, list[MessageId]], now: Time
+        self,
+        message: GossipMessage,
+        peers: list[PeerId],
+        grafts: dict[PeerId, list[MessageId]],
+        now: Time,
     ) -> None:
-        peers = self._next_announcers(message, now)
         age = now - message.announced_at
         asked = [peer for peer, _ in message.asked]
-        if message.due_at > now and not any(peer in grafts for peer in peers):
-            self._schedule(message, message.due_at)
-        elif message.copies is not None and age < VALIDATION_TIMEOUT:
+        if age <= (LOST_AFTER if message.copies is None else VALIDATION_TIMEOUT) and (
+            not peers or message.copies is not None
+        ):
             # Invalid copies suppress a message for no longer than one validation takes.
-            self._schedule(message, now + _PENDING_CHECK)
-        elif age > self.wait.until_lost(now) and all(peer in asked for peer in peers):
+            self.due.set(message.id, now + _PENDING_CHECK)
+        elif age > LOST_AFTER and all(asked.count(peer) > 1 for peer in peers):
             self._state.drop(None, DropReason.MESSAGE_LOST)
             self.give_up(message)
-        elif not peers:
-            self._schedule(message, now + _PENDING_CHECK)
         else:
             backoff = [min(2 ** asked.count(peer), _MOST_BACKOFF) for peer in peers]
-            wait = (n * self._patience(p, now) for n, p in zip(backoff, peers, strict=True))
-            self._schedule(message, now + max(wait))
+            wait = (n * self._patience(p) for n, p in zip(backoff, peers, strict=True))
+            self.due.set(message.id, now + max(wait))
             message.asked = [*message.asked, *((peer, now) for peer in peers)]
             for peer in peers:
                 grafts.setdefault(peer, []).append(message.id)
@@ -158,43 +175,40 @@ class MissingMessages:
         return left[:2] if left[0] in bad else left[:1]
 
     def _is_late(self, peer: PeerId, now: Time) -> bool:
-        return self._state.links[peer].is_late(now, self._patience(peer, now))
+        return self._state.links[peer].is_late(now, self._patience(peer))
 
-    def _patience(self, peer: PeerId, now: Time) -> float:
-        return self.wait.patience(self._state.rtt_of(peer), now)
-
-    def _schedule(self, message: GossipMessage, at: Time) -> None:
-        message.due_at = at
-        self.due.set(message.id, at)
+    def _patience(self, peer: PeerId) -> float:
+        """Seconds that a neighbour has to answer a GRAFT."""
+        rtt = self._state.rtt_of(peer)
+        return _MOST_ANSWER if rtt is None else min(_MOST_ANSWER, 2 * rtt + _ANSWER_TIME)
 
     def on_rejected(self, id: MessageId, now: Time) -> None:
         """No copy of `id` is in validation any more: it is asked for at once."""
         if self.due.get(id) < NEVER:
-            self._schedule(self._state.messages.open[id], now)
+            self.due.set(id, now)
 
     def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
         """What was asked of `peer` last is asked of the next announcer at once (E37)."""
         for message in self._state.messages.open.values():
-            if message.asked and message.asked[-1][0] == peer and message.due_at > now:
-                self._schedule(message, now)
+            if message.asked and message.asked[-1][0] == peer:
+                self.due.set_earliest(message.id, now)
 
     def clear(self) -> None:
         self.due.clear()
-        self.wait = GraftWait()
 
     def on_graft(self, peer: PeerId, message: Graft) -> None:
         """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""
         state = self._state
         ids = state.capped(peer, message.ids)
         if not (message.ids or message.sources or message.standby):
-            state.trees.shared.link(peer)
+            state.eager[peer] = None
         for id in ids:
             stored = state.messages.get(id)
             if stored is None:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)
                 continue
             if stored.tree is None:
-                state.trees.shared.link(peer)
+                state.eager[peer] = None
             served = stored.served = stored.served or {}
             if served.get(peer, 0) >= MAX_RETRANSMISSIONS:
                 state.drop(peer, DropReason.GRAFT_REPEATED)

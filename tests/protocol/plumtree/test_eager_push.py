@@ -221,15 +221,6 @@ def test_losing_an_eager_peer_promotes_a_lazy_one() -> None:
     assert (branch.eager, branch.lazy) == ({"b"}, {"c"})
 
 
-def test_only_who_is_cut_off_repairs_the_tree() -> None:
-    """E40: the loss of a peer that only took messages from us is the peer's to repair."""
-    branch = Branch("parent", "child", lazy=["b"])
-    branch.receive("parent", Gossip("m", 3, "payload"))
-    assert branch.handle(NeighborDown("child", DownReason.FAILED)) == []
-    effects = branch.handle(NeighborDown("parent", DownReason.FAILED))
-    assert sent(effects) == [("b", Graft())]
-
-
 def test_each_source_has_a_parent_whose_loss_is_repaired() -> None:
     """E40: two peers brought messages; that one of them stays doesn't make up for the other."""
     branch = Branch("a", "b", lazy=["c"])
@@ -258,22 +249,6 @@ def test_payload_that_could_not_be_queued_is_announced() -> None:
     assert branch.machine.next_deadline() == NEVER
 
 
-def test_only_the_leading_source_s_messages_cut_links() -> None:
-    """E31: of two sources that publish, the duplicates of one alone prune; if it falls silent for
-    a whole window, those of the other do."""
-    branch = Branch("a", "b", "c")
-    branch.receive("a", Gossip("m", 1, "payload", source="first"))
-    branch.receive("a", Gossip("n", 1, "payload", source="second"))
-    assert sent(branch.receive("b", Gossip("n", 1, "payload", source="second"))) == []
-    assert branch.eager == {"a", "b", "c"}
-    assert sent(branch.receive("b", Gossip("m", 1, "payload", source="first"))) == [("b", Prune())]
-    assert branch.eager == {"a", "c"}
-    for number in range(8):
-        branch.receive("a", Gossip(number, 1, "payload", source="second"))
-    branch.receive("a", Gossip("o", 1, "payload", source="second"))
-    assert sent(branch.receive("c", Gossip("o", 1, "payload", source="second"))) == [("c", Prune())]
-
-
 def test_a_lazy_peer_that_pushes_is_pruned_whoever_leads() -> None:
     """E31: that link was cut already, and the peer has yet to hear of it."""
     branch = Branch("a", lazy=["b"])
@@ -297,14 +272,3 @@ def test_the_source_goes_on_with_the_message() -> None:
     push = Gossip("m", 2, "payload", source="first")
     assert sent(effects) == [("b", push)]
     assert sent(branch.receive("c", Graft(("m",)))) == [("c", push)]
-
-
-def test_sources_in_ascending_order_don_t_keep_links_from_being_cut() -> None:
-    """E31: each is above all those before it, so that none would ever lead."""
-    branch = Branch("a", "b", params=BroadcastParams())
-    pruned = []
-    for number in range(20):
-        branch.receive("a", Gossip(number, 1, "payload", source=number))
-        pruned.append(sent(branch.receive("b", Gossip(number, 1, "payload", source=number))) != [])
-        branch.receive("b", Graft())
-    assert pruned == [number % 9 == 0 for number in range(20)]

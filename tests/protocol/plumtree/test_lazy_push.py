@@ -189,7 +189,7 @@ def test_links_in_place_of_failed_ones_are_announced_what_those_may_have_missed(
     branch.handle(NeighborDown("a", DownReason.FAILED, branch.now - 8))
     assert announced_to("w") == [17, 18, 19]
     branch.handle(NeighborDown("b", DownReason.FAILED, branch.now - 7))
-    assert announced_to("x") == announced_to("y") == list(range(12, 20))
+    assert announced_to("x") == announced_to("y") == list(range(9, 20))
     branch.wait(11)
     branch.publish("newest")
     assert announced_to("late") == ["newest"]

@@ -52,14 +52,6 @@ def two_trees() -> Branch:
     return branch
 
 
-def test_one_that_pushes_nothing_in_any_tree_is_left_in_all() -> None:
-    branch = two_trees()
-    for id in range(FAILED_AFTER):
-        assert parent(branch, "s") == parent(branch, "t") == "a"
-        pull(branch, "b", id, "st"[id % 2])
-    assert parent(branch, "s") == parent(branch, "t") == "b"
-
-
 def test_one_that_pushes_in_another_tree_is_left_in_one_alone() -> None:
     """It may keep one source's messages from us, or be without them itself."""
     branch = two_trees()

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from episub_router.protocol import standing as rules
 from episub_router.protocol.messages import Gossip, Graft, IHave
-from episub_router.protocol.plumtree.neighbor_record import (
-    BROKEN_AT_ONCE,
+from episub_router.protocol.plumtree.state import (
     LONGEST_BACKLOG,
     MAX_PROMISES,
     SILENCE,
@@ -58,15 +57,6 @@ def test_a_peer_that_sends_has_a_backlog_but_not_for_ever() -> None:
     assert link.count_broken(LONGEST_BACKLOG + 0.1) == 1
 
 
-def test_one_that_announces_again_had_no_room() -> None:
-    link = NeighborRecord("a", 0.0)
-    link.ask("m", 0.0)
-    link.renew("m", 9.0)
-    link.renew("n", 9.0)
-    assert link.count_broken(SILENCE + 5) == 0
-    assert link.count_broken(SILENCE + 9.1) == 1
-
-
 def test_promises_of_one_peer_are_bounded() -> None:
     link = NeighborRecord("a", 0.0)
     for id in range(2 * MAX_PROMISES):
@@ -96,15 +86,6 @@ def test_what_breaks_together_is_one_piece_of_evidence() -> None:
         if standings.of("a", now) < rules.BAN_BELOW:
             condemned_at.append(second)
     assert condemned_at[0] > 2 * SILENCE
-
-
-def test_what_broke_shortly_before_counts_among_it() -> None:
-    link = NeighborRecord("a", 0.0)
-    link.ask("stray", 0.0)
-    for id in range(100):
-        link.ask(id, SILENCE - 0.5)
-    charged = sum(link.count_broken(tenth / 10) for tenth in range(150, 301))
-    assert charged == BROKEN_AT_ONCE
 
 
 def test_a_liar_is_asked_last_then_beside_another_and_gets_no_tree() -> None:

@@ -190,7 +190,7 @@ def test_standbys_that_are_no_longer_next_are_released() -> None:
     branch = built("a", "b", "c", "d")
     bring(branch, "a", "d", "c", "b", round=2, every=0.03)
     effects = sent(branch.wait(SETTLE))
-    assert effects == [("d", Graft(standby=("s",))), ("b", Prune(standby=("s",)))]
+    assert effects == [("b", Prune(standby=("s",))), ("d", Graft(standby=("s",)))]
 
 
 def test_a_standby_that_is_about_as_good_stays() -> None:

@@ -18,8 +18,8 @@ from episub_router.protocol.messages import (
 )
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree import Plumtree
-from episub_router.protocol.plumtree.root import ROOT_INTERVAL
-from episub_router.protocol.plumtree.tree import TREE_IDLE
+from episub_router.protocol.plumtree.source_trees import ROOT_INTERVAL
+from episub_router.protocol.plumtree.tree import MAX_TREES, TREE_IDLE
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Branch, drops, sent
 from tests.protocol.plumtree.roots import (
@@ -211,7 +211,7 @@ def test_no_more_than_64_trees_stand() -> None:
     assert len(sent(publish(branch, "n"), Root)) == 1
 
 
-def test_no_more_than_128_trees_are_kept() -> None:
+def test_no_more_than_100_trees_are_kept() -> None:
     branch = Branch("a", "b")
     for start in range(0, 300, 50):
         lines = tuple(TreeRoot(source, 1, 1, 0.0) for source in range(start, start + 50))
@@ -222,7 +222,7 @@ def test_no_more_than_128_trees_are_kept() -> None:
         for source in range(300)
         if sent(branch.receive("b", ask(1, source))) == [("a", ask(1, source))]
     ]
-    assert len(known) == 128
+    assert len(known) == MAX_TREES
 
 
 def test_lists_of_sources_are_bounded() -> None:

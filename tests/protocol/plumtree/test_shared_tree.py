@@ -29,15 +29,6 @@ def test_the_parent_s_second_copy_cuts_nothing() -> None:
     assert branch.receive("far", Gossip("m", 3, "payload")) == []
 
 
-def test_a_lost_parent_leaves_the_next_link_uncut() -> None:
-    """The peer that brought the message first has pruned us since."""
-    branch = Branch("a", "b")
-    branch.receive("a", Gossip("m", 1, "payload"))
-    branch.receive("a", Prune())
-    assert branch.receive("b", Gossip("m", 1, "payload")) == []
-    assert branch.machine.parents(0.0) == ["b"]
-
-
 def test_a_tree_that_was_optimised_is_cut_where_copies_meet() -> None:
     """E38: the parent is the one that was taken in."""
     branch = Branch("a", "z", lazy=["b"], params=BroadcastParams(optimization_threshold=1))

@@ -302,7 +302,6 @@ IN_VAIN = Plan(
 )  # fmt: skip
 
 
-@pytest.mark.xfail(strict=True, reason="a node asks its standby 2 ms before its parent pushes")
 def test_nobody_asks_for_what_its_parent_is_about_to_push() -> None:
     """A node whose nearest neighbour had failed as a parent keeps a far one."""
     overlay = Overlay(IN_VAIN.links, IN_VAIN.seed, IN_VAIN.jitter, IN_VAIN.loss)
