@@ -18,8 +18,7 @@ def test_each_quoted_figure_is_its_results() -> None:
 
 
 def test_each_table_is_on_a_page() -> None:
-    folder = ROOT / "docs" / "results"
-    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.md"))
+    text = "".join(path.read_text(encoding="utf-8") for path in documents())
     assert sorted(re.findall("<!-- result: (.+) -->", text)) == sorted(TABLES)
 
 

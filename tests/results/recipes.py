@@ -201,8 +201,20 @@ RECIPES: dict[str, Recipe] = {
         _simulation("simsub", *(f"simsub-{number}" for number in range(1, 7))),
         _simulation("hyparview", "hyparview-overlay", "plumtree-redundancy", seeds=1),
         _simulation("hyparview-failures", seeds=1),
+        _simulation("choke", arguments=("--nodes", "300"), seeds=2),
         _simulation("hostile", arguments=("--nodes", "300", "--set", "traffic.sources=5")),
         _simulation("large", seeds=8),
+        Recipe(
+            name="sizes",
+            commands=[
+                (*SIMULATE, "scale", "--nodes", str(nodes), "--messages", "20")
+                for nodes in (100, 1_000, 10_000)
+            ],
+            code=("protocol",),
+            read=simulated_rows,
+            simulated=True,
+            seeds=1,
+        ),
         _simulation("scale-100k", seeds=1, alone=True),
         Recipe(
             name="scale",

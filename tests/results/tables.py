@@ -80,7 +80,7 @@ def _made(result: Result) -> str:
         f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"
         + (f", {machine['ram_gib']} GiB" if "ram_gib" in machine else ""),
         f"Python {machine['python']}" if "python" in machine else "",
-        machine.get("core", "") if result.seeds else "",
+        machine.get("core", ""),
         result.note,
     ]
     gossipsub = result.gossipsub.get("commit", result.commit)
@@ -457,6 +457,19 @@ def _scale() -> Lines:
     return {f"{row['nodes']:,}": figures_of(row) for row in rows_of("scale")}
 
 
+def _sizes() -> Lines:
+    return {f"{row['nodes']:,}": figures_of(row) for row in rows_of("sizes")}
+
+
+def _choke() -> Lines:
+    found: Lines = {}
+    for row in rows_of("choke", phase="steady"):
+        crashed = row_of("choke", variant=row["variant"], phase="after the crash")
+        later = {f"{name}_crash": text for name, text in figures_of(crashed).items()}
+        found[row["variant"]] = figures_of(row) | later
+    return found
+
+
 def _scale_100k() -> Lines:
     return _labelled((row["variant"], row) for row in rows_of("scale-100k", phase="then"))
 
@@ -632,6 +645,22 @@ TABLES: dict[str, Table] = {
         ("nodes", "warm-up, s", "messages, s", "events/s", "times an empty loop", "MiB"),
         ("{warm_up_s}", "{messages_s}", "{events_per_s}", "{of_empty_loop}", "{mib}"),
         _scale,
+    ),
+    "sizes": Table(
+        ("sizes",),
+        ("nodes", "path, hops", "to the farthest", "p50 / p99, ms", "RMR, first and last",
+         "control bytes a delivery"),
+        ("{path}", "{eccentricity}", "{p50_ms} / {p99_ms}", "{rmr_first}, {rmr_last}",
+         "{control_bytes}"),
+        _sizes,
+    ),
+    "choke": Table(
+        ("choke",),
+        ("router", "copies", "p50 / p99, ms", "control bytes a delivery",
+         "copies after 10 % crash", "p50 / p99, ms"),
+        ("{payloads}", "{p50_ms} / {p99_ms}", "{control_bytes}", "{payloads_crash}",
+         "{p50_ms_crash} / {p99_ms_crash}"),
+        _choke,
     ),
     "scale-100k": Table(
         ("scale-100k",),
