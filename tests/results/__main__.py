@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ class RecipeFailed(Exception):
 def make(recipe: Recipe, options: argparse.Namespace, environment: Mapping[str, str]) -> Result:
     """Run what makes one result; gossipsub's rows may come from the file that is there."""
     started = time.monotonic()
-    at, day = commit()
+    at, day = commit(), datetime.now(UTC).date().isoformat()
     before = machine()
     commands = [*recipe.commands]
     seeds: Sequence[int] = ()

@@ -107,11 +107,11 @@ def digests(parts: Iterable[str], package: Path = ROOT / "episub_router") -> dic
     return {part: digest(package / part) for part in parts}
 
 
-def commit() -> tuple[str, str]:
-    """The tree's commit, and its date; "with changes" where the sources differ from it."""
-    short, day = _git("log", "-1", "--format=%h %cs").split()
+def commit() -> str:
+    """The tree's commit; "with changes" where the sources differ from it."""
+    short = _git("log", "-1", "--format=%h")
     changed = _git("status", "--porcelain", "--", "episub_router", "tests/benchmarks", "tests/sds")
-    return short + (" with changes" if changed else ""), day
+    return short + (" with changes" if changed else "")
 
 
 def _git(*arguments: str) -> str:

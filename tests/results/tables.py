@@ -76,7 +76,7 @@ def _made(result: Result) -> str:
     parts = [
         f"{nodes.pop():,} nodes" if len(nodes) == 1 else "",
         _seeds(result.seeds),
-        f"commit {result.commit} of {day(result.date)}",
+        f"commit {result.commit}, {day(result.date)}",
         f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"
         + (f", {machine['ram_gib']} GiB" if "ram_gib" in machine else ""),
         f"Python {machine['python']}" if "python" in machine else "",
