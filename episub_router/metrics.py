@@ -20,8 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from episub_router.net.counters import Reason
-from episub_router.net.warnings import ADVICE
+from episub_router.net.counters import ADVICE, Reason
 from episub_router.pubsub import PubsubDrop, ResilientPubsub
 from episub_router.pubsub.traffic import BUCKETS, KINDS
 from episub_router.router import EpisubRouter

@@ -31,7 +31,8 @@ from multiaddr import Multiaddr
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.gossipsub_arguments import GossipSubOptions, router_options
-from episub_router.net.connections import ConnectionNotifee, DirectPeers
+from episub_router.net.connections.arrivals import ConnectionNotifee
+from episub_router.net.connections.direct import stay_connected
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.bootstrap import parse_bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, check_sources
@@ -129,8 +130,10 @@ class EpisubRouter(IPubsubRouter, Service):
             protected_topics=check_names("protected_topics", protected_topics),
             offers_episub=offer_episub,
         )
-        interval = (fallback or _DEFAULT_FALLBACK).direct_connect_interval
-        self._direct = DirectPeers(direct_peers, interval)
+        self._direct: dict[ID, PeerInfo] = {}
+        for info in direct_peers:
+            check_type("a direct peer", info, PeerInfo)
+            self._direct[info.peer_id] = info
         self._pubsub: Pubsub | None = None
         self._unattached: dict[ID, TProtocol] = {}
         """Peers that were added before there was a Pubsub: by tests, not by py-libp2p."""
@@ -178,7 +181,7 @@ class EpisubRouter(IPubsubRouter, Service):
     @property
     def direct_peers(self) -> dict[ID, PeerInfo]:
         """The peers that this node stays connected to."""
-        return self._direct.peers
+        return self._direct
 
     @property
     def mesh(self) -> dict[str, set[ID]]:  # type: ignore[override]
@@ -309,12 +312,11 @@ class EpisubRouter(IPubsubRouter, Service):
         if self._offers_episub:
             self._sides.append(node)
         if self._fallback is not None:
-            direct = self._direct.peers.values()
+            direct = self._direct.values()
             self._bridge = Bridge(
                 pubsub, self._fallback, self._router_params, self.extensions_state, node, direct
             )
             self._sides.append(self._bridge)
-        self._direct.attach(pubsub.host)
         silence = self._router_params.silence_timeout
         notifee = ConnectionNotifee(node.peers, self._guard, silence)
         pubsub.host.get_network().register_notifee(notifee)
@@ -330,7 +332,8 @@ class EpisubRouter(IPubsubRouter, Service):
         node = self._attached()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.outbound.run)
-            nursery.start_soon(self._direct.run)
+            interval = (self._fallback or _DEFAULT_FALLBACK).direct_connect_interval
+            nursery.start_soon(stay_connected, node.host, self._direct.values(), interval)
             for side in self._sides:
                 nursery.start_soon(side.run)
 

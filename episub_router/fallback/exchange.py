@@ -12,7 +12,8 @@ from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.net.address_book import AddressBook
-from episub_router.net.connections import DIALS_AT_ONCE, DialBudget
+from episub_router.net.connections.dial_budget import DialBudget
+from episub_router.net.connections.dialer import DIALS_AT_ONCE
 from episub_router.net.params import RouterParams
 
 _MAX_WAITING = 64

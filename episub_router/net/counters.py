@@ -1,10 +1,19 @@
-"""Counts by reason: what was received, sent, dropped and went wrong."""
+"""Counts by reason: what was received, sent, dropped and went wrong; and log lines about what had
+no room, with what can be done about it."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
+
+import trio
+
+from episub_router.protocol.effects import DropReason
+
+logger = logging.getLogger(__name__)
 
 
 class Reason(Enum):
@@ -107,7 +116,7 @@ class Counters:
     __slots__ = ("_counts", "_listeners")
 
     def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
         self._listeners: list[Callable[[Enum, int], None]] = []
 
     def listen(self, listener: Callable[[Enum, int], None]) -> None:
@@ -115,14 +124,53 @@ class Counters:
         self._listeners.append(listener)
 
     def add(self, reason: Enum, count: int = 1) -> None:
-        name = reason.value
-        self._counts[name] = self._counts.get(name, 0) + count
+        self._counts[reason.value] += count
         for listener in self._listeners:
             listener(reason, count)
 
     def __getitem__(self, reason: Enum) -> int:
-        return self._counts.get(reason.value, 0)
+        return self._counts[reason.value]
 
     def view(self) -> Mapping[str, int]:
         """A copy, by name."""
         return MappingProxyType(dict(self._counts))
+
+
+INTERVAL = 60.0
+"""Seconds between two lines of one kind; chosen."""
+
+ADVICE: dict[Enum, str] = {
+    Reason.BACKLOG_FULL: "a neighbour takes less than is sent to it, and gets announcements in "
+    "place of these; publish through ResilientPubsub, which waits, or raise "
+    "RouterParams.backlog_bytes",
+    Reason.PEER_STALLED: "a peer took nothing for RouterParams.stall_timeout, and what waited for "
+    "it is dropped; look at its load and at the link to it",
+    Reason.DIALS_FULL: "too many peers are to be dialled at once; join fewer topics at a time",
+    DropReason.MESSAGE_LOST: "announced messages were not cached any more by those that announced "
+    "them; publish less at a time, or raise BroadcastParams.cache_ttl and cache_bytes everywhere",
+    DropReason.MISSING_FULL: "more messages are missing than can be asked for; this node is "
+    "behind: give it more CPU, or publish less at a time",
+    DropReason.PENDING_FULL: "more messages are in validation than can be followed; make the "
+    "topic's validators faster",
+}
+"""By reason: what it means, and what to do."""
+
+
+class CapacityWarnings:
+    """Logs one line for each kind of drop and minute, with how many there were."""
+
+    def __init__(self) -> None:
+        self._next: dict[Enum, float] = {}
+        self._count: Counter[Enum] = Counter()
+
+    def counted(self, reason: Enum, count: int) -> None:
+        """`count` more were dropped for `reason`."""
+        advice = ADVICE.get(reason)
+        if advice is None:
+            return
+        self._count[reason] += count
+        now = trio.current_time()
+        if now >= self._next.get(reason, now):
+            self._next[reason] = now + INTERVAL
+            since = self._count.pop(reason)
+            logger.warning("%s: %d since the last line: %s", reason.value, since, advice)

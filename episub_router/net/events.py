@@ -188,7 +188,7 @@ class TopicEvents:
         """A stream that nobody holds is gone."""
 
     def emit(self, event: TopicEvent) -> None:
-        # What a message's loss means is in the log once a minute (warnings.py).
+        # What a message's loss means is in the log once a minute (counters.py).
         level = logging.DEBUG if isinstance(event, MessageLost) else logging.INFO
         if logger.isEnabledFor(level):
             logger.log(level, "%s: %s", event.topic, line_on(event))

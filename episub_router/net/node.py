@@ -19,8 +19,10 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.address_book import AddressBook
-from episub_router.net.connections import Dialer, IdleConnections, SilenceWatch
-from episub_router.net.counters import ORDINARY, Counters
+from episub_router.net.connections.dialer import Dialer
+from episub_router.net.connections.idle import IdleConnections
+from episub_router.net.connections.silence import SilenceWatch
+from episub_router.net.counters import ORDINARY, CapacityWarnings, Counters
 from episub_router.net.discovery.bootstrap import Bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, Rendezvous
 from episub_router.net.events import TopicEvents
@@ -28,15 +30,13 @@ from episub_router.net.framer import Framer
 from episub_router.net.groups import group_of
 from episub_router.net.inbound import Inbound
 from episub_router.net.large_messages import LargeMessages
-from episub_router.net.mesh import Mesh
 from episub_router.net.outbound import Outbound
 from episub_router.net.params import RouterParams
 from episub_router.net.payloads import Payloads
 from episub_router.net.peers import PeerTable
 from episub_router.net.ping import Pinger
 from episub_router.net.publish_room import PublishRoom
-from episub_router.net.topics import TopicDriver, is_in_a_view
-from episub_router.net.warnings import CapacityWarnings
+from episub_router.net.topics import Mesh, TopicDriver, is_in_a_view
 from episub_router.protocol.hyparview import CONTACTS_ASKED
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.topic import Topic
@@ -80,7 +80,7 @@ class NodeParts:
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
-        self._pinger = Pinger(host, peers, counters)
+        self._pinger = Pinger(host, counters)
         large = LargeMessages(pubsub, counters, threshold, router_params.max_message_size)
         self.topics = TopicDriver(
             me,
@@ -98,6 +98,7 @@ class NodeParts:
             may_ban=may_ban,
             protected_topics=protected_topics,
         )
+        self._pinger.report = self.topics.rtt_measured
         self.payloads = Payloads(pubsub, counters, peers, self.topics, self.outbound, large, rng)
         self.inbound = Inbound(
             pubsub, counters, self.book, peers, self.topics, self.outbound, large

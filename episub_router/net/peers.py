@@ -38,23 +38,15 @@ restarts is back by then."""
 _LONGEST_BACKOFF = 60.0
 """Seconds; py-libp2p blocks a peer that couldn't be dialled for as long."""
 
-_MAX_DOUBLINGS = 16
-"""Of the dial back-off; its longest value is reached long before."""
-
 
 class PeerState(Enum):
     """How far we are from sending to a peer."""
 
-    IDLE = "idle"
-    """Not connected, and not being dialled."""
-    DIALLING = "dialling"
-    """Not connected; a request to make it writable is under way."""
-    CONNECTED = "connected"
-    """A connection, and no stream of ours over which it takes messages."""
-    WRITABLE = "writable"
-    """Pubsub has a queue for it, and it takes what is in there."""
-    INTERRUPTED = "interrupted"
-    """It was writable; its stream broke, and a new one is awaited over the same connection."""
+    IDLE = "idle"  # not connected, and not being dialled
+    DIALLING = "dialling"  # not connected; a request to make it writable is under way
+    CONNECTED = "connected"  # no stream of ours over which it takes messages
+    WRITABLE = "writable"  # Pubsub has a queue for it, and it takes what is in there
+    INTERRUPTED = "interrupted"  # its stream broke, a new one is awaited over the connection
 
 
 class PeerSide(Enum):
@@ -66,16 +58,14 @@ class PeerSide(Enum):
 
     UNKNOWN = "unknown"
     EPISUB = "episub"
-    GOSSIPSUB = "gossipsub"
-    """gossipsub or floodsub."""
+    GOSSIPSUB = "gossipsub"  # or floodsub
 
 
 @dataclass(slots=True)
 class Quiet:
     """How much had come from a peer, and at how many looks nothing more had."""
 
-    received: int
-    """Bytes."""
+    received: int  # bytes
     looks: int = 0
 
 
@@ -89,44 +79,34 @@ class RemotePeer:
     key: bytes = field(init=False)  # the bytes of `id`, by which the core knows the peer
     state: PeerState = PeerState.IDLE
     side: PeerSide = PeerSide.UNKNOWN
-    showed_episub: bool = False
-    """Whether it sent a frame, announced the extension, or opened an Episub stream to us."""
+    showed_episub: bool = False  # by a frame, the extension, or a stream of its own
     protocol: TProtocol | None = None  # what our stream to it negotiated
     topics: dict[str, None] = field(default_factory=dict)  # topics in which it is a neighbour
 
     # What it sends, and what goes to it
-    window: ReplayWindow = field(default_factory=ReplayWindow)
-    """Sequence ids received over the connection."""
-    records_sent: SentRecords = field(default_factory=SentRecords)
-    """Address records that it has from us."""
+    window: ReplayWindow = field(default_factory=ReplayWindow)  # sequence ids received
+    records_sent: SentRecords = field(default_factory=SentRecords)  # addresses it has from us
     pieces: PieceLane = field(default_factory=PieceLane)  # what waits for it behind `backlog`
     send_window: SendWindow = field(default_factory=SendWindow)
     """How far it may be behind with what this node publishes."""
 
     # Dials, and connections to close
     request: trio.Event | None = None  # while it is to be made writable; set when it is
-    topics_dialling: dict[str, None] = field(default_factory=dict)
-    """Topics that wait for an answer to `Dial`."""
-    failed_dials: int = 0  # in a row
+    topics_dialling: dict[str, None] = field(default_factory=dict)  # wait for the answer
+    dial_pause: float = 0.0  # seconds, after the last failed dial; 0 after success
     dial_error: str = ""  # why the last request to make it writable failed
     dial_not_before: float = 0.0  # on trio's clock: the end of the back-off
-    dialled_until: float = 0.0
-    """Seconds on trio's clock: a connection to it that comes up before is the router's doing."""
-    close_at: float | None = None
-    """When to close its connection unless it is needed; None if the router didn't make it."""
-    banned_until: float = 0.0
-    """Seconds on trio's clock: till then its connections are closed, whichever side opened them."""
+    dialled_until: float = 0.0  # a connection that comes up before is the router's doing
+    close_at: float | None = None  # unless it is needed; None if the router didn't make it
+    banned_until: float = 0.0  # till then its connections are closed, whoever opened them
 
     # What is measured of it
     is_measured: bool = False  # whether a ping is under way or waits for its turn
-    topics_measuring: dict[str, None] = field(default_factory=dict)
-    """Topics that wait for an answer to `MeasureRtt`."""
-    probed: bool | None = None
-    """Whether the system ends each of its connections soon after it is gone; None while unknown."""
+    topics_measuring: dict[str, None] = field(default_factory=dict)  # wait for the answer
+    probed: bool | None = None  # whether the system ends its connections soon after it is gone
     pushed: Quiet | None = None  # since a payload went to it and nothing came back
     at_rest: Quiet | None = None  # since the last look at all neighbours
-    was_reported: bool = False
-    """Whether nothing came from it for so long that it was asked for a sign of life."""
+    was_reported: bool = False  # whether it was silent, and asked for a sign of life
     watched: bool = False  # whether something was sent to it since its queue was last seen empty
     taken: int = 0  # how much it had taken from its queue when that was last looked at
     idle_looks: int = 0  # looks in a row at which it had taken nothing, though something was there
@@ -158,9 +138,8 @@ class RemotePeer:
 
     def note_failed_dial(self, now: float) -> None:
         """Leave the peer alone for `DIAL_BACKOFF`, doubled with each failure in a row."""
-        pause = DIAL_BACKOFF * 2 ** min(self.failed_dials, _MAX_DOUBLINGS)
-        self.failed_dials += 1
-        self.dial_not_before = now + min(pause, _LONGEST_BACKOFF)
+        self.dial_pause = min(max(DIAL_BACKOFF, 2 * self.dial_pause), _LONGEST_BACKOFF)
+        self.dial_not_before = now + self.dial_pause
 
     def forget_connection(self) -> None:
         """The last connection closed: the peer may return as something else.
@@ -192,9 +171,6 @@ class PeerListener:
 
     def peer_silent(self, peer: RemotePeer) -> None:
         """Nothing has come from `peer` for too long."""
-
-    def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
-        """The round trip to `peer` takes `rtt` seconds; None if it could not be measured."""
 
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         """`peer` is to be made writable; `for_others` if another node's message asked for it."""
@@ -332,8 +308,7 @@ class PeerTable:
 
     def queue_opened(self, peer_id: ID) -> None:
         """Pubsub has a queue for `peer_id`; it says so again with each new subscription."""
-        peer = self.look_at_side(peer_id)
-        self._open(peer)
+        self._open(self.look_at_side(peer_id))
 
     def look_at_side(self, peer_id: ID) -> RemotePeer:
         """The record of `peer_id`. Of its two streams, the one to us may come later, and be the
@@ -415,11 +390,6 @@ class PeerTable:
             self._notify_lost(peer)
 
     # What is found out about peers
-
-    def note_rtt(self, peer: RemotePeer, rtt: float | None) -> None:
-        """The measurement that was asked for has ended."""
-        for listener in self._listeners:
-            listener.rtt_measured(peer, rtt)
 
     def note_silence(self, peer: RemotePeer) -> None:
         """Nothing has come from `peer` for too long."""
@@ -509,7 +479,7 @@ class PeerTable:
             return
         self._move(peer, PeerState.WRITABLE)
         if peer.side is PeerSide.EPISUB:
-            peer.failed_dials, peer.dial_not_before = 0, peer.banned_until
+            peer.dial_pause, peer.dial_not_before = 0.0, peer.banned_until
             if peer.request is not None:
                 peer.request.set()
                 peer.request = None

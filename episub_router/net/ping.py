@@ -7,6 +7,7 @@ equally near.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -16,7 +17,7 @@ from libp2p.io.utils import read_exactly
 from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.peers import PeerTable, RemotePeer
+from episub_router.net.peers import RemotePeer
 from episub_router.util.load_aware import load_aware
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
@@ -73,10 +74,11 @@ class Pinger:
     Requests for a peer that is already being measured share its measurement.
     """
 
-    def __init__(self, host: IHost, peers: PeerTable, counters: Counters) -> None:
+    def __init__(self, host: IHost, counters: Counters) -> None:
         self._host = host
-        self._peers = peers
         self._counters = counters
+        self.report: Callable[[RemotePeer, float | None], None] = lambda peer, rtt: None
+        """Gets each measurement; None if it failed."""
         self._next = -float("inf")
         """When the budget next allows a ping."""
         self._wanted, self._requests = trio.open_memory_channel[RemotePeer](_MAX_REQUESTS)
@@ -88,7 +90,7 @@ class Pinger:
                 nursery.start_soon(self._measure_some)
 
     def request(self, peer: RemotePeer) -> None:
-        """Measure `peer`. Where too many wait it fails at once."""
+        """Measure `peer`, and pass it to `report`. Where too many wait it fails at once."""
         if peer.is_measured:
             return
         peer.is_measured = True
@@ -99,16 +101,13 @@ class Pinger:
 
     async def _measure_some(self) -> None:
         async for peer in self._requests.clone():
-            rtt = None
-            with suppress(Exception):
-                rtt = await self._measure(peer.id)
-            self._report(peer, rtt)
+            self._report(peer, await self._measure(peer.id))
 
     def _report(self, peer: RemotePeer, rtt: float | None) -> None:
         peer.is_measured = False
         if rtt is None:
             self._counters.add(Reason.PINGS_FAILED)
-        self._peers.note_rtt(peer, rtt)
+        self.report(peer, rtt)
 
     async def _measure(self, target: ID) -> float | None:
         rtt = None

@@ -42,7 +42,6 @@ _MAX_PEERS = 1024
 _SHARE = 0.5
 """Of the bytes that a backlog holds; the other half is for what is forwarded."""
 
-
 _HELD_UP = 1.0
 """Seconds after which the log says whom a message waits for; chosen."""
 
@@ -65,7 +64,7 @@ class PublishRoom:
         peer for its list behind what it was sent, or returns False where it isn't a neighbour."""
         self._params = params
         self._may_cut = may_cut
-        self._query = query
+        self._ask = query
         self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
         self._turn = trio.Lock()
         # Time grows back while it is spent.
@@ -93,18 +92,16 @@ class PublishRoom:
         `timeout` is in seconds, None for `publish_timeout`, and 0 to raise BacklogFull at once.
         Raises PublishTimeout.
         """
-        if timeout is None:
-            timeout = self._params.publish_timeout
-        if self._turn.locked() or not self._has_room(topics, size):
-            self._query_late(topics, size)
-            if timeout <= 0:
+        if self._turn.locked() or self._blocking(topics, size):
+            self._query(topics, size, late=True)
+            if timeout is not None and timeout <= 0:
                 raise BacklogFull(f"no room to publish: {self._fullest(topics)}")
-            await self._wait(topics, size, timeout)
+            await self._wait(topics, size, timeout or self._params.publish_timeout)
         self._messages += 1
         self._bytes += size
         try:
             yield
-            self._note_published(topics, size)
+            self._query(topics, size)
         finally:
             self._messages -= 1
             self._bytes -= size
@@ -115,7 +112,7 @@ class PublishRoom:
             async with self._turn:
                 # Pubsub's queues can't be awaited.
                 while blocking := self._blocking(topics, size):
-                    self._query_late(topics, size)
+                    self._query(topics, size, late=True)
                     since = trio.current_time()
                     await trio.sleep(FLUSH_INTERVAL)
                     now = trio.current_time()
@@ -138,9 +135,6 @@ class PublishRoom:
             for peer in source(topic)
             if not peer.stalled
         ]
-
-    def _has_room(self, topics: Sequence[str], size: int) -> bool:
-        return not self._blocking(topics, size)
 
     def _blocking(self, topics: Sequence[str], size: int) -> list[RemotePeer]:
         """The receivers that a message of `size` has to wait for."""
@@ -168,29 +162,23 @@ class PublishRoom:
             and peer.send_window.has_room(size, now)
         )
 
-    def _note_published(self, topics: Sequence[str], size: int) -> None:
-        """Query those that have got much since they were queried last."""
-        if self._may_cut(topics, size):
-            return  # Pieces wait for their own room.
-        for topic, peer in self._receivers(topics):
-            peer.send_window.note_sent(size)
-            self._query_if_due(topic, peer)
-
-    def _query_late(self, topics: Sequence[str], size: int) -> None:
-        """Query those that have no room for `size` more bytes."""
+    def _query(self, topics: Sequence[str], size: int, late: bool = False) -> None:
+        """Query those that got much since they were queried last, a message of `size` among it; or
+        those that are too `late` to get it. Pieces wait for their own room."""
         if self._may_cut(topics, size):
             return
+        now, more = trio.current_time(), size + self._bytes if late else 0
         for topic, peer in self._receivers(topics):
-            if not peer.send_window.has_room(size + self._bytes, trio.current_time()):
-                self._query_if_due(topic, peer, size + self._bytes)
-
-    def _query_if_due(self, topic: str, peer: RemotePeer, size: int = 0) -> None:
-        now = trio.current_time()
-        if peer.send_window.is_query_due(now, size):
-            if self._query(topic, peer):
-                peer.send_window.note_query(now)
-            else:
-                peer.send_window.forget()
+            window = peer.send_window
+            if not late:
+                window.note_sent(size)
+            elif window.has_room(more, now):
+                continue
+            if window.is_query_due(now, more):
+                if self._ask(topic, peer):
+                    window.note_query(now)
+                else:
+                    window.forget()
 
     def _fullest(self, topics: Sequence[str]) -> str:
         peers = [peer for _, peer in self._receivers(topics)]

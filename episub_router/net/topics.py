@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,12 +18,20 @@ from random import Random
 from typing import Any
 
 import trio
+from libp2p.abc import INetworkService
 from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.events import Banned, MessageLost, TopicEvents
+from episub_router.net.events import (
+    Alone,
+    Banned,
+    Joined,
+    MessageLost,
+    NeighborDown,
+    NeighborUp,
+    TopicEvents,
+)
 from episub_router.net.large_messages import LargeMessages
-from episub_router.net.mesh import Mesh
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerListener, PeerTable, RemotePeer
 from episub_router.net.ping import Pinger
@@ -52,6 +60,54 @@ MAX_LEFT_TOPICS = 8
 """Topics that were left and may be joined again, whose seen ids are kept; chosen."""
 
 
+class Mesh:
+    """Notes links, reports them as events, and protects them from the connection manager."""
+
+    def __init__(self, network: INetworkService, events: TopicEvents) -> None:
+        self._network = network
+        self._events = events
+        self.neighbors: dict[str, set[ID]] = {}
+        """The active view of each joined topic."""
+        self._changed = trio.Event()
+
+    def join(self, topic: str) -> None:
+        self.neighbors.setdefault(topic, set())
+
+    def leave(self, topic: str) -> None:
+        self.neighbors.pop(topic, None)
+
+    def up(self, topic: str, peer: RemotePeer) -> None:
+        """`peer` became a neighbour."""
+        neighbors = self.neighbors.setdefault(topic, set())
+        neighbors.add(peer.id)
+        peer.topics[topic] = None
+        self._network.protect(peer.id, f"episub/{topic}")
+        self.notify()
+        self._events.emit(NeighborUp(topic, peer.id, len(neighbors)))
+        if len(neighbors) == 1:
+            self._events.emit(Joined(topic))
+
+    def down(self, topic: str, peer: RemotePeer, reason: ef.DownReason) -> None:
+        """`peer` is a neighbour no longer."""
+        neighbors = self.neighbors.get(topic, set())
+        neighbors.discard(peer.id)
+        peer.forget_topic(topic)
+        self._network.unprotect(peer.id, f"episub/{topic}")
+        self.notify()
+        self._events.emit(NeighborDown(topic, peer.id, len(neighbors), reason))
+        if not neighbors:
+            self._events.emit(Alone(topic))
+
+    def notify(self) -> None:
+        """A neighbour came or went, of Episub's or of gossipsub's."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def changed(self) -> None:
+        """Return at the next `notify`."""
+        await self._changed.wait()
+
+
 @dataclass(eq=False)
 class TopicDriver(PeerListener):
     """The machines of all topics that this node is in, and of a few that it has left."""
@@ -76,7 +132,7 @@ class TopicDriver(PeerListener):
         self._left: dict[str, float] = {}
         """Topics left, the oldest first, and when to forget them. Until then the ids that were
         seen are kept, so that a node that joins again delivers nothing twice."""
-        self._hops: dict[str, dict[int, int]] = {}
+        self._hops: dict[str, Counter[int]] = {}
         self._queue: deque[tuple[str, ev.Event | None]] = deque()
         """What is to be handled, by topic; None is the timer."""
         self._standings: dict[bytes, float] = {}
@@ -266,66 +322,64 @@ class TopicDriver(PeerListener):
         control: dict[Any, list[Message]] = {}
         pieces: list[tuple[Any, Piece]] = []
         released: list[Any] = []
+        topic = machine.name
         for effect in effects:
             if isinstance(effect, ef.Send):
+                key: Any = effect.peer
                 message = effect.message
-                if isinstance(message, Gossip):
-                    self._push(machine.name, effect.peer, message)
-                elif isinstance(message, Piece):
-                    pieces.append((effect.peer, message))
-                else:
-                    control.setdefault(effect.peer, []).append(message)
+                if isinstance(message, Piece):
+                    pieces.append((key, message))
+                elif not isinstance(message, Gossip):
+                    control.setdefault(key, []).append(message)
+                elif not self.outbound.send(self.peers[key], topic, (message,)):
+                    self._queue.append((topic, ev.PayloadDropped(key, message.id, message.hops)))
             elif isinstance(effect, ef.Release):
                 released.append(effect.peer)
             else:
-                self._perform_other(machine.name, effect)
+                self._perform_other(topic, effect)
         for key, messages in control.items():
             for start in range(0, len(messages), _MESSAGES_PER_FRAME):
                 batch = tuple(messages[start : start + _MESSAGES_PER_FRAME])
-                self.outbound.send(self.peers[key], machine.name, batch)
+                self.outbound.send(self.peers[key], topic, batch)
         for key, piece in pieces:
             more = 0 if machine.pieces is None else machine.pieces.more(piece.id, key)
-            self.outbound.send_piece(self.peers[key], machine.name, piece, more)
+            self.outbound.send_piece(self.peers[key], topic, piece, more)
         for key in released:
             self.peers.release(self.peers[key])
 
-    def _push(self, topic: str, key: Any, gossip: Gossip) -> None:
-        if not self.outbound.send(self.peers[key], topic, (gossip,)):
-            self._queue.append((topic, ev.PayloadDropped(key, gossip.id, gossip.hops)))
-
     def _perform_other(self, topic: str, effect: Any) -> None:
-        if isinstance(effect, ef.Deliver):
-            self.counters.add(Reason.DELIVERED)
-            hops = self._hops.setdefault(topic, {})
-            hops[effect.hops] = hops.get(effect.hops, 0) + 1
-            return
-        if isinstance(effect, ef.Dropped):
-            self.counters.add(effect.reason)
-            if effect.reason is ef.DropReason.MESSAGE_LOST:
-                self.events.emit(MessageLost(topic))
-            return
-        if isinstance(effect, ef.Assembled):
-            self.large.take(topic, effect)
-            return
-        peer = self.peers[effect.peer]
-        if isinstance(effect, ef.Dial):
-            if self.peers.is_writable(peer):
+        match effect:
+            case ef.Deliver(hops=hops):
+                self.counters.add(Reason.DELIVERED)
+                self._hops.setdefault(topic, Counter())[hops] += 1
+            case ef.Dropped(reason=reason):
+                self.counters.add(reason)
+                if reason is ef.DropReason.MESSAGE_LOST:
+                    self.events.emit(MessageLost(topic))
+            case ef.Assembled():
+                self.large.take(topic, effect)
+            case _:
+                self._perform_on(topic, self.peers[effect.peer], effect)
+
+    def _perform_on(self, topic: str, peer: RemotePeer, effect: Any) -> None:
+        match effect:
+            case ef.Dial() if self.peers.is_writable(peer):
                 self._queue.append((topic, _connected(peer)))
-            else:
+            case ef.Dial(for_others=for_others):
                 peer.topics_dialling[topic] = None
-                self.peers.request(peer, effect.for_others)
-        elif isinstance(effect, ef.MeasureRtt):
-            peer.topics_measuring[topic] = None
-            self.pinger.request(peer)
-        elif isinstance(effect, ef.NeighborUp):
-            self.peers.note_use(peer)
-            self.mesh.up(topic, peer)
-        elif isinstance(effect, ef.NeighborDown):
-            self.mesh.down(topic, peer, effect.reason)
-        elif isinstance(effect, ef.Ban):
-            self.counters.add(Reason.BANS)
-            self.peers.ban(peer, effect.seconds)
-            self.events.emit(Banned(topic, peer.id, effect.seconds))
+                self.peers.request(peer, for_others)
+            case ef.MeasureRtt():
+                peer.topics_measuring[topic] = None
+                self.pinger.request(peer)
+            case ef.NeighborUp():
+                self.peers.note_use(peer)
+                self.mesh.up(topic, peer)
+            case ef.NeighborDown(reason=reason):
+                self.mesh.down(topic, peer, reason)
+            case ef.Ban(seconds=seconds):
+                self.counters.add(Reason.BANS)
+                self.peers.ban(peer, seconds)
+                self.events.emit(Banned(topic, peer.id, seconds))
 
     def _lets_ban(self, topic: str, peer: Any) -> bool:
         with suppress(Exception):  # of the application's function

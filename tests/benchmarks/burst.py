@@ -20,7 +20,7 @@ from typing import Any
 import trio
 
 from episub_router import EpisubRouter
-from episub_router.net.warnings import ADVICE
+from episub_router.net.counters import ADVICE
 from tests.benchmarks.clock import computing_clock
 from tests.benchmarks.contenders import Contender
 from tests.benchmarks.scenes import COMPARED, TOPIC, in_own_process, scene, until_linked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from multiaddr import Multiaddr
 
 from episub_router.net.connections.dial_budget import (
+    BUDGET,
     PER_ADDRESS,
     PER_HOST,
     PER_INFORMANT,
@@ -24,8 +25,8 @@ def dials(budget: DialBudget, tries: list[tuple[bytes, list[Multiaddr]]], now: f
 def test_a_informant_has_a_budget() -> None:
     budget = DialBudget()
     tries = [(b"hostile", address(n)) for n in range(200)]
-    assert dials(budget, tries, 0.0) == PER_INFORMANT.burst
-    assert dials(budget, tries[100:], 20.0) == 20 * PER_INFORMANT.per_second
+    assert dials(budget, tries, 0.0) == BUDGET.burst / PER_INFORMANT
+    assert dials(budget, tries[100:], 20.0) == 20 * BUDGET.per_second / PER_INFORMANT
     assert budget.take(b"honest", address(1), 20.0)
 
 
@@ -33,9 +34,9 @@ def test_many_informants_cannot_aim_at_one_target() -> None:
     """The 636 connections to a third party, named by as many identities."""
     budget = DialBudget()
     one_port = [(b"%d" % n, address(1)) for n in range(636)]
-    assert dials(budget, one_port, 0.0) == PER_ADDRESS.burst
+    assert dials(budget, one_port, 0.0) == BUDGET.burst / PER_ADDRESS
     all_ports = [(b"%d" % n, address(2, n + 1)) for n in range(636)]
-    assert dials(budget, all_ports, 0.0) == PER_HOST.burst
+    assert dials(budget, all_ports, 0.0) == BUDGET.burst / PER_HOST
     assert budget.take(b"0", address(3), 0.0)
 
 

@@ -10,7 +10,7 @@ from libp2p.peer.id import ID
 from trio.testing import MockClock
 
 from episub_router import RouterParams
-from episub_router.net.connections import IdleConnections
+from episub_router.net.connections.idle import IdleConnections
 from episub_router.net.counters import Reason
 from tests.net.fakes import Lab
 

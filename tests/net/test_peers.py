@@ -116,7 +116,7 @@ async def test_dialling_to_writable(lab: Lab, peer: RemotePeer) -> None:
     assert lab.log.take() == ["dial", "writable"]
     assert waiting is not None
     assert waiting.is_set()
-    assert (peer.request, peer.failed_dials, peer.dial_not_before) == (None, 0, 0.0)
+    assert (peer.request, peer.dial_pause, peer.dial_not_before) == (None, 0, 0.0)
     assert lab.peers.writable() == [peer]
 
 

@@ -28,7 +28,8 @@ class Measuring:
         self.reports: list[tuple[bytes, float | None]] = []
         self.counters = Counters()
         host: Any = CONNECTED
-        self.pinger = ping.Pinger(host, self, self.counters)  # type: ignore[arg-type]
+        self.pinger = ping.Pinger(host, self.counters)
+        self.pinger.report = lambda peer, rtt: self.reports.append((peer.key, rtt))
 
         async def measure(host: Any, peer: ID) -> float:
             self.started.append(trio.current_time())
@@ -38,9 +39,6 @@ class Measuring:
             return rtt
 
         monkeypatch.setattr(ping, "measure_rtt", measure)
-
-    def note_rtt(self, peer: RemotePeer, rtt: float | None) -> None:
-        self.reports.append((peer.key, rtt))
 
 
 async def run(measuring: Measuring, seconds: float, *peers: bytes) -> None:

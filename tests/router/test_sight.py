@@ -23,9 +23,8 @@ from episub_router import (
     NotJoined,
     ResilientPubsub,
 )
-from episub_router.net.counters import Reason
+from episub_router.net.counters import CapacityWarnings, Reason
 from episub_router.net.events import MAX_WAITING, TopicEvents
-from episub_router.net.warnings import CapacityWarnings
 from episub_router.protocol.effects import DownReason
 from tests.hosts import PATIENCE, Node, connect, running_nodes
 from tests.router.overlays import TOPIC, router

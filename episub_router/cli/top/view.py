@@ -10,8 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from episub_router.net.counters import Reason
-from episub_router.net.warnings import ADVICE
+from episub_router.net.counters import ADVICE, Reason
 from episub_router.snapshot import OverlaySnapshot
 
 NEWS = 6

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 
 from multiaddr import Multiaddr
 
 from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
 
-PER_INFORMANT = Rate(0.5, 32)
-"""Dials to peers that one informant named; chosen: three times the links that a joining node
-makes."""
+BUDGET = Rate(0.5, 32)
+"""Tokens a second, and at once, of each informant, host and address. Chosen: three times the dials
+of a joining node."""
 
-PER_HOST = Rate(1, 64)
-"""Dials to one IP address or name on others' word; chosen: many nodes may share one."""
+PER_INFORMANT, PER_HOST, PER_ADDRESS = 1, 0.5, 8
+"""Tokens for a dial: of the one that named the peer; of its IP address or name, which many nodes
+may share; of its address with the port, where one that is down is dialled four times in 16 s."""
 
-PER_ADDRESS = Rate(1 / 15, 4)
-"""Dials to one address with its port; chosen: a peer that is down is tried four times in 15 s."""
-
-_REMEMBERED = 4096
+_REMEMBERED = 3 * 4096
 """Informants, hosts, and addresses; chosen: as the records in the address book."""
 
 
@@ -31,33 +29,28 @@ class DialBudget:
     """
 
     def __init__(self) -> None:
-        self._informants: TokenBuckets[Hashable] = TokenBuckets(PER_INFORMANT, _REMEMBERED)
-        self._hosts: TokenBuckets[Hashable] = TokenBuckets(PER_HOST, _REMEMBERED)
-        self._addresses: TokenBuckets[Hashable] = TokenBuckets(PER_ADDRESS, _REMEMBERED)
+        self._buckets: TokenBuckets[Hashable] = TokenBuckets(BUDGET, _REMEMBERED)
 
     def take(self, informant: bytes, addresses: Iterable[Multiaddr], now: float) -> bool:
         """Whether a dial to `addresses` is within every budget; if so, it is charged."""
-        charged = list(self._buckets(informant, addresses))
-        allowed = all(buckets.has(key, now) for buckets, key in charged)
+        costs = _costs(informant, addresses)
+        allowed = all(self._buckets.has(key, now, cost) for key, cost in costs.items())
         if allowed:
-            for buckets, key in charged:
-                buckets.spend(key, now)
+            for key, cost in costs.items():
+                self._buckets.spend(key, now, cost)
         return allowed
 
     def give_back(self, informant: bytes, addresses: Iterable[Multiaddr], now: float) -> None:
         """That dial found its peer."""
-        for buckets, key in self._buckets(informant, addresses):
-            buckets.spend(key, now, -1)
+        for key, cost in _costs(informant, addresses).items():
+            self._buckets.spend(key, now, -cost)
 
-    def _buckets(
-        self, informant: bytes, addresses: Iterable[Multiaddr]
-    ) -> Iterator[tuple[TokenBuckets[Hashable], Hashable]]:
-        yield self._informants, informant
-        parts = list(map(_parts, addresses))
-        for host in dict.fromkeys(part[:2] for part in parts):
-            yield self._hosts, host
-        for address in dict.fromkeys(parts):
-            yield self._addresses, address
+
+def _costs(informant: bytes, addresses: Iterable[Multiaddr]) -> dict[Hashable, float]:
+    costs: dict[Hashable, float] = {informant: PER_INFORMANT}
+    for parts in map(_parts, addresses):
+        costs |= {parts[:2]: PER_HOST, parts: PER_ADDRESS}
+    return costs
 
 
 def one_of_each_host(addresses: Iterable[Multiaddr]) -> list[Multiaddr]:
