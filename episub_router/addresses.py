@@ -1,14 +1,21 @@
-"""Addresses to listen on, and those that are announced to others."""
+"""Addresses to listen on, those that are announced to others, and what they say of their owner."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import IPv4Address, ip_address, ip_network
 
 from multiaddr import Multiaddr
 from multiaddr.utils import get_thin_waist_addresses
 
 _WILDCARDS = ("/ip4/0.0.0.0/", "/ip6/::/")
+
+_PREFIX_V4 = 24
+"""Bits; py-libp2p: SUBNET_PREFIX_LEN_V4."""
+
+_PREFIX_V6 = 48
+"""Bits; py-libp2p: SUBNET_PREFIX_LEN_V6."""
 
 AddressFilter = Callable[[Sequence[Multiaddr]], list[Multiaddr]]
 
@@ -50,3 +57,23 @@ def check_free(address: Multiaddr) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise OSError(f"can't listen on {address}: {error.strerror}") from error
+
+
+def address_prefix(addresses: Iterable[Multiaddr]) -> str | None:
+    """The network of the first public IP address; None where there is none.
+
+    Private and loopback addresses are no sign of one owner, and a relayed address is the relay's.
+    """
+    for address in addresses:
+        for protocol in ("ip4", "ip6"):
+            try:
+                if "/p2p-circuit" in str(address):
+                    continue
+                ip = ip_address(address.value_for_protocol(protocol) or "")
+            except Exception:
+                # Multiaddr has an exception of its own for each way not to hold an IP address.
+                continue
+            if ip.is_global:
+                bits = _PREFIX_V4 if isinstance(ip, IPv4Address) else _PREFIX_V6
+                return str(ip_network(f"{ip}/{bits}", strict=False))
+    return None

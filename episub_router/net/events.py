@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -156,28 +155,25 @@ class EventStream(AsyncIterator[TopicEvent]):
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._waiting: deque[TopicEvent] = deque()
+        self._put, self._take = trio.open_memory_channel[TopicEvent](MAX_WAITING)
         self._missed = 0
-        self._there = trio.Event()
 
     def put(self, event: TopicEvent) -> None:
-        if len(self._waiting) >= MAX_WAITING:
-            self._waiting.popleft()
+        try:
+            self._put.send_nowait(event)
+        except trio.WouldBlock:
+            self._take.receive_nowait()
+            self._put.send_nowait(event)
             self._missed += 1
-        self._waiting.append(event)
-        self._there.set()
 
     def __aiter__(self) -> EventStream:
         return self
 
     async def __anext__(self) -> TopicEvent:
-        while not self._waiting:
-            self._there = trio.Event()
-            await self._there.wait()
         if self._missed:
             missed, self._missed = self._missed, 0
             return EventsMissed(self._topic, missed)
-        return self._waiting.popleft()
+        return await self._take.receive()
 
 
 class TopicEvents:

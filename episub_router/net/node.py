@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from random import Random
 from types import MappingProxyType
+from typing import Any
 
 import trio
 from libp2p.network.swarm import Swarm
@@ -18,6 +19,7 @@ from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
+from episub_router.addresses import address_prefix
 from episub_router.net.address_book import AddressBook
 from episub_router.net.connections.dialer import Dialer
 from episub_router.net.connections.idle import IdleConnections
@@ -27,7 +29,6 @@ from episub_router.net.discovery.bootstrap import Bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, Rendezvous
 from episub_router.net.events import TopicEvents
 from episub_router.net.framer import Framer
-from episub_router.net.groups import group_of
 from episub_router.net.inbound import Inbound
 from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
@@ -94,7 +95,7 @@ class NodeParts:
             large=large,
             mesh=self.mesh,
             events=self.events,
-            group_of=partial(group_of, host, self.book),
+            group_of=self._group_of,
             may_ban=may_ban,
             protected_topics=protected_topics,
         )
@@ -163,6 +164,13 @@ class NodeParts:
         self.topics.leave(topic, proof)
         self.rendezvous.leave(topic)
         self.mesh.leave(topic)
+
+    def _group_of(self, peer: Any) -> str | None:
+        """The prefix that peers of one owner are likely to share with `peer`, if it is known."""
+        connections = self.host.get_network().get_connections(ID(peer))
+        seen = [address for c in connections for address in c.get_transport_addresses()]
+        # Where it is connected from counts more than where it says that it is.
+        return address_prefix([*seen, *self.book.addresses(peer)])
 
     # Read-only views
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multiaddr import Multiaddr
 
-from episub_router.net.groups import address_prefix
+from episub_router.addresses import address_prefix
 
 RELAY = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"
 

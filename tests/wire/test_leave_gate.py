@@ -7,8 +7,8 @@ import time
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 
-from episub_router.net.inbound import MAX_LEAVE_AGE, MAX_LEAVES, LeaveGate
 from episub_router.protocol.messages import Disconnect, Leave
+from episub_router.wire.leave_gate import MAX_LEAVE_AGE, MAX_LEAVES, LeaveGate
 from episub_router.wire.leave_proof import sign_leave
 
 KEY = create_new_key_pair(bytes(32))
