@@ -63,7 +63,7 @@ _HOMES = {
     "BootstrapFailed": "net.events",
     "BroadcastParams": "protocol.params",
     "DhtDiscovery": "net.discovery.dht",
-    "Discovery": "net.discovery.source",
+    "Discovery": "net.discovery.rendezvous",
     "EagerRepair": "protocol.params",
     "EpisubParams": "protocol.params",
     "EpisubRouter": "router",
