@@ -142,13 +142,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--nodes", type=int, help="fewer nodes, to try the program")
     add("--all", action="store_true", help="gossipsub's rows anew, too, where they could be kept")
     add("--out", type=Path, default=FOLDER, help="default: docs/results")
-    add("--list", action="store_true", help="names, and how long each took the last time")
+    add(
+        "--list",
+        action="store_true",
+        help="names, state, and how long each took",
+    )
     options = parser.parse_args(arguments)
     if options.list:
         for recipe in chosen(list(RECIPES)):
             there = read(recipe.name)
             took = f"{there.seconds:,.0f} s" if there and there.seconds else ""
-            print(f"{recipe.name:20} {'named only' if recipe.alone else '':12} {took}")
+            state = "not made" if there is None else "" if there.is_current() else "older"
+            print(f"{recipe.name:20} {'named only' if recipe.alone else '':12} {state:10} {took}")
         return 0
     environment = {**os.environ, "PYTHONPATH": compiled_paths(options.compiled)}
     options.out.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def simulated_rows(text: str) -> Iterator[Row]:
         by_variant.setdefault(run["variant"], []).append(run["summary"])
     for variant, summaries in by_variant.items():
         mean = mean_of(summaries)
-        for phase in mean["phases"]:
+        for number, phase in enumerate(mean["phases"]):
             latency = phase.get("latency", {})
             yield {
                 "scenario": mean["scenario"],
@@ -88,7 +88,7 @@ def simulated_rows(text: str) -> Iterator[Row]:
                 **_taken(phase.get("hostile", {}), _HOSTILE),
                 **_taken(mean["faults"][0] if len(mean["faults"]) == 1 else {}, _FAULT),
                 "missing": sum(phase["missing"].values()),
-                "unexplained": mean["unexplained"],
+                "unexplained": 0 if number else mean["unexplained"],
             }
         if mean["scenario"] in PUBLISHED:
             here, there = counters(mean), PUBLISHED[mean["scenario"]]

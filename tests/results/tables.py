@@ -55,7 +55,10 @@ class _Figures(dict[str, str]):
 def figure(path: str) -> str:
     """The figure at "table / label / name"; KeyError where there is none."""
     table, label, name = (part.strip() for part in path.split(" / "))
-    return TABLES[table].lines()[label][name]
+    try:
+        return TABLES[table].lines()[label][name]
+    except KeyError:
+        raise KeyError(f"no result has the figure {path!r}") from None
 
 
 OLDER = "; **older than the code**"
@@ -86,6 +89,8 @@ def _made(result: Result) -> str:
     gossipsub = result.gossipsub.get("commit", result.commit)
     if gossipsub != result.commit:
         parts.append(f"gossipsub's rows of commit {gossipsub}")
+    if unexplained := sum(row.get("unexplained", 0) for row in result.rows):
+        parts.append(f"**{unexplained:,.0f} deliveries are missing without an explanation**")
     older = OLDER if not _is_current(result.name) else ""
     return ", ".join(part for part in parts if part) + older
 
