@@ -242,8 +242,8 @@ def _row(quota: float, name: str, found: dict[str, Any]) -> str:
 def _fields(quota: float, name: str, found: dict[str, Any]) -> dict[str, Any]:
     row = {"router": name, "quota": quota, "ended": "phases" in found}
     for phase in found.get("phases", ()):
-        what = phase["phase"]
-        row |= {f"{what}: {key}": phase[key] for key in ("delivered", "p50", "p99")}
+        what = phase["phase"].partition(" ")[0]
+        row |= {f"{what} {key}": phase[key] for key in ("delivered", "p50", "p99")}
     return row | {key: found.get(key) for key in ("backlog_s", "recovered_s", "cpu_s")}
 
 

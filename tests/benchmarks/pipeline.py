@@ -138,8 +138,8 @@ def measure(events: int, engine: str, conf: list[str], kept: Path | None, as_jso
         if as_json:
             row = {
                 "events": count, "seconds": whole, "bronze_s": told["bronze"], "cpu_s": cpu["cpu"],
-                "bronze_cpu_s": cpu["cpu of bronze"], "query_s": query, "report_s": reports[1],
-                "gib": watch.both / 2**30, "jvm_gib": watch.jvm / 2**30,
+                "bronze_rate": count / cpu["cpu of bronze"], "query_s": query,
+                "report_s": reports[1], "gib": watch.both / 2**30, "jvm_gib": watch.jvm / 2**30,
             }  # fmt: skip
             print(json.dumps(row), flush=True)
             return

@@ -157,6 +157,7 @@ def main() -> None:
             if size <= args.js_up_to:
                 some = made(size, args.js_timed)
                 row["js"] = args.js_timed / time_js(some, args.js_timed)
+                row["ratio"] = row["ours"] / row["js"]
             print(json.dumps(row), flush=True)
         return
     print("| messages received | ours, messages/s | @waku/sds 0.0.8, messages/s | ratio |")

@@ -137,15 +137,36 @@ def row_of(name: str, **wanted: Any) -> Row:
 
 _WRITTEN: dict[str, Callable[[float], str]] = {
     "payloads": "{:.3f}".format,
-    "delivered": lambda share: f"{100 * share:.5g}",
-    "near_target": lambda share: f"{100 * share:.1f}",
-    "at_target": lambda share: f"{100 * share:.1f}",
-    "hostile_share": lambda share: f"{100 * share:.0f}",
-    "idle_cpu": lambda share: f"{100 * share:.1f}",
-    "frozen_reach": lambda share: f"{100 * share:.1f}",
+    "mb": "{:.3g}".format,
+    **{
+        name: lambda share: f"{100 * share:.5g}"
+        for name in ("delivered", "before delivered", "under delivered", "after delivered")
+    },
     "near_links_inside_300_s": lambda share: f"{100 * share:.0f} %",
+    "hostile_share": lambda share: f"{100 * share:.0f}",
+    **{
+        name: lambda share: f"{100 * share:.1f}"
+        for name in ("near_target", "at_target", "frozen_reach", "idle_cpu")
+    },
+    # Shares of a core in windows of time, and counters over those that were published.
+    **{
+        name: lambda share: f"{100 * share:.2f}"
+        for name in ("0-20 s", "60-120 s", "300-600 s", "600-900 s")
+    },
+    **dict.fromkeys(("deliver", "connect", "publish", "graft", "iwant"), "{:.3f}".format),
 }
 """By name; others are written by their size."""
+
+_ROUTERS = {
+    "gossipsub-defaults": "GossipSub, defaults",
+    "gossipsub-bounded": "GossipSub, bounded",
+    "gossipsub": "GossipSub",
+    "episub": "Episub",
+    "half-and-half-defaults": "half of each, defaults",
+    "half-and-half-bounded": "half of each, bounded",
+    "pieces": "Episub, in pieces",
+    "whole": "Episub, whole",
+}
 
 
 def written(name: str, value: Any) -> str:
@@ -159,8 +180,19 @@ def written(name: str, value: Any) -> str:
 
 
 def figures_of(row: Row) -> Figures:
-    """All of a row's values, as they are written."""
-    return {name: written(name, value) for name, value in row.items() if value is not None}
+    """A row's values as they are written, and what follows from them."""
+    more = {"router": _ROUTERS.get(row["router"], row["router"])} if "router" in row else {}
+    if "reliability" in row:
+        more["delivered"] = row["reliability"]
+    if "bytes" in row:
+        more["mb"] = row["bytes"] / 1e6
+    if "size" in row:
+        more["size_mb"] = row["size"] // 10**6
+    return {
+        name: written(name, value)
+        for name, value in {**row, **more}.items()
+        if isinstance(value, str | int | float)
+    }
 
 
 def ratio(one: float | None, other: float | None) -> str:
@@ -212,6 +244,16 @@ def _compared(first: str, *lines: tuple[str, str, str, str]) -> Table:
 # Other tables.
 
 
+def _each(result: str, label: str, **wanted: Any) -> Callable[[], Lines]:
+    """A line for each row with these values, with a label made of its figures."""
+
+    def lines() -> Lines:
+        found = map(figures_of, rows_of(result, **wanted))
+        return {label.format_map(figures): figures for figures in found}
+
+    return lines
+
+
 def _overlays() -> Lines:
     chosen = [
         ("join-storm", "overlays", {"scenario": "join-storm"}),
@@ -223,20 +265,8 @@ def _overlays() -> Lines:
         ("sites", "sites", {"variant": "4 random + 4 near"}),
         ("sites, near links alone", "sites", {"variant": "8 near"}),
     ]
-    return _labelled((label, row_of(result, **wanted)) for label, result, wanted in chosen)
-
-
-def _labelled(rows: Iterable[tuple[str, Row]]) -> Lines:
-    return {label: figures_of(_with_share(row)) for label, row in rows if row}
-
-
-def _with_share(row: Row) -> Row:
-    return {**row, "delivered": row["reliability"]} if "reliability" in row else row
-
-
-def _papers() -> Lines:
-    chosen = ("hyparview-overlay", "plumtree-redundancy")
-    return _labelled((name, row_of("hyparview", scenario=name)) for name in chosen)
+    found = {label: row_of(result, **wanted) for label, result, wanted in chosen}
+    return {label: figures_of(row) for label, row in found.items() if row}
 
 
 def _failures() -> Lines:
@@ -248,20 +278,6 @@ def _failures() -> Lines:
             found[f"{share} %"] = figures_of(rows["repaired"]) | own
     return found
 
-
-def _proximity() -> Lines:
-    return _labelled((row["variant"], row) for row in rows_of("proximity", phase="tree"))
-
-
-def _published() -> Lines:
-    counted = rows_of("simsub", phase="counters")
-    return {
-        row["scenario"]: {name: f"{value:.3f}" for name, value in row.items() if name in _COUNTED}
-        for row in counted
-    }
-
-
-_COUNTED = ("deliver", "connect", "publish", "graft", "iwant")
 
 _SIZED = re.compile(r"episub-(?P<latency>\w+)-(?P<size>\d+[KM]B?)-(?P<uplink>\w+)(?P<more>, .+)?")
 
@@ -314,17 +330,6 @@ def _hostile() -> Lines:
 
 _LINKS = ("hostile_share", "honest_links", "eclipsed")
 
-_ROUTERS = {
-    "gossipsub-defaults": "GossipSub, defaults",
-    "gossipsub-bounded": "GossipSub, bounded",
-    "gossipsub": "GossipSub",
-    "episub": "Episub",
-    "half-and-half-defaults": "half of each, defaults",
-    "half-and-half-bounded": "half of each, bounded",
-    "pieces": "Episub, in pieces",
-    "whole": "Episub, whole",
-}
-
 
 def _hosts() -> Lines:
     found: Lines = {}
@@ -344,65 +349,6 @@ def _hosts() -> Lines:
     return found
 
 
-def _idle() -> Lines:
-    return {
-        f"{row['hosts']}, {_ROUTERS[row['router']]}": {
-            name: f"{100 * value:.2f}" if "-" in name and name != "linked_s" else figures[name]
-            for name, value in row.items()
-            if name in figures
-        }
-        for row in rows_of("idle")
-        if (figures := figures_of(row))
-    }
-
-
-def _overload() -> Lines:
-    found: Lines = {}
-    for row in rows_of("overload"):
-        figures = figures_of(row)
-        for phase, short in (
-            ("before", "before"),
-            ("under the quota", "under"),
-            ("after", "after"),
-        ):
-            times = (row.get(f"{phase}: p50"), row.get(f"{phase}: p99"))
-            figures[short] = " / ".join(ABSENT if at is None else f"{at:.2f}" for at in times)
-            figures[f"{short}_delivered"] = written(
-                "delivered", row.get(f"{phase}: delivered") or 0.0
-            )
-        found[f"{row['quota']:g} of a core, {_ROUTERS[row['router']]}"] = figures
-    return found
-
-
-def _burst() -> Lines:
-    return {
-        f"{row['messages']:,}, {_ROUTERS[row['router']]}": figures_of(
-            {key: value for key, value in row.items() if key != "drops"}
-        )
-        for row in rows_of("burst")
-    }
-
-
-def _three_sites() -> Lines:
-    return {_ROUTERS[row["router"]]: figures_of(row) for row in rows_of("three-sites")}
-
-
-def _slow_links() -> Lines:
-    return {
-        f"{_ROUTERS[row['router']]}: {row['size'] // 10**6} MB, {row['uplink']:g} Mbit/s": own
-        for row in rows_of("slow-links")
-        if (own := figures_of(row))
-    }
-
-
-def _shadow() -> Lines:
-    return {
-        f"{row['scenario']}, {row['kind']}": figures_of(row)
-        | {"mb": f"{row['bytes'] / 1e6:.1f}" if "bytes" in row else ABSENT}
-        for row in rows_of("shadow")
-    }
-
-
 def _sds_bytes() -> Lines:
     found: Lines = {}
     for every, of in groupby(rows_of("sds-bytes"), lambda row: row["every_s"]):
@@ -417,53 +363,9 @@ def _sds_bytes() -> Lines:
 
 
 def _sds_catchup() -> Lines:
-    found = {
-        f"{row['delay_ms']:g} ms, {row['mbit_s']} Mbit/s": figures_of(row)
-        | {"mb": f"{row['bytes'] / 1e6:.1f}" if "bytes" in row else ABSENT}
-        for row in rows_of("sds-catchup")
-        if "delay_ms" in row
-    }
-    hole = next((row for row in rows_of("sds-catchup") if "hole_in" in row), None)
-    if hole is not None:
-        found["hole"] = figures_of(hole)
-    return found
-
-
-def _sds_kills() -> Lines:
-    return {f"{row['kills']:,}": figures_of(row) for row in rows_of("sds-kills")}
-
-
-def _sds_vs_js() -> Lines:
-    return {
-        f"{row['received']:,}": figures_of(row) | {"ratio": ratio(row["ours"], row.get("js"))}
-        for row in rows_of("sds-vs-js")
-    }
-
-
-def _pipeline() -> Lines:
-    return {
-        f"{row['events']:,}": figures_of(row)
-        | {
-            "seconds": f"{row['seconds']:.1f}",
-            "bronze_rate": f"{row['events'] / row['bronze_cpu_s']:,.0f}",
-        }
-        for row in rows_of("pipeline")
-    }
-
-
-def _stream() -> Lines:
-    return {
-        f"{row['events'] / row['seconds']:,.0f} events/s for {row['seconds']:g} s": figures_of(row)
-        for row in rows_of("stream")
-    }
-
-
-def _scale() -> Lines:
-    return {f"{row['nodes']:,}": figures_of(row) for row in rows_of("scale")}
-
-
-def _sizes() -> Lines:
-    return {f"{row['nodes']:,}": figures_of(row) for row in rows_of("sizes")}
+    found = [figures_of(row) for row in rows_of("sds-catchup")]
+    hole, link = "a hole in {hole_in} messages", "{delay_ms} ms, {mbit_s} Mbit/s"
+    return {(hole if "hole_in" in own else link).format_map(own): own for own in found}
 
 
 def _choke() -> Lines:
@@ -473,10 +375,6 @@ def _choke() -> Lines:
         later = {f"{name}_crash": text for name, text in figures_of(crashed).items()}
         found[row["variant"]] = figures_of(row) | later
     return found
-
-
-def _scale_100k() -> Lines:
-    return _labelled((row["variant"], row) for row in rows_of("scale-100k", phase="then"))
 
 
 TABLES: dict[str, Table] = {
@@ -521,7 +419,7 @@ TABLES: dict[str, Table] = {
         ("scenario", "views at their size, %", "path, hops", "clustering", "RMR, first",
          "RMR, last"),
         ("{at_target}", "{path}", "{clustering}", "{rmr_first}", "{rmr_last}"),
-        _papers,
+        _each("hyparview", "{scenario}"),
     ),
     "failures": Table(
         ("hyparview-failures",),
@@ -534,13 +432,13 @@ TABLES: dict[str, Table] = {
         ("proximity",),
         ("neighbours", "p50, ms", "p99, ms", "RTT of near links, of random pairs'"),
         ("{p50_ms}", "{p99_ms}", "{near_proximity}"),
-        _proximity,
+        _each("proximity", "{variant}", phase="tree"),
     ),
     "published": Table(
         ("simsub",),
         ("run", "deliveries", "connections", "sends", "GRAFTs", "IWANTs"),
         ("{deliver}", "{connect}", "{publish}", "{graft}", "{iwant}"),
-        _published,
+        _each("simsub", "{scenario}", phase="counters"),
     ),
     "large": Table(
         ("large",),
@@ -570,21 +468,22 @@ TABLES: dict[str, Table] = {
         ("hosts, router", "four links each after, s", "0-20 s", "60-120 s", "300-600 s",
          "600-900 s"),
         ("{linked_s}", "{0-20 s} %", "{60-120 s} %", "{300-600 s} %", "{600-900 s} %"),
-        _idle,
+        _each("idle", "{hosts}, {router}"),
     ),
     "overload": Table(
         ("overload",),
         ("quota, router", "before, p50 / p99, s", "under the quota", "after",
          "delivered, %", "recovered after, s"),
-        ("{before}", "{under}", "{after}", "{under_delivered}", "{recovered_s}"),
-        _overload,
+        ("{before p50} / {before p99}", "{under p50} / {under p99}", "{after p50} / {after p99}",
+         "{under delivered}", "{recovered_s}"),
+        _each("overload", "{quota} of a core, {router}"),
     ),
     "burst": Table(
         ("burst",),
         ("messages, router", "published, s", "last delivery, s", "fewest at a host",
          "CPU, ms a delivery", "MiB"),
         ("{publish_s}", "{last_delivery_s}", "{fewest}", "{cpu_ms_per_delivery}", "{rss_mib}"),
-        _burst,
+        _each("burst", "{messages}, {router}"),
     ),
     "three-sites": Table(
         ("three-sites",),
@@ -592,21 +491,21 @@ TABLES: dict[str, Table] = {
          "CPU, ms a delivery", "near links inside"),
         ("{crossings}", "{payloads}", "{p50_ms} / {p99_ms}", "{cpu_ms}",
          "{near_links_inside_300_s}"),
-        _three_sites,
+        _each("three-sites", "{router}"),
     ),
     "slow-links": Table(
         ("slow-links",),
         ("router: size, uplinks", "first message, all, s", "then p50 / all, s",
          "copies a delivery", "CPU, ms a delivery", "MiB"),
         ("{first_s}", "{p50_s} / {all_s}", "{copies}", "{cpu_ms}", "{mib}"),
-        _slow_links,
+        _each("slow-links", "{router}: {size_mb} MB, {uplink} Mbit/s"),
     ),
     "shadow": Table(
         ("shadow",),
         ("scenario, nodes", "delivered", "p50 / p99, ms", "duplicates a delivery", "MB sent",
          "of payload"),
         ("{deliveries} of {due}", "{p50} / {p99}", "{duplicates}", "{mb}", "{of_payload}"),
-        _shadow,
+        _each("shadow", "{scenario}, {kind}"),
     ),
     "sds-bytes": Table(
         ("sds-bytes",),
@@ -624,32 +523,32 @@ TABLES: dict[str, Table] = {
         ("sds-kills",),
         ("kills", "messages", "lost", "delivered twice", "out of causal order", "seconds"),
         ("{messages}", "{lost}", "{twice}", "{contradictions}", "{seconds}"),
-        _sds_kills,
+        _each("sds-kills", "{kills}"),
     ),
     "sds-vs-js": Table(
         ("sds-vs-js",),
         ("messages received before", "messages/s", "@waku/sds 0.0.8, messages/s", "ratio"),
         ("{ours}", "{js}", "{ratio}"),
-        _sds_vs_js,
+        _each("sds-vs-js", "{received}"),
     ),
     "pipeline": Table(
         ("pipeline",),
         ("events", "seconds", "CPU, s", "decoded and written, events a CPU second", "GiB at most",
          "a report, s"),
         ("{seconds}", "{cpu_s}", "{bronze_rate}", "{gib}", "{report_s}"),
-        _pipeline,
+        _each("pipeline", "{events}"),
     ),
     "stream": Table(
         ("stream",),
         ("stream", "age of answers p50, s", "p90, s", "most, s", "cores", "late"),
         ("{age_p50_s}", "{age_p90_s}", "{age_max_s}", "{cores}", "{late}"),
-        _stream,
+        _each("stream", "{events} events in {seconds} s"),
     ),
     "scale": Table(
         ("scale",),
         ("nodes", "warm-up, s", "messages, s", "events/s", "times an empty loop", "MiB"),
         ("{warm_up_s}", "{messages_s}", "{events_per_s}", "{of_empty_loop}", "{mib}"),
-        _scale,
+        _each("scale", "{nodes}"),
     ),
     "sizes": Table(
         ("sizes",),
@@ -657,7 +556,7 @@ TABLES: dict[str, Table] = {
          "control bytes a delivery"),
         ("{path}", "{eccentricity}", "{p50_ms} / {p99_ms}", "{rmr_first}, {rmr_last}",
          "{control_bytes}"),
-        _sizes,
+        _each("sizes", "{nodes}"),
     ),
     "choke": Table(
         ("choke",),
@@ -672,7 +571,7 @@ TABLES: dict[str, Table] = {
         ("100,000 nodes", "delivered, %", "payloads", "p50 / p99, ms", "control bytes a delivery",
          "components"),
         ("{delivered}", "{payloads}", "{p50_ms} / {p99_ms}", "{control_bytes}", "{components}"),
-        _scale_100k,
+        _each("scale-100k", "{variant}", phase="then"),
     ),
 }  # fmt: skip
 """By name, in the order of the page."""
