@@ -18,6 +18,8 @@ uplink = 5.0
 [join]
 over = 3.0
 via = "first"
+[router]
+kind = "episub"
 [router.params.broadcast]
 piece_threshold = 0
 [traffic]
