@@ -36,6 +36,7 @@ class Payloads:
 
     def __post_init__(self) -> None:
         self._me = self.pubsub.my_id.to_bytes()
+        self._secret = self.rng.randbytes(32)
         self.fanout = Fanout(self.rng)
         self._replay = Replay()
 
@@ -70,7 +71,9 @@ class Payloads:
             if not self.topics.neighbors(topic):
                 self._replay.remember(topic, gossip)
             in_pieces = self.large.cut(message, id, size)
-            self.topics.feed(topic, in_pieces or ev.Publish(id, message, size, source))
+            # Where messages have no author, a tree's id names nobody, and no two topics' are alike.
+            tree = source or source_id(self._secret + self._me + topic.encode())
+            self.topics.feed(topic, in_pieces or ev.Publish(id, message, size, source, tree))
 
     def _publish_fanout(self, topic: str, gossip: Gossip) -> None:
         chosen = self.fanout.choose(topic, self.subscribers(topic))

@@ -72,12 +72,14 @@ class PayloadRejected:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """The application publishes a message of its own (E30)."""
+    """The application publishes a message of its own (E30). `tree`: the id of our tree for messages
+    that name no source; it need not say who we are."""
 
     id: MessageId
     payload: object
     size: int = 0
     source: SourceId | None = None
+    tree: SourceId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class Records:
     """Counters and records of a run; `capacity` is how many node ids it may come to use."""
 
     capacity: int
+    authors: bool = True  # Whether messages name their authors
     messages: list[MessageRecord] = field(default_factory=list)
     traffic: dict[str, Traffic] = field(default_factory=dict)
     sessions: list[Session] = field(default_factory=list)

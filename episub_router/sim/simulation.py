@@ -71,6 +71,7 @@ class Simulation:
         self.scenario = scenario
         self.seed = seed
         self.records = records
+        records.authors = scenario.traffic.authors
         self.loop = EventLoop() if loop is None else loop
         self.network: Network[Node] = Network(
             self.loop, latency_model(scenario, seed), scenario.network, seed, records

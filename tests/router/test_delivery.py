@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 import trio
+from libp2p.pubsub.pb import rpc_pb2
 
-from episub_router import EpisubRouter, ResilientPubsub
+from episub_router import EpisubRouter, ResilientPubsub, SignaturePolicy
 from episub_router.net.counters import Reason
 from episub_router.wire import source_id
 from tests.hosts import connect, connect_all, eventually, receive, running_nodes
@@ -21,6 +24,10 @@ from tests.router.overlays import (
 )
 
 pytestmark = pytest.mark.hosts
+
+
+def content_id(message: rpc_pb2.Message) -> bytes:
+    return sha256(message.data).digest()
 
 
 def texts(count: int, prefix: str = "message") -> list[bytes]:
@@ -216,3 +223,37 @@ async def test_sources_have_trees_of_their_own() -> None:
                 await readers.each_has(published)
             copies = count(nodes, Reason.PAYLOADS_SENT) - before
         assert count(nodes, Reason.ERROR) == 0
+
+
+async def test_messages_without_authors_go_along_a_tree_of_their_publisher() -> None:
+    """StrictNoSign: each publisher's tree has an id that doesn't say whose it is."""
+    options = {"signature_policy": SignaturePolicy.STRICT_NO_SIGN, "msg_id_constructor": content_id}
+    async with (
+        overlay_of(6, pubsub_class=ResilientPubsub, pubsub_options=options) as (
+            nodes,
+            subscriptions,
+        ),
+        reading(subscriptions) as readers,
+    ):
+        published: list[bytes] = []
+
+        def roots() -> set[object]:
+            """The trees that all nodes have a part in, and that carried a message."""
+            trees = [
+                {
+                    tree.source
+                    for tree in router(node).overlay(TOPIC).trees
+                    if tree.own or tree.parent
+                }
+                for node in nodes
+            ]
+            return set.intersection(*trees)
+
+        while len(roots()) < 2:
+            for index in (0, 1):
+                published.append(b"%d of %d" % (len(published), index))
+                await nodes[index].pubsub.publish(TOPIC, published[-1])
+            await readers.each_has(len(published))
+            assert len(published) < 300
+        await readers.all_have(published)
+        assert not roots() & {source_id(node.id.to_bytes()) for node in nodes}

@@ -45,7 +45,7 @@ class EagerPush:
         """The application publishes (E30)."""
         if event.id not in self._state.messages.seen:
             message = self._state.messages.take(event.id)
-            message.tree = self._source_trees.choose_tree(event.source, now)
+            message.tree = self._source_trees.choose_tree(event, now)
             message.source, message.arrived_at = event.source, now
             self._accept(message, event.payload, event.size, {}, now)
 
@@ -176,11 +176,10 @@ class EagerPush:
                 state.eager[message.sender] = None
             return state.eager
         # What others say of a message makes no tree; its own source does.
-        down = message.source == root
-        tree = state.trees.use(root) if down else state.trees.get(root)
+        tree = state.trees.use(root) if message.source == root else state.trees.get(root)
         if tree is not None:
             tree.carried += 1
-        if down and tree is not None:
+        if message.goes_down and tree is not None:
             tree.proven = tree.round >= 0
             self._source_trees.on_message(tree, message, copies, now)
             return tree.children
@@ -194,7 +193,7 @@ class EagerPush:
         if tree is None or holders is None:
             return
         # Up a tree, a standby may well get it long before the parent: that says nothing.
-        to = [*tree.announce_to] if message.source == message.tree else []
+        to = [*tree.announce_to] if message.goes_down else []
         if message.asked and tree.parent is not None and tree.parent not in to:
             to.append(tree.parent)
         announcement = IHave((message.summary(),))
@@ -218,7 +217,7 @@ class EagerPush:
             if peer != message.sender or peer not in state.eager:
                 state.eager.pop(peer, None)
                 state.send(peer, Prune())
-        elif tree is not None and message.source == tree.source and not asked:
+        elif tree is not None and message.goes_down and not asked:
             # From the root down: others say nothing about the tree.
             tree.note_served(peer)
             if peer not in tree.parents:

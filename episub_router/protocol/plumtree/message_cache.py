@@ -60,6 +60,11 @@ class GossipMessage:
         if holders is not None and len(holders) < MAX_HOLDERS:
             holders.setdefault(peer, hops)
 
+    @property
+    def goes_down(self) -> bool:
+        """Whether it comes from the root of its tree; without an author, the tree's word counts."""
+        return self.tree is not None and (self.source is None or self.source == self.tree)
+
     def gossip(self) -> Gossip:
         hops = next_hops(self.hops)
         return Gossip(self.id, hops, self.payload, self.size, self.source, self.tree)

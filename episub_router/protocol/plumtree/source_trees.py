@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from episub_router.protocol.effects import Send
+from episub_router.protocol.events import Publish
 from episub_router.protocol.messages import MAX_IDS, Graft, Prune, Root, RootRequest, TreeRoot
 from episub_router.protocol.params import EagerRepair
 from episub_router.protocol.plumtree.message_cache import GossipMessage, next_hops
@@ -58,9 +59,10 @@ class SourceTrees:
 
     # The source
 
-    def choose_tree(self, source: SourceId | None, now: Time) -> SourceId | None:
-        """The tree of our next message of `source`: its own once that stands, till then that of the
-        nearest source, or None, the shared one. Sends ROOT first where one is due."""
+    def choose_tree(self, event: Publish, now: Time) -> SourceId | None:
+        """The tree of our next message: our own once that stands, till then that of the nearest
+        source, or None, the shared one. Sends ROOT first where one is due."""
+        source = event.tree if event.source is None else event.source
         if source is None:
             return None
         trees = self._state.trees
@@ -77,7 +79,8 @@ class SourceTrees:
                 return source
             if age >= _RETRY:
                 self._send_root(source, now)
-        nearest = trees.nearest(self._state.links, now)
+        # Without an author it would seem to come from the root of any tree that it goes along.
+        nearest = trees.nearest(self._state.links, now) if event.source is not None else None
         return None if nearest is None else nearest.source
 
     def _send_root(self, source: SourceId, now: Time) -> None:

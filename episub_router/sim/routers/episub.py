@@ -117,7 +117,8 @@ class EpisubNode(Node):
             preamble, pieces = simulated_pieces(message, source, size)
             self._handle(PublishInPieces(preamble, pieces, None, size))
         else:
-            self._handle(Publish(message, None, size, source))
+            author = source if self.records.authors else None
+            self._handle(Publish(message, None, size, author, tree=source))
 
     def goodbye(self) -> None:
         self._handle(LeaveOverlay())

@@ -57,6 +57,8 @@ class TrafficConfig:
     gap: float = setting(0.01, least=0)
     size: int = setting(1024, least=0)
     """Payload bytes."""
+    authors: bool = True
+    """Whether messages name their authors, as signed ones do."""
     large_every: int = setting(0, least=0)
     """One in this many messages, the first, has `large_size` payload bytes; 0 is none."""
     large_size: int = setting(1_000_000, least=0)

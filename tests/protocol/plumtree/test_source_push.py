@@ -339,3 +339,41 @@ def test_a_round_that_is_over_stays_over() -> None:
     branch = built("a", "b")
     branch.wait(TREE_IDLE + 1)
     assert sent(branch.receive("b", root())) == []
+
+
+# Messages without authors
+
+
+def unsigned(id: object, tree: Any = "s") -> Gossip:
+    return gossip(id, source=None, tree=tree)
+
+
+def test_a_message_without_an_author_goes_down_the_tree_that_it_names() -> None:
+    branch = built("a", "b", "c", "d")
+    branch.receive("c", GRAFT_S)
+    branch.receive("d", Graft(standby=("s",)))
+    effects = branch.receive("a", unsigned("m"))
+    assert receivers(effects) == ["c"]
+    assert sent(effects, IHave) == [("d", ihave("m", hops=4))]
+    assert sent(branch.receive("b", unsigned("m"))) == [("b", PRUNE_S)]
+
+
+def test_a_publisher_of_messages_without_authors_has_a_tree() -> None:
+    """Its first message goes along the shared tree, whichever trees stand: along another it would
+    seem to come from its root."""
+    branch = built("a", "b")
+    branch.receive("a", gossip("s1", 2))
+    effects = branch.handle(ev.Publish("m", "payload", 0, None, "mine"))
+    assert [push for _, push in sent(effects, Gossip)] == [Gossip("m", 1, "payload")] * 2
+    assert {message.roots[0].source for _, message in sent(effects, Root)} == {"mine"}
+    branch.receive("b", Graft(sources=("mine",)))
+    branch.wait(1)
+    effects = branch.handle(ev.Publish("n", "payload", 0, None, "mine"))
+    assert sent(effects) == [("b", Gossip("n", 1, "payload", 0, None, "mine"))]
+
+
+def test_messages_without_authors_make_no_tree() -> None:
+    branch = built("a", "b")
+    for number in range(300):
+        assert sent(branch.receive("b", unsigned(number, f"invented {number}"))) == []
+    assert len(branch.machine.trees) == 1

@@ -23,6 +23,11 @@ type stored struct {
 	served  map[peer.ID]int // copies on request
 }
 
+// goesDown is whether it comes from the root of its tree; without an author, the tree's word counts.
+func (s *stored) goesDown() bool {
+	return s.along != "" && (s.source == "" || s.source == s.along)
+}
+
 // cache bounds what is stored, by time, number and bytes.
 type cache struct {
 	known map[string]*stored

@@ -13,13 +13,16 @@ import (
 
 // Publish sends a message of our own.
 func (t *Topic) Publish(message *pb.Message) {
-	source := ""
+	source, along := "", ""
 	if len(message.From) > 0 {
 		source = t.trees.source
+		if along = t.chooseTree(source); along == "" {
+			along = t.nearestTree()
+		}
+	} else {
+		along = t.chooseTree(t.trees.hidden)
 	}
-	t.accept(&stored{
-		id: t.policy.ID(message), message: message, source: source, along: t.chooseTree(source),
-	}, nil, nil)
+	t.accept(&stored{id: t.policy.ID(message), message: message, source: source, along: along}, nil, nil)
 }
 
 // Gossip handles a message that came from a peer; header is nil if it came without.

@@ -22,11 +22,8 @@ const (
 	unknownDelay  = 50_000
 )
 
-// chooseTree is the tree that our next message goes along; "" is the default tree.
+// chooseTree is our own tree, by the name source, if our next message may go along it, or else "".
 func (t *Topic) chooseTree(source string) string {
-	if source == "" {
-		return ""
-	}
 	tr := t.trees.known[source]
 	switch {
 	case tr == nil || !tr.own || !t.fresh(tr):
@@ -42,7 +39,7 @@ func (t *Topic) chooseTree(source string) string {
 	case t.port.Now().Sub(tr.rootAt) >= retryRoot:
 		t.sendRoot(tr)
 	}
-	return t.nearestTree()
+	return ""
 }
 
 func (t *Topic) sendRoot(tr *tree) {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -64,6 +65,7 @@ func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed ui
 	t.missing = missingList{known: map[string]*announced{}, held: map[peer.ID]int{}}
 	t.waits = waits{wait: firstWait, lags: map[peer.ID]time.Duration{}}
 	t.trees = trees{known: map[string]*tree{}, source: sourceOf([]byte(me))}
+	t.trees.hidden = sourceOf(binary.BigEndian.AppendUint64([]byte(string(me)+name), t.rng.Uint64()))
 	t.every(func() time.Duration { return t.jittered(checkInterval) }, t.checkLinks)
 	t.every(func() time.Duration { return t.jittered(stabilizeEvery) }, t.stabilize)
 	t.every(func() time.Duration { return t.jittered(optimizeEvery) }, t.optimize)

@@ -32,9 +32,8 @@ func (t *Topic) treeOfGossip(header *pb.Gossip, source string) string {
 // onTreeCopy draws the conclusions from a new message for its tree, and returns the neighbours to
 // push it to.
 func (t *Topic) onTreeCopy(s *stored, from *link) []peer.ID {
-	down := s.source == s.along
 	tr := t.trees.known[s.along]
-	if down && tr == nil {
+	if s.source == s.along && tr == nil {
 		tr = t.useTree(s.along)
 	}
 	everybody := []peer.ID{}
@@ -46,7 +45,7 @@ func (t *Topic) onTreeCopy(s *stored, from *link) []peer.ID {
 		tr.used = t.port.Now()
 	}
 	switch {
-	case down:
+	case tr != nil && s.goesDown():
 		tr.proven = !tr.rootAt.IsZero()
 		if from != nil {
 			t.onCopyFrom(tr, s, from.id)
@@ -104,7 +103,7 @@ func (t *Topic) announceAtOnce(s *stored, holders []peer.ID) []peer.ID {
 		return nil
 	}
 	to := []peer.ID{}
-	if s.along == s.source {
+	if s.goesDown() {
 		for _, id := range tr.standbyOf {
 			if !contains(holders, id) {
 				to = append(to, id)
@@ -123,7 +122,7 @@ func (t *Topic) announceAtOnce(s *stored, holders []peer.ID) []peer.ID {
 // onTreeDuplicate answers a neighbour that pushes beside the parent with PRUNE.
 func (t *Topic) onTreeDuplicate(l *link, s *stored) {
 	tr := t.trees.known[s.along]
-	if s.source != s.along || tr == nil || contains(s.asked, l.id) {
+	if !s.goesDown() || tr == nil || contains(s.asked, l.id) {
 		return // not from the root down: it says nothing about the tree
 	}
 	if l.id == tr.parent {

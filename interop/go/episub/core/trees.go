@@ -55,6 +55,7 @@ type tree struct {
 type trees struct {
 	known  map[string]*tree
 	source string // what trees call this node
+	hidden string // what they call it where messages have no author
 }
 
 func sourceOf(author []byte) string { return payload.Source(author) }
