@@ -203,7 +203,8 @@ RECIPES: dict[str, Recipe] = {
         _simulation("hyparview-failures", seeds=1),
         _simulation("choke", arguments=("--nodes", "300"), seeds=2),
         _simulation("hostile", arguments=("--nodes", "300", "--set", "traffic.sources=5")),
-        _simulation("large", seeds=8),
+        _simulation("large", arguments=("--variant", "episub-", "--variant", "gossipsub-",
+                                        "--variant", "fragments-")),
         Recipe(
             name="sizes",
             commands=[

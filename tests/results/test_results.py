@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
+import episub_router
 from episub_router.sim.scenario import loading
 from tests.results import __main__ as program
 from tests.results.files import FOLDER, Result, digest, digests, read, rounded, write
@@ -148,6 +151,10 @@ def test_a_recipe_that_fails_leaves_its_file(
     assert read("own", tmp_path) is not None
 
 
-def test_a_compiled_package_of_other_sources_is_refused(tmp_path: Path) -> None:
+def test_a_compiled_package_is_of_the_same_sources(tmp_path: Path) -> None:
+    for part in ("protocol", "sim"):
+        copytree(Path(episub_router.__file__).parent / part, tmp_path / "episub_router" / part)
+    assert program.compiled_paths(tmp_path).startswith(f"{tmp_path}{os.pathsep}")
+    (tmp_path / "episub_router" / "protocol" / "params.py").write_text("x = 1\n")
     with pytest.raises(SystemExit, match="not of these sources"):
         program.compiled_paths(tmp_path)
