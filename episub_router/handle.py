@@ -97,6 +97,7 @@ async def open(
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
     validator: Validator | None = None,
+    history: bool = True,
 ) -> AsyncIterator[TopicHandle]:
     """A handle on `topic`, for as long as the context lasts.
 
@@ -106,7 +107,8 @@ async def open(
     brings other parameters, discoveries and the like; it has its own `bootstrap`.
 
     With `pubsub`, which runs with an `EpisubRouter`, the topic is another one of that node, and
-    nothing of the above is given. `validator` judges each message, from the first on.
+    nothing of the above is given. `validator` judges each message, from the first on. `history` is
+    that of `ResilientPubsub.subscribe`.
 
     What the body raises comes out as itself. Leaving waits, at most two seconds, until the
     neighbours have what was published. Raises OSError for an address that can't be listened at,
@@ -128,7 +130,7 @@ async def open(
         if validator is not None:
             pubsub.set_topic_validator(topic, validator, iscoroutinefunction(validator))
             stack.callback(pubsub.remove_topic_validator, topic)
-        subscription = await pubsub.subscribe(topic)
+        subscription = await pubsub.subscribe(topic, history=history)
         handle = TopicHandle(topic, pubsub, subscription)
         try:
             yield handle

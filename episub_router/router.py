@@ -420,6 +420,11 @@ class EpisubRouter(IPubsubRouter, Service):
         with self._guard("queue_taken"):
             self._attached().outbound.queue_taken(peer_id)
 
+    def leave_out_history(self, topic: str) -> None:
+        """The next `join` of `topic` is to bring nothing old; `ResilientPubsub.subscribe` calls
+        it."""
+        self._attached().news_only.add(topic)
+
     async def join(self, topic: str) -> None:
         for side in self._sides:
             with self._guard("join"):

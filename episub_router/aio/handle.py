@@ -75,6 +75,7 @@ async def open(
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
     validator: Validator | None = None,
+    history: bool = True,
 ) -> AsyncIterator[AsyncioTopic]:
     """As `episub_router.open`, for asyncio. A `validator` that is a coroutine function runs in the
     asyncio loop, another one in trio's thread."""
@@ -94,6 +95,7 @@ async def open(
                 router=router,
                 pubsub=pubsub,
                 validator=validator,
+                history=history,
             )
         ) as below,
     ):

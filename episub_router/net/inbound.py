@@ -100,6 +100,8 @@ class Inbound:
             if admitted is None:
                 self.counters.add(Reason.LEAVE_REFUSED)
             return admitted
+        elif isinstance(message, m.IHave):
+            return message if self.topics.may_ask(topic) else None
         elif isinstance(message, m.Neighbor):
             if message.role in (m.NeighborRole.LIST, m.NeighborRole.ACCEPT):
                 peer.send_window.note_read(trio.current_time())

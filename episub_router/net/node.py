@@ -70,6 +70,8 @@ class NodeParts:
         threshold = params.broadcast.piece_threshold
         machines: dict[str, Topic] = {}
         self.counters = counters
+        self.news_only: set[str] = set()
+        """Topics that the application is about to join, and wants no history of."""
         counters.listen(CapacityWarnings().counted)
         self.peers = peers = PeerTable(pubsub, router_params, counters, offers_episub=offers_episub)
         self.events = TopicEvents()
@@ -154,7 +156,8 @@ class NodeParts:
         contacts = [peer.to_bytes() for peer in self.payloads.subscribers(topic)]
         if len(contacts) < CONTACTS_ASKED:
             contacts += self._bootstrap.addresses
-        self.topics.join(topic, tuple(contacts))
+        self.topics.join(topic, tuple(contacts), topic not in self.news_only)
+        self.news_only.discard(topic)
         self.rendezvous.join(topic)
 
     async def leave(self, topic: str) -> None:

@@ -40,6 +40,7 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip, Message
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import Piece
+from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW
 from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import NEVER, GroupOf
 from episub_router.trace.node.overlay import OverlayTrace
@@ -55,6 +56,10 @@ _AT_REST = 30.0
 _SPACING = 5.0
 """Seconds between two looks at timers then, at least. Chosen: half of most periods of upkeep,
 several of which one wake-up serves."""
+
+FIRST_ANNOUNCEMENTS = ANNOUNCE_WINDOW + 1.0
+"""Seconds after a topic's first link in which neighbours may announce what they had before it; the
+second is for the announcement to come."""
 
 MAX_LEFT_TOPICS = 8
 """Topics that were left and may be joined again, whose seen ids are kept; chosen."""
@@ -132,6 +137,8 @@ class TopicDriver(PeerListener):
         self._left: dict[str, float] = {}
         """Topics left, the oldest first, and when to forget them. Until then the ids that were
         seen are kept, so that a node that joins again delivers nothing twice."""
+        self._news_only: dict[str, float] = {}
+        """Joined topics without their history, and until when announcements may be of it."""
         self._hops: dict[str, Counter[int]] = {}
         self._queue: deque[tuple[str, ev.Event | None]] = deque()
         """What is to be handled, by topic; None is the timer."""
@@ -158,10 +165,12 @@ class TopicDriver(PeerListener):
 
     # What happened
 
-    def join(self, topic: str, contacts: tuple[bytes, ...]) -> None:
-        """The application subscribed."""
+    def join(self, topic: str, contacts: tuple[bytes, ...], history: bool = True) -> None:
+        """The application subscribed. `history`: whether it wants what neighbours had before."""
         if self._stopped:
             return
+        if not history:
+            self._news_only[topic] = NEVER
         self._left.pop(topic, None)
         if topic not in self.machines:
             self._make(topic)
@@ -188,12 +197,20 @@ class TopicDriver(PeerListener):
         """The application unsubscribed."""
         if self.joined(topic) is None:
             return
+        self._news_only.pop(topic, None)
         self.feed(topic, ev.LeaveOverlay(proof))
         until = trio.current_time() + self.params.broadcast.seen_ttl
         forgotten = put_last(self._left, topic, until, MAX_LEFT_TOPICS)
         if forgotten is not None:
             self._forget(forgotten)
         self._wake.set()
+
+    def may_ask(self, topic: str) -> bool:
+        """Whether what is announced in `topic` now is wanted: it may be old."""
+        if trio.current_time() < self._news_only.get(topic, -NEVER):
+            return False
+        self._news_only.pop(topic, None)
+        return True
 
     def set_standing(self, peer: bytes, standing: float) -> None:
         """The application's word on `peer`, in all topics."""
@@ -374,6 +391,8 @@ class TopicDriver(PeerListener):
             case ef.NeighborUp():
                 self.peers.note_use(peer)
                 self.mesh.up(topic, peer)
+                if self._news_only.get(topic) == NEVER:
+                    self._news_only[topic] = trio.current_time() + FIRST_ANNOUNCEMENTS
             case ef.NeighborDown(reason=reason):
                 self.mesh.down(topic, peer, reason)
             case ef.Ban(seconds=seconds):

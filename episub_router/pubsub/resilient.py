@@ -280,8 +280,11 @@ class ResilientPubsub(BackpressurePubsub):
 
     # Subscriptions of the application
 
-    async def subscribe(self, topic_id: str) -> Subscription:
+    async def subscribe(self, topic_id: str, *, history: bool = True) -> Subscription:
         """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages.
+
+        An `EpisubRouter` may bring the last messages from before, in any order. With `history`
+        False it doesn't ask for them: for its first four seconds it takes only what is pushed.
 
         Raises TypeError or ValueError for a topic that no frame can carry.
         """
@@ -300,6 +303,8 @@ class ResilientPubsub(BackpressurePubsub):
             self.trace.joined(topic_id)
         packet, announcement = self._build_announce_rpc(topic_id, subscribe=True)
         await self.message_all_peers(packet.SerializeToString(), announce=announcement)
+        if not history:
+            getattr(self.router, "leave_out_history", _nothing)(topic_id)
         await self.router.join(topic_id)
         return subscription
 
