@@ -105,12 +105,8 @@ class EagerPush:
     def on_payload_dropped(self, event: ev.PayloadDropped, now: Time) -> None:
         """A push could not be queued: announce the message to that neighbour instead."""
         link = self._state.links.get(event.peer)
-        stored = self._state.messages.get(event.id)
         if link is not None:
             self._lazy_push.add_for(link, [MessageSummary(event.id, event.hops)], now)
-        if stored is not None and stored.served and stored.served.get(event.peer):
-            # An answer to a GRAFT that was never sent doesn't count.
-            stored.served[event.peer] -= 1
 
     def on_assembled(
         self, peer: PeerId | None, gossip: Gossip, takers: Collection[PeerId], now: Time
@@ -162,11 +158,6 @@ class EagerPush:
     def _targets(self, message: GossipMessage, copies: Copies, now: Time) -> Collection[PeerId]:
         """The neighbours to push a new message to; notes what it says of its tree."""
         state = self._state
-        if message.tree is None and message.sender is not None:
-            # A first message that took so long that its source's tree stands goes on along it.
-            own = state.trees.by_source.get(message.source)
-            if own is not None and own.stands(now):
-                message.tree = message.source
         root = message.tree
         if root is None:
             if message.sender in state.links:

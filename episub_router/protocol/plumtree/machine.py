@@ -14,9 +14,10 @@ from episub_router.protocol.plumtree.eager_push import EagerPush
 from episub_router.protocol.plumtree.lazy_push import LazyPush
 from episub_router.protocol.plumtree.missing_messages import MissingMessages
 from episub_router.protocol.plumtree.source_trees import SourceTrees
-from episub_router.protocol.plumtree.state import NeighborRecord, PlumtreeState
+from episub_router.protocol.plumtree.state import MAX_DEBTORS, NeighborRecord, PlumtreeState
 from episub_router.protocol.standing import BROKEN_PROMISE, FORGED_PAYLOAD
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
+from episub_router.util.bounded import put_last
 
 _NEWEST = (
     8  # Messages whose senders should push the next one, too. Chosen: one of each active source
@@ -140,7 +141,9 @@ class Plumtree:
         state = self._state
         state.first_link_at = min(state.first_link_at, now)
         if peer not in state.links:
-            state.links[peer] = NeighborRecord(peer, now)
+            # What it owed when its last link ended it still owes.
+            link = state.debtors.pop(peer, None) or NeighborRecord(peer)
+            link.up_at, state.links[peer] = now, link
             state.eager[peer] = None
         self._lazy_push.on_neighbor_up(state.links[peer], now)
         self._source_trees.on_neighbor_up(peer, now)
@@ -148,6 +151,9 @@ class Plumtree:
     def _on_neighbor_down(self, event: NeighborDown, now: Time) -> None:
         link = self._state.links.pop(event.peer, None)
         if link is not None:
+            if link.asked_at or link.doubted:
+                link.owed, link.first_announced = (), {}
+                put_last(self._state.debtors, event.peer, link, MAX_DEBTORS)
             if event.peer in self.eager:
                 self._eager_push.on_neighbor_down(event.peer)
             self._lazy_push.on_neighbor_down(link, event, now)
@@ -198,3 +204,4 @@ class Plumtree:
         state.timers.clear()
         state.trees.clear()
         state.eager.clear()
+        state.debtors.clear()

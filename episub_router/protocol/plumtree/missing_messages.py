@@ -7,7 +7,12 @@ from itertools import islice
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Graft, IHave
 from episub_router.protocol.plumtree.message_cache import VALIDATION_TIMEOUT, GossipMessage
-from episub_router.protocol.plumtree.state import NeighborRecord, PlumtreeState, batched
+from episub_router.protocol.plumtree.state import (
+    LATE_ANSWER,
+    NeighborRecord,
+    PlumtreeState,
+    batched,
+)
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.params import Rate
 from episub_router.util.timers import TimerMap
@@ -23,7 +28,6 @@ _PENDING_CHECK = 0.5  # Seconds between checks of a message in validation, or wi
 _LAG_FACTOR = 1.2  # Times the usual lag behind an announcement, ...
 _LAG_MARGIN = 0.005  # ... and so many seconds, until a message counts as missing
 _ANSWER_TIME = 0.05  # Seconds beside two round trips for an answer. Measured: one doubles p99
-_MOST_ANSWER = 0.5  # Seconds, at most and without an RTT. Chosen: two round trips of long links
 LOST_AFTER = 5.0  # Seconds until a message is given up, once each announcer was asked twice
 _MOST_BACKOFF = 8  # Bound of the doubling of a peer's time to answer one message (RFC 6298, 5.5)
 
@@ -125,8 +129,9 @@ class MissingMessages:
                 peers = self._next_announcers(message, now)
                 if due > now and not any(peer in grafts for peer in peers):
                     early.append((id, due))
-                else:
-                    self._ask_for(message, peers, grafts, now)
+                elif self._asks(message, peers, now):
+                    for peer in peers:
+                        grafts.setdefault(peer, []).append(id)
         for id, due in early:
             self.due.set(id, due)
         for peer, ids in grafts.items():
@@ -135,13 +140,8 @@ class MissingMessages:
             for part in batched(ids):
                 state.send(peer, Graft(part))
 
-    def _ask_for(
-        self,
-        message: GossipMessage,
-        peers: list[PeerId],
-        grafts: dict[PeerId, list[MessageId]],
-        now: Time,
-    ) -> None:
+    def _asks(self, message: GossipMessage, peers: list[PeerId], now: Time) -> bool:
+        """Whether `peers` are to get a GRAFT for `message` now."""
         age = now - message.announced_at
         asked = [peer for peer, _ in message.asked]
         if age <= (LOST_AFTER if message.copies is None else VALIDATION_TIMEOUT) and (
@@ -157,8 +157,8 @@ class MissingMessages:
             wait = (n * self._patience(p) for n, p in zip(backoff, peers, strict=True))
             self.due.set(message.id, now + max(wait))
             message.asked = [*message.asked, *((peer, now) for peer in peers)]
-            for peer in peers:
-                grafts.setdefault(peer, []).append(message.id)
+            return True
+        return False
 
     def _next_announcers(self, message: GossipMessage, now: Time) -> list[PeerId]:
         """The announcer asked least often, then not bad, not late, and the earliest; beside a bad
@@ -180,7 +180,7 @@ class MissingMessages:
     def _patience(self, peer: PeerId) -> float:
         """Seconds that a neighbour has to answer a GRAFT."""
         rtt = self._state.rtt_of(peer)
-        return _MOST_ANSWER if rtt is None else min(_MOST_ANSWER, 2 * rtt + _ANSWER_TIME)
+        return LATE_ANSWER if rtt is None else min(LATE_ANSWER, 2 * rtt + _ANSWER_TIME)
 
     def on_rejected(self, id: MessageId, now: Time) -> None:
         """No copy of `id` is in validation any more: it is asked for at once."""

@@ -68,7 +68,8 @@ class SourceTrees:
         trees = self._state.trees
         tree = trees.get(source)
         if tree is None or not tree.own or not tree.is_fresh(now):
-            if trees.count_proven(now) < self._state.params.source_trees:
+            most = self._state.params.source_trees
+            if trees.count_proven(most // max(1, len(self._state.links)), now) < most:
                 self._send_root(source, now)
         else:
             age = now - tree.root_at

@@ -22,10 +22,12 @@ FIRST_LAG = 0.02  # Seconds. Measured: 1,000 nodes, five sources, 10 % crashes a
 _MOST_LAG = 0.5  # Seconds. Chosen: a lazy neighbour announces by then
 _LAG_GAIN = 1 / 4  # RFC 6298: as the spread of a round-trip time
 _LAG_DECAY = 1 / 20
+LATE_ANSWER = 0.5  # Seconds. Chosen: two round trips of the longest links
 MAX_PROMISES = 8
 """Of one neighbour: so many may break within SILENCE. Measured: without a bound a burst of 5,000
 messages had honest hosts banned; with 4, p99 under attack is up to 20 % longer."""
 SILENCE = 15.0  # Seconds without a payload. Chosen: 1 MB over eight links of 5 Mbit/s takes 13
+MAX_DEBTORS = 64  # Chosen: several times the active view
 LONGEST_BACKLOG = 60.0  # Seconds that break a promise whatever else comes. Chosen: 37 MB, 5 Mbit/s
 
 
@@ -33,18 +35,18 @@ class NeighborRecord:
     """A GRAFT makes a promise of a neighbour, which any copy from there keeps."""
 
     __slots__ = (
-        "asked_at", "broke", "first_announced", "lag", "owed", "payload_at", "peer", "up_at",
+        "asked_at", "doubted", "first_announced", "lag", "owed", "payload_at", "peer", "up_at",
     )  # fmt: skip
 
-    def __init__(self, peer: PeerId, now: Time) -> None:
+    def __init__(self, peer: PeerId) -> None:
         self.peer = peer
-        self.up_at = now
+        self.up_at: Time = -NEVER  # When its link came up
         self.owed: tuple[MessageSummary, ...] = ()  # What is to be announced to it alone
         self.first_announced: dict[MessageId, None] = {}  # Missing, and announced by it first
         self.lag = FIRST_LAG  # Seconds from its announcement until a message comes by itself
         self.asked_at: dict[MessageId, Time] = {}  # Its promises, the oldest first
         self.payload_at: Time = -NEVER  # When it last sent a payload, whichever
-        self.broke = False  # Whether it broke a promise, and has sent no payload since
+        self.doubted = False  # Whether its last promise was broken, or kept late
 
     def note_lag(self, late: float) -> None:
         """A message that it announced came by itself `late` seconds after that."""
@@ -59,14 +61,15 @@ class NeighborRecord:
     def keep(self, id: MessageId, now: Time) -> bool:
         """A copy of `id` came from it; whether it had been asked for."""
         self.payload_at = now
-        self.broke = False
-        return self.asked_at.pop(id, None) is not None
+        since = self.asked_at.pop(id, None)
+        if since is not None:
+            self.doubted = now - since > LATE_ANSWER
+        return since is not None
 
     def is_late(self, now: Time, patience: float) -> bool:
-        """Whether it owes something for longer than `patience` seconds, or broke a promise and has
-        sent no payload since."""
+        """Whether it owes something for longer than `patience` seconds, or is doubted."""
         oldest = next(iter(self.asked_at.values()), now)
-        return self.broke or now - oldest > patience
+        return self.doubted or now - oldest > patience
 
     def count_broken(self, now: Time) -> int:
         """Take out the promises that are broken at `now`."""
@@ -76,7 +79,7 @@ class NeighborRecord:
             if now - max(since, self.payload_at) <= SILENCE and now - since <= LONGEST_BACKLOG:
                 break
             del self.asked_at[id]
-            self.broke = True
+            self.doubted = True
             count += 1
         return count
 
@@ -91,14 +94,15 @@ class PlumtreeState:
     """One node's part in one topic's broadcast; only this package uses it."""
 
     __slots__ = (
-        "eager", "effects", "first_link_at", "links", "messages", "params", "rtt_of", "standings",
-        "timers", "trees",
+        "debtors", "eager", "effects", "first_link_at", "links", "messages", "params", "rtt_of",
+        "standings", "timers", "trees",
     )  # fmt: skip
 
     def __init__(self, params: BroadcastParams, rtt_of: RttOf) -> None:
         self.params = params
         self.rtt_of = rtt_of
         self.links: dict[PeerId, NeighborRecord] = {}  # The oldest first
+        self.debtors: dict[PeerId, NeighborRecord] = {}  # Former neighbours that owed something
         self.eager: dict[PeerId, None] = {}  # Neighbours to push to in the shared tree
         self.first_link_at: Time = NEVER
         self.messages = MessageCache(params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -188,16 +189,22 @@ class Trees:
         if tree is None:
             tree = Tree(source)
             if len(self.by_source) >= MAX_TREES:
-                # One that never carried a message is worth least: anyone can send ROOTs.
+                # One that never carried a message, as anyone can send ROOTs; then one of the
+                # neighbour that brought the most.
                 others = [each for each in self if not each.own]
+                brought = Counter(each.parent for each in others)
                 if others:
-                    del self.by_source[min(others, key=lambda each: each.proven).source]
+                    worst = min(others, key=lambda each: (each.proven, -brought[each.parent]))
+                    del self.by_source[worst.source]
         put_last(self.by_source, source, tree, MAX_TREES)
         return tree
 
-    def count_proven(self, now: Time) -> int:
-        """Trees that carry messages; others don't count, or invented sources took all the room."""
-        return sum((tree.own or tree.proven) and tree.is_fresh(now) for tree in self)
+    def count_proven(self, share: int, now: Time) -> int:
+        """Our own trees, and those that carry messages: `share` of each parent at most, or invented
+        sources took all the room."""
+        fresh = [tree for tree in self if tree.is_fresh(now)]
+        brought = Counter(tree.parent for tree in fresh if tree.proven and not tree.own)
+        return sum(tree.own for tree in fresh) + sum(min(n, share) for n in brought.values())
 
     def nearest(self, links: Container[PeerId], now: Time) -> Tree | None:
         """The tree of the nearest source, of those that stand."""

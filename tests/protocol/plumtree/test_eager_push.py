@@ -35,7 +35,7 @@ from tests.protocol.helpers import Branch, drops, ihave, sent
 def test_optimised_delivery_isn_t_pushed_to_the_new_parent() -> None:
     """E38: a peer that announced the message has it. A copy would be answered with PRUNE, which
     would leave the node without the link that it just took in and without the one it gave up."""
-    branch = Branch("far", lazy=["near"])
+    branch = Branch("far", lazy=["near"], params=BroadcastParams(optimization_threshold=1))
     branch.receive("near", ihave("m", hops=2))
     effects = branch.receive("far", Gossip("m", 12, "payload"))
     assert sent(effects) == [("near", Graft()), ("far", Prune())]
@@ -159,11 +159,19 @@ def test_tree_follows_the_shorter_way(
 
 def test_the_best_of_several_announcers_is_taken_in() -> None:
     """E38: the one with the fewest hops."""
-    branch = Branch("far", lazy=["b", "c", "d"])
+    branch = Branch("far", lazy=["b", "c", "d"], params=BroadcastParams(optimization_threshold=1))
     for peer, hops in [("b", 3), ("c", 2), ("d", 4)]:
         branch.receive(peer, ihave("m", hops=hops))
     branch.receive("far", Gossip("m", 20, "payload"))
     assert branch.eager == {"c"}
+
+
+def test_by_default_a_claim_of_few_hops_moves_no_link() -> None:
+    """E38: nobody can check it, and with it a few members become the parents of all."""
+    branch = Branch("far", lazy=["liar"])
+    branch.receive("liar", ihave("m", hops=1))
+    assert sent(branch.receive("far", Gossip("m", 60, "payload"))) == []
+    assert branch.eager == {"far"}
 
 
 def test_who_is_no_neighbour_any_more_is_not_taken_in() -> None:

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episub_router.protocol import standing as rules
-from episub_router.protocol.messages import Gossip, Graft, IHave
+from episub_router.protocol.effects import DownReason, NeighborDown, NeighborUp
+from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind
 from episub_router.protocol.plumtree.state import (
     LONGEST_BACKLOG,
     MAX_PROMISES,
@@ -18,7 +19,7 @@ from tests.protocol.helpers import Branch, ihave, sent
 
 
 def test_a_promise_is_kept_once() -> None:
-    link = NeighborRecord("a", 0.0)
+    link = NeighborRecord("a")
     link.ask("m", 0.0)
     assert not link.keep("n", 1.0)
     assert link.keep("m", 1.0)
@@ -27,7 +28,7 @@ def test_a_promise_is_kept_once() -> None:
 
 
 def test_silence_breaks_it_and_each_counts_once() -> None:
-    link = NeighborRecord("a", 0.0)
+    link = NeighborRecord("a")
     link.ask("m", 0.0)
     link.ask("n", 1.0)
     assert link.count_broken(SILENCE) == 0
@@ -36,19 +37,25 @@ def test_silence_breaks_it_and_each_counts_once() -> None:
     assert link.count_broken(1000.0) == 0
 
 
-def test_one_that_broke_a_promise_is_doubted_until_it_sends_a_payload() -> None:
-    link = NeighborRecord("a", 0.0)
+def test_one_that_broke_a_promise_is_doubted_until_it_keeps_one_in_time() -> None:
+    link = NeighborRecord("a")
     link.ask("m", 0.0)
     assert not link.is_late(0.5, 1.0)
     assert link.is_late(2.0, 1.0)
     assert link.count_broken(20.0) == 1
     assert link.is_late(20.0, 1.0)
     assert not link.keep("another", 21.0)
-    assert not link.is_late(21.0, 1.0)
+    assert link.is_late(21.0, 1.0)
+    link.ask("n", 22.0)
+    assert link.keep("n", 23.0)
+    assert link.is_late(23.0, 1.0)
+    link.ask("o", 24.0)
+    assert link.keep("o", 24.1)
+    assert not link.is_late(24.1, 1.0)
 
 
 def test_a_peer_that_sends_has_a_backlog_but_not_for_ever() -> None:
-    link = NeighborRecord("a", 0.0)
+    link = NeighborRecord("a")
     link.ask("m", 0.0)
     for second in range(5, 60, 5):
         link.keep(second, float(second))
@@ -58,7 +65,7 @@ def test_a_peer_that_sends_has_a_backlog_but_not_for_ever() -> None:
 
 
 def test_promises_of_one_peer_are_bounded() -> None:
-    link = NeighborRecord("a", 0.0)
+    link = NeighborRecord("a")
     for id in range(2 * MAX_PROMISES):
         link.ask(id, 0.0)
     link.count_broken(1000.0)
@@ -73,7 +80,7 @@ def test_promises_of_one_peer_are_bounded() -> None:
 def test_what_breaks_together_is_one_piece_of_evidence() -> None:
     """A neighbour that is behind by 15 seconds is bad, and no liar; one that is by thirty is
     condemned."""
-    link, standings = NeighborRecord("a", 0.0), Standings()
+    link, standings = NeighborRecord("a"), Standings()
     condemned_at = []
     for second in range(60):
         now = float(second)
@@ -194,3 +201,27 @@ def test_a_peer_that_answers_within_its_backlog_never_has_a_bad_standing(
             branch.receive("fast", Gossip(n, 1, "payload"))
             put(Gossip(("other", n), 1, "payload"), size)
     run(branch.now + 200)
+
+
+def test_a_liar_that_links_anew_is_banned_all_the_same() -> None:
+    """What it owed when its link ended is owed when it is back."""
+    branch = Branch(lazy=["liar", "honest"])
+    for round in range(12):
+        for n in range(8):
+            branch.receive("liar", ihave((round, n)))
+        branch.wait(12)
+        if branch.machine.condemned(branch.now) == ["liar"]:
+            return
+        branch.handle(NeighborDown("liar", DownReason.ENDED))
+        branch.handle(NeighborUp("liar", LinkKind.RANDOM))
+    raise AssertionError
+
+
+def test_one_that_answers_late_is_asked_after_others() -> None:
+    branch = Branch(lazy=["late", "honest"])
+    branch.receive("late", ihave("m"))
+    branch.wait(0.6)
+    branch.receive("late", Gossip("m", 1, "payload"))
+    for peer in ("late", "honest"):
+        branch.receive(peer, ihave("n"))
+    assert sent(branch.wait(0.1), Graft) == [("honest", Graft(("n",)))]

@@ -276,6 +276,16 @@ def test_invented_roots_leave_room_for_our_own_tree() -> None:
     assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == ["liar", "b"]
 
 
+def test_one_that_makes_up_64_sources_takes_no_tree_from_others() -> None:
+    """Though it publishes a message of each: a neighbour has a share of the trees."""
+    branch = Branch("liar", "b")
+    for number in range(64):
+        branch.receive("liar", root(source=number))
+        branch.wait(0.02)
+        branch.receive("liar", Gossip(number, 1, "payload", 0, number, number))
+    assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == ["liar", "b"]
+
+
 def test_impossible_costs_are_brought_into_range() -> None:
     """Or every way would seem to lead through the liar."""
     branch = Branch("a", "b")

@@ -112,15 +112,6 @@ def test_a_message_along_an_unknown_tree_goes_nowhere_but_is_announced() -> None
     assert sent(branch.flush(), IHave) == [("b", ihave("m", hops=4))]
 
 
-def test_a_message_along_the_shared_tree_goes_on_along_its_source_s_tree_if_that_stands() -> None:
-    """A first message of a megabyte takes longer than ROOT and GRAFT."""
-    branch = built("a", "b", "c", "d")
-    branch.receive("c", GRAFT_S)
-    assert sent(branch.receive("b", gossip("m", tree=None)), Gossip) == [("c", gossip("m", 4))]
-    effects = branch.receive("b", gossip("n", source="unknown", tree=None))
-    assert receivers(effects) == ["a", "c", "d"]
-
-
 def test_holders_are_not_pushed_to() -> None:
     """A child that has announced the message, or whose copy is being validated beside it."""
     branch = built("a", "b", "c")

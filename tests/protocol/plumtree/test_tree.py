@@ -133,8 +133,20 @@ def test_trees_with_a_recent_root_and_a_message_count() -> None:
         proven(trees, source)
         trees.use(f"no root of {source}")
         trees.use(f"no message of {source}").note_root(0.0)
-    assert trees.count_proven(1.0) == trees.count_proven(TREE_IDLE) == 2
-    assert trees.count_proven(TREE_IDLE + 0.1) == 0
+    assert trees.count_proven(8, 1.0) == trees.count_proven(8, TREE_IDLE) == 2
+    assert trees.count_proven(8, TREE_IDLE + 0.1) == 0
+
+
+def test_of_many_trees_those_of_the_neighbour_that_brought_most_are_forgotten() -> None:
+    """And they count as its share alone: one member can make up any number of sources, and publish
+    messages of each."""
+    trees = Trees()
+    for number in range(10):
+        proven(trees, ("true", number)).parents = ["honest"]
+    for number in range(1000):
+        proven(trees, ("made up", number)).parents = ["liar"]
+    assert sum(trees.get(("true", number)) is not None for number in range(10)) == 10
+    assert trees.count_proven(8, 1.0) == 16
 
 
 def test_the_nearest_source_has_a_tree_that_stands_and_a_parent_that_is_there() -> None:
