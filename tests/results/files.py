@@ -47,7 +47,8 @@ class Result:
     def is_current(self, folder: Path = ROOT / "episub_router") -> bool:
         """Whether it was made with this tree's code; a result without digests is older."""
         return bool(self.code) and all(
-            digest(folder / part) == made for part, made in self.code.items()
+            (folder / part).exists() and digest(folder / part) == made
+            for part, made in self.code.items()
         )
 
 
@@ -84,15 +85,20 @@ def rounded(row: Row) -> dict[str, Any]:
 
 
 def digest(part: Path) -> str:
-    """Of the Python sources below a folder or of one file, docstrings and comments aside."""
-    files = sorted(part.rglob("*.py")) if part.is_dir() else [part]
+    """Of the sources and scenarios below a folder or of one file; docstrings and comments of Python
+    aside."""
+    files = sorted(part.rglob("*")) if part.is_dir() else [part]
     found = sha256()
     for path in files:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(body := getattr(node, "body", None), list):
-                body[:] = [each for each in body if not _is_text(each)]
-        found.update(f"{path.relative_to(part)}\n{ast.dump(tree)}\n".encode())
+        if path.suffix in (".py", ".toml"):
+            text = path.read_text(encoding="utf-8")
+            if path.suffix == ".py":
+                tree = ast.parse(text)
+                for node in ast.walk(tree):
+                    if isinstance(body := getattr(node, "body", None), list):
+                        body[:] = [each for each in body if not _is_text(each)]
+                text = ast.dump(tree)
+            found.update(f"{path.relative_to(part)}\n{text}\n".encode())
     return found.hexdigest()[:12]
 
 

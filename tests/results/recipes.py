@@ -159,7 +159,7 @@ def _simulation(
     return Recipe(
         name=name,
         commands=[(*SIMULATE, scenario, *arguments) for scenario in scenarios or (name,)],
-        code=("protocol",),
+        code=("protocol", *(f"sim/scenarios/{each}.toml" for each in scenarios or (name,))),
         read=simulated_rows,
         simulated=True,
         **settings,
@@ -211,7 +211,7 @@ RECIPES: dict[str, Recipe] = {
                 (*SIMULATE, "scale", "--nodes", str(nodes), "--messages", "20")
                 for nodes in (100, 1_000, 10_000)
             ],
-            code=("protocol",),
+            code=("protocol", "sim/scenarios/scale.toml"),
             read=simulated_rows,
             simulated=True,
             seeds=1,

@@ -58,6 +58,9 @@ def test_a_result_is_older_than_other_code(tmp_path: Path) -> None:
     assert made.is_current(tmp_path)
     source.write_text("x = 2\n")
     assert not made.is_current(tmp_path)
+    source.write_text("x = 1\n")
+    source.with_suffix(".toml").write_text("nodes = 1\n")
+    assert not made.is_current(tmp_path)
     assert not result().is_current(tmp_path)
 
 
@@ -84,6 +87,13 @@ def test_each_scenario_of_a_recipe_exists(command: tuple[str, ...]) -> None:
     scenario, *arguments = command[len(SIMULATE) :]
     wanted = [value for key, value in pairwise(arguments) if key == "--variant"]
     assert loading.load(scenario).scenarios({}, wanted or ("",))
+
+
+def test_each_part_of_the_code_exists() -> None:
+    package = Path(episub_router.__file__).parent
+    for recipe in RECIPES.values():
+        for part in recipe.code:
+            assert (package / part).exists(), (recipe.name, part)
 
 
 @pytest.mark.sim
