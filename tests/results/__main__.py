@@ -1,6 +1,7 @@
 """Make results: docs/results/NAME.json.
 
-    python -m tests.results [NAME ...] [--seeds N] [--processes N] [--compiled DIR] [--list]
+    python -m tests.results [NAME ...] [--seeds N] [--processes N] [--compiled DIR] [--older]
+    python -m tests.results --list
 
 Without names all are made but those that have to be named, as they take hours or programs that must
 be installed first. `python -m tests.docs.figures --write` puts the figures into the documents.
@@ -141,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--compiled", type=Path, metavar="DIR", help="from `python hatch_build.py DIR`")
     add("--nodes", type=int, help="fewer nodes, to try the program")
     add("--all", action="store_true", help="gossipsub's rows anew, too, where they could be kept")
+    add("--older", action="store_true", help="only those that are older than the code, or not made")
     add("--out", type=Path, default=FOLDER, help="default: docs/results")
     add(
         "--list",
@@ -159,6 +161,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     failed = 0
     for recipe in chosen(options.names):
+        there = read(recipe.name, options.out)
+        if options.older and there is not None and there.is_current():
+            continue
         try:
             made = make(recipe, options, environment)
         except RecipeFailed as error:

@@ -147,6 +147,7 @@ def test_rows_of_gossipsub_are_kept_while_the_simulator_is_the_same(
     assert again.gossipsub["commit"] == "0000000"
     assert again.rows[0]["said"].startswith("1 ")
     assert again.rows[1] == first.rows[1]
+    assert made_again(tmp_path, monkeypatch, "--seeds", "3", "--older").seeds == [1, 2]
     assert made_again(tmp_path, monkeypatch, "--seeds", "3").gossipsub["commit"] == first.commit
 
 
