@@ -18,7 +18,7 @@ MAX_QUEUED = 5_000  # Ids for all, and for each neighbour. go-libp2p-pubsub: Max
 ANNOUNCE_WINDOW = 3.0  # Seconds that a new neighbour is announced. gossipsub: three heartbeats
 _NEWCOMER = 2 * ANNOUNCE_WINDOW  # Seconds: what came then may be old, and would go round for ever
 _TOGETHER = 10.0  # Seconds within which links fail for one reason. Chosen: as silence is noticed
-_MAX_ANNOUNCED = 1_000  # Ids, after a failed link. Chosen: go-libp2p-pubsub has 5,000 a heartbeat
+_MAX_ANNOUNCED = 750  # Ids, after a failed link: as many as the other side takes
 _MAX_FAILED = 64  # Failed links that are remembered. Chosen: several times the active view
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Graft, IHave
 from episub_router.protocol.plumtree.message_cache import VALIDATION_TIMEOUT, GossipMessage
@@ -14,15 +12,11 @@ from episub_router.protocol.plumtree.state import (
     batched,
 )
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
-from episub_router.util.params import Rate
 from episub_router.util.timers import TimerMap
-from episub_router.util.token_buckets import TokenBuckets
 
 MAX_MISSING = 10_000  # Messages in the list. iroh-gossip PR 135
-ANNOUNCEMENTS = Rate(2_000, 1_000)  # Of unknown ids. go-libp2p-pubsub: 10 IHAVEs a heartbeat
+MAX_EACH = 750  # Of one neighbour that announced them first: so much as all of a full view may have
 MAX_RETRANSMISSIONS = 3  # Of one message to one peer. go-libp2p-pubsub: GossipRetransmission
-_MAX_PEERS = 64  # Peers whose announcements are counted. Chosen: several times the active view
-_LOOKED_AT = 16  # Newest messages of a peer among which one to give up is chosen
 _PIGGYBACK = 0.02  # Seconds before its own time at which a message is asked for beside others (E35)
 _PENDING_CHECK = 0.5  # Seconds between checks of a message in validation, or without announcers
 _LAG_FACTOR = 1.2  # Times the usual lag behind an announcement, ...
@@ -34,14 +28,13 @@ _MOST_BACKOFF = 8  # Bound of the doubling of a peer's time to answer one messag
 
 class MissingMessages:
     """The announced messages that are not here, each with the time at which its announcers are
-    asked, in turn. Where the list is full, the shares of peers are max-min fair."""
+    asked, in turn."""
 
-    __slots__ = ("_announcements", "_state", "due")
+    __slots__ = ("_state", "due")
 
     def __init__(self, state: PlumtreeState) -> None:
         self._state = state
         self.due: TimerMap[MessageId] = TimerMap()  # The missing messages, and when to ask for each
-        self._announcements: TokenBuckets[PeerId] = TokenBuckets(ANNOUNCEMENTS, _MAX_PEERS)
 
     def on_ihave(self, peer: PeerId, message: IHave, now: Time) -> None:
         """IHAVE: note which announced messages are missing here (E34)."""
@@ -65,7 +58,7 @@ class MissingMessages:
         peer, messages = link.peer, self._state.messages
         message = messages.open.get(id)
         if message is None or message.informant is None:
-            if not (self._announcements.take(peer, now) and self._make_room(link)):
+            if len(link.first_announced) >= MAX_EACH or len(self.due) >= MAX_MISSING:
                 self._state.drop(peer, DropReason.MISSING_FULL)
                 return
             message = message or messages.open.setdefault(id, GossipMessage(id))
@@ -75,21 +68,6 @@ class MissingMessages:
         elif due < self.due.get(id) and not message.asked:
             self.due.set(id, due)
         message.note_holder(peer, hops)
-
-    def _make_room(self, link: NeighborRecord) -> bool:
-        """Whether the list has room for one more of `link`: one of the newest of the peer that has
-        the most gives way, better one that nobody else announced."""
-        if len(self.due) < MAX_MISSING:
-            return True
-        most = max(self._state.links.values(), key=lambda other: len(other.first_announced))
-        if len(most.first_announced) <= len(link.first_announced) + 1:
-            return False
-        newest = list(islice(reversed(most.first_announced), _LOOKED_AT))
-        holders = (self._state.messages.open[id].holders or {} for id in newest)
-        alone = (id for id, known in zip(newest, holders, strict=True) if len(known) < 2)
-        self.give_up(self._state.messages.open[next(alone, newest[0])])
-        self._state.drop(most.peer, DropReason.MISSING_FULL)
-        return True
 
     def on_first_copy(self, message: GossipMessage) -> None:
         """The first copy of `message` has come: it is missing no more."""
