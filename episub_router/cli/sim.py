@@ -12,6 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -61,6 +62,14 @@ def add_parser(subparsers: Any) -> None:
                       help="where the time went, by kind of event, on standard error")  # fmt: skip
     runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
     runs.set_defaults(run=main)
+    attacking = commands.add_parser("attack", help="search for the worst that adversaries can do")
+    _add_scenario(attacking)
+    attacking.set_defaults(run=main, nodes=100)
+    attacking.add_argument("--runs", type=int, default=200, help="runs in all (default 200)")
+    attacking.add_argument("--processes", type=int, default=1, help="runs at a time (default 1)")
+    attacking.add_argument("--out", type=Path, metavar="DIR",
+                           help="write attack.json and the worst as worst.toml here")  # fmt: skip
+    attacking.add_argument("--json", action="store_true", help="print all runs as JSON")
     warming = commands.add_parser("warm", help="keep a warm-up that runs can start from")
     _add_scenario(warming)
     warming.add_argument("--until", type=float, default=math.inf, metavar="SECONDS",
@@ -101,6 +110,8 @@ def main(arguments: argparse.Namespace) -> int:
             return _run(arguments)
         if arguments.sim_command == "warm":
             return _warm(arguments)
+        if arguments.sim_command == "attack":
+            return _attack(arguments)
         return _compare(arguments)
     except ModuleNotFoundError as error:
         print(f"episub sim: {_EXTRA} ({error})", file=sys.stderr)
@@ -132,6 +143,14 @@ def _scenarios(
     arguments: argparse.Namespace,
 ) -> tuple[str, dict[str, Any], dict[str, Scenario]]:
     """The scenario's name, the settings that the command changes, and what is to be run."""
+    from episub_router.sim.scenario.loading import build
+
+    name, settings, tables = _tables(arguments)
+    return name, settings, {label: build(table) for label, table in tables.items()}
+
+
+def _tables(arguments: argparse.Namespace) -> tuple[str, dict[str, Any], dict[str, dict[str, Any]]]:
+    """The same with tables that aren't built yet."""
     from episub_router.sim.scenario import loading
 
     settings = loading.parse_settings(arguments.set)
@@ -139,12 +158,54 @@ def _scenarios(
         if value is not None:
             settings["network.nodes" if key == "nodes" else "traffic.messages"] = value
     file = loading.load(arguments.scenario)
-    scenarios = file.scenarios(settings, arguments.variant or ("",))
-    if not scenarios:
+    tables = file.tables(settings, arguments.variant or ("",))
+    if not tables:
         # Their names have commas.
         names = "; ".join(variant.name for variant in file.variants) or "no variants"
         raise ValueError(f"no variant matches {arguments.variant}; there are: {names}")
-    return file.name, settings, scenarios
+    return file.name, settings, tables
+
+
+def _attack(arguments: argparse.Namespace) -> int:
+    from episub_router.sim.attack import AttackSearch
+    from episub_router.sim.scenario.loading import dumps
+
+    if arguments.runs < 1 or arguments.processes < 1:
+        raise ValueError("--runs and --processes must be at least 1")
+    name, _, tables = _tables(arguments)
+    if len(tables) > 1:
+        raise ValueError(f"choose one variant: {'; '.join(tables)}")
+    (table,) = tables.values()
+    search = AttackSearch(table, arguments.seed, arguments.processes)
+    attempts = []
+    with _progress_bars() as bars:
+        task = bars.add_task("runs", total=arguments.runs, rate="")
+        for attempt in search.attempts(arguments.runs):
+            attempts.append(attempt)
+            harm = max(each.harm for each in attempts)
+            bars.update(task, advance=1, rate=f"worst {harm:.2f}")
+    ranked = sorted(attempts, key=lambda attempt: -attempt.harm)
+    about = f"The worst of {arguments.runs} attacks on {name}, seed {arguments.seed}"
+    worst = {**search.with_adversary(ranked[0].adversary), "name": f"{name}-worst", "about": about}
+    everything = {
+        "scenario": name, "seed": arguments.seed, "none": asdict(search.none), "worst": worst,
+        "attempts": [asdict(attempt) for attempt in attempts],
+    }  # fmt: skip
+    text = json.dumps(everything, indent=1)
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.out / "attack.json").write_text(text + "\n", encoding="utf-8")
+        (arguments.out / "worst.toml").write_text(dumps(worst), encoding="utf-8")
+    if arguments.json:
+        print(text)
+        return 0
+    shown = Table("harm", "p99, ms", "lost, %", "adversaries", title=about, box=None)
+    for attempt in [search.none, *ranked[:10]]:
+        knobs = ", ".join(f"{key} {value}" for key, value in attempt.adversary.items()) or "none"
+        cells = f"{attempt.harm:.2f}", f"{1000 * attempt.p99:,.0f}", f"{100 * attempt.lost:.3f}"
+        shown.add_row(*cells, knobs)
+    Console(highlight=False).print(shown)
+    return 0
 
 
 def _warm(arguments: argparse.Namespace) -> int:

@@ -143,32 +143,6 @@ class Simulation:
             if progress is not None:
                 progress(self.loop.now, self.loop.performed)
 
-    def warm_state(self) -> dict[str, Any]:
-        """All that a warm-up has changed but the nodes, to give to `take_warm_state`."""
-        records = self.records
-        return {
-            "loop": self.loop.state(),
-            "network": self.network.state(),
-            "contacts": self._contact_rng,
-            "lives": self._lives,
-            "sessions": records.sessions,
-            "traffic": records.traffic,
-            "drops": records.drops,
-            "lost": records.lost_on_the_way,
-        }
-
-    def take_warm_state(self, state: dict[str, Any]) -> None:
-        """Go on from another run's warm-up, whose nodes are in the network already."""
-        records = self.records
-        self.loop.take_state(state["loop"])
-        self.network.take_state(state["network"])
-        self._contact_rng = state["contacts"]
-        self._lives = state["lives"]
-        records.sessions = state["sessions"]
-        records.traffic = state["traffic"]
-        records.drops = state["drops"]
-        records.lost_on_the_way = state["lost"]
-
     # Nodes.
 
     def start(self, node: int) -> Node:

@@ -25,6 +25,13 @@ from episub_router.sim.routers.settings import EpisubConfig
 from episub_router.sim.scenario.settings import Scenario
 from episub_router.sim.simulation import Simulation
 
+_KEPT = {
+    "loop": ("now", "performed", "_buckets", "_indices", "_open", "_open_index"),
+    "network": ("_draws", "_uplinks", "_downlink_free"),
+    "records": ("sessions", "traffic", "drops", "lost_on_the_way"),
+    "simulation": ("_contact_rng", "_lives"),
+}
+"""What a warm-up has changed, beside the nodes."""
 _OWN = ("episub_router.protocol.", "episub_router.sim.", "episub_router.util.")
 
 
@@ -82,7 +89,8 @@ def save(simulation: Simulation, path: Path) -> None:
         writer = _Writer(file, simulation, nodes)
         writer.dump([type(node) for node in nodes])
         writer.dump([_attributes(node) for node in nodes])
-        writer.dump(simulation.warm_state())
+        kept = {owner: _of(simulation, owner) for owner in _KEPT}
+        writer.dump({of: {n: getattr(it, n) for n in _KEPT[of]} for of, it in kept.items()})
     partial.replace(path)
 
 
@@ -105,7 +113,12 @@ def restore(simulation: Simulation, path: Path) -> None:
         for node, attributes in zip(nodes, reader.load(), strict=True):
             _fill(node, attributes)
             simulation.network.add(node)
-        simulation.take_warm_state(reader.load())
+        for owner, attributes in reader.load().items():
+            _fill(_of(simulation, owner), attributes)
+
+
+def _of(simulation: Simulation, owner: str) -> Any:
+    return simulation if owner == "simulation" else getattr(simulation, owner)
 
 
 def _header(path: Path) -> dict[str, Any]:

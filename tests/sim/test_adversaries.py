@@ -241,7 +241,7 @@ def test_poison_shuffles_more_than_the_honest_do() -> None:
 
 @pytest.mark.sim
 def test_duplicates_come_as_often_as_they_are_said_to() -> None:
-    once, often = (len(ran("duplicates", f"copies={n}").pushed()) for n in (1, 5))
+    once, often = (len(ran("censor", "withheld=0.0", f"copies={n}").pushed()) for n in (1, 5))
     assert often > 2 * once
 
 

@@ -313,8 +313,10 @@ def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(commands) >= 10
     for command in commands:
         arguments = parse(*shlex.split(command)[2:])
-        if arguments.sim_command in ("run", "warm"):
+        if arguments.sim_command in ("run", "warm", "attack"):
             arguments.nodes = 16
+        if arguments.sim_command == "attack":
+            arguments.runs = 2
         if arguments.sim_command == "run":
             arguments.messages = min(arguments.messages or 6, 6)
             arguments.seeds = 1

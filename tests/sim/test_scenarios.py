@@ -133,7 +133,7 @@ def test_bad_files_are_refused(text: str, complaint: str) -> None:
 
 def test_a_scenario_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ScenarioError, match="no scenario 'headlines'; there are bursts, chat, choke, churn"
+        ScenarioError, match="no scenario 'headlines'; there are adaptive, bursts, chat, choke"
     ):
         loading.load("headlines")
     with pytest.raises(ScenarioError, match="can't read"):

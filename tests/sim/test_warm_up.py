@@ -54,9 +54,11 @@ def test_same_bytes_as_in_one_go(router: str, until: float, tmp_path: Path) -> N
 
 @pytest.mark.sim
 def test_traffic_faults_and_broadcast_may_differ(tmp_path: Path) -> None:
-    keep_warm_up(scenario(), 7, tmp_path / "kept")
+    whole = {"router.params.broadcast.piece_threshold": 0}
+    keep_warm_up(scenario(**whole), 7, tmp_path / "kept")
     other = scenario(
         **{
+            **whole,
             "traffic.source": "one",
             "traffic.start": 30.0,
             "faults.0.at": 31.0,

@@ -8,7 +8,7 @@ from typing import Any
 
 from episub_router.protocol.hyparview import Places
 from episub_router.protocol.params import MembershipParams
-from episub_router.sim.adversaries import announcing, claims, links, pushing
+from episub_router.sim.adversaries import announcing, claims, links
 from episub_router.sim.adversaries import gossipsub as gs
 from episub_router.sim.adversaries import settings as of
 from episub_router.sim.adversaries.member import Member
@@ -18,23 +18,21 @@ from episub_router.sim.strict import ScenarioError
 
 EPISUB: dict[type[of.Attack], type[Member]] = {
     of.CensorAttack: Member,
-    of.CovertFlashAttack: pushing.CovertFlash,
+    of.CovertFlashAttack: Member,
     of.IHaveLiarAttack: announcing.IHaveLiar,
     of.HijackAttack: announcing.Hijack,
     of.RootLiarAttack: announcing.RootLiar,
     of.GreedyAttack: links.Greedy,
     of.JoinCaptureAttack: links.JoinCapture,
     of.PoisonAttack: claims.Poison,
-    of.DuplicatesAttack: pushing.Duplicates,
 }
 """The members of each kind, where the router is Episub."""
 
 GOSSIPSUB: dict[type[of.Attack], type[gs.GossipsubMember]] = {
     of.CensorAttack: gs.GossipsubMember,
-    of.CovertFlashAttack: gs.GossipsubCovertFlash,
+    of.CovertFlashAttack: gs.GossipsubMember,
     of.IHaveLiarAttack: gs.GossipsubIHaveLiar,
     of.GreedyAttack: gs.GossipsubGreedy,
-    of.DuplicatesAttack: gs.GossipsubDuplicates,
 }
 """The same for gossipsub, which has no trees, JOINs, shuffles or near links to attack."""
 

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from episub_router.sim.adversaries.hostile import Hostile
-from episub_router.sim.adversaries.ring import Ring
-from episub_router.sim.adversaries.settings import DuplicatesAttack
-from episub_router.sim.network.network import Network
+from episub_router.sim.adversaries.hostile import Asking, Hostile
 from episub_router.sim.records import HOSTILE
 from episub_router.sim.routers.gossipsub import GRAFT, IHAVE, PRUNE, PUBLISH, GossipsubNode
-from episub_router.sim.routers.node import Node
-from episub_router.sim.routers.params import GossipsubParams
 from episub_router.sim.sizes import SIGNED_PAYLOAD, gossipsub_ids, gossipsub_link
-
-_ASK_PERIOD = 1.0
-"""Seconds between two rounds of asking for links."""
-_ASKED_AT_ONCE = 32
-"""Nodes asked in one round."""
-_ASK_AGAIN = 61.0
-"""Seconds until a node that refused is asked again: a GRAFT in the back-off is penalised."""
 
 
 class GossipsubMember(Hostile, GossipsubNode):
@@ -30,16 +17,9 @@ class GossipsubMember(Hostile, GossipsubNode):
 
     __slots__ = ("ring",)
 
-    def __init__(
-        self,
-        node: int,
-        network: Network[Node],
-        rng: random.Random,
-        params: GossipsubParams,
-        ring: Ring,
-    ) -> None:
-        super().__init__(node, network, rng, params)
-        self.ring = ring
+    def __init__(self, *arguments: Any) -> None:
+        *own, self.ring = arguments
+        super().__init__(*own)
         self.enter_ring()
 
     def receive(self, parcel: tuple[int, str, Any]) -> None:
@@ -54,6 +34,8 @@ class GossipsubMember(Hostile, GossipsubNode):
         self._held[message] = hops
         self._window.append(message)
         self._push([peer for peer in self.mesh if peer != sender], message, hops + 1)
+        for _ in range(self.copies(message)):
+            self.push([peer for peer in self.links if peer != sender], message, hops + 1)
 
     def _push(self, peers: list[int], message: int, hops: int) -> None:
         if not (self.striking and self.withholds(message)):
@@ -83,18 +65,6 @@ class GossipsubMember(Hostile, GossipsubNode):
         self.network.send(self, peers, (self.id, kind, body), size)
 
 
-class GossipsubCovertFlash(GossipsubMember):
-    """`CovertFlashAttack`."""
-
-    __slots__ = ()
-
-    def _accept(self, message: int, hops: int, sender: int) -> None:
-        super()._accept(message, hops, sender)
-        if not self.striking:
-            others = [peer for peer in self.links if peer != sender and peer not in self.mesh]
-            self.push(others, message, hops + 1)
-
-
 class GossipsubIHaveLiar(GossipsubMember):
     """`IHaveLiarAttack`."""
 
@@ -105,59 +75,18 @@ class GossipsubIHaveLiar(GossipsubMember):
             self._transmit([*self.links], IHAVE, (message,), gossipsub_ids(1))
 
 
-class GossipsubDuplicates(GossipsubMember):
-    """`DuplicatesAttack`."""
-
-    __slots__ = ()
-
-    def _accept(self, message: int, hops: int, sender: int) -> None:
-        super()._accept(message, hops, sender)
-        settings = self.ring.settings
-        assert isinstance(settings, DuplicatesAttack)
-        if self.striking:
-            for _ in range(settings.copies):
-                self.push([peer for peer in self.links if peer != sender], message, hops + 1)
-
-
-class GossipsubGreedy(GossipsubMember):
+class GossipsubGreedy(Asking, GossipsubMember):
     """`GreedyAttack`: dials all nodes and GRAFTs itself to them, and prunes nobody."""
 
-    __slots__ = ("_asked_at",)
+    __slots__ = ("asked_at",)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._asked_at: dict[int, float] = {}
-        """When each node was last asked. Bound: the nodes of the run."""
+    again = 61.0  # A GRAFT in the back-off is penalised.
 
-    def targets(self) -> Iterable[int]:
-        """The nodes whose links it wants."""
-        if self.ring.victims:
-            return self.ring.victims
-        if self.ring.settings.knows == "everybody":
-            return self.ring.honest
-        return [peer for peer in self.links if peer not in self.ring.up]
+    def held(self) -> Collection[int]:
+        return self.mesh
 
-    def strike(self) -> None:
-        self.every(_ASK_PERIOD, self._ask_all)
-
-    def _ask_all(self) -> None:
-        now = self.loop.now
-        due = [
-            peer
-            for peer in self.targets()
-            if peer not in self.mesh and now - self._asked_at.get(peer, -_ASK_AGAIN) >= _ASK_AGAIN
-        ]
-        for peer in self.rng.sample(due, min(len(due), _ASKED_AT_ONCE)):
-            self._asked_at[peer] = now
-            if peer in self.links:
-                self._graft(peer)
-            else:
-                self.network.dial(self, peer)
-
-    def connected(self, peer: int) -> None:
-        super().connected(peer)
-        if peer in self._asked_at and peer in self.outbound:
-            self._graft(peer)
+    def ask(self, peer: int) -> None:
+        self._graft(peer)
 
     def _graft(self, peer: int) -> None:
         self.mesh[peer] = None

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, ClassVar
 
 from episub_router.protocol.messages import TreeRoot
 from episub_router.sim.adversaries.ring import Ring
 from episub_router.sim.hashing import unit
 from episub_router.sim.routers.node import Node
+
+_ASK_PERIOD = 1.0
+"""Seconds between two rounds of asking for links."""
+_ASKED_AT_ONCE = 32
+"""Nodes asked in one round."""
 
 
 class Hostile(Node):
@@ -51,6 +57,13 @@ class Hostile(Node):
         else:
             send(payload)
 
+    def copies(self, message: int) -> int:
+        """How often `message`, which is new here, is pushed to all neighbours."""
+        settings = self.ring.settings
+        if not self.striking:
+            return settings.early_copies
+        return 0 if self.withholds(message) else settings.copies
+
     def ping_time(self, rtt: float) -> float:
         return rtt * self.ring.settings.rtt if self.striking else rtt
 
@@ -92,3 +105,55 @@ class Hostile(Node):
     def leave(self) -> None:
         super().leave()
         self.ring.up.pop(self.id, None)
+
+
+class Asking(Hostile):
+    """`GreedyAttack`: asks all its targets for links again and again."""
+
+    __slots__ = ()
+
+    again: ClassVar[float]
+    """Seconds until a node that refused is asked again."""
+    asked_at: dict[int, float]
+    """When each node was last asked. Bound: the nodes of the run."""
+
+    def enter_ring(self) -> None:
+        self.asked_at = {}  # type: ignore[misc]  # A slot of the classes that are made.
+        super().enter_ring()
+
+    def strike(self) -> None:
+        self.every(_ASK_PERIOD, self._ask_all)
+
+    @abstractmethod
+    def ask(self, peer: int) -> None:
+        """Ask the connected `peer`."""
+
+    @abstractmethod
+    def held(self) -> Collection[int]:
+        """Those whose links it has."""
+
+    def known(self) -> Iterable[int]:
+        """Those that it knows by itself."""
+        return self.links
+
+    def _targets(self) -> Iterable[int]:
+        ring = self.ring
+        if ring.victims or ring.settings.knows == "everybody":
+            return ring.victims or ring.honest
+        return [peer for peer in dict.fromkeys(self.known()) if peer not in ring.up]
+
+    def _ask_all(self) -> None:
+        now, held, asked = self.loop.now, self.held(), self.asked_at
+        left = [peer for peer in self._targets() if peer not in held]
+        due = [peer for peer in left if now - asked.get(peer, -self.again) >= self.again]
+        for peer in self.rng.sample(due, min(len(due), _ASKED_AT_ONCE)):
+            asked[peer] = now
+            if peer in self.links:
+                self.ask(peer)
+            else:
+                self.network.dial(self, peer)
+
+    def connected(self, peer: int) -> None:
+        super().connected(peer)  # type: ignore[safe-super]
+        if peer in self.asked_at and peer in self.outbound:
+            self.ask(peer)

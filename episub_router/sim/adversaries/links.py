@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from episub_router.protocol.messages import (
@@ -23,19 +22,9 @@ from episub_router.protocol.messages import (
     ShuffleReply,
     Topics,
 )
-from episub_router.protocol.params import EpisubParams
+from episub_router.sim.adversaries.hostile import Asking
 from episub_router.sim.adversaries.member import Member
-from episub_router.sim.adversaries.ring import Ring
-from episub_router.sim.network.network import Network
 from episub_router.sim.routers.episub import TOPIC_NAME
-from episub_router.sim.routers.node import Node
-
-_ASK_PERIOD = 1.0
-"""Seconds between two rounds of asking for links."""
-_ASKED_AT_ONCE = 32
-"""Nodes asked in one round."""
-_ASK_AGAIN = 12.0
-"""Seconds until a node that refused is asked again: the rate at which the core hears requests."""
 
 
 class _Taker(Member):
@@ -43,15 +32,8 @@ class _Taker(Member):
 
     __slots__ = ("_accepting", "taken")
 
-    def __init__(
-        self,
-        node: int,
-        network: Network[Node],
-        rng: random.Random,
-        params: EpisubParams,
-        ring: Ring,
-    ) -> None:
-        super().__init__(node, network, rng, params, ring)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.taken: dict[int, None] = {}
         """Peers that have this node as their neighbour."""
         self._accepting: dict[int, None] = {}
@@ -135,19 +117,16 @@ class JoinCapture(_Taker):
         return peer in self.taken and self.hold(peer, message)
 
 
-class Greedy(_Taker):
+class Greedy(Asking, _Taker):
     """`GreedyAttack`. Once it strikes, its core plays no part any more."""
 
-    __slots__ = ("_asked_at",)
+    __slots__ = ("asked_at",)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._asked_at: dict[int, float] = {}
-        """When each node was last asked. Bound: the nodes of the run."""
+    again = 12.0  # The rate at which the core hears requests
 
     def strike(self) -> None:
         self.taken.update(dict.fromkeys(self.neighbors()))
-        self.every(_ASK_PERIOD, self._ask_all)
+        super().strike()
 
     def takes(self, peer: int, message: Message) -> bool:
         if isinstance(message, GetTopics):
@@ -159,34 +138,12 @@ class Greedy(_Taker):
     def disguised(self, message: Message) -> Message | None:
         return None
 
-    def targets(self) -> Iterable[int]:
-        """The nodes whose links it wants."""
-        if self.ring.victims:
-            return self.ring.victims
-        if self.ring.settings.knows == "everybody":
-            return self.ring.honest
-        known = dict.fromkeys([*self.topic.membership.passive, *self.links])
-        return [peer for peer in known if peer not in self.ring.up]
+    def held(self) -> Collection[int]:
+        return self.taken
 
-    def _ask_all(self) -> None:
-        now = self.loop.now
-        due = [
-            peer
-            for peer in self.targets()
-            if peer not in self.taken and now - self._asked_at.get(peer, -_ASK_AGAIN) >= _ASK_AGAIN
-        ]
-        for peer in self.rng.sample(due, min(len(due), _ASKED_AT_ONCE)):
-            self._asked_at[peer] = now
-            if peer in self.links:
-                self._ask(peer)
-            else:
-                self.network.dial(self, peer)
+    def known(self) -> Iterable[int]:
+        return [*self.topic.membership.passive, *self.links]
 
-    def _ask(self, peer: int) -> None:
+    def ask(self, peer: int) -> None:
         self.transmit(Join(self.id, 0), (peer,))
         self.say(NeighborRole.REQUEST, peer)
-
-    def connected(self, peer: int) -> None:
-        super().connected(peer)
-        if peer in self._asked_at and peer in self.outbound:
-            self._ask(peer)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from episub_router.protocol.events import Publish, Received
 from episub_router.protocol.messages import Gossip, IHave, Message, Root, TreeRoot
-from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce
 from episub_router.sim.adversaries.hostile import Hostile
-from episub_router.sim.adversaries.ring import Ring
-from episub_router.sim.network.network import Network
 from episub_router.sim.records import HOSTILE
 from episub_router.sim.routers.episub import EpisubNode, columns
-from episub_router.sim.routers.node import Node
 from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 
 INVENTED = 1_000_000_000
@@ -34,16 +29,9 @@ class Member(Hostile, EpisubNode):
 
     __slots__ = ("_published", "ring", "rounds_ahead")
 
-    def __init__(
-        self,
-        node: int,
-        network: Network[Node],
-        rng: random.Random,
-        params: EpisubParams,
-        ring: Ring,
-    ) -> None:
-        super().__init__(node, network, rng, params)
-        self.ring = ring
+    def __init__(self, *arguments: Any) -> None:
+        *own, self.ring = arguments
+        super().__init__(*own)
         self.enter_ring()
         self.rounds_ahead = 0
         """How far ahead of the true ones the rounds are that it forges."""
@@ -99,6 +87,10 @@ class Member(Hostile, EpisubNode):
         message = parcel.message
         if peer not in self.links:
             return
+        if isinstance(message, Gossip) and message.id not in self.topic.broadcast.store:
+            others = [other for other in self.neighbors() if other != peer]
+            for _ in range(self.copies(message.id)):  # type: ignore[arg-type]
+                self.transmit(replace(message, hops=message.hops + 1), others)
         if not (self.striking and self.takes(peer, message)):
             super().receive(parcel)
         if not self.striking:

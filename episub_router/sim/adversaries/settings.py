@@ -15,6 +15,8 @@ class Attack:
     """
 
     kind: ClassVar[str] = ""
+    early_copies: ClassVar[int] = 0
+    """`copies` until they strike."""
     share: float = setting(0.2, above=0, most=0.9)
     """Of the scenario's nodes."""
     count: int = setting(0, least=0)
@@ -48,6 +50,9 @@ class Attack:
     rtt: float = setting(1.0, least=0, most=100)
     """Round trips to them seem to take this share of their time, as with a helper near each node
     that answers for them."""
+    copies: int = setting(0, least=0, most=100)
+    """How often they push each message to all neighbours, whatever these want; none that they
+    withhold."""
     invents: int = setting(0, least=0, most=1000)
     """Sources that each of them makes up, and publishes messages of."""
 
@@ -67,6 +72,7 @@ class CovertFlashAttack(CensorAttack):
     from `at` on withholds them."""
 
     kind: ClassVar[str] = "covert-flash"
+    early_copies: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +128,6 @@ class PoisonAttack(Attack):
     invented: float = setting(0.5, least=0, most=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DuplicatesAttack(Attack):
-    """Pushes each message to all neighbours, `copies` times each."""
-
-    kind: ClassVar[str] = "duplicates"
-    copies: int = setting(3, least=1, most=100)
-
-
 AnyAttack: TypeAlias = (
     CensorAttack
     | CovertFlashAttack
@@ -139,5 +137,4 @@ AnyAttack: TypeAlias = (
     | GreedyAttack
     | JoinCaptureAttack
     | PoisonAttack
-    | DuplicatesAttack
 )

@@ -35,9 +35,6 @@ class MissingReason(Enum):
     """None of these: a fault of the protocol or of the simulator."""
 
 
-ABSENT = (MissingReason.CRASHED, MissingReason.LEFT)
-
-
 @dataclass(frozen=True, slots=True)
 class Cut:
     """One partition: the nodes in `side` were apart from all others."""

@@ -285,16 +285,6 @@ class Network(Generic[H]):
         if node.live:
             node.measured(peer, rtt)
 
-    def state(self) -> dict[str, Any]:
-        """What there is beside hosts and links: the hosts' generators, and what keeps their
-        uplinks and downlinks busy; to give to `take_state`."""
-        return {"draws": self._draws, "up": self._uplinks, "down": self._downlink_free}
-
-    def take_state(self, state: dict[str, Any]) -> None:
-        """Go on with what another network had."""
-        self._draws, self._uplinks = state["draws"], state["up"]
-        self._downlink_free = state["down"]
-
     def _generator(self, node: int) -> Any:
         draws = self._draws.get(node)
         if draws is None:

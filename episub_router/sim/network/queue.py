@@ -52,26 +52,6 @@ class EventLoop:
             entry = (max(time, self.now), action, argument)
             insort_right(self._open, entry, lo=self._position, key=_time_of)
 
-    def state(self) -> dict[str, Any]:
-        """What is queued, between two calls of `run`, to give to `take_state`."""
-        return {
-            "now": self.now,
-            "performed": self.performed,
-            "buckets": self._buckets,
-            "indices": self._indices,
-            "open": self._open,
-            "open_index": self._open_index,
-        }
-
-    def take_state(self, state: dict[str, Any]) -> None:
-        """Go on from what another loop had queued."""
-        self.now = state["now"]
-        self.performed = state["performed"]
-        self._buckets = state["buckets"]
-        self._indices = state["indices"]
-        self._open = state["open"]
-        self._open_index = state["open_index"]
-
     def run(self, until: float) -> None:
         """Perform everything up to and including the time `until`, and set `now` to it."""
         buckets, indices = self._buckets, self._indices

@@ -27,15 +27,8 @@ class GossipsubNode(Node):
     """A parcel is (sender, kind, body); PUBLISH's body is (message, hops)."""
 
     __slots__ = (
-        "_backoff",
-        "_held",
-        "_history",
-        "_params",
-        "_served",
-        "_unwanted",
-        "_window",
-        "mesh",
-    )
+        "_backoff", "_held", "_history", "_params", "_served", "_unwanted", "_window", "mesh",
+    )  # fmt: skip
 
     def __init__(
         self, node: int, network: Network[Node], rng: random.Random, params: GossipsubParams

@@ -22,18 +22,9 @@ class Node(Host, ABC):
     """
 
     __slots__ = (
-        "_wake",
-        "id",
-        "links",
-        "live",
-        "loop",
-        "network",
-        "outbound",
-        "records",
-        "rng",
-        "session",
+        "_wake", "id", "links", "live", "loop", "network", "outbound", "records", "rng", "session",
         "sink",
-    )
+    )  # fmt: skip
 
     def __init__(self, node: NodeId, network: Network[Node], rng: random.Random) -> None:
         self.id = node

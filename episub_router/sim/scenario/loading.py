@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,13 @@ class ScenarioFile:
     def scenarios(
         self, settings: Mapping[str, Any] | None = None, only: Sequence[str] = ("",)
     ) -> dict[str, Scenario]:
-        """The scenario of each variant whose name contains one of `only`, by the variant's name
+        """What `tables` returns, each as a scenario. Raises ScenarioError."""
+        return {name: build(table) for name, table in self.tables(settings, only).items()}
+
+    def tables(
+        self, settings: Mapping[str, Any] | None = None, only: Sequence[str] = ("",)
+    ) -> dict[str, dict[str, Any]]:
+        """The table of each variant whose name contains one of `only`, by the variant's name
         ("" where there are none).
 
         `settings` are dotted keys with values; they win over the file's and the variant's.
@@ -49,7 +56,7 @@ class ScenarioFile:
             table = copy.deepcopy(self.table)
             for key, value in {**variant.set, **(settings or {})}.items():
                 _put(table, key, value)
-            made[variant.name] = build(table)
+            made[variant.name] = table
         return made
 
 
@@ -101,6 +108,19 @@ def build(table: Mapping[str, Any]) -> Scenario:
     if isinstance(scenario.router, GossipsubConfig):
         read(GossipsubParams, scenario.router.merged(), "router.params")
     return scenario
+
+
+def dumps(table: Mapping[str, Any]) -> str:
+    """`table` as TOML, a line for each key."""
+    return "".join(f"{key} = {_inline(value)}\n" for key, value in table.items())
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_inline(of)}" for key, of in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return json.dumps(value)
 
 
 def _put(table: dict[str, Any], key: str, value: object) -> None:
