@@ -313,7 +313,11 @@ def _hostile() -> Lines:
         for router in ("episub", "gossipsub"):
             for phase, short in (("first minute", "first"), ("second minute", "second")):
                 row = row_of("hostile", variant=f"{router}, {attack}", phase=phase)
-                usual = row_of("hostile", variant=f"{router}, none", phase=phase)
+                # "random contacts, censor" has a "random contacts, none".
+                group = f"{router}, {attack.partition(', ')[0]}, none"
+                usual = row_of("hostile", variant=group, phase=phase) or row_of(
+                    "hostile", variant=f"{router}, none", phase=phase
+                )
                 if not row:
                     continue
                 own = {
