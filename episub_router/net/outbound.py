@@ -189,12 +189,14 @@ class Outbound(PeerListener):
                 self._flush(peer)
 
     async def _watch_queues(self) -> None:
-        rest = 0.0
+        rest = LOOK_INTERVAL
         while True:
-            self._sent = trio.Event()
-            with trio.move_on_after(max(0.0, rest - LOOK_INTERVAL)):
-                await self._sent.wait()
-            due = trio.current_time() + LOOK_INTERVAL
+            due = trio.current_time() + max(rest, LOOK_INTERVAL)
+            if rest > LOOK_INTERVAL:
+                self._sent = trio.Event()
+                with trio.move_on_at(due):
+                    await self._sent.wait()
+                    due = trio.current_time() + LOOK_INTERVAL
             await trio.sleep_until(due)
             if trio.current_time() - due > _LATE:
                 continue
@@ -203,7 +205,7 @@ class Outbound(PeerListener):
                 self._look_at(peer)
             rest = REST_INTERVAL if self.silence is None else self.silence.look()
             if watched:
-                rest = 0.0
+                rest = LOOK_INTERVAL
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self.peers.queue(peer)

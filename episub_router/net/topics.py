@@ -44,7 +44,6 @@ from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW
 from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import NEVER, GroupOf
 from episub_router.trace.node.overlay import OverlayTrace
-from episub_router.util.bounded import put_last
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +59,6 @@ several of which one wake-up serves."""
 FIRST_ANNOUNCEMENTS = ANNOUNCE_WINDOW + 1.0
 """Seconds after a topic's first link in which neighbours may announce what they had before it; the
 second is for the announcement to come."""
-
-MAX_LEFT_TOPICS = 8
-"""Topics that were left and may be joined again, whose seen ids are kept; chosen."""
 
 
 class Mesh:
@@ -115,7 +111,7 @@ class Mesh:
 
 @dataclass(eq=False)
 class TopicDriver(PeerListener):
-    """The machines of all topics that this node is in, and of a few that it has left."""
+    """The machines of all topics that this node is in."""
 
     me: bytes
     params: EpisubParams
@@ -134,9 +130,6 @@ class TopicDriver(PeerListener):
 
     def __post_init__(self) -> None:
         self.trace: OverlayTrace | None = None
-        self._left: dict[str, float] = {}
-        """Topics left, the oldest first, and when to forget them. Until then the ids that were
-        seen are kept, so that a node that joins again delivers nothing twice."""
         self._news_only: dict[str, float] = {}
         """Joined topics without their history, and until when announcements may be of it."""
         self._hops: dict[str, Counter[int]] = {}
@@ -153,7 +146,7 @@ class TopicDriver(PeerListener):
 
     def joined(self, topic: str) -> Topic | None:
         """The machine of a topic that this node is in."""
-        return None if topic in self._left else self.machines.get(topic)
+        return self.machines.get(topic)
 
     def neighbors(self, topic: str) -> int:
         """How many neighbours there are in `topic`."""
@@ -171,7 +164,6 @@ class TopicDriver(PeerListener):
             return
         if not history:
             self._news_only[topic] = NEVER
-        self._left.pop(topic, None)
         if topic not in self.machines:
             self._make(topic)
         self.feed(topic, ev.JoinOverlay(contacts))
@@ -199,11 +191,8 @@ class TopicDriver(PeerListener):
             return
         self._news_only.pop(topic, None)
         self.feed(topic, ev.LeaveOverlay(proof))
-        until = trio.current_time() + self.params.broadcast.seen_ttl
-        forgotten = put_last(self._left, topic, until, MAX_LEFT_TOPICS)
-        if forgotten is not None:
-            self._forget(forgotten)
-        self._wake.set()
+        del self.machines[topic]
+        self._hops.pop(topic, None)
 
     def may_ask(self, topic: str) -> bool:
         """Whether what is announced in `topic` now is wanted: it may be old."""
@@ -258,7 +247,6 @@ class TopicDriver(PeerListener):
         """Forget all machines, for good. Pubsub may go on calling hooks, which do nothing then."""
         self._stopped = True
         self.machines.clear()
-        self._left.clear()
         self.mesh.neighbors.clear()
 
     def feed(self, topic: str, event: ev.Event) -> None:
@@ -280,8 +268,8 @@ class TopicDriver(PeerListener):
     async def run(self) -> None:
         """Fire the machines' timers, until cancelled."""
         while True:
-            deadlines = [machine.next_deadline() for machine in self.machines.values()]
-            self._asleep_until = min([*deadlines, *self._left.values()], default=NEVER)
+            deadlines = (machine.next_deadline() for machine in self.machines.values())
+            self._asleep_until = min(deadlines, default=NEVER)
             now = trio.current_time()
             if now - self._fed_at >= _AT_REST:
                 self._asleep_until = max(self._asleep_until, now + _SPACING)
@@ -292,13 +280,6 @@ class TopicDriver(PeerListener):
             due = [name for name, each in self.machines.items() if each.next_deadline() <= now]
             self._queue.extend((name, None) for name in due)
             self._drain()
-            for name in [name for name, until in self._left.items() if until <= now]:
-                del self._left[name]
-                self._forget(name)
-
-    def _forget(self, topic: str) -> None:
-        del self.machines[topic]
-        self._hops.pop(topic, None)
 
     # Steps and their effects
 

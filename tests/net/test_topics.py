@@ -14,7 +14,7 @@ from episub_router import BroadcastParams, EpisubParams
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.events import TopicEvents
 from episub_router.net.peers import PeerListener, RemotePeer
-from episub_router.net.topics import MAX_LEFT_TOPICS, TopicDriver
+from episub_router.net.topics import TopicDriver
 from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as m
@@ -222,40 +222,18 @@ async def test_timers_fire_when_due_and_earlier_ones_wake_the_loop(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_node_that_joins_again_has_not_forgotten_what_it_saw(
-    autojump_clock: MockClock,
-) -> None:
+async def test_of_a_topic_that_was_left_nothing_stays() -> None:
     harness = Harness()
-    driver = harness.driver
-
-    def deliver() -> int:
-        before = harness.counters[Reason.DELIVERED]
-        driver.feed("t", ev.PayloadArrived(PEER, b"id", 1))
-        driver.feed("t", ev.PayloadAccepted(PEER, b"id", None, 1))
-        return harness.counters[Reason.DELIVERED] - before
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(driver.run)
-        driver.join("t", ())
-        assert deliver() == 1
-        driver.leave("t", b"")
-        assert driver.joined("t") is None
-        driver.join("t", ())
-        assert deliver() == 0
-        driver.leave("t", b"")
-        await trio.sleep(EpisubParams().broadcast.seen_ttl + 1)
-        assert harness.machines == {}
-        nursery.cancel_scope.cancel()
-
-
-async def test_left_topics_are_bounded() -> None:
-    harness = Harness()
-    for number in range(MAX_LEFT_TOPICS + 2):
-        harness.driver.join(f"t{number}", ())
-        harness.driver.leave(f"t{number}", b"")
-    kept = [f"t{number}" for number in range(2, MAX_LEFT_TOPICS + 2)]
-    assert list(harness.machines) == kept
-    assert list(harness.driver._left) == kept
+    harness.driver.join("t", ())
+    harness.neighbor()
+    harness.driver.leave("t", b"")
+    assert harness.actions.take() == [
+        ("down", "t", PEER),
+        ("send", PEER, "t", "Disconnect"),
+        ("release", PEER),
+    ]
+    assert harness.machines == {}
+    assert harness.driver.hops("t") == {}
 
 
 async def test_a_bug_in_a_machine_is_counted_and_logged_once(
