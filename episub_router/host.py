@@ -16,7 +16,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from episub_router.addresses import check_free, dialable, is_wildcard
-from episub_router.net.connections.sockets import socket_below
+from episub_router.net.connections.silence import socket_below
 from episub_router.net.ping import measure_rtt
 from episub_router.pubsub import ResilientPubsub
 from episub_router.router import EpisubRouter

@@ -31,8 +31,8 @@ from multiaddr import Multiaddr
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.gossipsub_arguments import GossipSubOptions, router_options
-from episub_router.net.connections.arrivals import ConnectionNotifee
 from episub_router.net.connections.direct import stay_connected
+from episub_router.net.connections.idle import ConnectionNotifee
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.bootstrap import parse_bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, check_sources

@@ -17,7 +17,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.fallback.cache import BoundedCache
-from episub_router.net.fanout import Replay
+from episub_router.net.payloads import Replay
 from episub_router.protocol.messages import Gossip
 
 IDONTWANT_SIZE = 1024

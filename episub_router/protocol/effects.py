@@ -98,7 +98,6 @@ class Assembled:
     preamble: Preamble
     pieces: tuple[Piece, ...]
     peer: PeerId
-    hops: int
 
 
 @dataclass(frozen=True, slots=True)

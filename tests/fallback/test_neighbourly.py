@@ -11,7 +11,7 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
 from libp2p.pubsub.pb import rpc_pb2
 
-from episub_router.net.fanout import REPLAY_WINDOW
+from episub_router.net.payloads import REPLAY_WINDOW
 from tests.fallback.test_containment import ME, TOPIC, Lab, kind, message
 
 __all__ = ["kind"]

@@ -8,7 +8,7 @@ import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
-from episub_router.net.fanout import (
+from episub_router.net.payloads import (
     FANOUT_TTL,
     MAX_REPLAYED,
     MAX_TOPICS,

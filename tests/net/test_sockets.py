@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from episub_router import RouterParams
-from episub_router.net.connections.sockets import bytes_received, notice_silence, socket_below
+from episub_router.net.connections.silence import bytes_received, notice_silence, socket_below
 from tests.hosts import connect_all
 from tests.router.overlays import overlay_of, record
 

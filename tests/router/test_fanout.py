@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from episub_router import EpisubRouter
-from episub_router.net import fanout
+from episub_router.net import payloads
 from episub_router.net.counters import Reason
 from tests.hosts import connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import TOPIC, count, joined, overlay_of, reading, router
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.hosts
 async def test_a_publisher_that_has_not_joined_reaches_everybody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fanout, "FANOUT_DEGREE", 2)
+    monkeypatch.setattr(payloads, "FANOUT_DEGREE", 2)
     messages = [b"%d" % number for number in range(10)]
     async with (
         overlay_of(6) as (nodes, subscriptions),
@@ -42,7 +42,7 @@ async def test_a_publisher_that_has_not_joined_reaches_everybody(
 
 
 async def test_a_lost_fanout_peer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fanout, "FANOUT_DEGREE", 1)
+    monkeypatch.setattr(payloads, "FANOUT_DEGREE", 1)
     async with (
         overlay_of(3) as (nodes, subscriptions),
         running_nodes(

@@ -1,4 +1,4 @@
-"""Which connections are ours to close, and when.
+"""Connections that come and go, and which are ours to close, and when.
 
 The router closes what it opened itself, once no topic has the peer as a neighbour and nothing
 else uses the connection, and all connections to a peer that is banned, unless the application or
@@ -7,13 +7,18 @@ another topic has protected it. What else the application or the remote side ope
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 import trio
-from libp2p.abc import IHost
+from libp2p.abc import IHost, INetConn, INetwork, INotifee
 from libp2p.custom_types import TProtocol
+from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
+from libp2p.rcmgr import Direction
 
+from episub_router.net.connections.silence import notice_silence
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
 from episub_router.net.ping import PING_PROTOCOL
@@ -76,3 +81,34 @@ class IdleConnections:
         if self._peers.is_connected(peer.id) and not self._peers.is_banned(peer):
             # On a busy host the time may be too short: once more after a while.
             self._peers.note_dialled(peer)
+
+
+class ConnectionNotifee(INotifee):
+    """Pubsub reports departures only of peers that it has a stream to; the host reports all."""
+
+    def __init__(
+        self,
+        peers: PeerTable,
+        guard: Callable[[str], AbstractContextManager[None]],
+        silence_timeout: float,
+    ) -> None:
+        """`guard` catches what a notification raises, under its name. Connections break when the
+        other end has been silent for `silence_timeout` seconds."""
+        self._peers = peers
+        self._guard = guard
+        self._silence_timeout = silence_timeout
+
+    async def connected(self, network: INetwork, conn: INetConn) -> None:
+        with self._guard("connected"):
+            probed = notice_silence(conn.muxed_conn, self._silence_timeout)
+            outbound = isinstance(conn, SwarmConn) and conn.direction is Direction.OUTBOUND
+            self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
+
+    async def disconnected(self, network: INetwork, conn: INetConn) -> None:
+        with self._guard("disconnected"):
+            self._peers.connection_closed(conn.muxed_conn.peer_id)
+
+    async def _ignored(self, *_: Any, **__: Any) -> None:
+        pass
+
+    opened_stream = closed_stream = listen = listen_close = _ignored

@@ -248,7 +248,7 @@ class Relay:
         self._state.timers.cancel((PULL, transfer.preamble.id))
         self._building.judge_parent(transfer, now)
         pieces = tuple(piece for piece in transfer.pieces if piece is not None)
-        whole = Assembled(transfer.preamble, pieces, peer, transfer.hops)
+        whole = Assembled(transfer.preamble, pieces, peer)
         self._state.effects.append(whole)
 
 

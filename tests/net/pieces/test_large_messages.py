@@ -66,7 +66,7 @@ def test_a_message_is_the_same_byte_for_byte_when_it_is_whole() -> None:
     lab, made = Lab(), message()
     event = published(lab, made)
     assert lab.large.refusal("t", event.preamble) is None
-    lab.large.take("t", Assembled(event.preamble, event.pieces, BRINGER.to_bytes(), 3))
+    lab.large.take("t", Assembled(event.preamble, event.pieces, BRINGER.to_bytes()))
     assert [(peer, got.SerializeToString()) for peer, got in lab.taken] == [
         (BRINGER, made.SerializeToString())
     ]
@@ -170,6 +170,6 @@ def test_what_an_author_signed_and_is_no_message_of_its_is_dropped(data: bytes) 
     envelope = sign_preamble(KEYS.private_key, "t", unsigned, AUTHOR, made.seqno)
     preamble = replace(unsigned, envelope=envelope)
     assert lab.large.refusal("t", preamble) is None
-    lab.large.take("t", Assembled(preamble, pieces, BRINGER.to_bytes(), 1))
+    lab.large.take("t", Assembled(preamble, pieces, BRINGER.to_bytes()))
     assert not lab.taken
     assert lab.counters[Reason.MESSAGE_MISMATCHED] == 1
