@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, ip_address, ip_network
 
 from multiaddr import Multiaddr
@@ -16,6 +17,9 @@ _PREFIX_V4 = 24
 
 _PREFIX_V6 = 48
 """Bits; py-libp2p: SUBNET_PREFIX_LEN_V6."""
+
+_PREFIXES = 4096
+"""Addresses whose prefix is remembered: the core asks again and again; as records in the book."""
 
 AddressFilter = Callable[[Sequence[Multiaddr]], list[Multiaddr]]
 
@@ -64,16 +68,20 @@ def address_prefix(addresses: Iterable[Multiaddr]) -> str | None:
 
     Private and loopback addresses are no sign of one owner, and a relayed address is the relay's.
     """
-    for address in addresses:
-        for protocol in ("ip4", "ip6"):
-            try:
-                if "/p2p-circuit" in str(address):
-                    continue
-                ip = ip_address(address.value_for_protocol(protocol) or "")
-            except Exception:
-                # Multiaddr has an exception of its own for each way not to hold an IP address.
+    return next(filter(None, map(_prefix, addresses)), None)
+
+
+@lru_cache(_PREFIXES)
+def _prefix(address: Multiaddr) -> str | None:
+    for protocol in ("ip4", "ip6"):
+        try:
+            if "/p2p-circuit" in str(address):
                 continue
-            if ip.is_global:
-                bits = _PREFIX_V4 if isinstance(ip, IPv4Address) else _PREFIX_V6
-                return str(ip_network(f"{ip}/{bits}", strict=False))
+            ip = ip_address(address.value_for_protocol(protocol) or "")
+        except Exception:
+            # Multiaddr has an exception of its own for each way not to hold an IP address.
+            continue
+        if ip.is_global:
+            bits = _PREFIX_V4 if isinstance(ip, IPv4Address) else _PREFIX_V6
+            return str(ip_network(f"{ip}/{bits}", strict=False))
     return None

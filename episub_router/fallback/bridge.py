@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import trio
@@ -19,7 +18,6 @@ from episub_router.fallback.exchange import PeerExchange
 from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.view import GossipView
 from episub_router.net.counters import Reason
-from episub_router.net.framer import own_record
 from episub_router.net.node import NodeParts
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PeerListener, RemotePeer
@@ -58,7 +56,7 @@ class Bridge(PeerListener):
             is_bridged=node.payloads.has_subscribers,
             direct_peers=direct_peers,
         )
-        self._gossip.own_record = partial(own_record, pubsub.host)
+        self._gossip.own_record = node.framer.own_record
         view: Any = GossipView(pubsub, self.serves, node.peers, node.outbound)
         self._gossip.attach(view)
         self._peers = node.peers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 import trio
 from libp2p.abc import IHost
@@ -19,6 +20,10 @@ from episub_router.protocol.messages import Disconnect, Gossip, Leave, Message
 from episub_router.protocol.piece_messages import Piece
 from episub_router.wire import Frame, encode_frame
 
+_OWN_RECORD_AGE = 1.0
+"""Seconds for which this node's record is used again. Measured: py-libp2p takes 61 us for it, and
+each receiver of a message of this node's own gets it."""
+
 
 class Framer:
     """Makes frames for one receiver each."""
@@ -27,6 +32,8 @@ class Framer:
         self._host = host
         self._book = book
         self.counters = counters
+        self._own: tuple[float, bytes] = (-inf, b"")
+        """When it was made, and this node's own record."""
 
     def encode(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> rpc_pb2.RPC:
         """The RPC for `peer`, with its next sequence id; raises ValueError or TypeError as
@@ -39,14 +46,14 @@ class Framer:
         )
         if isinstance(messages[0], Gossip) and messages[0].hops == 1:
             # As GossipSub does: those next to an author have its newest addresses.
-            rpc.senderRecord = own_record(self._host)
+            rpc.senderRecord = self.own_record()
         return rpc
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer`, ourselves included, if we have it."""
         target = ID(peer)
         if target == self._host.get_id():
-            return own_record(self._host)
+            return self.own_record()
         # The peerstore has the newest records of those that Pubsub talks to, for a while; asked
         # for one whose addresses have expired, it raises.
         with suppress(PeerStoreError):
@@ -55,10 +62,12 @@ class Framer:
                 self._book.learn(peer, envelope.marshal_envelope())
         return self._book.record(peer)
 
-
-def own_record(host: IHost) -> bytes:
-    """This node's signed peer record."""
-    return env_to_send_in_RPC(host)[0]
+    def own_record(self) -> bytes:
+        """This node's signed peer record."""
+        now = trio.current_time()
+        if now - self._own[0] >= _OWN_RECORD_AGE:
+            self._own = now, env_to_send_in_RPC(self._host)[0]
+        return self._own[1]
 
 
 @dataclass(frozen=True, slots=True)
