@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import trio
 from libp2p import new_host
+from libp2p.abc import IHost
 from libp2p.peer.id import ID
 from libp2p.peer.peerstore import PeerStoreError, create_signed_peer_record
 from libp2p.pubsub.rpc_queue import RpcQueue
 from multiaddr import Multiaddr
 
+from episub_router.net import framer as module
 from episub_router.net.address_book import AddressBook
 from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters
@@ -92,3 +94,20 @@ def test_so_many_records_are_remembered() -> None:
     sent.begin_frame()
     assert sent.attach(names[0], b"record", 0.0) == b"record"
     assert sent.attach(names[-1], b"record", 0.0) is None
+
+
+async def test_this_node_s_record_is_not_looked_up_for_each_receiver(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = new_host()
+    looked_up = []
+
+    def look_up(host: IHost) -> tuple[bytes, bool]:
+        looked_up.append(host)
+        return b"record %d" % len(looked_up), True
+
+    monkeypatch.setattr(module, "env_to_send_in_RPC", look_up)
+    own = Framer(host, AddressBook(), Counters())
+    assert [own.own_record() for _ in range(8)] == [b"record 1"] * 8
+    await trio.sleep(1)
+    assert own.record(host.get_id().to_bytes()) == b"record 2"
