@@ -32,7 +32,6 @@ NEAR_WINDOW = 0.005
 """Seconds by which a much nearer parent may bring ROOT later. Measured: three sites: 3.5 copies
 between them in place of 12.5; 1,000 nodes on a plane: 0.2 ms more latency."""
 _NEARER_BY = 4.0  # Least ratio of the RTTs. Chosen: a link to another site takes longer
-_MUCH_CHEAPER = 0.8  # Share of the parent's time that a new link may take to replace it
 _ADOPT_AFTER = 2  # Messages that another neighbour had to bring to become the parent
 
 
@@ -126,10 +125,6 @@ class SourceTrees:
                 return None  # It is over; only a source that lost its count starts again.
             if root.round == tree.round and peer not in tree.offers:
                 tree.offers[peer] = offer
-                new_link = state.links[peer].up_at > tree.root_at and peer not in tree.children
-                if new_link and cost <= _MUCH_CHEAPER * tree.cost:
-                    tree.hops, tree.cost = hops, cost
-                    self._set_parent(tree, peer, now)
         if tree is not None and root.round == tree.round:
             return None
         tree = state.trees.use(source)

@@ -267,22 +267,3 @@ def test_trees_without_a_way_to_the_source_and_old_ones_are_not_offered() -> Non
     branch = built("a")
     branch.wait(TREE_IDLE + 1)
     assert sent(branch.handle(NeighborUp("b", LinkKind.RANDOM)), Root) == []
-
-
-@pytest.mark.parametrize(("cost", "taken"), [(0.07, True), (0.09, False)])
-def test_a_new_link_on_a_much_faster_way_replaces_the_parent(cost: float, taken: bool) -> None:
-    """The way by the parent takes 0.15 s, the link itself 0.05 s; 0.8 of it is needed."""
-    branch = built("a", a=0.1)
-    branch.wait(1)
-    branch.handle(NeighborUp("new", LinkKind.RANDOM))
-    effects = sent(branch.receive("new", root(cost=cost)))
-    assert effects == ([("new", GRAFT_S)] if taken else [])
-    assert sent(branch.wait(2), Prune) == ([("a", PRUNE_S)] if taken else [])
-
-
-def test_an_old_link_waits_for_the_next_round() -> None:
-    """It took part in this one, and was slower."""
-    branch = Branch("a", "b")
-    bring(branch, "a", a=0.1)
-    branch.wait(1)
-    assert sent(branch.receive("b", root(cost=0.0)), Graft) == []
