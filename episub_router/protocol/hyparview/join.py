@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.hyparview.overlay import PASSIVE_SHARE, Overlay, Timer
+from episub_router.protocol.hyparview.overlay import SHARE, Overlay, Timer
 from episub_router.protocol.hyparview.views import pick_some
 from episub_router.protocol.messages import (
     MAX_NODES,
@@ -240,7 +240,7 @@ class JoinHandler:
         if len(joiners) >= MAX_RECENT_JOINERS:
             group = group_of(peer)
             like = [other for other in joiners if group is not None and group_of(other) == group]
-            has_share = len(like) >= PASSIVE_SHARE * MAX_RECENT_JOINERS
+            has_share = len(like) >= SHARE * MAX_RECENT_JOINERS
             del joiners[like[0] if has_share else next(iter(joiners))]
         joiners[peer] = now
 

@@ -131,75 +131,66 @@ class LinkCheck:
 class Stabilization:
     """An active view that is too large, as joins make it on purpose (E13), shrinks to A (E16).
 
-    In rounds of three steps a node ends random links that rings no longer need, then asks its
-    neighbours for numbers of links, then for lists, and ends links that neither side needs.
+    In each round a node ends random links that rings no longer need, then asks the neighbours that
+    it could spare for lists, and ends links that neither side needs.
     """
 
-    __slots__ = ("_asked_at", "_overlay", "_step")
+    __slots__ = ("_asked_at", "_overlay")
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._step = 0
-        """How often neighbours were asked in this round: for numbers, then for lists."""
-        self._asked_at: Time = 0.0
+        self._asked_at: Time | None = None
+        """When neighbours were asked for lists, until they have had their time."""
 
     def on_change(self, now: Time) -> None:
         if self._overlay.is_too_large and not self._overlay.is_set(Timer.STABILIZE):
-            self._step = 0
+            self._asked_at = None
             self._overlay.start_rounds(Timer.STABILIZE, now)
 
     def on_timer(self, now: Time) -> None:
-        """The next step, or a new round where the last left too many links."""
+        """The next half of a round, while there are too many links."""
         overlay = self._overlay
-        if self._step == 0:
-            self._drop_superseded()
-        else:
-            self._drop_spare(in_triangles=self._step == 2)
-        if not overlay.is_too_large:
+        if self._asked_at is not None:
+            self._drop_spare(self._asked_at)
+            self._asked_at = None
+            if overlay.is_too_large:
+                overlay.next_round(Timer.STABILIZE, now)
             return
-        self._step = (self._step + 1) % 3
-        if self._step == 0:
-            overlay.next_round(Timer.STABILIZE, now)
-            return
-        self._asked_at = now
-        for peer, link in overlay.active.items():
-            overlay.query(peer, link, numbers_only=self._step == 1)
-        overlay.set_timer(Timer.STABILIZE, now + LIST_TIMEOUT)
-
-    def _drop_superseded(self) -> None:
-        """Random links whose place on a ring others have: the other end has found its own."""
-        overlay = self._overlay
         if overlay.params.ring_links == overlay.params.random_links:
+            # The other ends have found their own, too.
             for peer, link in list(overlay.active.items()):
                 if link.kind is LinkKind.RANDOM:
                     self._drop(peer, link)
+        if overlay.is_too_large:
+            self._asked_at = now
+            kept = overlay.kept_links()
+            for peer, link in overlay.active.items():
+                if peer not in kept:
+                    overlay.query(peer, link, numbers_only=False)
+            overlay.set_timer(Timer.STABILIZE, now + LIST_TIMEOUT)
 
-    def _drop_spare(self, *, in_triangles: bool) -> None:
+    def _drop_spare(self, asked_at: Time) -> None:
         """First links to peers that have more than C_rand random ones, then sides of triangles."""
         overlay = self._overlay
         links = overlay.active.items()
-        answered = [(peer, link) for peer, link in links if link.answered_at >= self._asked_at]
+        answered = [(peer, link) for peer, link in links if link.answered_at >= asked_at]
         # Peers with the most links first: both sides gain. Among those, the farthest.
         overlay.rng.shuffle(answered)
         answered.sort(key=_by_spare_links)
         for peer, link in answered:
             if link.random_links > overlay.params.random_links:
                 self._drop(peer, link)
-        for peer, link in answered if in_triangles else ():
+        for peer, link in answered:
             if any(other in overlay.active for other in link.peers):
                 self._drop(peer, link)
 
     def _drop(self, peer: PeerId, link: Link) -> None:
         """End the link, unless this node needs it for its size, its rings or its kinds."""
         overlay = self._overlay
-        params = overlay.params
         if peer not in overlay.active or not overlay.is_too_large or peer in overlay.kept_links():
             return
-        if link.kind is LinkKind.RANDOM:
-            spare = overlay.has_spare_random_link
-        else:
-            spare = overlay.active.count(LinkKind.NEAR) > params.near_links
-        if spare:
+        near = overlay.active.count(LinkKind.NEAR)
+        if link.kind is LinkKind.RANDOM or near > overlay.params.near_links:
             overlay.evict(peer)
 
 

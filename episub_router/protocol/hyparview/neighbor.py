@@ -215,7 +215,6 @@ def farther_neighbor(overlay: Overlay, rtt: float) -> PeerId | None:
             and link.random_links >= least
             and link.links >= params.active_size
             and peer not in kept
-            and (link.kind is LinkKind.NEAR or overlay.has_spare_random_link)
         ):
             farthest, most = peer, distance
     return farthest

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from random import Random
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from episub_router.protocol import effects as ef
 from episub_router.protocol.effects import DownReason, DropReason, Effect
-from episub_router.protocol.hyparview.places import Places
 from episub_router.protocol.hyparview.views import ActiveView, Link, PassiveView
 from episub_router.protocol.messages import Disconnect, LinkKind, Message, Neighbor, NeighborRole
 from episub_router.protocol.params import MembershipParams
@@ -19,11 +19,14 @@ from episub_router.util.bounded import put_last
 from episub_router.util.timers import TimerMap
 from episub_router.util.trickle import Trickle
 
+if TYPE_CHECKING:
+    from episub_router.protocol.hyparview.rings import Places
+
 Action: TypeAlias = Callable[[bool, Time], None]
 """What to do once a dial has ended, with whether there is a connection, and `now`."""
 
-PASSIVE_SHARE = 0.25
-"""Share of a passive view for what one peer or address prefix named, and for peers of one prefix.
+SHARE = 0.25
+"""Share of a full view for peers of one address prefix, and of a passive view for what one named.
 Chosen: a sender that lies needs four prefixes."""
 
 MAX_DIALS = 64
@@ -96,17 +99,17 @@ class Overlay:
     )  # fmt: skip
 
     def __init__(
-        self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf
-    ) -> None:
+        self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf,
+        places: Places | None,
+    ) -> None:  # fmt: skip
         self.me = me
         self.name = name
         self.params = params
         self.rng = rng
         self.group_of = group_of
         self.active = ActiveView()
-        self.passive = PassiveView(params.passive_size, PASSIVE_SHARE, group_of)
-        rings = params.ring_links // 2
-        self.places = Places(name, rings, group_of) if rings else None
+        self.passive = PassiveView(params.passive_size, SHARE, group_of)
+        self.places = places
         self.timers: TimerMap[tuple[Timer, PeerId]] = TimerMap()
         self.rounds: dict[Timer, Trickle] = {}
         for timer, (least, most) in ROUNDS.items():
@@ -199,6 +202,7 @@ class Overlay:
     def add_link(self, peer: PeerId, kind: LinkKind, now: Time, said: Neighbor | None) -> None:
         """Make `peer`, which `said` this, a neighbour; the caller has checked the bound."""
         link = Link(kind, now)
+        link.group = self.group_of(peer)
         link.rtt = self.passive.rtt(peer)
         self.passive.remove(peer)
         if said is not None:
@@ -236,20 +240,21 @@ class Overlay:
 
     def kept_links(self) -> dict[PeerId, None]:
         """Links that no claim or nearness of another peer ends: those of rings, and the oldest
-        other random ones up to C_rand, or without rings half of it, so that triangles can end."""
+        other random ones up to C_rand. Without rings, half of those, where there are more, so that
+        triangles can end. While a group has more than its share, all links of others."""
         kept = self.ring_neighbors()
         random = [peer for peer, link in self.active.items() if link.kind is LinkKind.RANDOM]
         others = [peer for peer in random if peer not in kept]
-        most = self.params.random_links
-        missing = (most + 1) // 2 if self.places is None else most - (len(random) - len(others))
+        missing = self.params.random_links - (len(random) - len(others))
+        if self.places is None and len(others) > missing:
+            missing = (missing + 1) // 2
         kept.update(dict.fromkeys(others[: max(0, missing)]))
+        counts = Counter([link.group for _, link in self.active.items() if link.group is not None])
+        share = max(1, round(SHARE * self.params.active_size))
+        if any(count > share for count in counts.values()):
+            links = self.active.items()
+            kept.update({peer: None for peer, link in links if counts[link.group] <= share})
         return kept
-
-    @property
-    def has_spare_random_link(self) -> bool:
-        return self.places is not None or (
-            self.active.count(LinkKind.RANDOM) > self.params.random_links
-        )
 
     def make_room(self, peer: PeerId, *, in_need: bool) -> bool:
         """Whether `peer`, which asks for a link, gets one: up to A, a little beyond where it is

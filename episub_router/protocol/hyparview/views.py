@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from random import Random
+from typing import Generic, TypeVar
 
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import NEVER, Group, GroupOf, PeerId, Time, ungrouped
+
+Entry = TypeVar("Entry")
 
 RTT_FAILURES = 3
 """Pings failed in a row after which a neighbour's RTT is infinite. Chosen: one may be chance."""
@@ -21,12 +24,13 @@ class Link:
     """The record of one neighbour."""
 
     __slots__ = (
-        "answered_at", "doubted_at", "failed_pings", "kind", "last_activity", "links", "peers",
-        "queries_left", "random_links", "rtt",
+        "answered_at", "doubted_at", "failed_pings", "group", "kind", "last_activity", "links",
+        "peers", "queries_left", "random_links", "rtt",
     )  # fmt: skip
 
     def __init__(self, kind: LinkKind, now: Time) -> None:
         self.kind = kind
+        self.group: Group | None = None
         self.links = self.random_links = 0
         """Active links that the peer last said it has (E10), and the random ones (E16)."""
         self.peers: tuple[PeerId, ...] = ()
@@ -74,74 +78,69 @@ class Link:
                 self.peers = described.peers[:_LISTED]
 
 
-class ActiveView:
-    """The links by peer, in the order in which they were made. Callers of `add` keep the bound."""
+class _View(Generic[Entry]):
+    """Peers in the order in which they were added, each with what is known of it."""
 
-    __slots__ = ("_links",)
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._links: dict[PeerId, Link] = {}
+        self._entries: dict[PeerId, Entry] = {}
 
     def __len__(self) -> int:
-        return len(self._links)
+        return len(self._entries)
 
     def __contains__(self, peer: PeerId) -> bool:
-        return peer in self._links
+        return peer in self._entries
 
     def __iter__(self) -> Iterator[PeerId]:
-        return iter(self._links)
-
-    def get(self, peer: PeerId) -> Link | None:
-        return self._links.get(peer)
-
-    def items(self) -> Iterable[tuple[PeerId, Link]]:
-        return self._links.items()
-
-    def add(self, peer: PeerId, link: Link) -> None:
-        self._links[peer] = link
-
-    def remove(self, peer: PeerId) -> Link | None:
-        return self._links.pop(peer, None)
-
-    def count(self, kind: LinkKind) -> int:
-        return sum([link.kind is kind for link in self._links.values()])
-
-    def pick(self, rng: Random, *but: PeerId) -> PeerId | None:
-        """A random peer that isn't one of `but`."""
-        peers = [peer for peer in self._links if peer not in but]
-        return rng.choice(peers) if peers else None
+        return iter(self._entries)
 
     def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
         """At most `size` random peers that aren't among `but`."""
-        return pick_some(rng, [peer for peer in self._links if peer not in but], size)
+        return pick_some(rng, [peer for peer in self._entries if peer not in but], size)
 
 
-class PassiveView:
+class ActiveView(_View[Link]):
+    """The links of one node. Callers of `add` keep the bound."""
+
+    __slots__ = ()
+
+    def get(self, peer: PeerId) -> Link | None:
+        return self._entries.get(peer)
+
+    def items(self) -> Iterable[tuple[PeerId, Link]]:
+        return self._entries.items()
+
+    def add(self, peer: PeerId, link: Link) -> None:
+        self._entries[peer] = link
+
+    def remove(self, peer: PeerId) -> Link | None:
+        return self._entries.pop(peer, None)
+
+    def count(self, kind: LinkKind) -> int:
+        return sum([link.kind is kind for link in self._entries.values()])
+
+    def pick(self, rng: Random, *but: PeerId) -> PeerId | None:
+        """A random peer that isn't one of `but`."""
+        return next(iter(self.sample(rng, 1, *but)), None)
+
+
+class PassiveView(_View[tuple[Group, ...]]):
     """At most `size` peers, with their last RTT.
 
     Ids are cheap to make up. So an entry is labelled with its own group and with that of the peer
     that named it, and in a full view what has a label that fills its share replaces its like.
     """
 
-    __slots__ = ("_group_of", "_labels", "_limit", "_rtts", "size")
+    __slots__ = ("_group_of", "_limit", "_rtts", "size")
 
     def __init__(self, size: int, share: float = 1.0, group_of: GroupOf = ungrouped) -> None:
         """`share` is that of one label."""
+        super().__init__()
         self.size = size
         self._limit = max(1, round(share * size))
         self._group_of = group_of
-        self._labels: dict[PeerId, tuple[Group, ...]] = {}
-        """Every peer, in the order added, with its labels."""
         self._rtts: dict[PeerId, Rtt] = {}
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def __contains__(self, peer: PeerId) -> bool:
-        return peer in self._labels
-
-    def __iter__(self) -> Iterator[PeerId]:
-        return iter(self._labels)
 
     def rtt(self, peer: PeerId) -> Rtt | None:
         return self._rtts.get(peer)
@@ -150,13 +149,13 @@ class PassiveView:
         """A round trip took `sample` seconds; one that failed (None) makes the RTT unknown."""
         if sample is None:
             self._rtts.pop(peer, None)
-        elif peer in self._labels:
+        elif peer in self._entries:
             self._rtts[peer] = updated(self._rtts.get(peer), sample)
 
     def remove(self, peer: PeerId) -> bool:
         """Forget `peer`; True if it was there."""
         self._rtts.pop(peer, None)
-        return self._labels.pop(peer, None) is not None
+        return self._entries.pop(peer, None) is not None
 
     def add(
         self, peer: PeerId, rng: Random, rtt: Rtt | None = None, source: PeerId | None = None
@@ -174,8 +173,8 @@ class PassiveView:
     ) -> bool:  # fmt: skip
         """Take in what `source` sent, in place of the `given` first where full (E19). False if the
         shares kept some out."""
-        new = [peer for peer in dict.fromkeys(incoming) if peer not in self._labels][: self.size]
-        spares = [peer for peer in dict.fromkeys(given) if peer in self._labels]
+        new = [peer for peer in dict.fromkeys(incoming) if peer not in self._entries][: self.size]
+        spares = [peer for peer in dict.fromkeys(given) if peer in self._entries]
         named: tuple[Group, ...] = ()
         if source is not None:
             group = self._group_of(source)
@@ -184,13 +183,13 @@ class PassiveView:
         for peer in new:
             group = self._group_of(peer)
             labels = named if group is None or group in named else (group, *named)
-            if len(self._labels) >= self.size:
+            if len(self._entries) >= self.size:
                 victim = self._victim(rng, labels, spares, new)
                 if victim is None:
                     all_taken = False
                     continue
                 self.remove(victim)
-            self._labels[peer] = labels
+            self._entries[peer] = labels
         return all_taken
 
     def _victim(
@@ -198,10 +197,10 @@ class PassiveView:
     ) -> PeerId | None:
         """The entry to remove, none of the `new`: one with the same of `labels` that fill their
         shares, else the next of `spares`, else one with a label beyond its share, else any."""
-        counts = Counter([label for entry in self._labels.values() for label in entry])
+        counts = Counter([label for entry in self._entries.values() for label in entry])
         full = [label for label in labels if counts[label] >= self._limit]
         beyond = [label for label, count in counts.items() if count > self._limit]
-        old = [(peer, entry) for peer, entry in self._labels.items() if peer not in new]
+        old = [(peer, entry) for peer, entry in self._entries.items() if peer not in new]
         if full:
             choice = [peer for peer, entry in old if all(label in entry for label in full)]
         elif spares:
@@ -211,12 +210,8 @@ class PassiveView:
             choice = choice or [peer for peer, _ in old]
         return rng.choice(choice) if choice else None
 
-    def sample(self, rng: Random, size: int, *but: PeerId) -> list[PeerId]:
-        """At most `size` random peers that aren't among `but`."""
-        return pick_some(rng, [peer for peer in self._labels if peer not in but], size)
-
     def clear(self) -> None:
-        self._labels.clear()
+        self._entries.clear()
         self._rtts.clear()
 
 

@@ -18,7 +18,7 @@ from episub_router.protocol.hyparview.machine import (
     REQUEST_LIMIT,
     RateLimiter,
 )
-from episub_router.protocol.hyparview.overlay import MAX_DIALS, MAX_DIALS_FOR_OTHERS, PASSIVE_SHARE
+from episub_router.protocol.hyparview.overlay import MAX_DIALS, MAX_DIALS_FOR_OTHERS, SHARE
 from episub_router.protocol.hyparview.views import PassiveView
 from episub_router.protocol.messages import (
     Disconnect,
@@ -27,6 +27,7 @@ from episub_router.protocol.messages import (
     GetTopics,
     Join,
     Leave,
+    LinkKind,
     Message,
     Neighbor,
     NeighborRole,
@@ -41,7 +42,7 @@ from tests.protocol.helpers import ME, Member, dials, drops, request, sent
 from tests.protocol.network import Network
 
 PARAMS = MembershipParams()
-SHARE = round(PASSIVE_SHARE * PARAMS.passive_size)
+MOST = round(SHARE * PARAMS.passive_size)
 
 
 def by_prefix(peer: PeerId) -> Group | None:
@@ -103,8 +104,8 @@ def test_one_source_gets_its_share_of_a_full_view() -> None:
     for n in range(500):
         member.receive("liar", ForwardJoin(f"fake{n}", 0))
         member.now += 5
-    assert held(member.passive, "fake") == SHARE
-    assert held(member.passive, "p") == PARAMS.passive_size - SHARE
+    assert held(member.passive, "fake") == MOST
+    assert held(member.passive, "p") == PARAMS.passive_size - MOST
 
 
 def test_sources_of_one_prefix_share_a_share() -> None:
@@ -304,6 +305,30 @@ def test_nobody_becomes_a_neighbour_by_hearsay() -> None:
     member.receive("named", Disconnect(alive=False))
     assert member.active == {"a"}
     assert not member.passive
+
+
+def test_identities_of_one_prefix_take_no_link_of_others() -> None:
+    """E10, E16: twelve that ask without end, in need, near or next on a ring, and say of themselves
+    what they like: a member keeps all five neighbours of other prefixes."""
+    honest = [f"{n}:x" for n in range(5)]
+    for run in range(5):
+        member = Grouped(*honest)
+        hostile = [f"evil:{run}-{n}" for n in range(12)]
+        for second in range(60):
+            for peer in hostile:
+                member.receive(peer, Join(peer, 0))
+                kind = LinkKind.NEAR if second % 2 else LinkKind.RANDOM
+                member.receive(peer, request(9, kind, random_links=1))
+                member.handle(ev.RttMeasured(peer, 0.001))
+            member.wait(1)
+            for peer in member.active:
+                links = 9 if peer in honest else 2
+                told = tuple(honest) + tuple(hostile)
+                said = Neighbor(NeighborRole.LIST, links, peers=told, random_links=links)
+                member.receive(peer, said)
+                member.handle(ev.RttMeasured(peer, 0.1))
+        assert set(honest) <= member.active
+        assert len(member.active) <= member.params.active_bound
 
 
 # Dials
