@@ -7,6 +7,6 @@ proximity makes the others near. Each module holds one procedure, `machine.HyPar
 
 from episub_router.protocol.hyparview.join import CONTACTS_ASKED
 from episub_router.protocol.hyparview.machine import LEAVE_TTL, HyParView
-from episub_router.protocol.hyparview.rings import Places, place
+from episub_router.protocol.hyparview.places import Places, place
 
 __all__ = ["CONTACTS_ASKED", "LEAVE_TTL", "HyParView", "Places", "place"]

@@ -15,7 +15,7 @@ from episub_router.protocol.hyparview.link_check import LinkCheck, Stabilization
 from episub_router.protocol.hyparview.neighbor import Neighbors
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
 from episub_router.protocol.hyparview.proximity import Proximity
-from episub_router.protocol.hyparview.rings import Places, Search
+from episub_router.protocol.hyparview.rings import Search
 from episub_router.protocol.hyparview.shuffle import ShuffleProcedure
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
@@ -62,9 +62,7 @@ class HyParView:
         self, me: PeerId, name: str, params: MembershipParams, rng: Random,
         group_of: GroupOf = ungrouped,
     ) -> None:  # fmt: skip
-        rings = params.ring_links // 2
-        places = Places(name, rings, group_of) if rings else None
-        self._overlay = Overlay(me, name, params, rng, group_of, places)
+        self._overlay = Overlay(me, name, params, rng, group_of)
         self.active = self._overlay.active
         self.passive = self._overlay.passive
         self._rate_limiter = RateLimiter()

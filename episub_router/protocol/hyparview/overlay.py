@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from episub_router.protocol import effects as ef
 from episub_router.protocol.effects import DownReason, DropReason, Effect
+from episub_router.protocol.hyparview.places import Places
 from episub_router.protocol.hyparview.views import ActiveView, Link, PassiveView
 from episub_router.protocol.messages import Disconnect, LinkKind, Message, Neighbor, NeighborRole
 from episub_router.protocol.params import MembershipParams
@@ -18,9 +19,6 @@ from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time
 from episub_router.util.bounded import put_last
 from episub_router.util.timers import TimerMap
 from episub_router.util.trickle import Trickle
-
-if TYPE_CHECKING:
-    from episub_router.protocol.hyparview.rings import Places
 
 Action: TypeAlias = Callable[[bool, Time], None]
 """What to do once a dial has ended, with whether there is a connection, and `now`."""
@@ -99,9 +97,8 @@ class Overlay:
     )  # fmt: skip
 
     def __init__(
-        self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf,
-        places: Places | None,
-    ) -> None:  # fmt: skip
+        self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf
+    ) -> None:
         self.me = me
         self.name = name
         self.params = params
@@ -109,7 +106,8 @@ class Overlay:
         self.group_of = group_of
         self.active = ActiveView()
         self.passive = PassiveView(params.passive_size, SHARE, group_of)
-        self.places = places
+        rings = params.ring_links // 2
+        self.places = Places(name, rings, group_of) if rings else None
         self.timers: TimerMap[tuple[Timer, PeerId]] = TimerMap()
         self.rounds: dict[Timer, Trickle] = {}
         for timer, (least, most) in ROUNDS.items():

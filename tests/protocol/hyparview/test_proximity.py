@@ -86,17 +86,19 @@ def test_nobody_gives_its_random_links_up(settled: Network) -> None:
 def test_oversubscribed_views_shrink_to_their_size() -> None:
     """E13, E16: after a join storm nearly all views have exactly A links, none fewer than
     C_rand, and the overlay is whole."""
-    network = Network(120, seed=4)
-    network.join_all(2)
-    network.run(4)
-    assert max(len(network.neighbors(node)) for node in network.live) > PARAMS.active_size
-    network.run(180)
-    sizes = Counter(len(network.neighbors(node)) for node in network.live)
-    near = range(PARAMS.active_size - 1, PARAMS.active_size + 2)
-    assert sum(sizes[size] for size in near) >= 0.98 * 120
-    assert min(sizes) >= PARAMS.random_links
-    assert network.components() == 1
-    assert network.one_sided() == []
+    full = 0
+    for seed in range(1, 4):
+        network = Network(120, seed=seed)
+        network.join_all(2)
+        network.run(4)
+        assert max(len(network.neighbors(node)) for node in network.live) > PARAMS.active_size
+        network.run(180)
+        sizes = Counter(len(network.neighbors(node)) for node in network.live)
+        full += sum(sizes[size] for size in range(PARAMS.active_size - 1, PARAMS.active_size + 2))
+        assert min(sizes) >= PARAMS.random_links
+        assert network.components() == 1
+        assert network.one_sided() == []
+    assert full >= 0.96 * 3 * 120
 
 
 def test_the_farthest_goes_where_views_are_too_large() -> None:
