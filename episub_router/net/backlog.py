@@ -13,8 +13,8 @@ from typing import Protocol
 from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router.protocol.pieces.cutting import MAX_SIZE
-from episub_router.protocol.pieces.turns import PieceTurns
 from episub_router.protocol.types import MessageId
+from episub_router.util.turns import PieceTurns
 
 PAYLOADS_TO_CONTROL = 16
 """Payloads for each control frame that may wait; chosen: their bytes are what bounds them."""

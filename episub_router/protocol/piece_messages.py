@@ -46,14 +46,6 @@ class Preamble:
         """Bytes of the piece `index`."""
         return min(self.piece_size, self.size - index * self.piece_size)
 
-    def is_same(self, other: Preamble) -> bool:
-        """Whether `other` says the same of the message. Its author's key and signature may be
-        written in several ways; author and seqno follow from the id, which the driver has checked.
-        """
-        return (self.id, self.source, self.size, self.piece_size, self.root) == (
-            other.id, other.source, other.size, other.piece_size, other.root,
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -15,7 +15,8 @@ FIRST_COPY = 1.0  # Earned by the first copy of a message that proves valid. gos
 KEPT_PROMISE = 1.0  # Earned by an answer to a GRAFT. Chosen: as a first copy, which it mostly is
 BROKEN_PROMISE = -4.0
 """Chosen: a peer that keeps four of five stands as it stood; 5 % of frames may be lost each way."""
-FORGED_PAYLOAD = -10.0  # Or piece, or preamble. Chosen: no correct peer forwards one. gossipsub: P4
+FORGED_PAYLOAD = -10.0  # Or preamble. Chosen: no correct peer forwards one. gossipsub: P4
+BAD_PIECE = -60.0  # Chosen: a ban at once, as each node checks a piece before it passes it on
 MOST = 10.0  # So that nobody saves up for an attack. gossipsub: P2's cap
 LEAST = -60.0  # Chosen: beyond BAN_BELOW it only takes longer to be forgiven
 HALF_LIFE = 120.0  # Seconds in which a standing loses half. Chosen: some of a hundred deeds count

@@ -17,8 +17,7 @@ from episub_router.protocol.piece_messages import (
     Preamble,
     TreeOffer,
 )
-from episub_router.protocol.pieces.cutting import is_sound
-from episub_router.protocol.pieces.merkle import HASH_BYTES
+from episub_router.protocol.pieces.cutting import HASH_BYTES, is_sound
 from episub_router.wire.authorship import Authorship, needed_key
 from episub_router.wire.frame import PartDropped, WireFault
 from episub_router.wire.limits import WireLimits

@@ -121,9 +121,9 @@ def fuzz(count: int, seed: int) -> tuple[int, int]:
             if isinstance(effect, ef.Assembled) and effect.preamble == sent[0].preamble:  # type: ignore[union-attr]
                 assert joined(effect.pieces) == data
                 whole += 1
-        assert node.transfers.count_unfinished() <= MAX_UNFINISHED
+        assert len(node.transfers.unfinished()) <= MAX_UNFINISHED
         assert len(node.takers) <= len(_PEERS)
-        assert sum(1 for _ in node.trees.items()) <= MAX_TREES
+        assert len(node.trees.by_source) <= MAX_TREES
     return refused, whole
 
 

@@ -39,22 +39,16 @@ class LargeBroadcast:
             if isinstance(message, PieceAnnounce):
                 plumtree.note_answer(peer, message.preamble.id, now)
             return pieces.receive(peer, message, now)
-        if isinstance(message, IHave):
+        if isinstance(message, Gossip):
+            if message.id in pieces and message.id not in plumtree.store:
+                return plumtree.accept_assembled(peer, message, pieces.takers, now)
+        elif isinstance(message, IHave):
             if any(line.id in pieces for line in message.summary):
                 message = IHave(tuple(line for line in message.summary if line.id not in pieces))
-        elif isinstance(message, Graft):
-            if message.ids and peer in pieces.takers:
-                for id in message.ids[:MAX_IDS]:
-                    effects += pieces.offer(id, peer)
-                if effects:
-                    ids = tuple(id for id in message.ids if id not in pieces)
-                    message = replace(message, ids=ids)
-        elif (
-            isinstance(message, Gossip)
-            and message.id in pieces
-            and message.id not in plumtree.store
-        ):
-            return plumtree.accept_assembled(peer, message, pieces.takers, now)
+        elif isinstance(message, Graft) and message.ids and peer in pieces.takers:
+            effects = pieces.offer(message.ids[:MAX_IDS], peer)
+            if effects:
+                message = replace(message, ids=tuple(id for id in message.ids if id not in pieces))
         return effects + plumtree.receive(peer, message, now)
 
     def handle(
@@ -68,7 +62,8 @@ class LargeBroadcast:
             effects = plumtree.accept_assembled(None, whole, pieces.takers, now)
             return effects + pieces.publish(preamble, event.pieces, now)
         if isinstance(event, ev.PayloadAccepted) and event.id in pieces:
-            hops = pieces.hops(event.id)
+            transfer = pieces.transfers.get(event.id)
+            hops = 1 if transfer is None else transfer.hops
             whole = Gossip(event.id, hops, event.payload, event.size, event.source)
             return plumtree.accept_assembled(event.peer, whole, pieces.takers, now)
         effects = plumtree.handle(event, now)
@@ -80,8 +75,7 @@ class LargeBroadcast:
 
     def on_reconnected(self, peer: PeerId, now: Time) -> list[Effect]:
         """Messages to the neighbour `peer` may have been lost."""
-        effects = self._plumtree.on_reconnected(peer, now)
-        return effects + self.pieces.on_neighbor_up(peer, now)
+        return self._plumtree.on_reconnected(peer, now) + self.pieces.on_neighbor_up(peer, now)
 
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""

@@ -15,7 +15,7 @@ from episub_router.protocol.plumtree.lazy_push import LazyPush
 from episub_router.protocol.plumtree.missing_messages import MissingMessages
 from episub_router.protocol.plumtree.source_trees import SourceTrees
 from episub_router.protocol.plumtree.state import MAX_DEBTORS, NeighborRecord, PlumtreeState
-from episub_router.protocol.standing import BROKEN_PROMISE, FORGED_PAYLOAD
+from episub_router.protocol.standing import BAD_PIECE, BROKEN_PROMISE
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
 from episub_router.util.bounded import put_last
 
@@ -82,8 +82,8 @@ class Plumtree:
         return self.standings.condemned(self._state.links, now)
 
     def charge(self, peer: PeerId, now: Time) -> None:
-        """`peer` has sent what no correct peer passes on, other than a payload."""
-        self.standings.add(peer, FORGED_PAYLOAD, now)
+        """`peer` has sent a piece, or a preamble, that no correct peer passes on."""
+        self.standings.add(peer, BAD_PIECE, now)
 
     def note_answer(self, peer: PeerId, id: MessageId, now: Time) -> None:
         """`peer` has sent something of `id`, other than a GOSSIP."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from typing import TypeAlias
 
-from episub_router.protocol.pieces.turns import PieceTurns
 from episub_router.sim.network.queue import EventLoop
+from episub_router.util.turns import PieceTurns
 
 Departed: TypeAlias = Callable[[float], None]
 """Called with the time at which the last bit has left."""

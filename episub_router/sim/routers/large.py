@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import Piece, Preamble
-from episub_router.protocol.pieces.cutting import piece_size
-from episub_router.protocol.pieces.merkle import HASH_BYTES
+from episub_router.protocol.pieces.cutting import HASH_BYTES, piece_size
 
 PER_CHILD = 20.0
 """Megabit per second of an uplink for each child, where hosts' uplinks differ; slower hosts have

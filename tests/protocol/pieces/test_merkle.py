@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episub_router.protocol.pieces.merkle import holds, leaf_hash, root_and_proofs
+from episub_router.protocol.pieces.cutting import holds, leaf_hash, root_and_proofs
 
 LEAVES = [
     bytes.fromhex(leaf)

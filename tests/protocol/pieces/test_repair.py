@@ -33,7 +33,8 @@ def test_a_neighbour_that_knows_of_the_message_from_us_is_asked_where_it_has_no_
     net.carried = carried
     net.publish("source", PREAMBLE, PIECES)
     net.run(30.0)
-    assert net.dropped["child"] == [DropReason.PIECE_INVALID] * len(PIECES)
+    # Even where nobody bans it.
+    assert set(net.dropped["child"]) == {DropReason.PIECE_INVALID}
     assert all(net.whole[node] == [DATA] for node in ("liar", "honest", "x", "y", "child"))
 
 

@@ -59,7 +59,7 @@ def test_all_get_the_message_once_and_each_piece_once() -> None:
         network.publish_in_pieces(3, number, DATA)
         network.run(10.0)
         assert_all_have(network, number)
-        count = next(iter(machine(network, 3).transfers.whole())).preamble.count
+        count = next(iter(machine(network, 3).transfers.known())).preamble.count
         assert network.sent["Piece"] == 29 * count
         assert not network.copies
 
@@ -72,7 +72,7 @@ def test_a_second_message_right_after_the_first_is_no_later() -> None:
     network.publish_in_pieces(3, "b", DATA)
     network.run(0.8)
     assert_all_have(network, "b")
-    count = next(iter(machine(network, 3).transfers.whole())).preamble.count
+    count = next(iter(machine(network, 3).transfers.known())).preamble.count
     assert network.sent["Piece"] == 2 * 29 * count
 
 
@@ -113,7 +113,7 @@ def test_parents_that_go_between_messages_are_replaced_before_the_next_one(seed:
     network.publish_in_pieces(3, "b", DATA)
     network.run(2.0)
     assert_all_have(network, "b")
-    count = next(iter(machine(network, 3).transfers.whole())).preamble.count
+    count = next(iter(machine(network, 3).transfers.known())).preamble.count
     assert network.sent["Piece"] == 31 * count
     assert not lacking
 
@@ -226,4 +226,4 @@ def test_what_nobody_has_is_given_up() -> None:
     waiting = [node for node in network.live if not got[node]]
     assert waiting
     assert network.drops[DropReason.MESSAGE_LOST] >= len(waiting)
-    assert all(machine(network, node).transfers.count_unfinished() == 0 for node in network.live)
+    assert all(machine(network, node).transfers.unfinished() == [] for node in network.live)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episub_router.protocol.pieces.turns import TURN, PieceTurns
+from episub_router.util.turns import TURN, PieceTurns
 
 
 def filled(**counts: int) -> PieceTurns[str, tuple[str, int]]:
