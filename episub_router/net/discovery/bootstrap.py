@@ -8,13 +8,14 @@ from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from multiaddr import Multiaddr
 
+from episub_router.net.discovery.rendezvous import Discovery
 from episub_router.net.events import BootstrapFailed, TopicEvents
 from episub_router.net.peers import PeerListener, RemotePeer
 
 _SAME_KEY = "it has this node's own peer id: two nodes can't share a key"
 
 
-class Bootstrap(PeerListener):
+class Bootstrap(Discovery, PeerListener):
     """The same nodes for every topic; it can't provide this node to others.
 
     Failed dials to them are reported in each of `topics`. `failures` has the last reason for each
@@ -35,12 +36,6 @@ class Bootstrap(PeerListener):
         if self._me in self.addresses:
             self._report((topic,), self._me, _SAME_KEY)
         return self.peers
-
-    async def provide(self, topic: str) -> None:
-        pass
-
-    async def withdraw(self, topic: str) -> None:
-        pass
 
     def dial_failed(self, peer: RemotePeer) -> None:
         if peer.key in self.addresses:

@@ -8,17 +8,18 @@ from libp2p.discovery.events.peerDiscovery import peerDiscovery
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
 
+from episub_router.net.discovery.rendezvous import Discovery
 from episub_router.util.bounded import put_last
 
 _MOST = 64
 """Peers that are kept, the latest ones; chosen: as many as a discovery's answer is looked at."""
 
 
-class MdnsDiscovery:
+class MdnsDiscovery(Discovery):
     """Offers whatever peers answer on the local network, for every topic.
 
-    The host has to be made with `new_host(enable_mDNS=True)`, which announces it. py-libp2p has one
-    list of handlers for a whole process; `close` takes this one from it.
+    The host has to be made with `new_host(enable_mDNS=True)`, which announces it, whatever its
+    topics. py-libp2p has one list of handlers for a whole process; `close` takes this one from it.
     """
 
     def __init__(self) -> None:
@@ -36,9 +37,3 @@ class MdnsDiscovery:
     async def find(self, topic: str) -> Sequence[PeerInfo]:
         """Those that were found so far; nothing says which topics they are in."""
         return list(self._found.values())
-
-    async def provide(self, topic: str) -> None:
-        """The host announces itself."""
-
-    async def withdraw(self, topic: str) -> None:
-        """The host goes on announcing itself."""

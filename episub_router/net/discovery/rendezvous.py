@@ -44,7 +44,8 @@ _MAX_PEER_ID = 128
 
 
 class Discovery(Protocol):
-    """A place where nodes of one topic find each other, such as a DHT or a directory.
+    """A place where nodes of one topic find each other, such as a DHT or a directory. One that
+    inherits from this class need not have `provide` and `withdraw`.
 
     Methods may take their time and may raise: the router gives each call 30 s,
     counts what fails, and calls again later. What `find` returns is not trusted.
@@ -55,9 +56,11 @@ class Discovery(Protocol):
 
     async def provide(self, topic: str) -> None:
         """Let others find this node under `topic`; called again every hour."""
+        return
 
     async def withdraw(self, topic: str) -> None:
         """This node has left `topic`."""
+        return
 
 
 def check_sources(sources: Iterable[Discovery]) -> tuple[Discovery, ...]:
