@@ -12,7 +12,6 @@ from itertools import islice
 from multiaddr import Multiaddr
 
 from episub_router.util.bounded import put_last
-from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
 from episub_router.wire.peer_records import RecordFault, VerifiedRecord, verify_record
 
 MAX_PEERS = 4096
@@ -42,20 +41,15 @@ class AddressBook:
     """
 
     def __init__(
-        self,
-        max_peers: int = MAX_PEERS,
-        wire_limits: WireLimits = DEFAULT_LIMITS,
-        in_use: Callable[[bytes], bool] = lambda peer: False,
+        self, max_peers: int = MAX_PEERS, in_use: Callable[[bytes], bool] = lambda peer: False
     ) -> None:
         self._max_peers = max_peers
         self._in_use = in_use
-        self._limits = wire_limits
         self._found: dict[bytes, tuple[Multiaddr, ...]] = {}
         """What the bootstrap list and discoveries said, the peer found longest ago first."""
-        self._records: dict[bytes, VerifiedRecord] = {}
-        """The one used longest ago first."""
-        self._informants: dict[bytes, bytes] = {}
-        """The peer that sent each record first; the subject itself, if it did."""
+        self._records: dict[bytes, tuple[VerifiedRecord, bytes]] = {}
+        """The one used longest ago first, and the peer that sent it first: the subject itself, if
+        it did."""
         self._named: dict[bytes, dict[bytes, None]] = {}
         """The subjects of each informant's records, the oldest first."""
         self.refused: Counter[RecordFault] = Counter()
@@ -73,21 +67,19 @@ class AddressBook:
         Without an `informant` it is `peer`'s own word. True if it is the record held now. An older
         record never replaces a newer one. Never raises: a bad record is counted in `refused`.
         """
-        known = self._touch(peer)
+        known, first = self._touch(peer)
         if known is not None and known.envelope == envelope:
             return True
         informant = informant or peer
-        if known is not None and informant != peer:
-            informant = self._informants[peer]
-        held_seq = -1 if known is None else known.seq
-        result = verify_record(peer, envelope, held_seq, self._limits)
+        if first is not None and informant != peer:
+            informant = first
+        result = verify_record(peer, envelope, -1 if known is None else known.seq)
         if isinstance(result, RecordFault):
             self.refused[result] += 1
             return False
         if known is not None:
             self._forget(peer)
-        self._records[peer] = result
-        self._informants[peer] = informant
+        self._records[peer] = result, informant
         named = self._named.setdefault(informant, {})
         named[peer] = None
         if len(named) > max(1, self._max_peers // INFORMANTS_SHARE):
@@ -99,27 +91,27 @@ class AddressBook:
     def informant(self, peer: bytes) -> bytes | None:
         """The peer on whose word alone we know where `peer` is; None if it is its own or a
         discovery's."""
-        if peer in self._found:
-            return None
-        informant = self._informants.get(peer)
-        return None if informant == peer else informant
+        _, informant = self._records.get(peer, (None, None))
+        return None if informant == peer or peer in self._found else informant
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer` as envelope bytes; None if unknown."""
-        record = self._touch(peer)
+        record, _ = self._touch(peer)
         return record.envelope if record is not None else None
 
     def addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
         """The readable addresses in `peer`'s record, then those that were found."""
-        record = self._touch(peer)
+        record, _ = self._touch(peer)
         signed = record.addresses if record is not None else ()
         return signed + self._found.get(peer, ())
 
-    def _touch(self, peer: bytes) -> VerifiedRecord | None:
-        record = self._records.pop(peer, None)
-        if record is not None:
-            self._records[peer] = record
-        return record
+    def _touch(self, peer: bytes) -> tuple[VerifiedRecord, bytes] | tuple[None, None]:
+        """The record of `peer`, and who sent it; it is used now."""
+        held = self._records.pop(peer, None)
+        if held is None:
+            return None, None
+        self._records[peer] = held
+        return held
 
     def _forget_one_of(self, peers: Iterable[bytes]) -> None:
         """The first that isn't in use, or else the first."""
@@ -127,8 +119,7 @@ class AddressBook:
         self._forget(next((peer for peer in looked_at if not self._in_use(peer)), looked_at[0]))
 
     def _forget(self, peer: bytes) -> None:
-        del self._records[peer]
-        informant = self._informants.pop(peer)
+        _, informant = self._records.pop(peer)
         named = self._named[informant]
         del named[peer]
         if not named:
