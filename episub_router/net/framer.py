@@ -111,10 +111,10 @@ class OutgoingFrame:
             return True
         if rpc.ByteSize() > queue.max_message_size:
             rpc.ClearField("senderRecord")
-        if rpc.ByteSize() > queue.max_message_size:
-            # Announcing it instead would only make others ask for what can't be sent.
-            counters.add(Reason.OVERSIZE)
-            return True
+            if rpc.ByteSize() > queue.max_message_size:
+                # Announcing it instead would only make others ask for what can't be sent.
+                counters.add(Reason.OVERSIZE)
+                return True
         if not queue.push(rpc, priority=self.is_control):
             return False
         self.peer.records_sent.note_frame_sent(trio.current_time())
