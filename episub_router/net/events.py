@@ -90,6 +90,30 @@ class ReaderBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class LargeProgress:
+    """Of a large message of `source`, `received` of `size` bytes are here, its signature included.
+    Reported when it is announced, and some sixteen times while it comes; all of them are there
+    before it is validated."""
+
+    topic: str
+    id: bytes
+    source: ID
+    received: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargeSent:
+    """A large message of this node was sent whole to `neighbors`, who pass it on. Reported when it
+    is published, and for each of them."""
+
+    topic: str
+    id: bytes
+    size: int
+    neighbors: int
+
+
+@dataclass(frozen=True, slots=True)
 class EventsMissed:
     """The reader was behind: `count` events before the next one were dropped."""
 
@@ -106,6 +130,8 @@ TopicEvent: TypeAlias = (
     | Banned
     | BootstrapFailed
     | ReaderBehind
+    | LargeProgress
+    | LargeSent
     | EventsMissed
 )
 
@@ -138,6 +164,10 @@ def line_on(event: TopicEvent) -> str:
             return f"can't reach {address}: {reason}"
         case ReaderBehind(dropped=dropped):
             return f"this node's reader is behind: {dropped} messages dropped so far"
+        case LargeProgress(source=source, received=received, size=size):
+            return f"{received:,} of {size:,} bytes of a message of {str(source)[-8:]} are here"
+        case LargeSent(size=size, neighbors=count):
+            return f"{size:,} bytes were sent to {count} neighbours"
         case _:
             return f"{event.count} events went by unseen"
 
@@ -185,7 +215,8 @@ class TopicEvents:
 
     def emit(self, event: TopicEvent) -> None:
         # What a message's loss means is in the log once a minute (counters.py).
-        level = logging.DEBUG if isinstance(event, MessageLost) else logging.INFO
+        often = isinstance(event, MessageLost | LargeProgress | LargeSent)
+        level = logging.DEBUG if often else logging.INFO
         if logger.isEnabledFor(level):
             logger.log(level, "%s: %s", event.topic, line_on(event))
         for stream in self._streams.get(event.topic, ()):

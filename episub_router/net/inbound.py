@@ -85,6 +85,11 @@ class Inbound:
             admitted = self._admit(peer, frame.topic, message)
             if admitted is not None:
                 self.topics.feed(frame.topic, Received(peer.key, admitted))
+            if self.large.reports is not None:
+                if isinstance(admitted, Piece):
+                    self.large.reports.came(frame.topic, admitted.id)
+                elif isinstance(admitted, PieceAnnounce):
+                    self.large.reports.came(frame.topic, admitted.preamble.id)
         if frame.hops is not None:
             self._on_payload(peer.key, frame, rpc.publish[0], frame.hops)
 

@@ -13,6 +13,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.counters import Counters, Reason
+from episub_router.net.large_progress import LargeReports
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.piece_messages import Preamble
@@ -39,6 +40,7 @@ class LargeMessages:
         """Messages of `threshold` bytes and more are cut (0: none), up to `max_size` taken."""
         self._pubsub = pubsub
         self._counters = counters
+        self.reports: LargeReports | None = None
         self.threshold = threshold
         self.max_size = min(max_size, MAX_SIZE)
         self._verified: dict[tuple[str, bytes], Preamble] = {}
@@ -69,7 +71,10 @@ class LargeMessages:
         topic, author, seqno = message.topicIDs[0], message.from_id, message.seqno
         unsigned, pieces = cut(id, source_id(author), message.SerializeToString())
         envelope = sign_preamble(self._pubsub.sign_key, topic, unsigned, author, seqno)
-        return PublishInPieces(replace(unsigned, envelope=envelope), pieces, message, size)
+        preamble = replace(unsigned, envelope=envelope)
+        if self.reports is not None:
+            self.reports.published(topic, preamble)
+        return PublishInPieces(preamble, pieces, message, size)
 
     def refusal(self, topic: str, preamble: Preamble) -> Reason | None:
         """Why `preamble` isn't taken, counted; None if the author that it names signed it, and the

@@ -31,6 +31,7 @@ from episub_router.net.events import TopicEvents
 from episub_router.net.framer import Framer
 from episub_router.net.inbound import Inbound
 from episub_router.net.large_messages import LargeMessages
+from episub_router.net.large_progress import LargeReports
 from episub_router.net.outbound import Outbound
 from episub_router.net.params import RouterParams
 from episub_router.net.payloads import Payloads
@@ -85,6 +86,8 @@ class NodeParts:
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
         self._pinger = Pinger(host, counters)
         large = LargeMessages(pubsub, counters, threshold, router_params.max_message_size)
+        large.reports = reports = LargeReports(self.events, machines)
+        self.outbound.drained = reports.drained
         self.topics = TopicDriver(
             me,
             params,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -56,6 +57,8 @@ class Outbound(PeerListener):
         self._waiting: dict[bytes, RemotePeer] = {}
         """Peers with a queue that is full, and something that waits for room in it."""
         self._has_waiting = trio.Event()
+        self.drained: Callable[[bytes], None] = lambda peer: None
+        """Called with a peer that all waiting pieces were sent to."""
         self.flush_interval = PIECE_INTERVAL
         """Seconds between two looks for room."""
         self._sent = trio.Event()
@@ -170,8 +173,10 @@ class Outbound(PeerListener):
         if queue is None or peer.state is not PeerState.WRITABLE:
             return
         peer.backlog.flush(queue)
-        if not peer.backlog:
+        if not peer.backlog and peer.pieces:
             peer.pieces.flush(queue)
+            if not peer.pieces:
+                self.drained(peer.key)
         if peer.backlog or peer.pieces:
             self._wait_for(peer)
 

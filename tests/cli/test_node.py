@@ -17,7 +17,7 @@ from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
 from episub_router.cli.main import main
 from episub_router.cli.node.lines import for_each_line
-from episub_router.cli.node.output import PlainOutput, printable
+from episub_router.cli.node.output import PlainOutput, bar, printable
 from tests.cli.processes import PATIENCE, node_process
 
 hosts = pytest.mark.hosts
@@ -47,6 +47,53 @@ async def test_two_processes_talk() -> None:
             down = await first.event("peer-down")
             assert (down["peer"], down["neighbors"]) == (other, 0)
             assert await second.exit_status() == 0
+
+
+@hosts
+async def test_a_file_goes_as_one_message_and_is_seen_to_come(tmp_path: Path) -> None:
+    data = os.urandom(2_000_000)
+    (tmp_path / "model").write_bytes(data)
+    saved = tmp_path / "saved"
+    async with node_process("--stay", "--save", str(saved)) as receiver:
+        listening = await receiver.event("listening")
+        options = ("--bootstrap", listening["addresses"][0], "--file", str(tmp_path / "model"))
+        async with node_process(*options) as sender:
+            me = (await sender.event("listening"))["peer"]
+            await sender.end_input()
+            assert (await sender.event("published"))["file"] == str(tmp_path / "model")
+            assert (await sender.event("sent"))["neighbors"] == 1
+            assert await sender.exit_status() == 0
+        received = 0
+        while received < 2_000_000:
+            step = await receiver.event("receiving")
+            assert step["source"] == me
+            assert received <= step["received"] <= step["size"]
+            received = step["received"]
+        delivered = await receiver.event("delivered")
+        assert delivered["source"] == me
+        path = Path(delivered["file"])
+        assert path.parent == saved
+        assert await trio.Path(path).read_bytes() == data
+
+
+@hosts
+async def test_a_file_that_is_not_there_or_too_large_fails_the_run(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(17 * 2**20)
+    async with node_process("--stay") as other:
+        [address] = (await other.event("listening"))["addresses"]
+        for name, said in (("none", b"No such file"), ("huge", b"at most 16,777,216 fit pieces")):
+            options = ("--bootstrap", address, "--file", str(tmp_path / name))
+            async with node_process(*options) as node:
+                assert await node.exit_status() == 1
+                assert node.process.stderr is not None
+                assert said in await node.process.stderr.receive_some()
+
+
+def test_a_bar_shows_how_much_is_there() -> None:
+    assert bar(0, 1000) == "[--------------------] 0 of 1,000 bytes"
+    assert bar(500, 1000) == "[##########----------] 500 of 1,000 bytes"
+    assert bar(1000, 1000) == "[####################] 1,000 of 1,000 bytes"
 
 
 @hosts

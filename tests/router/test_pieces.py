@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -16,12 +17,15 @@ from libp2p.pubsub.pubsub import Pubsub
 from episub_router import (
     BroadcastParams,
     EpisubParams,
+    LargeProgress,
+    LargeSent,
     MessageTooLarge,
     ResilientPubsub,
     RouterParams,
     SignaturePolicy,
 )
 from episub_router.net.counters import Reason
+from episub_router.net.events import EventStream
 from episub_router.net.outbound import NOTIFIED_INTERVAL, PIECE_INTERVAL
 from episub_router.net.peers import RemotePeer
 from episub_router.protocol.effects import DropReason
@@ -29,7 +33,7 @@ from episub_router.protocol.messages import Message
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce
 from episub_router.protocol.standing import BAN_BELOW
 from tests.fallback.mixed import episub, network, stock, subscribe
-from tests.hosts import Node, eventually, receive
+from tests.hosts import PATIENCE, Node, eventually, receive
 from tests.router.overlays import TOPIC, count, neighbors, overlay_of, parts
 
 pytestmark = pytest.mark.hosts
@@ -237,3 +241,32 @@ async def test_validators_see_the_message_once_and_whole() -> None:
         await publish(nodes[0], [readers[0], readers[2]])
         await publish(nodes[0], readers, b"small")
         assert sorted(seen) == [5, len(LARGE)]
+
+
+async def test_a_large_message_is_seen_to_come_and_to_go() -> None:
+    async with overlay_of(3, pubsub_class=ResilientPubsub) as (nodes, readers):
+        await eventually(lambda: all(takers(node) == 2 for node in nodes))
+        streams = [node.router.events(TOPIC) for node in nodes]
+        await publish(nodes[0], readers)
+        with trio.fail_after(PATIENCE):
+            first = [e async for e in until(streams[0], lambda e: e.neighbors == 2)]
+        assert [event.neighbors for event in first] == [0, 1, 2]
+        id, size = first[0].id, first[0].size
+        assert size > len(LARGE)
+        for stream in streams[1:]:
+            with trio.fail_after(PATIENCE):
+                came = [e async for e in until(stream, lambda e: e.received == e.size)]
+            assert {(e.id, e.source, e.size) for e in came} == {(id, nodes[0].id, size)}
+            received = [event.received for event in came]
+            assert received[0] == 0
+            assert received == sorted(set(received))
+            assert len(received) == 17
+
+
+async def until(stream: EventStream, is_last: Callable[[Any], bool]) -> AsyncIterator[Any]:
+    """What `stream` says of large messages, up to the last of it."""
+    async for event in stream:
+        if isinstance(event, LargeProgress | LargeSent):
+            yield event
+            if is_last(event):
+                return

@@ -25,8 +25,10 @@ on a line of standard output:
   listening  peer, addresses (with /p2p/)   before anything else
   peer-up    peer, neighbors                a neighbour came; how many there are
   peer-down  peer, neighbors                a neighbour went
-  published  text or base64                 a line was handed to Pubsub
-  delivered  source, text or base64         a message of another node came
+  published  text or base64, or file        a line, or --file, was handed to Pubsub
+  delivered  source, text or base64, or file  a message of another node came
+  receiving  source, received, size         a large message is coming
+  sent       neighbors, size                how many were sent all of a large one
 
 Each also has "event" and "topic"; "base64" takes the place of "text" for
 what is not UTF-8. Exit status: 0 at the end of input, 1 if the host can't
@@ -66,6 +68,18 @@ def add_parser(commands: Any) -> None:
         type=Path,
         metavar="FILE",
         help="identity key; made if there is no such file (default: a new key for each run)",
+    )
+    add(
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="publish FILE as one message, of up to 16 MiB, before any line",
+    )
+    add(
+        "--save",
+        type=Path,
+        metavar="DIR",
+        help="write each message that comes to a file in DIR, named by source and number",
     )
     add("--stay", action="store_true", help="go on when the input ends, until Ctrl-C")
     add(
@@ -129,6 +143,8 @@ def _run(arguments: argparse.Namespace) -> int:
         announce=arguments.announce,
         bootstrap=[Multiaddr(text) for text in arguments.bootstrap],
         topic=arguments.topic,
+        file=arguments.file,
+        save=arguments.save,
         stay=arguments.stay,
         patience=None if arguments.stay or interactive else arguments.patience,
         trace=arguments.trace,

@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -18,9 +19,17 @@ class NodeOutput(Protocol):
     def neighbor(self, peer: str, up: bool, count: int) -> None:
         """`peer` became or ceased to be a neighbour, of which there are `count` now."""
 
-    def delivered(self, source: str, data: bytes) -> None: ...
+    def delivered(self, source: str, data: bytes | Path) -> None:
+        """A message came: what it says, or the file that it was written to."""
 
-    def published(self, data: bytes) -> None: ...
+    def published(self, data: bytes | Path) -> None:
+        """Likewise of what this node publishes."""
+
+    def receiving(self, source: str, received: int, size: int) -> None:
+        """Of a large message of `source`, `received` of `size` bytes are here."""
+
+    def sent(self, neighbors: int, size: int) -> None:
+        """A large message of this node was sent whole to `neighbors`."""
 
     def note(self, text: str) -> None:
         """Something that the user should know."""
@@ -38,11 +47,17 @@ class JsonOutput:
     def neighbor(self, peer: str, up: bool, count: int) -> None:
         self._event("peer-up" if up else "peer-down", peer=peer, neighbors=count)
 
-    def delivered(self, source: str, data: bytes) -> None:
+    def delivered(self, source: str, data: bytes | Path) -> None:
         self._event("delivered", source=source, **_payload(data))
 
-    def published(self, data: bytes) -> None:
+    def published(self, data: bytes | Path) -> None:
         self._event("published", **_payload(data))
+
+    def receiving(self, source: str, received: int, size: int) -> None:
+        self._event("receiving", source=source, received=received, size=size)
+
+    def sent(self, neighbors: int, size: int) -> None:
+        self._event("sent", neighbors=neighbors, size=size)
 
     def note(self, text: str) -> None:
         print(f"episub: {text}", file=sys.stderr, flush=True)
@@ -64,11 +79,20 @@ class PlainOutput:
     def neighbor(self, peer: str, up: bool, count: int) -> None:
         self.note(f"neighbour {_short(peer)} {'came' if up else 'went'}; there are {count}")
 
-    def delivered(self, source: str, data: bytes) -> None:
-        print(f"{_short(source)}  {printable(data)}", flush=True)
+    def delivered(self, source: str, data: bytes | Path) -> None:
+        said = str(data) if isinstance(data, Path) else printable(data)
+        print(f"{_short(source)}  {said}", flush=True)
 
-    def published(self, data: bytes) -> None:
+    def published(self, data: bytes | Path) -> None:
         """Nothing: it stands on the terminal already."""
+
+    def receiving(self, source: str, received: int, size: int) -> None:
+        if sys.stderr.isatty() or received == size:
+            end = "\n" if received == size else "\r"
+            print(f"# {bar(received, size)} {_short(source)}", end=end, file=sys.stderr, flush=True)
+
+    def sent(self, neighbors: int, size: int) -> None:
+        self.note(f"{size:,} bytes were sent to {neighbors} neighbours")
 
     def note(self, text: str) -> None:
         print(f"# {text}", file=sys.stderr, flush=True)
@@ -82,8 +106,16 @@ def printable(data: bytes) -> str:
     )
 
 
-def _payload(data: bytes) -> dict[str, str]:
-    """As "text" if it is UTF-8, else as "base64"."""
+def bar(done: int, total: int) -> str:
+    """How much of `total` bytes is done."""
+    filled = 20 * done // total
+    return f"[{'#' * filled}{'-' * (20 - filled)}] {done:,} of {total:,} bytes"
+
+
+def _payload(data: bytes | Path) -> dict[str, str]:
+    """As "text" if it is UTF-8, else as "base64"; or as "file"."""
+    if isinstance(data, Path):
+        return {"file": str(data)}
     try:
         return {"text": data.decode()}
     except UnicodeDecodeError:
