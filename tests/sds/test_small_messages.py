@@ -28,6 +28,21 @@ def test_ten_bytes_in_a_quiet_group_of_fifty_cost_less_than_three_hundred() -> N
     assert group.published["sync"] <= 1.8 * messages
 
 
+def test_messages_of_one_author_that_follow_each_other_are_confirmed_together() -> None:
+    """Nobody names one that its author's next one covers: all of fifty members confirmed it."""
+    group = Group(50, seed=2)
+    names = sorted(group.members)
+    group.send(names[0], b"first")
+    group.run(60.0)
+    group.published.clear()
+    for _ in range(4):
+        group.send(names[7], b"0123456789")
+        group.run(2.3)
+    group.run(20.0)
+    assert group.published["resend"] == 0
+    assert group.published["sync"] <= 12
+
+
 def test_members_of_other_implementations_get_history_and_filter_always() -> None:
     for wire in WireFormat:
         one = One(filters=500, wire=wire)

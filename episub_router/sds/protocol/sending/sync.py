@@ -91,6 +91,8 @@ class SyncTimer:
             for message_id in named:
                 if self._unconfirmed.get(message_id, by) != by:
                     self._confirmed(message_id)
+                elif message_id != named[0]:
+                    self._stand_in(named[0], message_id)
         if len(self._named) > _MAX_NAMED + len(heads):
             self._named = {i: None for i in self._named if i in heads}
         if heads.keys() <= self._named.keys():
@@ -113,6 +115,12 @@ class SyncTimer:
         self._unconfirmed.clear()
         self._confirms.clear()
         self._restart(members, now)
+
+    def _stand_in(self, newer: MessageId, older: MessageId) -> None:
+        """Its author's next message names `older`: to confirm that one confirms both, as soon."""
+        if older in self._unconfirmed and newer in self._unconfirmed:
+            self._confirms.set_earliest(newer, self._confirms.get(older))
+            self._confirmed(older)
 
     def _confirmed(self, message_id: MessageId) -> None:
         del self._unconfirmed[message_id]
