@@ -138,6 +138,7 @@ def test_the_quick_start(tmp_path: Path) -> None:
 
 def test_a_to_do_list_survives_kill_9(tmp_path: Path) -> None:
     """Each word counts once, whenever its process is killed."""
+    assert len((EXAMPLES / "todo.py").read_text().splitlines()) <= 40
     command = [sys.executable, str(EXAMPLES / "todo.py"), str(tmp_path / "todo.db")]
     for number, (words, line) in enumerate(
         (
