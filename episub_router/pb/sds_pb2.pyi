@@ -44,6 +44,7 @@ class SdsMessage(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
     sender_id: _builtins.str
     message_id: _builtins.str
     channel_id: _builtins.str
@@ -57,6 +58,8 @@ class SdsMessage(_message.Message):
     """A piece of a content that is larger than a message may be; not to be shown by itself. This field
     and the next are covered by the message's id where one of them is set.
     """
+    snapshot: _builtins.int
+    """The content is the sha256 of what an application made of all messages with clocks up to this."""
     @_builtins.property
     def causal_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -104,10 +107,11 @@ class SdsMessage(_message.Message):
         since: _builtins.int = ...,
         part: _builtins.bool = ...,
         parts: _abc.Iterable[_builtins.bytes] | None = ...,
+        snapshot: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
     _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015
@@ -157,6 +161,103 @@ class HistoryEntry(_message.Message):
 Global___HistoryEntry: _TypeAlias = HistoryEntry  # noqa: Y015
 
 @_typing.final
+class NimSdsMessage(_message.Message):
+    """A message of nim-sds, which writes all of the first six but the history, also where they are empty;
+    a clock of 0 is none. Fields from 100 on are as in SdsMessage.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    LAMPORT_TIMESTAMP_FIELD_NUMBER: _builtins.int
+    CAUSAL_HISTORY_FIELD_NUMBER: _builtins.int
+    CHANNEL_ID_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    BLOOM_FILTER_FIELD_NUMBER: _builtins.int
+    SENDER_ID_FIELD_NUMBER: _builtins.int
+    REPAIR_REQUEST_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    GAPS_FIELD_NUMBER: _builtins.int
+    GAPS_MORE_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    lamport_timestamp: _builtins.int
+    channel_id: _builtins.str
+    content: _builtins.bytes
+    bloom_filter: _builtins.bytes
+    sender_id: _builtins.str
+    gaps_more: _builtins.bool
+    since: _builtins.int
+    part: _builtins.bool
+    snapshot: _builtins.int
+    @_builtins.property
+    def causal_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def repair_request(self) -> _containers.RepeatedCompositeFieldContainer[Global___HistoryEntry]: ...
+    @_builtins.property
+    def origin(self) -> Global___Origin: ...
+    @_builtins.property
+    def history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def gaps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str | None = ...,
+        lamport_timestamp: _builtins.int | None = ...,
+        causal_history: _abc.Iterable[_builtins.bytes] | None = ...,
+        channel_id: _builtins.str | None = ...,
+        content: _builtins.bytes | None = ...,
+        bloom_filter: _builtins.bytes | None = ...,
+        sender_id: _builtins.str | None = ...,
+        repair_request: _abc.Iterable[Global___HistoryEntry] | None = ...,
+        origin: Global___Origin | None = ...,
+        history: _abc.Iterable[_builtins.bytes] | None = ...,
+        gaps: _abc.Iterable[_builtins.bytes] | None = ...,
+        gaps_more: _builtins.bool = ...,
+        since: _builtins.int = ...,
+        part: _builtins.bool = ...,
+        parts: _abc.Iterable[_builtins.bytes] | None = ...,
+        snapshot: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_channel_id", b"_channel_id", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "_message_id", b"_message_id", "_sender_id", b"_sender_id", "bloom_filter", b"bloom_filter", "channel_id", b"channel_id", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "sender_id", b"sender_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_channel_id", b"_channel_id", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "_message_id", b"_message_id", "_sender_id", b"_sender_id", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
+    _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015
+    _WhichOneofReturnType__channel_id: _TypeAlias = _typing.Literal["channel_id"]  # noqa: Y015
+    _WhichOneofArgType__channel_id: _TypeAlias = _typing.Literal["_channel_id", b"_channel_id"]  # noqa: Y015
+    _WhichOneofReturnType__content: _TypeAlias = _typing.Literal["content"]  # noqa: Y015
+    _WhichOneofArgType__content: _TypeAlias = _typing.Literal["_content", b"_content"]  # noqa: Y015
+    _WhichOneofReturnType__lamport_timestamp: _TypeAlias = _typing.Literal["lamport_timestamp"]  # noqa: Y015
+    _WhichOneofArgType__lamport_timestamp: _TypeAlias = _typing.Literal["_lamport_timestamp", b"_lamport_timestamp"]  # noqa: Y015
+    _WhichOneofReturnType__message_id: _TypeAlias = _typing.Literal["message_id"]  # noqa: Y015
+    _WhichOneofArgType__message_id: _TypeAlias = _typing.Literal["_message_id", b"_message_id"]  # noqa: Y015
+    _WhichOneofReturnType__sender_id: _TypeAlias = _typing.Literal["sender_id"]  # noqa: Y015
+    _WhichOneofArgType__sender_id: _TypeAlias = _typing.Literal["_sender_id", b"_sender_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bloom_filter) -> _WhichOneofReturnType__bloom_filter | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__channel_id) -> _WhichOneofReturnType__channel_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__content) -> _WhichOneofReturnType__content | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lamport_timestamp) -> _WhichOneofReturnType__lamport_timestamp | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__message_id) -> _WhichOneofReturnType__message_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sender_id) -> _WhichOneofReturnType__sender_id | None: ...
+
+Global___NimSdsMessage: _TypeAlias = NimSdsMessage  # noqa: Y015
+
+@_typing.final
 class NimBloomFilter(_message.Message):
     """nim-sds wraps its filter words (8 bytes each, little-endian) with the filter's geometry."""
 
@@ -200,6 +301,7 @@ class StoreRequest(_message.Message):
     GET_FIELD_NUMBER: _builtins.int
     RANGE_FIELD_NUMBER: _builtins.int
     COMPARE_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     channel_id: _builtins.str
     @_builtins.property
@@ -208,6 +310,8 @@ class StoreRequest(_message.Message):
     def range(self) -> Global___Range: ...
     @_builtins.property
     def compare(self) -> Global___Compare: ...
+    @_builtins.property
+    def snapshot(self) -> Global___SnapshotAsk: ...
     def __init__(
         self,
         *,
@@ -216,12 +320,13 @@ class StoreRequest(_message.Message):
         get: Global___Get | None = ...,
         range: Global___Range | None = ...,
         compare: Global___Compare | None = ...,
+        snapshot: Global___SnapshotAsk | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "compare", b"compare", "get", b"get", "range", b"range"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "compare", b"compare", "get", b"get", "range", b"range", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "channel_id", b"channel_id", "compare", b"compare", "get", b"get", "range", b"range", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "channel_id", b"channel_id", "compare", b"compare", "get", b"get", "range", b"range", "snapshot", b"snapshot", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_ask: _TypeAlias = _typing.Literal["get", "range", "compare"]  # noqa: Y015
+    _WhichOneofReturnType_ask: _TypeAlias = _typing.Literal["get", "range", "compare", "snapshot"]  # noqa: Y015
     _WhichOneofArgType_ask: _TypeAlias = _typing.Literal["ask", b"ask"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_ask) -> _WhichOneofReturnType_ask | None: ...
 
@@ -248,6 +353,32 @@ class Get(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Get: _TypeAlias = Get  # noqa: Y015
+
+@_typing.final
+class SnapshotAsk(_message.Message):
+    """The newest snapshot that so many members have signed, from an offset on. Its statements are the
+    items of the answer.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNERS_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    signers: _builtins.int
+    offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        signers: _builtins.int = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "signers", b"signers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotAsk: _TypeAlias = SnapshotAsk  # noqa: Y015
 
 @_typing.final
 class Key(_message.Message):
@@ -410,10 +541,16 @@ class StoreResponse(_message.Message):
     COMPARISON_FIELD_NUMBER: _builtins.int
     GONE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    STATE_SIZE_FIELD_NUMBER: _builtins.int
     status: Global___StoreResponse.Status.ValueType
     reason: _builtins.str
     retry_after_ms: _builtins.int
     """with TOO_MANY_REQUESTS or UNAVAILABLE"""
+    state: _builtins.bytes
+    """a part of a snapshot"""
+    state_size: _builtins.int
+    """of all of it"""
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___Item]: ...
     @_builtins.property
@@ -441,10 +578,12 @@ class StoreResponse(_message.Message):
         comparison: Global___Comparison | None = ...,
         gone: Global___Key | None = ...,
         retry_after_ms: _builtins.int = ...,
+        state: _builtins.bytes = ...,
+        state_size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "next", b"next"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "status", b"status", "unknown", b"unknown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "state", b"state", "state_size", b"state_size", "status", b"status", "unknown", b"unknown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -459,7 +598,9 @@ class Item(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     message: _builtins.bytes
     @_builtins.property
-    def place(self) -> Global___PackedKey: ...
+    def place(self) -> Global___PackedKey:
+        """without an id where that is the hash of the message"""
+
     @_builtins.property
     def origin(self) -> Global___Origin: ...
     def __init__(

@@ -3,9 +3,15 @@
 `SdsChannel` works over any py-libp2p Pubsub, whatever its router.
 """
 
-from episub_router.sds.content.cipher import ContentCipher
+from episub_router.sds.content.contents import ContentCipher
 from episub_router.sds.content.log_view import LogView
-from episub_router.sds.content.messages import ChannelMessage, ContentUnreadable, Damaged, LogItem
+from episub_router.sds.content.messages import (
+    ChannelMessage,
+    ContentUnreadable,
+    Damaged,
+    LogItem,
+    Snapshot,
+)
 from episub_router.sds.interop import Interop
 from episub_router.sds.net.channel import SdsChannel
 from episub_router.sds.net.driver import ChannelEvent
@@ -36,7 +42,6 @@ from episub_router.sds.store import (
     MemoryStore,
     Retention,
     SqliteStore,
-    Store,
     StoreError,
     StoreFullError,
 )
@@ -71,8 +76,8 @@ __all__ = [
     "SdsChannel",
     "SdsParams",
     "SetAside",
+    "Snapshot",
     "SqliteStore",
-    "Store",
     "StoreError",
     "StoreFull",
     "StoreFullError",

@@ -71,7 +71,7 @@ class Ours:
             "py",
             "0",
             PARAMS,
-            encode=CODEC.encode,
+            codec=CODEC,
             dialect=INTEROP.dialect(),
             rng=random.Random(1),
             now=0.0,

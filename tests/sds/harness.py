@@ -23,13 +23,15 @@ from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.store import MemoryStore, Store, StoredMessage
+from episub_router.sds.protocol.restored import StoredMessage
+from episub_router.sds.store import MemoryStore, SqliteStore
 from episub_router.sds.wire import Codec
 from episub_router.sds.wire.exchange import (
     CompareAsk,
     GetAsk,
     Request,
     Response,
+    SnapshotAsk,
     encode_request,
     encode_response,
 )
@@ -56,7 +58,7 @@ class Member:
     """A participant, what its application saw, and what survives a crash."""
 
     name: str
-    store: Store
+    store: SqliteStore
     offset: float
     participant: Participant | None = None
     life: int = 0
@@ -78,7 +80,7 @@ class Group:
         params: SdsParams | None = None,
         links: Links | None = None,
         skew: float = 0.0,
-        store: Callable[[], Store] = MemoryStore,
+        store: Callable[[], SqliteStore] = MemoryStore,
         interop: Interop | None = None,
     ) -> None:
         self.now = 1000.0
@@ -95,6 +97,8 @@ class Group:
         self.truth = HappenedBefore()
         self.join_last: dict[str, int] = {}
         """Members that take only so many of the messages there are when they join."""
+        self.join_snapshot: dict[str, int] = {}
+        """Members that take a snapshot of so many signers when they join."""
         self.requests = 0
         self.kills = 0
         self.limiter = RequestLimiter()
@@ -131,13 +135,14 @@ class Group:
             name,
             CHANNEL,
             self.params,
-            encode=self._codec().encode,
+            codec=self._codec(),
             dialect=self.interop.dialect() if self.interop else None,
             rng=random.Random(self.rng.getrandbits(64)),
             now=self.now,
             wall_offset=member.offset,
-            restored=saved.restore(self.codec.decode) if saved else None,
+            restored=saved,
             join_last=self.join_last.get(name),
+            join_snapshot=self.join_snapshot.get(name),
         )
         self._meet(name)
 
@@ -312,11 +317,11 @@ class Group:
                         self._publish(member.name, stored.raw, "repair")
                 case fx.DeliverContent(message=message):
                     self._delivered(member, message)
-                case fx.AskIds() | fx.AskCompare() | fx.AskRange():
+                case fx.AskIds() | fx.AskCompare() | fx.AskRange() | fx.AskSnapshot():
                     self._ask(member.name, effect)
                 case fx.Discarded(reason=reason):
                     member.drops[reason.value] += 1
-                case fx.DeliverEphemeral() | fx.Retrieve():
+                case fx.DeliverEphemeral():
                     pass
                 case _:
                     if not isinstance(effect, fx.Change):
@@ -415,7 +420,9 @@ class Group:
         else:
             ids = ask.ids if isinstance(ask, GetAsk) else ()
             waiting = buffered(member.participant, ids)
-            response = look_up(member.store, CHANNEL, params, ask, waiting)
+            signers = ask.signers if isinstance(ask, SnapshotAsk) else 1
+            agreed = member.participant.snapshots.agreed(signers)
+            response = look_up(member.store, CHANNEL, params, ask, waiting, agreed)
         self.bytes["pull"] += len(encode_response(response))
         return response
 

@@ -21,11 +21,10 @@ from episub_router.sds import (
     Retention,
     SdsChannel,
     SqliteStore,
-    Store,
 )
-from episub_router.sds.content.cipher import context_of
-from episub_router.sds.content.cursor import Cursor
+from episub_router.sds.content.contents import context_of
 from episub_router.sds.content.events import EventFeed
+from episub_router.sds.content.messages import Cursor
 from episub_router.sds.interop import Interop
 from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol.causal.log import Log
@@ -186,7 +185,7 @@ def test_the_log_is_looked_at_without_a_copy() -> None:
 
 @pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
 async def test_a_members_store_keeps_by_number_age_and_size(
-    kind: type[Store], tmp_path: Path
+    kind: type[SqliteStore], tmp_path: Path
 ) -> None:
     """What the application hasn't read stays all the same."""
     store = MemoryStore() if kind is MemoryStore else SqliteStore(tmp_path / "two.db")
@@ -303,29 +302,45 @@ async def test_pieces_that_are_missing_or_not_its_own_make_a_content_unreadable(
             nursery.cancel_scope.cancel()
 
 
-async def test_a_retrieval_hint_leads_to_what_no_peer_has() -> None:
-    codec = Interop().codec(QUICK, lambda: 10**12)
+async def test_a_newcomer_begins_with_a_snapshot_and_streams_what_follows() -> None:
+    """With a cipher: who hands it out may be somebody without the key."""
+    key = bytes(32)
+    async with running_nodes(3, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1]), (nodes[0], nodes[2]), (nodes[1], nodes[2])])
+        async with channels(nodes[:2], cipher=Sealed(key)) as (one, two):
+            await subscribed(*nodes[:2])
+            for n in range(4):
+                await (await (one, two)[n % 2].send(b"%d" % n)).acknowledged()
+            until = one.log[-1].clock
+            with pytest.raises(ValueError, match="content"):
+                await one.give_snapshot(b"", until)
+            with pytest.raises(ValueError, match="has been said"):
+                await one.give_snapshot(b"0123", until + 10**9)
+            for each in (one, two):
+                await each.give_snapshot(b"0123", until)
+            await eventually(lambda: len(one.log) == len(two.log) == 6)
+            last = await one.send(b"4")
+            await last.acknowledged()
+            assert await one.forget(signers=3) == 0
+            assert await one.forget(signers=2) == until
+            assert [item.clock > until for item in one.log] == [True] * 3
+            async with channels(nodes[2:], cipher=Sealed(key), join_snapshot=2) as (three,):
+                snapshot = await three.snapshot(PATIENCE)
+                assert snapshot is not None
+                assert (snapshot.state, snapshot.until) == (b"0123", until)
+                with trio.fail_after(PATIENCE):
+                    async for message in three.stream(after=snapshot.cursor):
+                        assert (message.id, message.content) == (last.id, b"4")
+                        break
+                await eventually(lambda: len(three.log) == 3)
+                assert set(three.members) == {one.sender_id, two.sender_id}
 
-    first = elsewhere(b"first", 1)
-    second = elsewhere(b"second", 2, HistoryEntry(first.message_id, b"a hint", "elsewhere"))
-    archive = {b"a hint": codec.encode(first)[0]}
-    asked: list[bytes] = []
 
-    async def retrieve(hint: bytes) -> bytes | None:
-        asked.append(hint)
-        if len(asked) == 1:
-            raise OSError("not now")
-        return archive.get(hint) if len(asked) > 2 else b"no message"
-
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes[:1], bind_sender=False, interop=Interop(), retrieve=retrieve) as (
-            one,
-        ):
-            await nodes[1].pubsub.subscribe(TOPIC)
-            await subscribed(*nodes)
-            await nodes[1].pubsub.publish(TOPIC, codec.encode(second)[0])
-            got = [(await next_of(one)).content for _ in range(2)]
-            assert got == [b"first", b"second"]
-            assert set(asked) == {b"a hint"}
-            assert one.stats["retrieve-failed"] == 2
+async def test_who_is_alone_begins_without_a_snapshot() -> None:
+    async with running_nodes(1, router=flood) as nodes:
+        with pytest.raises(ValueError, match="join_snapshot"):
+            SdsChannel(nodes[0].pubsub, TOPIC, join_last=1, join_snapshot=1)
+        async with channels(nodes, join_snapshot=2) as (one,):
+            assert await one.snapshot(0.01) is None
+            await one.send(b"first")
+            assert len(one.log) == 1

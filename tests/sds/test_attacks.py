@@ -9,9 +9,9 @@ import pytest
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason
+from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.store import SqliteStore
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (

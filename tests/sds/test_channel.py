@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -34,9 +35,10 @@ from episub_router.sds import (
 from episub_router.sds.net import driver
 from episub_router.sds.net.exchange import ExchangeError, ask
 from episub_router.sds.net.intake import Intake
+from episub_router.sds.net.origin import sign
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
-from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.sending import outgoing
 from episub_router.sds.wire import Codec, detach_origin
@@ -440,6 +442,38 @@ async def test_a_store_node_keeps_what_members_no_longer_can_tell(tmp_path: Path
             with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL: no channel 'y'"):
                 await ask(b.host, keeper.id, Request(TOPIC, "y", compare), within=5, max_size=2**20)
         store.close()
+
+
+async def test_what_is_no_message_opens_no_channel_of_a_store_node(tmp_path: Path) -> None:
+    """1,000 invalid messages of ten bytes filled its channels, also after a restart; what one
+    sender may open is a quarter of them."""
+
+    def tiny(author: Node, n: int, **fields: Any) -> tuple[str, rpc_pb2.Message]:
+        message = sds_pb2.SdsMessage(channel_id=f"{n:04}", **fields)
+        return message.channel_id, sign(author.pubsub, TOPIC, message.SerializeToString())
+
+    def content(author: Node, n: int) -> tuple[str, rpc_pb2.Message]:
+        sender = author.id.to_base58()
+        return tiny(author, n, sender_id=sender, lamport_timestamp=1, content=b"x")
+
+    async with running_nodes(3, router=flood) as (keeper, mallory, ann):
+        for life in range(2):
+            store = SqliteStore(tmp_path / "keeper.db", Retention())
+            async with StoreNode(
+                keeper.host, keeper.pubsub, store, topics=[TOPIC], max_channels=20
+            ) as node:
+                assert len(node.channels) == life * 6
+                for n in range(500):
+                    node.receive(TOPIC, *tiny(mallory, n))
+                    node.receive(TOPIC, *tiny(mallory, n, lamport_timestamp=1))
+                assert node.counts["opens-no-channel"] == 1000
+                for n in range(30):
+                    node.receive(TOPIC, *content(mallory, n))
+                node.receive(TOPIC, *content(ann, 9000))
+                await eventually(lambda: len(node.channels) == 6)
+                assert (TOPIC, "9000") in node.channels
+                await eventually(lambda: all(node.channels.values()))
+            store.close()
 
 
 async def test_a_message_that_ends_the_application_is_set_aside(tmp_path: Path) -> None:

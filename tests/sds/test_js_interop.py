@@ -39,7 +39,7 @@ class Ours:
             name,
             "0",
             PARAMS,
-            encode=CODEC.encode,
+            codec=CODEC,
             dialect=INTEROP.dialect(),
             rng=random.Random(1),
             now=self.now,

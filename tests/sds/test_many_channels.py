@@ -28,8 +28,8 @@ from episub_router.sds.net.outbox import PublishQueue, Turns
 from episub_router.sds.net.streams import calls
 from episub_router.sds.net.streams.calls import Call, Streams
 from episub_router.sds.protocol.effects import Purpose
+from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
     CompareAsk,

@@ -11,9 +11,8 @@ from episub_router.sds.net.exchange import look_up
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.entry import LogEntry
+from episub_router.sds.protocol.entry import LogEntry, RangeHash
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.received import Way
 from episub_router.sds.protocol.reconciliation.ranges import LEAF, LogComparison, compare
 from episub_router.sds.store import MemoryStore

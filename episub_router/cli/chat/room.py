@@ -20,7 +20,7 @@ from episub_router.sds import (
     Acknowledged,
     Receipt,
     SdsChannel,
-    Store,
+    SqliteStore,
     StoreFull,
     StoreFullError,
 )
@@ -37,7 +37,7 @@ _FULL_PAUSE = 5.0
 """Seconds until a message that found no room on the disk is tried again."""
 
 
-async def chat(args: Namespace, store: Store, input_fd: Callable[[], int]) -> int:
+async def chat(args: Namespace, store: SqliteStore, input_fd: Callable[[], int]) -> int:
     """Take part in the room that `args` name until the input ends; the exit status.
 
     `input_fd` gives the input's descriptor, once there is a host. Raises CommandError for addresses
@@ -57,7 +57,7 @@ async def chat(args: Namespace, store: Store, input_fd: Callable[[], int]) -> in
 
 
 async def _take_part(
-    args: Namespace, pubsub: Pubsub, router: EpisubRouter, store: Store, input_fd: int
+    args: Namespace, pubsub: Pubsub, router: EpisubRouter, store: SqliteStore, input_fd: int
 ) -> int:
     async with SdsChannel(pubsub, args.room, store=store) as channel:
         async with trio.open_nursery() as nursery:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -18,7 +20,7 @@ from episub_router.sds.wire.codec import (
     fill_own_fields,
     hash_of,
 )
-from episub_router.sds.wire.ids import pack_id
+from episub_router.sds.wire.ids import is_nim, pack_id
 
 NAMED = 10
 """Entries of a causal history: 2 leave 4 to 16 % of concurrent messages in nobody's (chosen). Heads
@@ -33,6 +35,8 @@ class WireFormat(Enum):
     """The published schema: sender_id, HistoryEntry history, uint64 clock, repair_request."""
     SEED = "seed"
     """The first schema: history of plain ids and an int32 clock, no sender and no repair."""
+    NIM = "nim"
+    """nim-sds's own field numbers, with the fields of the current schema."""
 
 
 class InteropCodec(Codec):
@@ -51,7 +55,8 @@ class InteropCodec(Codec):
         its clock keeps the low 32 bits, as two's complement.
         """
         seed = self._wire is WireFormat.SEED
-        entries, more = message.causal_history[:NAMED], message.causal_history[NAMED:]
+        entries: Iterable[HistoryEntry] = message.causal_history[:NAMED]
+        more = message.causal_history[NAMED:]
         pb = sds_pb2.SdsMessage(
             message_id=message.message_id,
             channel_id=message.channel_id,
@@ -66,9 +71,12 @@ class InteropCodec(Codec):
             pb.causal_history.extend(e.message_id.encode() for e in entries)
         else:
             pb.sender_id = message.sender_id
+            requests: Iterable[HistoryEntry] = message.repair_request
+            if self._wire is WireFormat.NIM:  # which writes no empty parts of entries
+                entries, requests = map(_short, entries), map(_short, requests)
             pb.causal_history.extend(entry_to_pb(e).SerializeToString() for e in entries)
-            pb.repair_request.extend(map(entry_to_pb, message.repair_request))
-        raw = pb.SerializeToString()
+            pb.repair_request.extend(map(entry_to_pb, requests))
+        raw = (_to_nim(pb) if self._wire is WireFormat.NIM else pb).SerializeToString()
         return raw, message.message_id or hash_of(raw)
 
     def decode(self, data: bytes, near: int | None = None) -> Message:
@@ -91,6 +99,9 @@ class InteropCodec(Codec):
         )
         return self._checked(message, "")
 
+    def _parse(self, data: bytes) -> sds_pb2.SdsMessage:
+        return super()._parse(_from_nim(data) if is_nim(data) else data)
+
     def _entry(self, data: bytes, sender: str) -> HistoryEntry:
         entry = _parse_entry(data)
         if entry is None:
@@ -101,6 +112,57 @@ class InteropCodec(Codec):
                     "bad-history", "an entry is neither HistoryEntry nor text", sender
                 ) from error
         return self.checked_entry(entry, sender)
+
+
+def _short(entry: HistoryEntry) -> HistoryEntry:
+    return replace(
+        entry,
+        retrieval_hint=entry.retrieval_hint or None,
+        sender_id=entry.sender_id or None,
+    )
+
+
+def _to_nim(pb: sds_pb2.SdsMessage) -> sds_pb2.NimSdsMessage:
+    """The same in nim-sds's schema, which has a value for each of its scalars."""
+    nim = sds_pb2.NimSdsMessage(
+        message_id=pb.message_id,
+        lamport_timestamp=pb.lamport_timestamp,
+        causal_history=pb.causal_history,
+        channel_id=pb.channel_id,
+        content=pb.content,
+        bloom_filter=pb.bloom_filter,
+        sender_id=pb.sender_id or None,
+        repair_request=pb.repair_request,
+    )
+    _copy_own(pb, nim)
+    return nim
+
+
+def _from_nim(data: bytes) -> bytes:
+    """The same in the current schema."""
+    try:
+        nim = sds_pb2.NimSdsMessage.FromString(data)
+    except DecodeError as error:
+        raise SdsWireError("malformed", str(error)) from error
+    pb = sds_pb2.SdsMessage(
+        sender_id=nim.sender_id,
+        message_id=nim.message_id,
+        channel_id=nim.channel_id,
+        lamport_timestamp=nim.lamport_timestamp or None,
+        causal_history=nim.causal_history,
+        bloom_filter=nim.bloom_filter or None,
+        repair_request=nim.repair_request,
+        content=nim.content or None,
+    )
+    _copy_own(nim, pb)
+    return pb.SerializeToString()
+
+
+def _copy_own(source: Any, target: Any) -> None:
+    for field in ("history", "gaps", "parts"):
+        getattr(target, field).extend(getattr(source, field))
+    for field in ("gaps_more", "since", "part", "snapshot"):
+        setattr(target, field, getattr(source, field))
 
 
 def _parse_entry(data: bytes) -> HistoryEntry | None:

@@ -71,10 +71,10 @@ class InteropDialect(Dialect):
     def delivered(self, message_id: MessageId) -> None:
         self._delivered.append(message_id)
 
-    def restore(self, logged: Iterable[MessageId], waiting: Iterable[MessageId]) -> None:
+    def restore(self, logged: Iterable[MessageId]) -> None:
         logged = list(logged)
         self._delivered.extend(logged)
-        self._received.extend([*logged, *waiting])
+        self._received.extend(logged)
         self._filter.refill(self._received)
 
     def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:

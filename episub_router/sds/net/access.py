@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -13,7 +14,7 @@ import trio
 from episub_router.sds.protocol.effects import UnreadDropped
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.store import MemoryStore, Store
+from episub_router.sds.store import MemoryStore, SqliteStore
 
 T = TypeVar("T")
 
@@ -48,9 +49,9 @@ class StoreUser(Protocol):
 class StoreAccess:
     """Shared by all channels of the same store."""
 
-    _shared: ClassVar[WeakKeyDictionary[Store, StoreAccess]] = WeakKeyDictionary()
+    _shared: ClassVar[WeakKeyDictionary[SqliteStore, StoreAccess]] = WeakKeyDictionary()
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.users: dict[str, StoreUser] = {}
         """The owner of each of its channels."""
@@ -60,7 +61,7 @@ class StoreAccess:
         self._inline = isinstance(store, MemoryStore)
 
     @classmethod
-    def of(cls, store: Store) -> StoreAccess:
+    def of(cls, store: SqliteStore) -> StoreAccess:
         return cls._shared.setdefault(store, cls(store))
 
     async def run(self, call: Callable[[], T]) -> T:
@@ -69,3 +70,25 @@ class StoreAccess:
             if self._inline:
                 return call()
             return await trio.to_thread.run_sync(call)
+
+    async def purge_regularly(self, counts: Counter[str], unread_limit: int | None = None) -> None:
+        """Remove what the store's retention doesn't keep, and tell the channels, until cancelled.
+        Of several channels with one store, one at a time has something to do."""
+        while self.store.retention is not None:
+            if trio.current_time() >= self.purge_at:
+                self.purge_at = trio.current_time() + self.store.retention.interval
+                purges = await self.run(lambda: self.store.purge(unread_limit))
+                for key, purged in purges.items():
+                    counts["purged"] += len(purged.ids)
+                    user = self.users.get(key)
+                    if user is not None:
+                        user.purged(purged.ids, purged.newest)
+                        say_dropped(purged.unread, counts, user.tell)
+            await trio.sleep_until(self.purge_at)
+
+
+def say_dropped(count: int, counts: Counter[str], tell: Callable[[UnreadDropped], None]) -> None:
+    """So many deliveries went unread."""
+    if count:
+        counts["unread-dropped"] += count
+        tell(UnreadDropped(count))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -25,20 +24,23 @@ from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.store import StoredMessage, StoreFullError
-from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request, Response
+from episub_router.sds.protocol.restored import StoredMessage
+from episub_router.sds.store import StoreFullError
+from episub_router.sds.wire.exchange import (
+    Ask,
+    CompareAsk,
+    GetAsk,
+    RangeAsk,
+    Request,
+    Response,
+    SnapshotAsk,
+)
 
-AskEffect: TypeAlias = fx.AskIds | fx.AskCompare | fx.AskRange
+AskEffect: TypeAlias = fx.AskIds | fx.AskCompare | fx.AskRange | fx.AskSnapshot
 Step: TypeAlias = Callable[[Participant, float], list[Effect]]
 """Something that happens to a participant at a time."""
-Turn: TypeAlias = Callable[[AskEffect], AbstractAsyncContextManager[AskEffect | None]]
-"""Where a request waits until its turn has come, and says what is still to be asked then."""
 Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
-Retriever: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
-"""Turns a retrieval hint into a message's bytes, or None where it finds none."""
 
-_ASKS = 8
-"""Requests of a channel under way at once (chosen)."""
 _AT_ONCE = 200
 """Messages of a page that are taken in in one step: a twentieth of a second (chosen)."""
 _PACES: WeakKeyDictionary[IHost, HostPace] = WeakKeyDictionary()
@@ -64,7 +66,6 @@ class Asker:
         check_room: Callable[[], Awaitable[None]],
         awaits: Callable[[AskEffect], bool],
         counts: Counter[str],
-        retriever: Retriever | None,
     ) -> None:
         self._host = host
         self._pace = _PACES.setdefault(host, HostPace())
@@ -77,22 +78,10 @@ class Asker:
         self._check_room = check_room
         self._awaits = awaits
         self._counts = counts
-        self._retriever = retriever
-        self._limiter = trio.CapacityLimiter(_ASKS)
-        self._queued: dict[MessageId, set[str]] = {}
-        """Ids whose requests wait for their turns, with the peers of those: no peer needs to be
-        asked twice, and none where another's turn came first."""
-        self._retrievals = trio.CapacityLimiter(_ASKS)
 
     async def ask(self, effect: AskEffect) -> None:
         """One request, and what follows from its answer."""
-        if isinstance(effect, fx.AskIds):
-            peer = effect.peer
-            ids = tuple(i for i in effect.ids if peer not in self._queued.get(i, ()))
-            if not ids:
-                return
-            effect = replace(effect, ids=ids)
-        effect, response = await self._answer(effect, self._in_turn)
+        response = await self._answer(effect)
         if response is None:
             return
         if isinstance(response, ExchangeError):
@@ -111,18 +100,6 @@ class Asker:
             )
         except StoreFullError:
             self._counts["store-full"] += 1  # it is asked for again
-
-    async def retrieve(self, effect: fx.Retrieve) -> None:
-        """Let the application look for a message by its hint, if it can."""
-        if self._retriever is None:
-            return
-        data = await self._found(effect.hint, self._retriever)
-        received = None if data is None else self._accept(self._intake.retrieved(data))
-        if received is None or received.message.message_id != effect.message_id:
-            self._counts["retrieve-failed"] += 1
-            return
-        with suppress(StoreFullError):
-            await self._act(lambda participant, now: participant.receive(received, now))
 
     async def older(
         self, peers: Sequence[str], before: Key | None, limit: int
@@ -150,11 +127,8 @@ class Asker:
         for _ in range(_OLDER_PAGES):
             most = limit + 1 - len(rows)  # the place itself may be there too
             page = fx.AskRange(peer, None, before, ids_only=False, limit=most, newest_first=True)
-            _, response = await self._answer(page, self._at_once)
-            if isinstance(response, ExchangeError):
-                raise response
-            if response is None:
-                break
+            async with self._pace.turn(peer):
+                response = await self._once(page, self._params.pull_timeout)
             for item in response.items:
                 if (before is None or item.key < before) and self._is_older(item, peer):
                     rows.append(item)
@@ -171,87 +145,38 @@ class Asker:
             return False
         return self._intake.proves_id(received, item.key)
 
-    @asynccontextmanager
-    async def _in_turn(self, effect: AskEffect) -> AsyncIterator[AskEffect | None]:
-        """What is still to be asked when the turn has come; None where nothing is."""
-        peer, waiting = effect.peer, effect.ids if isinstance(effect, fx.AskIds) else ()
-        for message_id in waiting:
-            self._queued.setdefault(message_id, set()).add(peer)
-        try:
-            async with self._turn(peer, urgent=not isinstance(effect, fx.AskCompare)):
-                due = effect
-                if isinstance(effect, fx.AskIds):
-                    ids = tuple(i for i in waiting if peer in self._queued.get(i, ()))
-                    due, waiting = replace(effect, ids=ids), ()
-                    for message_id in ids:
-                        del self._queued[message_id]
-                yield due if self._awaits(due) else None
-        finally:
-            for message_id in waiting:
-                peers = self._queued.get(message_id, set())
-                peers.discard(peer)
-                if not peers:
-                    self._queued.pop(message_id, None)
-
-    @asynccontextmanager
-    async def _turn(self, peer: str, *, urgent: bool) -> AsyncIterator[None]:
-        async with self._limiter, self._pace.turn(peer, urgent=urgent):
-            yield
-
-    @asynccontextmanager
-    async def _at_once(self, effect: AskEffect) -> AsyncIterator[AskEffect | None]:
-        """What an application waits for."""
-        async with self._turn(effect.peer, urgent=True):
-            yield effect
-
-    async def _answer(
-        self, effect: AskEffect, in_turn: Turn
-    ) -> tuple[AskEffect, Response | ExchangeError | None]:
-        """What was asked when its turn had come, and what came of it; None where nothing was.
+    async def _answer(self, effect: AskEffect) -> Response | ExchangeError | None:
+        """What came of a request; None where it was of no use any more when its turn had come.
 
         A peer that says that it's too early is asked again, in another turn.
         """
         left = self._params.pull_timeout
         while True:
-            async with in_turn(effect) as due:
-                if due is None:
-                    return effect, None
-                effect, begun = due, trio.current_time()
+            async with self._pace.turn(effect.peer):
+                if not self._awaits(effect):
+                    return None
+                begun = trio.current_time()
                 try:
-                    return effect, await self._once(effect, left)
+                    return await self._once(effect, left)
                 except ExchangeError as error:
                     refusal = error
             left -= trio.current_time() - begun
             if not 0 < refusal.retry_after < left:
-                return effect, refusal
+                return refusal
             begun = trio.current_time()
             await trio.sleep(refusal.retry_after)
             left -= trio.current_time() - begun
             if left <= 0:  # the event loop was busy
-                return effect, refusal
+                return refusal
 
     async def _once(self, effect: AskEffect, within: float) -> Response:
-        begun = trio.current_time()
-        try:
-            return await exchange.ask(
-                self._host,
-                ID.from_string(effect.peer),
-                Request(self._topic, self._channel_id, ask_of(effect)),
-                within=within,
-                max_size=self._params.page_bytes + 2 * self._params.max_message,
-            )
-        finally:
-            if not isinstance(effect, fx.AskRange):  # a page may take long
-                self._pace.took(trio.current_time() - begun)
-
-    async def _found(self, hint: bytes, retriever: Retriever) -> bytes | None:
-        async with self._retrievals:
-            with trio.move_on_after(self._params.pull_timeout):
-                try:
-                    return await retriever(hint)
-                except Exception:  # the application's
-                    return None
-        return None
+        return await exchange.ask(
+            self._host,
+            ID.from_string(effect.peer),
+            Request(self._topic, self._channel_id, ask_of(effect)),
+            within=within,
+            max_size=self._params.page_bytes + 2 * self._params.max_message,
+        )
 
     def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
         return self._accept(self._intake.served(item, peer))
@@ -262,6 +187,10 @@ def answered(
 ) -> list[Effect]:
     """What follows from an answer. `accept` says which of its messages are what they should be."""
     pulled = _accepted(effect, response.items, accept)
+    if isinstance(effect, fx.AskSnapshot):
+        signed = [r.message for r in pulled if r.way is Way.PULLED]
+        part, size = response.state, response.state_size
+        return participant.snapshot_answered(effect, signed, part, size, now)
     effects: list[Effect] = []
     for received in pulled:
         effects += participant.receive(received, now)
@@ -340,7 +269,7 @@ def _ids_answered(
     return effects
 
 
-def ask_of(effect: AskEffect) -> GetAsk | CompareAsk | RangeAsk:
+def ask_of(effect: AskEffect) -> Ask:
     """The request on the wire."""
     match effect:
         case fx.AskIds(ids=ids):
@@ -349,3 +278,5 @@ def ask_of(effect: AskEffect) -> GetAsk | CompareAsk | RangeAsk:
             return CompareAsk(salt, ranges)
         case fx.AskRange(after=after, until=until, limit=limit):
             return RangeAsk(after, until, limit, effect.ids_only, effect.newest_first)
+        case fx.AskSnapshot(signers=signers, had=had):
+            return SnapshotAsk(signers, len(had))

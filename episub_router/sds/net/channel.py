@@ -15,22 +15,24 @@ import trio
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.sds.content.cipher import ContentCipher
-from episub_router.sds.content.cursor import Cursor
+from episub_router.sds.content.contents import ContentCipher, UnreadableError
 from episub_router.sds.content.log_view import LogView
-from episub_router.sds.content.messages import ChannelMessage, ContentUnreadable, LogItem
-from episub_router.sds.content.pieces import UnreadableError
+from episub_router.sds.content.messages import (
+    ChannelMessage,
+    ContentUnreadable,
+    Cursor,
+    LogItem,
+    Snapshot,
+)
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.asking import Retriever
 from episub_router.sds.net.driver import ChannelDriver, ChannelEvent
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.receipt import Receipt
-from episub_router.sds.net.retention import purge_regularly
-from episub_router.sds.protocol.effects import SetAside
+from episub_router.sds.protocol.effects import SetAside, SnapshotKept
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import MemoryStore, Store
+from episub_router.sds.store import MemoryStore, SqliteStore
 from episub_router.sds.wire.codec import MAX_ID
 
 _PAGE = 100
@@ -52,8 +54,8 @@ class SdsChannel:
     published it, or if its sender's signature came with it.
 
     `join_last`: a channel that is new to its store takes so many of the messages that there are,
-    0 is from now on; None is all. `cipher` encrypts contents. `retrieve` is given the retrieval
-    hints of missing messages that no peer had so far, and returns their bytes or None. `authorize`
+    0 is from now on; None is all. `join_snapshot`: it takes the newest snapshot that so many
+    members have signed, and what follows: see `snapshot`. `cipher` encrypts contents. `authorize`
     says which peers may read the log over direct streams, by peer id, topic and channel; None is
     all. `interop`: members of other implementations, see `episub_router.sds.interop`.
 
@@ -68,17 +70,19 @@ class SdsChannel:
         *,
         channel_id: str = "0",
         sender_id: SenderId | None = None,
-        store: Store | None = None,
+        store: SqliteStore | None = None,
         params: SdsParams | None = None,
         interop: Interop | None = None,
         bind_sender: bool | None = None,
         join_last: int | None = None,
+        join_snapshot: int | None = None,
         cipher: ContentCipher | None = None,
-        retrieve: Retriever | None = None,
         authorize: Authorizer | None = None,
     ) -> None:
         if join_last is not None and join_last < 0:
             raise ValueError(f"join_last must not be negative: {join_last}")
+        if join_snapshot is not None and (join_last is not None or join_snapshot < 1):
+            raise ValueError("join_snapshot is a number of members, and not for use with join_last")
         params = params or SdsParams()
         peer_id = pubsub.my_id.to_base58()
         sender_id = peer_id if sender_id is None else sender_id
@@ -102,7 +106,7 @@ class SdsChannel:
             bind_sender=signed if bind_sender is None else bind_sender,
             cipher=cipher,
             join_last=join_last,
-            retrieve=retrieve,
+            join_snapshot=join_snapshot,
             authorize=authorize,
         )
         self._manager = trio.open_nursery()
@@ -127,9 +131,8 @@ class SdsChannel:
         nursery = await self._manager.__aenter__()
         try:
             await self._driver.start(nursery)
-            access, counts = self._driver.access, self._driver.counts
-            unread_limit = self._driver.params.unread_limit
-            nursery.start_soon(purge_regularly, access, counts, unread_limit)
+            counts, unread_limit = self._driver.counts, self._driver.params.unread_limit
+            nursery.start_soon(self._driver.access.purge_regularly, counts, unread_limit)
         except BaseException as error:
             if not await self.__aexit__(type(error), error, error.__traceback__):
                 raise
@@ -269,7 +272,7 @@ class SdsChannel:
                 continue
             place = cursor.place if found.late else found.stored.key
             cursor = Cursor(place, found.arrival)
-            for message in await driver.contents.stored([found.stored]):
+            for message in await driver.contents.shown([found.stored]):
                 yield replace(message, late=found.late, cursor=str(cursor))
 
     async def _changes(self) -> trio.Event:
@@ -286,7 +289,6 @@ class SdsChannel:
 
         `before`: only those before this place. Costs no more for a long log than for a short one.
         """
-        access, key, contents = self._driver.access, self._driver.store_key, self._driver.contents
         place = _place(before)
         result: list[ChannelMessage] = []
         while len(result) < limit:
@@ -295,7 +297,7 @@ class SdsChannel:
                 break
             place = places[-1]
             ids = [message_id for _, message_id in places]
-            result += await contents.stored(await access.run(partial(access.store.get, key, ids)))
+            result += await self._driver.contents.shown(await self._driver.stored(ids))
         return result
 
     async def done(self, position: int) -> None:
@@ -320,8 +322,11 @@ class SdsChannel:
 
     @property
     def members(self) -> dict[SenderId, int]:
-        """Those that have messages in the log, each with the clock (ms) of its newest one."""
-        return self._driver.participant.log.newest_by_sender()
+        """All that are known, each with the clock (ms) of its newest message in the log; 0 for one
+        that was only heard, in the last five minutes."""
+        participant = self._driver.participant
+        heard = dict.fromkeys(participant.group.present(trio.current_time()), 0)
+        return heard | participant.log.newest_by_sender()
 
     async def history(
         self, after: LogItem | ChannelMessage | None = None, limit: int = _PAGE
@@ -341,7 +346,7 @@ class SdsChannel:
                 partial(access.store.page, key, place, None, items, size)
             )
             place = stored[-1].key if stored else place
-            result += await contents.stored(stored)
+            result += await contents.shown(stored)
         return result
 
     async def older(
@@ -358,7 +363,40 @@ class SdsChannel:
         if place is None and len(log):
             place = log.place(0)
         rows = await self._driver.older(place, limit)
-        return (await self._driver.contents.stored(rows))[::-1]
+        return (await self._driver.contents.shown(rows))[::-1]
+
+    async def give_snapshot(self, state: bytes, until: int) -> None:
+        """State to the group that `state` is what became of all messages with clocks up to `until`.
+
+        Members that make the same of the same messages at the same clocks give newcomers a place to
+        begin. Best after `stream(hold=...)` has passed `until`, when nothing comes before it any
+        more. Raises ValueError like `send`.
+        """
+        await self._driver.give_snapshot(state, until)
+
+    async def snapshot(self, within: float = 10.0) -> Snapshot | None:
+        """The newest snapshot that we gave or joined with; None where there is none.
+
+        With `join_snapshot`, to be called before anything is read: a newcomer waits so many seconds
+        for one, and takes all messages after that.
+        """
+        kept = await self._driver.snapshot(within)
+        if kept is None:
+            return None
+        return Snapshot(kept.state, kept.until, str(Cursor((kept.until + 1, ""))))
+
+    async def forget(self, *, signers: int) -> int:
+        """Remove all messages for which a snapshot stands that so many members have signed, and
+        that we have; the clock up to which that is, 0 where there is none."""
+        driver = self._driver
+        kept = {s.until for s in await driver.access.run(self._snapshots)}
+        until = next((a.until for a in driver.agreed(signers) if a.until in kept), 0)
+        if until:
+            await driver.act(lambda participant, now: participant.forget(until))
+        return until
+
+    def _snapshots(self) -> list[SnapshotKept]:
+        return self._driver.access.store.snapshots(self._driver.store_key)
 
     async def backup(self, path: str | Path) -> None:
         """Copy the store's file as it is now, with all its channels, while it is in use.
@@ -396,8 +434,8 @@ class SdsChannel:
                 if found:
                     after, sender = found[0].position, found[0].sender_id
                     message = driver.codec.decode(found[0].raw)
-                    if message.part:
-                        continue  # what it belongs to comes later
+                    if message.part or message.snapshot:
+                        continue  # of which another one has the content, or nobody
                     return await driver.contents.delivered(message, found[0])
             except UnreadableError as error:
                 driver.counts["unreadable"] += 1

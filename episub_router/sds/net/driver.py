@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import trio
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.sds.content.cipher import ContentCipher
+from episub_router.sds.content.contents import ContentCipher, Contents
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.access import StoreAccess, store_key
-from episub_router.sds.net.asking import Asker, Retriever, Step, buffered
-from episub_router.sds.net.contents import Contents, send_pieces
+from episub_router.sds.net.access import StoreAccess, say_dropped, store_key
+from episub_router.sds.net.asking import Asker, Step, buffered
 from episub_router.sds.net.exchange import Authorizer, ExchangeServer, Served
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.outbox import PublishQueue
-from episub_router.sds.net.retention import trim_unread
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
@@ -33,8 +33,10 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
+from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.protocol.sending.outgoing import Own
-from episub_router.sds.store import Store, StoredMessage, StoreFullError
+from episub_router.sds.protocol.snapshots import Agreed
+from episub_router.sds.store import SqliteStore, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin
 from episub_router.sds.wire.exchange import CompareAsk
 
@@ -61,13 +63,13 @@ class ChannelDriver(Served):
         channel_id: str,
         sender_id: str,
         *,
-        store: Store,
+        store: SqliteStore,
         params: SdsParams,
         interop: Interop | None,
         bind_sender: bool,
         cipher: ContentCipher | None = None,
         join_last: int | None = None,
-        retrieve: Retriever | None = None,
+        join_snapshot: int | None = None,
         authorize: Authorizer | None = None,
     ) -> None:
         self.pubsub = pubsub
@@ -101,6 +103,7 @@ class ChannelDriver(Served):
         self.tell = self.events.tell
         self._intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
         self._join_last = join_last
+        self._join_snapshot = join_snapshot
         self._asker = Asker(
             pubsub.host,
             topic_name,
@@ -108,20 +111,18 @@ class ChannelDriver(Served):
             params,
             intake=self._intake,
             accept=self._accepted,
-            act=self._act,
+            act=self.act,
             check_room=self._check_room,
             awaits=lambda ask: self.participant.awaits(ask),
             counts=self.counts,
-            retriever=retrieve,
         )
         self.contents = Contents(
-            self.access,
-            self.store_key,
             self.codec,
             params,
             topic=topic_name,
             channel_id=channel_id,
             cipher=cipher,
+            stored=self.stored,
         )
         trace = getattr(pubsub, "trace", None)
         self._trace = trace and ChannelTrace(trace, topic_name, channel_id, sender_id)
@@ -149,14 +150,16 @@ class ChannelDriver(Served):
             self.sender_id,
             self.channel_id,
             self.params,
-            encode=self.codec.encode,
+            codec=self.codec,
             prove=self._outbox.prove if self._bind_sender else lambda raw: b"",
             dialect=self._interop.dialect() if self._interop else None,
             rng=random.Random(),
             now=now,
             wall_offset=time.time() - now,
-            restored=saved.restore(self.codec.decode) if saved else None,
+            restored=saved,
             join_last=self._join_last,
+            join_snapshot=self._join_snapshot,
+            opened=lambda state: self.contents.opened(state, ""),
         )
         if saved is not None and saved.damaged:
             self.counts["damaged"] += len(saved.damaged)
@@ -209,13 +212,22 @@ class ChannelDriver(Served):
 
     async def _send(self, pieces: Sequence[bytes]) -> MessageId:
         try:
-            message_id, effects = send_pieces(self.participant, pieces, self._now())
+            effects: list[Effect] = []
+            ids: list[MessageId] = []
+            for number, piece in enumerate(pieces, 1):
+                last = number == len(pieces)
+                parts = tuple(ids) if last else ()
+                piece_id, more = self.participant.send(
+                    piece, self._now(), part=not last, parts=parts
+                )
+                ids.append(piece_id)
+                effects += more
         except Exception:
             if len(pieces) > 1:
                 await self._go_back()
             raise
         await self._carry_out(effects)
-        return message_id
+        return ids[-1]
 
     async def drain(self) -> None:
         """Wait until all is published, and every message of ours acknowledged or expired."""
@@ -235,7 +247,24 @@ class ChannelDriver(Served):
 
     async def send_ephemeral(self, content: bytes) -> None:
         sealed = self.contents.sealed(content, self.sender_id)
-        await self._act(lambda participant, now: participant.send_ephemeral(sealed))
+        await self.act(lambda participant, now: participant.send_ephemeral(sealed))
+
+    # Snapshots
+
+    async def give_snapshot(self, state: bytes, until: int) -> None:
+        digest, sealed = hashlib.sha256(state).digest(), self.contents.sealed(state, "")
+        await self.act(lambda p, now: p.give_snapshot(until, digest, sealed, now))
+
+    async def snapshot(self, within: float) -> fx.SnapshotKept | None:
+        """The newest one that we have, once it is known where our log begins: after so many
+        seconds without one, it begins with everything."""
+        with trio.move_on_after(within):
+            while self.participant.joining:
+                await self._change()
+        await self.act(lambda p, now: p.join_without(now))
+        store, key = self.access.store, self.store_key
+        kept = (await self.access.run(lambda: store.snapshots(key)))[:1]
+        return replace(kept[0], state=self.contents.opened(kept[0].state, "")) if kept else None
 
     # What comes in
 
@@ -255,6 +284,9 @@ class ChannelDriver(Served):
 
     def hashed(self, ask: CompareAsk) -> int:
         return sum(self.participant.log.size(r.after, r.until) for r in ask.ranges)
+
+    def agreed(self, signers: int) -> list[Agreed]:
+        return self.participant.snapshots.agreed(signers)
 
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store has removed these messages."""
@@ -300,7 +332,7 @@ class ChannelDriver(Served):
 
     # Effects
 
-    async def _act(self, step: Step) -> None:
+    async def act(self, step: Step) -> None:
         """What a step of the participant asks for."""
         async with self._lock:
             await self._carry_out(step(self.participant, self._now()))
@@ -333,10 +365,8 @@ class ChannelDriver(Served):
                     self._post(message_id, raw, purpose)
                 case fx.Rebroadcast(message_id=message_id):
                     self.nursery.start_soon(self._republish, message_id)
-                case fx.AskIds() | fx.AskCompare() | fx.AskRange():
+                case fx.AskIds() | fx.AskCompare() | fx.AskRange() | fx.AskSnapshot():
                     self.nursery.start_soon(self._asker.ask, effect)
-                case fx.Retrieve():
-                    self.nursery.start_soon(self._asker.retrieve, effect)
                 case fx.DeliverContent():
                     delivered = True
                 case fx.DeliverEphemeral(message=message):
@@ -347,7 +377,7 @@ class ChannelDriver(Served):
                 case fx.Acknowledged() | fx.Expired():
                     delivered = True
                     self.tell(effect)
-                case fx.Logged(outgoing=True):
+                case fx.Logged(outgoing=True) | fx.JoinedAt():
                     delivered = True
                 case fx.Evicted():
                     self._evictions += 1
@@ -359,7 +389,9 @@ class ChannelDriver(Served):
         self._wake.set()
         if self._evictions >= TRIM_EVERY:
             self._evictions = 0
-            await trim_unread(self.access, self.store_key, self.params, self.counts, self.tell)
+            store, key, limit = self.access.store, self.store_key, self.params.unread_limit
+            dropped = await self.access.run(lambda: store.trim_unread(key, limit))
+            say_dropped(dropped, self.counts, self.tell)
 
     async def _check_room(self) -> None:
         """Raises StoreFullError where the store was full and still is: to go back to what is stored
@@ -390,9 +422,13 @@ class ChannelDriver(Served):
             own.published = True
             self._changed()
 
-    async def _republish(self, message_id: MessageId) -> None:
+    async def stored(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
+        """Those of the messages that are logged, or that the application hasn't had."""
         store, key = self.access.store, self.store_key
-        for stored in await self.access.run(lambda: store.get(key, [message_id])):
+        return await self.access.run(lambda: store.get(key, ids, unread=True))
+
+    async def _republish(self, message_id: MessageId) -> None:
+        for stored in await self.stored([message_id]):
             own = stored.sender_id == self.sender_id
             raw = stored.raw if own else attach_origin(stored.raw, stored.origin)
             self._post(message_id, raw, fx.Purpose.REPAIR)

@@ -23,8 +23,10 @@ from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison
-from episub_router.sds.store import Store, StoredMessage
-from episub_router.sds.store.base import first_that_fit
+from episub_router.sds.protocol.restored import StoredMessage
+from episub_router.sds.protocol.snapshots import Agreed
+from episub_router.sds.store import SqliteStore
+from episub_router.sds.store.values import first_that_fit
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
@@ -35,6 +37,7 @@ from episub_router.sds.wire.exchange import (
     Request,
     Response,
     ResponseStatus,
+    SnapshotAsk,
     decode_request,
     decode_response,
     encode_request,
@@ -79,6 +82,10 @@ class Served(ABC):
     @abstractmethod
     def hashed(self, ask: CompareAsk) -> int:
         """How many messages of our log are hashed to answer this."""
+
+    @abstractmethod
+    def agreed(self, signers: int) -> list[Agreed]:
+        """The snapshots that so many members have signed, newest first."""
 
     @abstractmethod
     def waiting(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
@@ -215,20 +222,31 @@ async def _look_up(channel: Served, ask: Ask, by: str) -> Response:
     if isinstance(ask, CompareAsk):
         count, gone = await channel.access.run(lambda: (store.count(key), store.gone(key)))
         return Response(comparison=channel.compare(ask, count, gone, by), gone=gone)
-    return await channel.access.run(lambda: look_up(store, key, channel.params, ask, waiting))
+    agreed = channel.agreed(ask.signers) if isinstance(ask, SnapshotAsk) else []
+    return await channel.access.run(
+        lambda: look_up(store, key, channel.params, ask, waiting, agreed)
+    )
 
 
 def look_up(
-    store: Store,
+    store: SqliteStore,
     key: str,
     params: SdsParams,
-    ask: GetAsk | RangeAsk,
+    ask: GetAsk | RangeAsk | SnapshotAsk,
     waiting: Sequence[StoredMessage] = (),
+    agreed: Sequence[Agreed] = (),
 ) -> Response:
     """Answer from a store, with no more than `page_items` and `page_bytes`.
 
     `waiting` are those asked for that we have, and that wait for others.
     """
+    if isinstance(ask, SnapshotAsk):
+        for each in agreed:
+            part = store.snapshot_part(key, each.until, each.digest, ask.offset, params.page_bytes)
+            if part is not None:
+                signed = store.get(key, each.statements, params.page_bytes)[: ask.signers]
+                return Response(items=tuple(signed), state=part[0], state_size=part[1])
+        return Response()
     if isinstance(ask, RangeAsk):
         most = min(ask.limit, params.page_items)
         page, more = store.page(

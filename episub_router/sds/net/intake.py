@@ -9,7 +9,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.store import StoredMessage
+from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.wire import Codec, SdsWireError, detach_origin
 
 
@@ -53,14 +53,6 @@ class Intake:
         """Whether a message is proven, and has the place that it was said to have."""
         message = received.message
         return received.way is Way.PULLED and key == (message.lamport or 0, message.message_id)
-
-    def retrieved(self, data: bytes) -> ReceivedMessage | Rejected:
-        """A message to which a retrieval hint led, with its author's proof where it needs one."""
-        try:
-            raw, origin = detach_origin(data)
-        except SdsWireError as error:
-            return Rejected(error.sender_id, error.reason, str(error))
-        return self.served(StoredMessage((0, ""), raw, origin), "")
 
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""

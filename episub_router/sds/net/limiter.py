@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import trio
@@ -14,6 +13,19 @@ from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
 
 K = TypeVar("K")
+
+MOST_ASKS = 16
+"""Requests of a host under way at once (chosen)."""
+CHANNEL_RATE = Rate(20.0, 60)
+"""Requests for one channel: a page of a thousand messages each is more than a member can take in
+(chosen)."""
+PEER_RATE = Rate(500.0, 2000)
+"""Requests for all channels: 300 channels that join at once, within a second (chosen)."""
+HASHED_RATE = Rate(250_000.0, 10_000_000)
+"""Messages whose hashes are hashed: a hundredth of a core, and a hundred logs of 100,000 at once
+(chosen)."""
+_CHANNEL_BUCKETS = 65_536
+_PEER_BUCKETS = 4096
 
 
 class RequestLimiter:
@@ -46,106 +58,28 @@ class RequestLimiter:
         self._hashed.spend(peer, now, messages)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Waiting:
-    """A request to `peer` that waits until it is `admitted`."""
-
-    peer: str
-    admitted: trio.Event
-
-
 class HostPace:
-    """How many requests of a host are under way: fewer, the longer answers take.
-
-    Where a thousand channels join at once on a busy machine, each request of many would take
-    longer than py-libp2p gives a stream to open (10 s), and none would end. Requests for messages
-    go before comparisons, up to three for each one that waits: else a thousand comparisons come
-    first, and what they find missing would be asked of the group meanwhile. A peer that has half
-    of those under way waits for the others, so that one that never answers holds them up no longer
-    than a request may take.
-    """
+    """How many requests of a host are under way. One peer has at most half of them: so one that
+    never answers holds up no request to others."""
 
     def __init__(self) -> None:
-        self._size = float(FEWEST_ASKS)
-        self._under_way = 0
-        self._admitted = 0
-        self._by_peer: Counter[str] = Counter()
-        """Those under way."""
-        self._urgent: deque[_Waiting] = deque()
-        self._others: deque[_Waiting] = deque()
-        self._waiting: Counter[str] = Counter()
-        """By peer, those in both queues."""
-
-    @property
-    def size(self) -> int:
-        """Requests that may be under way."""
-        return int(self._size)
+        self._all = trio.Semaphore(MOST_ASKS)
+        self._by_peer: dict[str, trio.Semaphore] = {}
+        self._turns: Counter[str] = Counter()
+        """By peer, those that wait or are under way."""
 
     @asynccontextmanager
-    async def turn(self, peer: str, *, urgent: bool) -> AsyncIterator[None]:
+    async def turn(self, peer: str) -> AsyncIterator[None]:
         """Wait until another request may go out to `peer`, and count it until the context ends."""
-        if self._under_way >= self.size:
-            await self._wait(peer, self._urgent if urgent else self._others)
-        else:
-            self._begin(peer)
+        own = self._by_peer.setdefault(peer, trio.Semaphore(MOST_ASKS // 2))
+        self._turns[peer] += 1
         try:
-            yield
+            async with own, self._all:
+                yield
         finally:
-            self._end(peer)
-
-    def _begin(self, peer: str) -> None:
-        self._under_way += 1
-        self._by_peer[peer] += 1
-
-    def _end(self, peer: str) -> None:
-        self._under_way -= 1
-        take_one(self._by_peer, peer)
-        self._admit()
-
-    async def _wait(self, peer: str, queue: deque[_Waiting]) -> None:
-        waiting = _Waiting(peer, trio.Event())
-        queue.append(waiting)
-        self._waiting[peer] += 1
-        try:
-            await waiting.admitted.wait()
-        except trio.Cancelled:
-            if waiting.admitted.is_set():
-                self._end(peer)
-            else:
-                queue.remove(waiting)
-                take_one(self._waiting, peer)
-            raise
-
-    def _admit(self) -> None:
-        while self._under_way < self.size and (self._urgent or self._others):
-            self._admitted += 1
-            fourth = self._admitted % _OTHERS_TURN == 0
-            queues = (self._others, self._urgent) if fourth else (self._urgent, self._others)
-            chosen = self._next(*queues)
-            take_one(self._waiting, chosen.peer)
-            self._begin(chosen.peer)
-            chosen.admitted.set()
-
-    def _next(self, first: deque[_Waiting], second: deque[_Waiting]) -> _Waiting:
-        """The first of a peer that has less than half of those under way, if there is one."""
-        if any(self._has_room(peer) for peer in self._waiting):
-            for queue in (first, second):
-                for index, waiting in enumerate(queue):
-                    if self._has_room(waiting.peer):
-                        del queue[index]
-                        return waiting
-        return (first or second).popleft()
-
-    def _has_room(self, peer: str) -> bool:
-        return 2 * self._by_peer[peer] < self.size
-
-    def took(self, seconds: float) -> None:
-        """A request had its answer, or none, after so long."""
-        if seconds > SLOW_ANSWER:
-            self._size = max(FEWEST_ASKS, self._size * 0.75)
-        else:
-            self._size = min(MOST_ASKS, self._size + 1 / self._size)
-        self._admit()
+            take_one(self._turns, peer)
+            if peer not in self._turns:
+                del self._by_peer[peer]
 
 
 def take_one(counts: Counter[K], of: K) -> None:
@@ -153,22 +87,3 @@ def take_one(counts: Counter[K], of: K) -> None:
     counts[of] -= 1
     if not counts[of]:
         del counts[of]
-
-
-_OTHERS_TURN = 4
-"""Of so many requests that waited one is a comparison, if there is one (chosen)."""
-MOST_ASKS = 16
-FEWEST_ASKS = 4
-"""Requests of a host under way at once, at most and at least (chosen)."""
-SLOW_ANSWER = 2.0
-"""Seconds: longer than any link's four round trips, so that the machine must be busy (chosen)."""
-CHANNEL_RATE = Rate(20.0, 60)
-"""Requests for one channel: a page of a thousand messages each is more than a member can take in
-(chosen)."""
-PEER_RATE = Rate(500.0, 2000)
-"""Requests for all channels: 300 channels that join at once, within a second (chosen)."""
-HASHED_RATE = Rate(250_000.0, 10_000_000)
-"""Messages whose hashes are hashed: a hundredth of a core, and a hundred logs of 100,000 at once
-(chosen)."""
-_CHANNEL_BUCKETS = 65_536
-_PEER_BUCKETS = 4096

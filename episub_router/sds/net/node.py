@@ -17,7 +17,6 @@ from episub_router.sds.net.access import StoreAccess, channel_of
 from episub_router.sds.net.driver import ChannelDriver, wall
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.intake import Intake, Rejected
-from episub_router.sds.net.retention import purge_regularly
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.protocol.message import Kind
 from episub_router.sds.protocol.params import SdsParams
@@ -92,14 +91,13 @@ class StoreNode:
                 listener = _Listener(self, name, self._nursery)
                 self._listeners.append((await join(self._pubsub, name, listener), listener))
             for key in self._store.channels():
-                if not self._store.count(key):
-                    continue
+                oldest, _ = self._store.page(key, None, None, 1, 1)
                 for topic in self._topics:
                     channel_id = channel_of(key, topic)
-                    if channel_id is not None:
+                    if oldest and channel_id is not None:
+                        self._opened.add(oldest[0].sender_id)
                         await self._open(topic, channel_id).start(self._nursery)
-            access = StoreAccess.of(self._store)
-            self._nursery.start_soon(purge_regularly, access, self.counts)
+            self._nursery.start_soon(StoreAccess.of(self._store).purge_regularly, self.counts)
         except BaseException as error:
             if not await self.__aexit__(type(error), error, error.__traceback__):
                 raise

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import trio
 
+from episub_router.sds.net.driver import ChannelDriver
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.sending.outgoing import AckStatus, Own
 
@@ -15,25 +14,11 @@ class NotAcknowledgedError(Exception):
     still be fetched from there."""
 
 
-class Tracker(Protocol):
-    """What follows our messages."""
-
-    @property
-    def changed(self) -> trio.Event: ...
-
-    @property
-    def closed(self) -> bool: ...
-
-    def own(self, message_id: MessageId) -> Own | None: ...
-
-    def holders(self, own: Own) -> tuple[SenderId, ...]: ...
-
-
 class Receipt:
     """A message of ours, as long as the channel is open."""
 
-    def __init__(self, tracker: Tracker, own: Own) -> None:
-        self._tracker = tracker
+    def __init__(self, driver: ChannelDriver, own: Own) -> None:
+        self._driver = driver
         self._last = own
 
     @property
@@ -52,7 +37,7 @@ class Receipt:
     @property
     def acked_by(self) -> tuple[SenderId, ...]:
         """The members that have it for certain, in the order in which that became known."""
-        return self._tracker.holders(self._own)
+        return self._driver.holders(self._own)
 
     async def sent(self) -> None:
         """Wait until it was handed to the network.
@@ -71,16 +56,16 @@ class Receipt:
         while len(self.acked_by) < by:
             if self.status is AckStatus.EXPIRED:
                 raise NotAcknowledgedError(f"{self.id} was resent as often as it may be")
-            if self._tracker.own(self.id) is None:
+            if self._driver.own(self.id) is None:
                 raise NotAcknowledgedError(f"{self.id} is tracked no more")
             await self._wait()
 
     @property
     def _own(self) -> Own:
-        self._last = self._tracker.own(self.id) or self._last
+        self._last = self._driver.own(self.id) or self._last
         return self._last
 
     async def _wait(self) -> None:
-        if self._tracker.closed:
+        if self._driver.closed:
             raise trio.ClosedResourceError("the channel was closed")
-        await self._tracker.changed.wait()
+        await self._driver.changed.wait()

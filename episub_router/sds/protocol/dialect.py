@@ -28,8 +28,8 @@ class Dialect:
     def delivered(self, message_id: MessageId) -> None:
         """A message is in the log."""
 
-    def restore(self, logged: Iterable[MessageId], waiting: Iterable[MessageId]) -> None:
-        """What was there before a restart, oldest first."""
+    def restore(self, logged: Iterable[MessageId]) -> None:
+        """What was logged before a restart, oldest first."""
 
     def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:
         """What a message of another says about ours besides its history."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from episub_router.sds.protocol.entry import Key, LogEntry
+from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
-from episub_router.sds.protocol.range_hash import RangeHash
 
 PeerRef: TypeAlias = str
 """A peer that can be asked over a direct stream; on libp2p its peer id in base58."""
@@ -55,7 +54,7 @@ class DiscardReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """`message_id` enters the log (and leaves the incoming buffer).
+    """`message_id` enters the log.
 
     `position` counts deliveries to the application from 1; 0 for a message of our own, which
     isn't delivered to ourselves.
@@ -68,15 +67,6 @@ class Logged:
     position: int
     missing: tuple[MessageId, ...]
     outgoing: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Buffered:
-    """`message_id` waits in the incoming buffer."""
-
-    message_id: MessageId
-    raw: bytes
-    origin: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +105,6 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Unbuffered:
-    """`message_id` has left the incoming buffer undelivered, for a sender with less in it."""
-
-    message_id: MessageId
-
-
-@dataclass(frozen=True, slots=True)
 class AckStored:
     """`by` has our messages with after < clock <= until."""
 
@@ -132,13 +115,23 @@ class AckStored:
 
 @dataclass(frozen=True, slots=True)
 class JoinedAt:
-    """We joined late: what has no clock above `since` (ms) is none of ours."""
+    """What has no clock above `since` (ms) is none of ours, and is removed: we joined late, or have
+    a snapshot in place of it."""
 
     since: int
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotKept:
+    """An application's state of all messages with clocks up to `until`, as it is handed out."""
+
+    until: int
+    digest: bytes
+    state: bytes
+
+
 Change: TypeAlias = (
-    Logged | Buffered | Settled | ClockSet | Tombstone | Evicted | Unbuffered | AckStored | JoinedAt
+    Logged | Settled | ClockSet | Tombstone | Evicted | AckStored | JoinedAt | SnapshotKept
 )
 
 
@@ -192,11 +185,13 @@ class AskRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieve:
-    """Nobody could be asked for a missing message so far: its hint may lead to it."""
+class AskSnapshot:
+    """Get the newest snapshot that `signers` members have signed, of which we `had` a part; answer
+    with `snapshot_answered`."""
 
-    message_id: MessageId
-    hint: bytes
+    peer: PeerRef
+    signers: int
+    had: bytes = b""
 
 
 # The application.
@@ -342,7 +337,7 @@ Effect: TypeAlias = (
     | AskIds
     | AskCompare
     | AskRange
-    | Retrieve
+    | AskSnapshot
     | DeliverContent
     | DeliverEphemeral
     | Notice

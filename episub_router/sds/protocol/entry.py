@@ -22,3 +22,15 @@ class LogEntry:
     """The highest clock of our own messages among this message's causal ancestors and itself."""
     size: int = 0
     """Bytes of the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeHash:
+    """The messages with after < key <= until, which two logs compare: how many, and their salted
+    hash. None is an open bound.
+    """
+
+    after: Key | None
+    until: Key | None
+    count: int
+    hash: bytes

@@ -41,14 +41,22 @@ class Group:
         self.elapsed(now)
         self._peers = count
 
+    def present(self, now: Time) -> list[SenderId]:
+        """The members that were heard lately."""
+        self._let_go(now)
+        return list(self._heard)
+
     def count(self, now: Time) -> int:
         """The group's size with ourselves."""
+        self._let_go(now)
+        return max(len(self._heard), self._peers) + 1
+
+    def _let_go(self, now: Time) -> None:
         while self._heard:
             oldest = next(iter(self._heard))
             if now - self._heard[oldest] <= _MEMBER_TTL:
                 break
             del self._heard[oldest]
-        return max(len(self._heard), self._peers) + 1
 
     def anybody(self, now: Time) -> bool:
         """Whether somebody is there."""

@@ -58,6 +58,8 @@ class Message:
     """A piece of a larger content, which a later message completes."""
     parts: tuple[MessageId, ...] = ()
     """The pieces that precede this content, in order."""
+    snapshot: int = 0
+    """The content is the sha256 of what an application made of all messages up to this clock."""
 
     @property
     def history_ids(self) -> list[MessageId]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol import effects as fx
@@ -14,36 +16,54 @@ from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import ClockAheadError, LamportClock
 from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
-from episub_router.sds.protocol.entry import Key, LogEntry
+from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash
 from episub_router.sds.protocol.group import Group
-from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId, SenderId
+from episub_router.sds.protocol.message import HistoryEntry, Kind, Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import StreamPeers
-from episub_router.sds.protocol.range_hash import RangeHash
-from episub_router.sds.protocol.received import ReceivedMessage
-from episub_router.sds.protocol.reception import Reception
+from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.reconciliation.catchup import Catchup
 from episub_router.sds.protocol.reconciliation.joining import Joining
 from episub_router.sds.protocol.reconciliation.ranges import LogComparison, compare
 from episub_router.sds.protocol.repair.responses import Responses
-from episub_router.sds.protocol.repair.wants import Wants
-from episub_router.sds.protocol.restored import Restored
+from episub_router.sds.protocol.repair.wants import PULL_DELAY, Wants
+from episub_router.sds.protocol.restored import Restored, StoredMessage
 from episub_router.sds.protocol.sending.outgoing import Outgoing
 from episub_router.sds.protocol.sending.sync import SyncTimer
+from episub_router.sds.protocol.snapshots import Snapshots, signed_by
+from episub_router.util.bounded import put_last
 
 MAX_HEADS = 1024
 """Heads that a message names, 35 bytes each; of more it names some at random (chosen)."""
 MAX_GAPS = 64
 """Ids of what is missing that a message names (chosen): with more, it acknowledges nothing."""
+_EPHEMERAL = 1024
+"""Ids of ephemeral messages that are kept in mind, as they may come twice (chosen)."""
+_SYNC_WANTS = 64
+"""Messages that are looked for because a sync message names them; what else is missing, comparing
+logs finds (chosen)."""
+HONOURED = 16
+"""Repair requests of one message; more are ignored (chosen)."""
+
+
+class MessageCodec(Protocol):
+    """Message <-> bytes."""
+
+    def encode(self, message: Message) -> tuple[bytes, MessageId]:
+        """A message's bytes, and the id that these have."""
+
+    def decode(self, data: bytes, near: int | None = None) -> Message:
+        """The message, of which a clock `near` its own may be known."""
 
 
 class Participant:
     """Events and `now` (seconds, monotonic) in, effects out; see `effects` for their order.
 
-    `encode` gives a message's bytes and the id that these have. `prove` gives the origin that is
-    kept with a message of our own. `wall_offset` is Unix time minus `now`; the driver may move it
-    as its clock is set. `join_last`: a newcomer takes so many of the messages that there are, None
-    is all.
+    `codec` turns messages into bytes, which give their ids, and back. `prove` gives the origin that
+    is kept with a message of our own. `wall_offset` is Unix time minus `now`; the driver may move
+    it as its clock is set. `join_last`: a newcomer takes so many of the messages that there are,
+    None is all; `join_snapshot`: the newest snapshot that so many members have signed, of which
+    `opened` gives the application's state.
     """
 
     def __init__(
@@ -52,7 +72,7 @@ class Participant:
         channel_id: str,
         params: SdsParams,
         *,
-        encode: Callable[[Message], tuple[bytes, MessageId]],
+        codec: MessageCodec,
         prove: Callable[[bytes], bytes] = lambda raw: b"",
         dialect: Dialect | None = None,
         rng: random.Random,
@@ -60,11 +80,13 @@ class Participant:
         wall_offset: float,
         restored: Restored | None = None,
         join_last: int | None = None,
+        join_snapshot: int | None = None,
+        opened: Callable[[bytes], bytes] = lambda state: state,
     ) -> None:
         self.me = me
         self.channel_id = channel_id
         self.params = params
-        self._encode = encode
+        self._codec = codec
         self._prove = prove
         self._rng = rng
         self._dialect = dialect or Dialect()
@@ -77,27 +99,14 @@ class Participant:
         self._responses = Responses(me, params)
         self.sync = SyncTimer(me, params, rng)
         self._delivery = CausalDelivery(
-            params, self.clock, self.log, self._dialect.delivered, self.wants, self.group
+            params, self.clock, self.log, self._delivered, self.wants, self.group
         )
         self.incoming = self._delivery.incoming
-        self._joining = Joining(join_last, self.log, self.clock)
+        self._joining = Joining(join_last, join_snapshot, self.log, self.clock)
+        self._opened = opened
+        self.snapshots = Snapshots()
         self._catchup = Catchup(params, rng, self.peers, self.log, self._joining)
-        self._reception = Reception(
-            me,
-            channel_id,
-            params,
-            clock=self.clock,
-            log=self.log,
-            delivery=self._delivery,
-            dialect=self._dialect,
-            wants=self.wants,
-            outgoing=self.outgoing,
-            group=self.group,
-            responses=self._responses,
-            sync=self.sync,
-            catchup=self._catchup,
-            joining=self._joining,
-        )
+        self._ephemeral: dict[MessageId, None] = {}
         if restored is not None:
             self._restore(restored, now)
 
@@ -110,6 +119,7 @@ class Participant:
         *,
         part: bool = False,
         parts: tuple[MessageId, ...] = (),
+        snapshot: int = 0,
     ) -> tuple[MessageId, list[Effect]]:
         """A new message. `part`: a piece of a content, which a later one with all `parts` ends.
 
@@ -133,10 +143,12 @@ class Participant:
             content=content,
             part=part,
             parts=parts,
+            snapshot=snapshot,
         )
         raw, new_id = self._fitting(draft)
         entry = LogEntry(lamport, self.me, lamport, len(raw))
         self.log.add(new_id, entry, draft.history_ids, head=True)
+        self.snapshots.note(replace(draft, message_id=new_id))
         self._dialect.received(new_id)
         self._dialect.delivered(new_id)
         effects: list[Effect] = [
@@ -165,11 +177,208 @@ class Participant:
         raw, new_id = self._fitting(draft)
         return [fx.BroadcastBytes(new_id, raw, Purpose.EPHEMERAL)]
 
+    # Snapshots
+
+    def give_snapshot(self, until: int, digest: bytes, state: bytes, now: Time) -> list[Effect]:
+        """State that our application's state of all messages with clocks up to `until` has this
+        digest; `state` is it, as it is handed out. Raises ValueError for a clock ahead of ours."""
+        if not 0 < until <= self.clock.wall(now):
+            raise ValueError(f"a snapshot is of what has been said, not up to {until}")
+        _, effects = self.send(digest, now, snapshot=until)
+        return [fx.SnapshotKept(until, digest, state), *effects]
+
+    def snapshot_answered(
+        self, ask: fx.AskSnapshot, statements: list[Message], part: bytes, size: int, now: Time
+    ) -> list[Effect]:
+        """`ask.peer` has handed out `part` of a snapshot of `size` bytes, with proven messages."""
+        state = ask.had + part
+        if part and len(state) < size <= self.params.max_content:
+            rest = replace(ask, had=state)
+            return self._catchup.snapshot_answered(ask, None, rest, now)
+        try:
+            digest = hashlib.sha256(self._opened(state)).digest()
+        except Exception:  # the cipher's
+            digest = b""
+        until, members = signed_by(statements, digest)
+        if members < ask.signers or not self._joining.pending:
+            return self._catchup.snapshot_answered(ask, None, None, now)
+        kept = fx.SnapshotKept(until, digest, state)
+        return [kept, *self._catchup.snapshot_answered(ask, until, None, now)]
+
+    @property
+    def joining(self) -> bool:
+        """Whether it isn't known yet where our log begins."""
+        return self._joining.pending
+
+    def join_without(self, now: Time) -> list[Effect]:
+        """Nobody has a snapshot: we take everything."""
+        return self._joining.begin(0, now) if self._joining.pending else []
+
+    def forget(self, until: int) -> list[Effect]:
+        """A snapshot stands for all messages with clocks up to `until`."""
+        self._joining.restore(max(until, self.log.since))
+        return [fx.JoinedAt(self.log.since)]
+
     # Receiving (S08)
 
     def receive(self, received: ReceivedMessage, now: Time) -> list[Effect]:
         """A message from the network, of whichever kind and way."""
-        return self._reception.receive(received, now)
+        message = received.message
+        sender = message.sender_id
+        if message.channel_id != self.channel_id:
+            return [fx.Discarded(sender, DiscardReason.WRONG_CHANNEL)]
+        if received.way is Way.UNPROVEN:
+            return [fx.Discarded(sender, DiscardReason.NOT_PROVEN)]
+        kind = message.kind
+        if kind is not Kind.CONTENT and received.way is not Way.BROADCAST:
+            return [fx.Discarded(sender, DiscardReason.NOT_ASKED_FOR)]
+        if kind is Kind.EPHEMERAL:
+            return self._receive_ephemeral(message)
+        effects: list[Effect] = []
+        history = message.history_ids
+        current = received.way is Way.BROADCAST and sender != self.me
+        if current:
+            if not self.group.anybody(now):
+                self.outgoing.postpone(now)
+            self.group.note(sender, now)
+            if self.params.repair:
+                self._hear_requests(message, now, effects)
+        if sender != self.me:
+            self._review_acks(message, history, now, effects)
+        if kind is Kind.CONTENT:
+            self._receive_content(received, history, now, effects)
+        elif current:
+            effects.append(fx.SyncHeard(sender))
+            # A sync message is no message to wait for: what it names is looked for at once.
+            self._want_unknown(message, received.source, now, effects, most=_SYNC_WANTS)
+        if current:
+            named = [message.message_id, *history]
+            self.sync.note_message(named, sender, self.log.heads, self.group.count(now), now)
+        return effects
+
+    def _receive_ephemeral(self, message: Message) -> list[Effect]:
+        if message.sender_id == self.me:
+            return [fx.Discarded(message.sender_id, DiscardReason.OWN_ECHO)]
+        if message.message_id in self._ephemeral:
+            return [fx.Discarded(message.sender_id, DiscardReason.DUPLICATE)]
+        put_last(self._ephemeral, message.message_id, None, _EPHEMERAL)
+        return [fx.DeliverEphemeral(message)]
+
+    def _receive_content(
+        self, received: ReceivedMessage, history: list[MessageId], now: Time, effects: list[Effect]
+    ) -> None:
+        message, sender = received.message, received.message.sender_id
+        new_id = message.message_id
+        if new_id in self.log or new_id in self.incoming:
+            self._receive_again(received, now, effects)
+            return
+        lamport = message.lamport or 0
+        wall = self.clock.wall(now)
+        if self.clock.ahead(lamport, wall) and lamport > 1 + self._delivery.newest(history):
+            effects.append(fx.Discarded(sender, DiscardReason.CLOCK_AHEAD))
+            effects.append(fx.ClockAhead(sender, (lamport - wall) / 1000))
+            return
+        if self._joining.pending:
+            if self._catchup.asks_somebody:
+                effects.append(fx.Discarded(sender, DiscardReason.JOINING))
+                return
+            snapshot = self._joining.signers is not None
+            effects += self._joining.begin(0 if snapshot else max(0, lamport - 1), now)
+        if self.log.is_old((lamport, new_id), sender):
+            self.log.pass_by(new_id)
+            effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
+            self._delivery.go_on_without(new_id, effects, lost=False)
+            return
+        unmet = dict.fromkeys(self._delivery.unmet(history))
+        if unmet and not self._make_room(sender, len(received.raw), now, effects):
+            effects.append(fx.Discarded(sender, DiscardReason.INCOMING_FULL))
+            return
+        self._dialect.received(new_id)
+        if sender != self.me and (received.way is Way.BROADCAST or received.source == sender):
+            # Its author waits to hear that somebody has it, also one that hands it out itself.
+            self.sync.received(new_id, sender, self.group.count(now), now)
+        want = self.wants.found(new_id)
+        if want is not None:
+            effects.append(fx.Found(new_id, now - want.since))
+        if not unmet:
+            waiting = Waiting(message, received.raw, received.origin, unmet, [])
+            self._delivery.deliver(waiting, effects)
+            self.sync.start(now)
+            return
+        self.incoming.add(message, received.raw, received.origin, unmet, now)
+        effects.append(fx.Missing(new_id, tuple(unmet)))
+        self._want_unknown(message, received.source, now, effects)
+
+    def _make_room(self, sender: SenderId, size: int, now: Time, effects: list[Effect]) -> bool:
+        room, left = self.incoming.make_room(sender, size)
+        for waiting in left:
+            left_id, author = waiting.message.message_id, waiting.message.sender_id
+            effects.append(fx.Discarded(author, DiscardReason.INCOMING_FULL))
+            if self.incoming.needs(left_id):
+                entry = HistoryEntry(left_id, None, author)
+                lamport = waiting.message.lamport or 0
+                self.wants.add(entry, author, None, now, clock=lamport, pull_after=PULL_DELAY)
+        return room
+
+    def _receive_again(self, received: ReceivedMessage, now: Time, effects: list[Effect]) -> None:
+        message, sender = received.message, received.message.sender_id
+        self._responses.seen(message.message_id)
+        if sender == self.me:
+            effects.append(fx.Discarded(sender, DiscardReason.OWN_ECHO))
+            return
+        effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
+        if message.message_id in self.log and received.way is Way.BROADCAST:
+            # Its author sends it again, and waits to hear that somebody has it.
+            self.sync.received(message.message_id, sender, self.group.count(now), now)
+
+    def _review_acks(
+        self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
+    ) -> None:
+        own_seen = self.log.own_seen(history)
+        if own_seen:
+            lacks = own_seen if message.gaps_more else self.log.own_seen(message.gaps)
+            effects += self.outgoing.review(message.sender_id, own_seen, lacks, message.since)
+        effects += self._dialect.review(message, self.outgoing, now)
+
+    def _hear_requests(self, message: Message, now: Time, effects: list[Effect]) -> None:
+        for request in message.repair_request[:HONOURED]:
+            self.wants.asked_by_other(request.message_id, now)
+            entry = self.log.get(request.message_id)
+            if entry is not None:
+                effects += self._responses.requested(
+                    request.message_id,
+                    entry.sender_id,
+                    entry.size,
+                    message.sender_id,
+                    self.group.count(now),
+                    now,
+                )
+
+    def _want_unknown(
+        self,
+        message: Message,
+        source: PeerRef | None,
+        now: Time,
+        effects: list[Effect],
+        *,
+        most: int | None = None,
+    ) -> None:
+        """Look for what a message names and we don't have; the first `most` of it."""
+        unknown = [i for i in self._delivery.unmet(message.history_ids) if i not in self.incoming][
+            :most
+        ]
+        if not unknown:
+            return
+        entries = {e.message_id: e for e in message.causal_history}
+        sender, lamport = message.sender_id, message.lamport or 0
+        full = False
+        for missing in unknown:
+            entry = entries.get(missing) or HistoryEntry(missing)
+            full |= not self.wants.add(
+                entry, sender, source, now, clock=lamport, pull_after=PULL_DELAY
+            )
+        if full:
+            effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))
 
     # Direct streams
 
@@ -217,7 +426,7 @@ class Participant:
     def _count_peers(self, now: Time) -> None:
         self.group.set_peers(len(self.peers), now)
 
-    def awaits(self, ask: fx.AskIds | fx.AskCompare | fx.AskRange) -> bool:
+    def awaits(self, ask: fx.AskIds | fx.AskCompare | fx.AskRange | fx.AskSnapshot) -> bool:
         """Whether an answer would still be of use."""
         if isinstance(ask, fx.AskIds):
             return any(i in self.wants or i in self.incoming for i in ask.ids)
@@ -230,7 +439,7 @@ class Participant:
         them once."""
         self.peers.answered(peer)
         wall = self.clock.wall(now)
-        self.wants.not_had(peer, unknown, now, wall=wall, gone=gone is not None)
+        self.wants.not_had(peer, unknown, now, wall=wall, gone=gone, since=self.log.since)
         return self.poll(now)
 
     def ids_failed(self, peer: PeerRef, asked: tuple[MessageId, ...], now: Time) -> None:
@@ -292,6 +501,10 @@ class Participant:
 
     # Steps
 
+    def _delivered(self, message: Message) -> None:
+        self.snapshots.note(message)
+        self._dialect.delivered(message.message_id)
+
     def _heads(self) -> list[MessageId]:
         """What a message of ours names: everything else is among the ancestors of these.
 
@@ -323,7 +536,7 @@ class Participant:
 
     def _fitting(self, draft: Message) -> tuple[bytes, MessageId]:
         """A message's bytes and id. Raises ValueError where it's too large."""
-        raw, message_id = self._encode(draft)
+        raw, message_id = self._codec.encode(draft)
         if len(raw) > self.params.max_message:
             raise ValueError(
                 f"the message has {len(raw)} bytes with its history, "
@@ -357,7 +570,7 @@ class Participant:
         lamport = self.clock.value if ahead else self.clock.tick(now)
         draft = self._draft(lamport, heads, now)
         name = self._dialect.name(self.me, self.channel_id, lamport, b"")
-        raw, new_id = self._encode(replace(draft, message_id=name))
+        raw, new_id = self._codec.encode(replace(draft, message_id=name))
         return [fx.ClockSet(lamport), fx.BroadcastBytes(new_id, raw, Purpose.SYNC)]
 
     @property
@@ -375,32 +588,26 @@ class Participant:
         self.log.departed = dict(restored.departed)
         self._delivery.repairing = dict(restored.damaged)
         self.outgoing.restore_acks(restored.acks)
-        for message in restored.log:
-            self._restore_logged(message, restored.outgoing.get(message.message_id), now)
+        for stored in restored.log:
+            self._restore_logged(stored, restored.outgoing.get(stored.key[1]), now)
         if restored.since is not None or len(self.log):
             self._joining.restore(restored.since or 0)
         self.log.floor = max(filter(None, (restored.floor, self.log.floor)), default=None)
         self._delivery.tombstones.restore(restored.tombstones)
-        waiting = [received.message.message_id for received in restored.incoming]
-        self._dialect.restore(self.log.newest(len(self.log)), waiting)
-        for received in restored.incoming:
-            message = received.message
-            unmet = dict.fromkeys(self._delivery.unmet(message.history_ids))
-            self.incoming.add(message, received.raw, received.origin, unmet, now)
-        for received in restored.incoming:
-            self._reception.want_unknown(received.message, None, now, [])
+        self._dialect.restore(self.log.newest(len(self.log)))
         for damaged in restored.damaged:
             self.wants.add(HistoryEntry(damaged), self.me, None, now, clock=0, pull_after=0.0)
         if len(self.log):
             self.sync.start(now)
 
-    def _restore_logged(self, message: Message, unsettled: bytes | None, now: Time) -> None:
+    def _restore_logged(self, stored: StoredMessage, unsettled: bytes | None, now: Time) -> None:
         """The messages of our log come in its order, so that each comes after its ancestors."""
-        message_id, lamport = message.message_id, message.lamport or 0
+        (lamport, message_id), message = stored.key, self._codec.decode(stored.raw, stored.key[0])
+        sender = message.sender_id or stored.sender_id
         history = message.history_ids
-        own = message.sender_id == self.me
-        own_seen = lamport if own else self.log.own_seen(history)
-        entry = LogEntry(lamport, message.sender_id, own_seen, len(message.content or b""))
+        own_seen = lamport if sender == self.me else self.log.own_seen(history)
+        entry = LogEntry(lamport, sender, own_seen, len(stored.raw))
+        self.snapshots.note(replace(message, sender_id=sender, message_id=message_id))
         self.log.add(message_id, entry, history, head=True)
-        if own:
+        if sender == self.me:
             self.outgoing.restore(message_id, lamport, unsettled, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
 import time
 from collections import Counter
@@ -16,20 +17,17 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.causal.tombstones import TOMBSTONES
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.group import MEMBERS
-from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
-from episub_router.sds.store.base import (
+from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId
+from episub_router.sds.protocol.restored import Restored, StoredMessage
+from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
+from episub_router.sds.store.values import (
     Following,
     Purged,
     Retention,
-    Saved,
-    Store,
     StoredDelivery,
-    StoredMessage,
     StoreError,
     first_that_fit,
 )
-from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
-from episub_router.sds.store.sqlite_rows import put, rows, sum_of, trim
 
 SIGN = 2**63
 """Clocks are unsigned and SQLite's integers aren't: all are stored less this."""
@@ -37,15 +35,25 @@ _CHANNEL = "owner, clock, consumed, floor_lamport, floor_id, gone_lamport, gone_
 _MESSAGE = "channel, lamport, id, sender, raw, origin, position, missing"
 """What a message's sum covers: what never changes."""
 _READ = f"{_MESSAGE}, sum"
-_MANY = 2**31
+_NOT_KEPT = (
+    "position <= max((SELECT consumed FROM channel WHERE channel.id = message.channel), "
+    "coalesce((SELECT max(position) FROM message AS other "
+    "WHERE other.channel = message.channel AND other.position > 0), 0) - {})"
+)
+"""What the application is done with, or is beyond the newest so many deliveries."""
+_GONE = "channel, lamport, id, sender, position"
+"""What is reported of a message that is purged."""
+_BATCH = 256
+"""Evictions that are written together. Those that a crash takes are made again, or are none."""
 
 
-class SqliteStore(Store):
+class SqliteStore:
     """State that survives `kill -9` at any point; `durability` says whether a power failure too.
 
-    With `retention`, messages stay when they leave the participant's memory, until `purge` takes
-    them. Every row has a sum: one that was altered is never handed out. It is removed on
-    loading, and the participant fetches its message again.
+    Holds any number of channels. Calls come one at a time, from any thread. With `retention`,
+    messages stay when they leave the participant's memory, until `purge` takes them. Every row has
+    a sum: one that was altered is never handed out. It is removed on loading, and the participant
+    fetches its message again.
 
     Raises StoreError for a file that is damaged beyond that, in use, of another application or of
     another schema version, and StoreFullError where the disk is full.
@@ -63,10 +71,22 @@ class SqliteStore(Store):
         self._db = open_file(self.path, durability)
         self._counts: Counter[str] = Counter()
         """By channel that was asked for it, how many messages it has that aren't evicted."""
+        self._aged = -math.inf
+        """Up to when the last purge found what was received too old."""
+        self._evicted: dict[str, list[fx.Evicted]] = {}
+        """Evictions to be written."""
 
-    def load(self, channel_id: str, owner: str, limit: int) -> Saved | None:
+    def load(self, channel_id: str, owner: str, limit: int) -> Restored | None:
+        """The channel's state with at most `limit` messages of its log; None if it is new.
+
+        Raises StoreError if the channel belongs to another participant than `owner`: two
+        participants with one state would use one clock twice.
+        """
         with self._transaction() as db:
-            row = self._channel(db, channel_id)
+            self._write_evictions(db, channel_id)
+            row = db.execute(
+                f"SELECT {_CHANNEL}, sum FROM channel WHERE id = ?", (channel_id,)
+            ).fetchone()
             if row is None:
                 db.execute(
                     "INSERT INTO channel VALUES (?, ?, ?, 0, NULL, NULL, NULL, NULL, 0, 0, x'')",
@@ -85,20 +105,20 @@ class SqliteStore(Store):
 
     def _load(
         self, db: sqlite3.Connection, channel_id: str, row: tuple[Any, ...], limit: int
-    ) -> Saved:
-        intact = sum_of(*row[:7]) == row[7]
+    ) -> Restored:
+        intact = _sum(*row[:7]) == row[7]
         # Where the row is damaged the application gets everything again rather than miss something.
         clock, consumed = (row[1], row[2]) if intact else (-SIGN, 0)
         floor = _key(row[3], row[4]) if intact else None
         if not intact:
             db.execute("UPDATE channel SET consumed = 0 WHERE id = ?", (channel_id,))
             _sum_channel(db, channel_id)
-        departed: dict[SenderId, int] = dict(rows(db, "departed", channel_id))
+        notes = _notes(db, channel_id)
         # What has left a sender's messages is known by clock: others can't be evicted.
         db.execute(
             "UPDATE message SET evicted = 0 WHERE channel = ? AND evicted = 1 AND lamport > "
-            "(SELECT clock FROM departed WHERE channel = message.channel "
-            "AND sender = message.sender)",
+            "(SELECT low FROM note WHERE channel = message.channel AND kind = 'departed' "
+            "AND name = message.sender)",
             (channel_id,),
         )
         damaged = self._remove_damaged(db, channel_id, consumed, limit)
@@ -114,24 +134,20 @@ class SqliteStore(Store):
             key: Key = (below[0] + SIGN, below[1])
             floor = key if floor is None else max(floor, key)
         newest.reverse()
-        joined = next(rows(db, "joined", channel_id), None)
         position = self._number(
             "SELECT coalesce(max(position), 0) FROM message WHERE channel = ?", channel_id
         )
-        return Saved(
+        return Restored(
             clock=clock + SIGN,
             position=max(position, consumed),
             floor=floor,
             log=[StoredMessage((r[0] + SIGN, r[1]), r[3], r[4], r[2]) for r in newest],
-            incoming=db.execute(
-                "SELECT raw, origin FROM incoming WHERE channel = ? ORDER BY rowid", (channel_id,)
-            ).fetchall(),
             outgoing={r[1]: r[3] for r in newest if r[5]},
-            tombstones=[message_id for (message_id,) in rows(db, "tombstone", channel_id)],
-            departed={sender: value + SIGN for sender, value in departed.items()},
-            acks={s: (a + SIGN, u + SIGN) for s, a, u in rows(db, "ack", channel_id)},
+            tombstones=[n for k, n, _, _ in notes if k == "lost"],
+            departed={n: low + SIGN for k, n, low, _ in notes if k == "departed"},
+            acks={n: (low + SIGN, high + SIGN) for k, n, low, high in notes if k == "ack"},
             damaged=damaged,
-            since=None if joined is None else joined[0] + SIGN,
+            since=next((low + SIGN for k, _, low, _ in notes if k == "joined"), None),
         )
 
     def _remove_damaged(
@@ -143,7 +159,7 @@ class SqliteStore(Store):
         for. An altered row may be that of the id that it has, or of the one that its bytes have.
         """
         damaged: dict[MessageId, bool] = {}
-        bad: list[tuple[int, str]] = []
+        bad: list[tuple[int]] = []
         for n, *row in db.execute(
             f"SELECT n, {_READ} FROM message WHERE n IN (SELECT n FROM "
             "(SELECT n FROM message WHERE channel = ? ORDER BY lamport DESC LIMIT ?) UNION "
@@ -151,7 +167,7 @@ class SqliteStore(Store):
             (channel_id, limit, channel_id, consumed),
         ):
             if not _whole(row):
-                bad.append((n, str(row[2])))
+                bad.append((n,))
                 # Rows are written in the order of positions.
                 (before,) = db.execute(
                     "SELECT coalesce(max(position), 0) FROM message WHERE channel = ? AND n < ?",
@@ -159,52 +175,114 @@ class SqliteStore(Store):
                 ).fetchone()
                 for message_id in (str(row[2]), hashlib.sha256(bytes(row[4])).hexdigest()):
                     damaged[message_id] = before < consumed
-        db.executemany("DELETE FROM message WHERE n = ?", [(n,) for n, _ in bad])
-        gone = []
-        for n, *row in db.execute(
-            "SELECT rowid, channel, id, raw, origin, sum FROM incoming WHERE channel = ?",
-            (channel_id,),
-        ):
-            if sum_of(*row[:-1]) != row[-1]:
-                gone.append((n,))
-                damaged[str(row[1])] = False
-        db.executemany("DELETE FROM incoming WHERE rowid = ?", gone)
+        db.executemany("DELETE FROM message WHERE n = ?", bad)
         return damaged
 
     def channels(self) -> list[str]:
+        """The channels that have been loaded at some time."""
         return [r[0] for r in self._db.execute("SELECT id FROM channel ORDER BY rowid")]
 
     def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
+        """Apply all changes or, if the process dies, none."""
         now = time.time()
+        kinds = {type(change) for change in changes}
         try:
-            self._commit(channel_id, changes, now)
+            with self._transaction() as db:
+                for change in changes:
+                    self._apply(db, channel_id, change, now)
+                if fx.Evicted in kinds and len(self._evicted.get(channel_id, ())) >= _BATCH:
+                    self._write_evictions(db, channel_id)
+                if fx.ClockSet in kinds or fx.JoinedAt in kinds:
+                    _sum_channel(db, channel_id)
+                if fx.Tombstone in kinds:
+                    _trim(db, channel_id, "lost", TOMBSTONES)
+                if fx.AckStored in kinds:
+                    _trim(db, channel_id, "ack", MEMBERS)
         except BaseException:
             self._counts.pop(channel_id, None)
             raise
 
-    def _commit(self, channel_id: str, changes: Sequence[fx.Change], now: float) -> None:
-        with self._transaction() as db:
-            for change in changes:
-                self._apply(db, channel_id, change, now)
-            if any(isinstance(c, fx.ClockSet | fx.Evicted | fx.JoinedAt) for c in changes):
-                _sum_channel(db, channel_id)
-            if any(isinstance(c, fx.Tombstone) for c in changes):
-                trim(db, "tombstone", channel_id, TOMBSTONES)
-            if any(isinstance(c, fx.AckStored) for c in changes):
-                trim(db, "ack", channel_id, MEMBERS)
+    def _apply(self, db: sqlite3.Connection, channel: str, change: fx.Change, now: float) -> None:
+        match change:
+            case fx.Logged(message_id=message_id, entry=entry):
+                row = (
+                    channel,
+                    entry.lamport - SIGN,
+                    message_id,
+                    entry.sender_id,
+                    change.raw,
+                    change.origin,
+                    change.position,
+                    json.dumps(change.missing),
+                )
+                added = db.execute(
+                    f"INSERT OR IGNORE INTO message ({_READ}, outgoing, received_at, evicted) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                    (*row, _message_sum(row), int(change.outgoing), now),
+                ).rowcount
+                self._counted(channel, added)
+                if not change.outgoing:
+                    db.execute(
+                        "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
+                        (channel, message_id),
+                    )
+            case fx.Settled(message_id=message_id):
+                db.execute(
+                    "UPDATE message SET outgoing = 0 WHERE channel = ? AND id = ?",
+                    (channel, message_id),
+                )
+            case fx.ClockSet(value=value):
+                db.execute(
+                    "UPDATE channel SET clock = max(clock, ?) WHERE id = ?",
+                    (value - SIGN, channel),
+                )
+            case fx.Tombstone(message_id=message_id):
+                _note(db, channel, "lost", message_id)
+            case fx.JoinedAt(since=since):
+                _note(db, channel, "joined", "", since - SIGN)
+                if since:
+                    self._forget(db, channel, since)
+            case fx.SnapshotKept(until=until, digest=digest, state=state):
+                known = (channel, until - SIGN, digest, state)
+                db.execute(
+                    "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", (*known, _sum(*known))
+                )
+                db.execute(
+                    "DELETE FROM snapshot WHERE channel = ? AND until < (SELECT until FROM "
+                    "snapshot WHERE channel = ? ORDER BY until DESC LIMIT 1 OFFSET 1)",
+                    (channel, channel),
+                )
+            case fx.AckStored(by=by, after=after, until=until):
+                _note(db, channel, "ack", by, after - SIGN, until - SIGN)
+            case fx.Evicted():
+                if self.retention is None:
+                    self._evicted.setdefault(channel, []).append(change)
 
     def get(
-        self, channel_id: str, ids: Iterable[MessageId], size: int | None = None
+        self,
+        channel_id: str,
+        ids: Iterable[MessageId],
+        size: int | None = None,
+        *,
+        unread: bool = False,
     ) -> list[StoredMessage]:
+        """Those of the messages that are logged; the first of them, up to `size` bytes.
+
+        `unread`: also those that have left the log, and that the application hasn't had.
+        """
+        self._settle_evictions(channel_id)
+        where = f"channel = ? AND id = ? AND evicted <= {int(unread)}"
         found = (
             stored
             for message_id in dict.fromkeys(ids)
-            for stored in self._stored("channel = ? AND id = ?", (channel_id, message_id))
+            for stored in self._stored(where, (channel_id, message_id))
         )
-        return list(found) if size is None else first_that_fit(found, _MANY, size)[0]
+        return list(found) if size is None else first_that_fit(found, -1, size)[0]
 
     def lacked(self, channel_id: str, ids: Iterable[MessageId]) -> list[MessageId]:
-        known = "SELECT 1 FROM message WHERE channel = ? AND id = ?"
+        """Those of the messages that aren't logged."""
+        self._settle_evictions(channel_id)
+        known = "SELECT 1 FROM message WHERE channel = ? AND id = ? AND evicted = 0"
         with named_errors(self.path):
             return [i for i in ids if not self._db.execute(known, (channel_id, i)).fetchone()]
 
@@ -219,6 +297,12 @@ class SqliteStore(Store):
         newest_first: bool = False,
         ids_only: bool = False,
     ) -> tuple[list[StoredMessage], bool]:
+        """Messages with after < key <= until, ascending, and whether there are more.
+
+        `newest_first`: the last of them, descending. `ids_only`: without their bytes.
+        At most `items`, and with their proofs `size` bytes unless the first alone is larger.
+        """
+        self._settle_evictions(channel_id)
         where = "channel = ? AND evicted = 0"
         values: list[str | int] = [channel_id]
         if after is not None:
@@ -239,6 +323,12 @@ class SqliteStore(Store):
     def following(
         self, channel_id: str, place: Key | None, arrival: int, limit: int
     ) -> Following | None:
+        """What follows for a reader of the total order that has had everything up to `place`, as
+        far as it had arrived with the number `arrival`. None where nothing does.
+
+        What arrived later than that, and belongs before `place`, comes first. Otherwise the next
+        message after `place`, if its clock is at most `limit`.
+        """
         at = (-SIGN, "") if place is None else (place[0] - SIGN, place[1])
         # By the number of its arrival, of which few are new; no index of places is of use.
         late = self._found(
@@ -264,11 +354,38 @@ class SqliteStore(Store):
             row = self._db.execute(f"SELECT n, {_READ} FROM {what}", values).fetchone()
         if row is None:
             return None
-        if not _whole(row[1:]):
-            raise StoreError(f"{self.path}: a message is damaged; opened again, it is repaired")
+        self._check(row[1:])
         return row[0], StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4])
 
+    def _check(self, row: Sequence[Any]) -> None:
+        if not _whole(row):
+            raise StoreError(
+                f"{self.path}: delivery {row[6]} is damaged; opened again, it is repaired"
+            )
+
+    def snapshots(self, channel_id: str) -> list[fx.SnapshotKept]:
+        """The newest two snapshots, newest first."""
+        with named_errors(self.path):
+            found = self._db.execute(
+                "SELECT * FROM snapshot WHERE channel = ? ORDER BY until DESC", (channel_id,)
+            ).fetchall()
+        return [fx.SnapshotKept(r[1] + SIGN, r[2], r[3]) for r in found if _sum(*r[:4]) == r[4]]
+
+    def snapshot_part(
+        self, channel_id: str, until: int, digest: bytes, offset: int, size: int
+    ) -> tuple[bytes, int] | None:
+        """A part of a snapshot, and the size of all of it; None where it isn't kept."""
+        with named_errors(self.path):
+            found: tuple[bytes, int] | None = self._db.execute(
+                "SELECT substr(state, ?, ?), length(state) FROM snapshot "
+                "WHERE channel = ? AND until = ? AND digest = ?",
+                (min(offset, 2**40) + 1, size, channel_id, until - SIGN, digest),
+            ).fetchone()
+        return found
+
     def count(self, channel_id: str) -> int:
+        """How many messages are logged."""
+        self._settle_evictions(channel_id)
         if channel_id not in self._counts:
             self._counts[channel_id] = self._number(
                 "SELECT count(*) FROM message WHERE channel = ? AND evicted = 0", channel_id
@@ -276,6 +393,8 @@ class SqliteStore(Store):
         return self._counts[channel_id]
 
     def gone(self, channel_id: str) -> Key | None:
+        """Up to where messages may have been removed; None if none was."""
+        self._settle_evictions(channel_id)
         with named_errors(self.path):
             row = self._db.execute(
                 "SELECT gone_lamport, gone_id FROM channel WHERE id = ?", (channel_id,)
@@ -283,6 +402,7 @@ class SqliteStore(Store):
         return None if row is None else _key(*row)
 
     def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
+        """The next deliveries after position `after`, in order."""
         with named_errors(self.path):
             found = self._db.execute(
                 f"SELECT {_READ} FROM message "
@@ -290,16 +410,18 @@ class SqliteStore(Store):
                 (channel_id, after, limit),
             ).fetchall()
         for row in found:
-            if not _whole(row):
-                raise StoreError(
-                    f"{self.path}: delivery {row[6]} is damaged; opened again, it is repaired"
-                )
+            self._check(row)
         return [StoredDelivery(r[6], r[4], tuple(json.loads(r[7])), r[3]) for r in found]
 
     def consumed(self, channel_id: str) -> int:
+        """The last position that the application is done with."""
         return self._number("SELECT consumed FROM channel WHERE id = ?", channel_id)
 
     def set_consumed(self, channel_id: str, position: int) -> None:
+        """The application is done with all deliveries up to `position`.
+
+        Those that have left the log meanwhile are removed.
+        """
         with self._transaction() as db:
             db.execute("UPDATE channel SET consumed = ? WHERE id = ?", (position, channel_id))
             _sum_channel(db, channel_id)
@@ -309,6 +431,7 @@ class SqliteStore(Store):
             )
 
     def offer(self, channel_id: str, position: int) -> int:
+        """The delivery at `position` is handed to the application, for the how-many-th time."""
         with self._transaction() as db:
             db.execute(
                 "UPDATE channel SET offers = iif(offered = ?, offers + 1, 1), offered = ? "
@@ -318,6 +441,8 @@ class SqliteStore(Store):
             return self._number("SELECT offers FROM channel WHERE id = ?", channel_id)
 
     def trim_unread(self, channel_id: str, limit: int) -> int:
+        """Keep at most `limit` deliveries that left the log unread; returns how many went."""
+        self._settle_evictions(channel_id)
         with self._transaction() as db:
             return db.execute(
                 "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= "
@@ -327,17 +452,23 @@ class SqliteStore(Store):
             ).rowcount
 
     def purge(self, unread_limit: int | None = None) -> dict[str, Purged]:
+        """Remove what `retention` doesn't keep, by channel.
+
+        Except, where `unread_limit` is given, so many of the newest deliveries of each channel as
+        the application isn't done with.
+        """
         kept = self.retention
         if kept is None:
             return {}
         unread = "" if unread_limit is None else f" AND {_NOT_KEPT.format(int(unread_limit))}"
+        # What was received before is too old at this purge and at the last one.
+        before, now = self._aged, time.time()
+        self._aged = -math.inf if kept.max_age is None else now - kept.max_age
         with self._transaction() as db:
-            rows = []
-            if kept.max_age is not None:
-                rows += db.execute(
-                    f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
-                    (self._too_old_before(kept),),
-                ).fetchall()
+            rows = db.execute(
+                f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
+                (min(before, self._aged),),
+            ).fetchall()
             count, total = db.execute("SELECT count(*), total(length(raw)) FROM message").fetchone()
             surplus = 0 if kept.max_messages is None else count - kept.max_messages
             excess = 0 if kept.max_bytes is None else total - kept.max_bytes
@@ -351,22 +482,23 @@ class SqliteStore(Store):
                     (surplus, excess),
                 ).fetchall()
             result: dict[str, Purged] = {}
+            departed: dict[tuple[str, str], int] = {}
             for channel, lamport, message_id, sender, position in rows:
-                self._depart(db, channel, sender, lamport + SIGN)
+                departed[channel, sender] = max(lamport, departed.get((channel, sender), -SIGN))
                 key = (lamport + SIGN, message_id)
                 is_unread = unread_limit is not None and position > self.consumed(channel)
                 result.setdefault(channel, Purged([], key)).add(key, unread=is_unread)
+            for (channel, sender), clock in departed.items():
+                _departed(db, channel, sender, clock)
             for channel, purged in result.items():
-                row = self._channel(db, channel)
-                floor = None if row is None else _key(row[3], row[4])
-                if floor is None or floor < purged.newest:
-                    self._set_place(db, channel, "floor", purged.newest)
-                self._raise_gone(db, channel, purged.newest)
+                self._raise_place(db, channel, "floor", purged.newest)
+                self._raise_place(db, channel, "gone", purged.newest)
                 _sum_channel(db, channel)
             self._counts.clear()
             return result
 
     def check_room(self, size: int) -> None:
+        """Raises StoreFullError where there is no room for so many bytes."""
         with self._transaction() as db:
             db.execute("INSERT INTO room VALUES (zeroblob(?))", (size,))
         with self._transaction() as db:
@@ -381,6 +513,9 @@ class SqliteStore(Store):
             self._db.backup(copy)
 
     def close(self) -> None:
+        """Give up the file. Nothing may be called afterwards."""
+        for channel in list(self._evicted):
+            self._settle_evictions(channel)
         self._db.close()
 
     @contextmanager
@@ -395,117 +530,66 @@ class SqliteStore(Store):
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _apply(self, db: sqlite3.Connection, channel: str, change: fx.Change, now: float) -> None:
-        match change:
-            case fx.Logged(message_id=message_id, entry=entry):
-                row = (
-                    channel,
-                    entry.lamport - SIGN,
-                    message_id,
-                    entry.sender_id,
-                    change.raw,
-                    change.origin,
-                    change.position,
-                    json.dumps(change.missing),
-                )
-                added = db.execute(
-                    f"INSERT OR IGNORE INTO message ({_READ}, outgoing, received_at, evicted) "
-                    f"VALUES ({', '.join('?' * 12)})",
-                    (*row, _message_sum(row), int(change.outgoing), now, 0),
-                ).rowcount
-                self._counted(channel, added)
-                db.execute(
-                    "DELETE FROM incoming WHERE channel = ? AND id = ?", (channel, message_id)
-                )
-                db.execute(
-                    "DELETE FROM tombstone WHERE channel = ? AND id = ?", (channel, message_id)
-                )
-            case fx.Buffered(message_id=message_id, raw=raw, origin=origin):
-                db.execute(
-                    "INSERT OR IGNORE INTO incoming VALUES (?, ?, ?, ?, ?)",
-                    (channel, message_id, raw, origin, sum_of(channel, message_id, raw, origin)),
-                )
-            case fx.Settled(message_id=message_id):
-                db.execute(
-                    "UPDATE message SET outgoing = 0 WHERE channel = ? AND id = ?",
-                    (channel, message_id),
-                )
-            case fx.ClockSet(value=value):
-                db.execute(
-                    "UPDATE channel SET clock = max(clock, ?) WHERE id = ?",
-                    (value - SIGN, channel),
-                )
-            case fx.Tombstone(message_id=message_id):
-                put(db, "tombstone", channel, message_id)
-            case fx.Unbuffered(message_id=message_id):
-                db.execute(
-                    "DELETE FROM incoming WHERE channel = ? AND id = ?", (channel, message_id)
-                )
-            case fx.JoinedAt(since=since):
-                put(db, "joined", channel, since - SIGN)
-                if since:
-                    self._set_place(db, channel, "floor", (since + 1, ""))
-                    self._set_place(db, channel, "gone", (since + 1, ""))
-            case fx.AckStored(by=by, after=after, until=until):
-                put(db, "ack", channel, by, after - SIGN, until - SIGN)
-            case fx.Evicted():
-                if self.retention is None:
-                    self._evict(db, channel, change)
+    def _settle_evictions(self, channel: str) -> None:
+        if channel in self._evicted:
+            with self._transaction() as db:
+                self._write_evictions(db, channel)
 
-    def _evict(self, db: sqlite3.Connection, channel: str, change: fx.Evicted) -> None:
-        row = (channel, change.message_id)
-        removed = db.execute(
+    def _write_evictions(self, db: sqlite3.Connection, channel: str) -> None:
+        evicted = self._evicted.pop(channel, None)
+        if evicted is None:
+            return
+        rows = [(channel, change.message_id) for change in evicted]
+        removed = db.executemany(
             "DELETE FROM message WHERE channel = ? AND id = ? AND position <= "
-            "(SELECT consumed FROM channel WHERE id = ?)",
-            (*row, channel),
+            "(SELECT consumed FROM channel WHERE channel.id = message.channel)",
+            rows,
         ).rowcount
-        removed += db.execute(
-            "UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", row
+        removed += db.executemany(
+            "UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", rows
         ).rowcount
         self._counted(channel, -removed)
-        self._depart(db, channel, change.sender_id, change.lamport)
-        if change.floor is not None:
-            self._set_place(db, channel, "floor", change.floor)
-        self._raise_gone(db, channel, (change.lamport, change.message_id))
+        clocks: dict[str, int] = {}
+        for change in evicted:
+            clocks[change.sender_id] = max(change.lamport, clocks.get(change.sender_id, 0))
+            if change.floor is not None:
+                self._raise_place(db, channel, "floor", change.floor)
+        for sender, clock in clocks.items():
+            if sender:
+                _departed(db, channel, sender, clock - SIGN)
+        newest = max((change.lamport, change.message_id) for change in evicted)
+        self._raise_place(db, channel, "gone", newest)
+        _sum_channel(db, channel)
+
+    def _forget(self, db: sqlite3.Connection, channel: str, since: int) -> None:
+        """Remove all up to a clock, except what the application hasn't had."""
+        for name in ("floor", "gone"):
+            self._raise_place(db, channel, name, (since + 1, ""))
+        old = "channel = ? AND lamport <= ?"
+        db.execute(
+            f"DELETE FROM message WHERE {old} AND position <= "
+            "(SELECT consumed FROM channel WHERE channel.id = message.channel)",
+            (channel, since - SIGN),
+        )
+        db.execute(f"UPDATE message SET evicted = 1 WHERE {old}", (channel, since - SIGN))
+        self._counts.pop(channel, None)
 
     def _counted(self, channel: str, more: int) -> None:
         if channel in self._counts:
             self._counts[channel] += more
 
-    def _channel(self, db: sqlite3.Connection, channel: str) -> tuple[Any, ...] | None:
-        row: tuple[Any, ...] | None = db.execute(
-            f"SELECT {_CHANNEL}, sum FROM channel WHERE id = ?", (channel,)
-        ).fetchone()
-        return row
-
-    def _depart(self, db: sqlite3.Connection, channel: str, sender: SenderId, clock: int) -> None:
-        if not sender:
-            return
-        known = db.execute(
-            "SELECT clock FROM departed WHERE channel = ? AND sender = ?", (channel, sender)
-        ).fetchone()
-        if known is None or known[0] < clock - SIGN:
-            put(db, "departed", channel, sender, clock - SIGN)
-
-    def _set_place(self, db: sqlite3.Connection, channel: str, name: str, place: Key) -> None:
+    def _raise_place(self, db: sqlite3.Connection, channel: str, name: str, place: Key) -> None:
+        at = (place[0] - SIGN, place[1])
         db.execute(
-            f"UPDATE channel SET {name}_lamport = ?, {name}_id = ? WHERE id = ?",
-            (place[0] - SIGN, place[1], channel),
+            f"UPDATE channel SET {name}_lamport = ?, {name}_id = ? WHERE id = ? AND "
+            f"({name}_lamport IS NULL OR ({name}_lamport, {name}_id) < (?, ?))",
+            (*at, channel, *at),
         )
-
-    def _raise_gone(self, db: sqlite3.Connection, channel: str, place: Key) -> None:
-        gone = self.gone(channel)
-        if gone is None or gone < place:
-            self._set_place(db, channel, "gone", place)
 
     def _stored(self, where: str, values: Sequence[Any]) -> Iterator[StoredMessage]:
         """What is found, a row at a time: messages may be large."""
-        with (
-            named_errors(self.path),
-            closing(
-                self._db.execute(f"SELECT {_READ} FROM message WHERE {where}", values)
-            ) as found,
-        ):
+        query = f"SELECT {_READ} FROM message WHERE {where}"
+        with named_errors(self.path), closing(self._db.execute(query, values)) as found:
             for row in found:
                 if _whole(row):
                     yield StoredMessage((row[1] + SIGN, row[2]), row[4], row[5], row[3])
@@ -516,12 +600,27 @@ class SqliteStore(Store):
         return int(row[0] or 0) if row else 0
 
 
+class MemoryStore(SqliteStore):
+    """The same in memory, for participants that start from nothing each time."""
+
+    def __init__(self, retention: Retention | None = None) -> None:
+        super().__init__(":memory:", retention)
+
+    def backup(self, path: str | Path) -> None:
+        raise StoreError("a store in memory has no copy")
+
+
 def _key(lamport: int | None, message_id: str) -> Key | None:
     return None if lamport is None else (lamport + SIGN, message_id)
 
 
+def _sum(*fields: str | int | bytes) -> bytes:
+    """A digest over a row's fields and types: what was altered on disk counts as not there."""
+    return hashlib.blake2b(ascii(fields).encode(), digest_size=16).digest()
+
+
 def _message_sum(row: Sequence[Any]) -> bytes:
-    return sum_of(*row[:4], hashlib.sha256(row[4]).digest(), *row[5:8])
+    return _sum(*row[:4], hashlib.sha256(row[4]).digest(), *row[5:8])
 
 
 def _whole(row: Sequence[Any]) -> bool:
@@ -533,14 +632,44 @@ def _sum_channel(db: sqlite3.Connection, channel_id: str) -> None:
     """To be called in each transaction that changed the channel's row."""
     row = db.execute(f"SELECT {_CHANNEL} FROM channel WHERE id = ?", (channel_id,)).fetchone()
     if row is not None:
-        db.execute("UPDATE channel SET sum = ? WHERE id = ?", (sum_of(*row), channel_id))
+        db.execute("UPDATE channel SET sum = ? WHERE id = ?", (_sum(*row), channel_id))
 
 
-_NOT_KEPT = (
-    "position <= max((SELECT consumed FROM channel WHERE channel.id = message.channel), "
-    "coalesce((SELECT max(position) FROM message AS other "
-    "WHERE other.channel = message.channel AND other.position > 0), 0) - {})"
-)
-"""What the application is done with, or is beyond the newest so many deliveries."""
-_GONE = "channel, lamport, id, sender, position"
-"""What is reported of a message that is purged."""
+def _note(
+    db: sqlite3.Connection, channel: str, kind: str, name: str, low: int = 0, high: int = 0
+) -> None:
+    """What is known of a sender or a message, in place of what was known."""
+    row = (channel, kind, name, low, high)
+    db.execute(
+        "INSERT OR REPLACE INTO note (channel, kind, name, low, high, sum) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (*row, _sum(*row)),
+    )
+
+
+def _notes(db: sqlite3.Connection, channel: str) -> list[tuple[str, str, int, int]]:
+    """Those of a channel as they were written, oldest first."""
+    found = db.execute(
+        "SELECT channel, kind, name, low, high, sum FROM note WHERE channel = ? ORDER BY n",
+        (channel,),
+    )
+    return [(row[1], row[2], row[3], row[4]) for row in found if _sum(*row[:5]) == row[5]]
+
+
+def _trim(db: sqlite3.Connection, channel: str, kind: str, limit: int) -> None:
+    """Keep the newest `limit` notes of a kind."""
+    db.execute(
+        "DELETE FROM note WHERE channel = ? AND kind = ? AND n <= (SELECT n FROM note "
+        "WHERE channel = ? AND kind = ? ORDER BY n DESC LIMIT 1 OFFSET ?)",
+        (channel, kind, channel, kind, limit),
+    )
+
+
+def _departed(db: sqlite3.Connection, channel: str, sender: str, clock: int) -> None:
+    """A sender's messages up to a clock may have left the log."""
+    known = db.execute(
+        "SELECT low FROM note WHERE channel = ? AND kind = 'departed' AND name = ?",
+        (channel, sender),
+    ).fetchone()
+    if known is None or known[0] < clock:
+        _note(db, channel, "departed", sender, clock)

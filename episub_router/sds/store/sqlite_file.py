@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
-from episub_router.sds.store.base import StoreError, StoreFullError
+from episub_router.sds.store.values import StoreError, StoreFullError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 APPLICATION_ID = 0x53445331  # "SDS1"
 
 _SCHEMA = """
@@ -31,23 +31,15 @@ CREATE INDEX message_position ON message (channel, position) WHERE position > 0;
 CREATE INDEX message_outgoing ON message (channel, lamport) WHERE outgoing = 1;
 CREATE INDEX message_age ON message (received_at);
 CREATE INDEX message_evicted ON message (channel, position) WHERE evicted = 1;
-CREATE TABLE incoming (
-  channel TEXT NOT NULL, id TEXT NOT NULL, raw BLOB NOT NULL, origin BLOB NOT NULL,
-  sum BLOB NOT NULL, UNIQUE (channel, id)
+CREATE TABLE note (
+  n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, kind TEXT NOT NULL,
+  name TEXT NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, sum BLOB NOT NULL,
+  UNIQUE (channel, kind, name)
 ) STRICT;
-CREATE TABLE tombstone (
-  n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, id TEXT NOT NULL,
-  sum BLOB NOT NULL, UNIQUE (channel, id)
+CREATE TABLE snapshot (
+  channel TEXT NOT NULL, until INTEGER NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL,
+  sum BLOB NOT NULL, UNIQUE (channel, until, digest)
 ) STRICT;
-CREATE TABLE departed (
-  channel TEXT NOT NULL, sender TEXT NOT NULL, clock INTEGER NOT NULL,
-  sum BLOB NOT NULL, UNIQUE (channel, sender)
-) STRICT;
-CREATE TABLE ack (
-  channel TEXT NOT NULL, sender TEXT NOT NULL, after INTEGER NOT NULL, until INTEGER NOT NULL,
-  sum BLOB NOT NULL, UNIQUE (channel, sender)
-) STRICT;
-CREATE TABLE joined (channel TEXT PRIMARY KEY, since INTEGER NOT NULL, sum BLOB NOT NULL) STRICT;
 CREATE TABLE room (data BLOB NOT NULL) STRICT
 """
 

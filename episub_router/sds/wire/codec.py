@@ -12,9 +12,8 @@ from google.protobuf.message import DecodeError
 from episub_router.pb import sds_pb2
 from episub_router.sds.protocol.message import MAX_PARTS, HistoryEntry, Kind, Message, MessageId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.participant import MAX_HEADS
-from episub_router.sds.protocol.reception import HONOURED
-from episub_router.sds.wire.ids import pack_id, unpack_id
+from episub_router.sds.protocol.participant import HONOURED, MAX_HEADS
+from episub_router.sds.wire.ids import is_nim, pack_id, unpack_id
 
 MAX_ID = 256
 """Bytes of an id, of a sender or a channel (chosen): four times a hex sha256."""
@@ -130,6 +129,7 @@ class Codec:
             "since": pb.since,
             "part": pb.part,
             "parts": tuple(self._ids(pb.parts, sender)),
+            "snapshot": pb.snapshot,
         }
 
     def _ids(self, packed: Iterable[bytes], sender: str) -> list[MessageId]:
@@ -165,12 +165,14 @@ def fill_own_fields(pb: sds_pb2.SdsMessage, message: Message) -> None:
     pb.since = message.since
     pb.part = message.part
     pb.parts.extend(map(pack_id, message.parts))
+    pb.snapshot = message.snapshot
 
 
 def peek_channel(data: bytes) -> str | None:
     """The channel that a message belongs to; None for bytes that are no message."""
+    kind = sds_pb2.NimSdsMessage if is_nim(data) else sds_pb2.SdsMessage
     try:
-        return sds_pb2.SdsMessage.FromString(data).channel_id
+        return kind.FromString(data).channel_id
     except DecodeError:
         return None
 

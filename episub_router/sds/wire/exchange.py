@@ -10,9 +10,8 @@ from typing import TypeAlias
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.entry import Key, RangeHash
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.reconciliation.ranges import (
     FANOUT,
     LEAF,
@@ -21,7 +20,7 @@ from episub_router.sds.protocol.reconciliation.ranges import (
     LogComparison,
     disjoint,
 )
-from episub_router.sds.store.base import StoredMessage
+from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.wire.codec import SdsWireError, hash_of
 from episub_router.sds.wire.ids import pack_id, unpack_id
 
@@ -72,7 +71,15 @@ class CompareAsk:
     ranges: tuple[RangeHash, ...]
 
 
-Ask: TypeAlias = GetAsk | RangeAsk | CompareAsk
+@dataclass(frozen=True, slots=True)
+class SnapshotAsk:
+    """The newest snapshot that `signers` members have signed, from an offset on."""
+
+    signers: int
+    offset: int = 0
+
+
+Ask: TypeAlias = GetAsk | RangeAsk | CompareAsk | SnapshotAsk
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,9 @@ class Response:
     gone: Key | None = None
     retry_after: float = 0.0
     """Seconds after which to ask again, where the status says that it is too early."""
+    state: bytes = b""
+    """A part of a snapshot, of which `items` are the statements."""
+    state_size: int = 0
 
 
 def encode_request(request: Request) -> bytes:
@@ -116,6 +126,9 @@ def encode_request(request: Request) -> bytes:
             pb.compare.salt = salt
             for part in ranges:
                 pb.compare.ranges.append(_hash_to_pb(part))
+        case SnapshotAsk(signers=signers, offset=offset):
+            pb.snapshot.signers = signers
+            pb.snapshot.offset = offset
     return pb.SerializeToString()
 
 
@@ -144,8 +157,10 @@ def decode_request(data: bytes) -> Request:
         )
     elif kind == "compare":
         ask = _compare_from_pb(pb.compare)
+    elif kind == "snapshot":
+        ask = SnapshotAsk(max(1, pb.snapshot.signers), pb.snapshot.offset)
     else:
-        raise SdsWireError("bad-request", "neither get, range nor compare")
+        raise SdsWireError("bad-request", "neither get, range, compare nor snapshot")
     return Request(pb.topic, pb.channel_id, ask)
 
 
@@ -155,6 +170,8 @@ def encode_response(response: Response) -> bytes:
         reason=response.reason,
         unknown=map(pack_id, response.unknown_ids),
         retry_after_ms=math.ceil(response.retry_after * 1000),
+        state=response.state,
+        state_size=response.state_size,
     )
     for item in response.items:
         part = pb.items.add(place=_place_to_pb(item.key, item.raw), message=item.raw)
@@ -194,6 +211,8 @@ def decode_response(data: bytes) -> Response:
         comparison=_comparison_from_pb(pb.comparison, gone) if pb.HasField("comparison") else None,
         gone=gone,
         retry_after=pb.retry_after_ms / 1000,
+        state=pb.state,
+        state_size=pb.state_size,
     )
 
 

@@ -1,4 +1,4 @@
-"""Message ids in short: a sha256 in hex is 33 bytes."""
+"""What bytes tell without being parsed: ids in short (a sha256 in hex is 33 bytes), and schemas."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ def unpack_id(data: bytes) -> MessageId | None:
         return rest.decode()
     except UnicodeDecodeError:
         return None
+
+
+def is_nim(data: bytes) -> bool:
+    """Whether a message begins as nim-sds's do: field 1 as text, and then field 2 as a number."""
+    at, length, shift = 1, 0, 0
+    if data[:1] != b"\x0a":
+        return False
+    while at < len(data) and shift <= 28:
+        length |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            return data[at + length : at + length + 1] == b"\x10"
+    return False

@@ -12,7 +12,7 @@ from episub_router.sds.protocol.clock import LamportClock
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.group import Group
-from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
 from episub_router.sds.protocol.repair.wants import Wants
 
@@ -25,7 +25,7 @@ class CausalDelivery:
         params: SdsParams,
         clock: LamportClock,
         log: Log,
-        delivered: Callable[[MessageId], None],
+        delivered: Callable[[Message], None],
         wants: Wants,
         group: Group,
     ) -> None:
@@ -73,8 +73,12 @@ class CausalDelivery:
         if self._params.on_lost is LostPolicy.HOLD:
             return
         for lost in ids:
+            want = self._wants.found(lost)
             if self.met(lost):
-                self._wants.found(lost)
+                continue
+            if want is not None and want.before:
+                self._log.pass_by(lost)
+                self.go_on_without(lost, effects, lost=False)
                 continue
             effects.append(fx.Lost(lost))
             if self.incoming.needs(lost):
@@ -108,7 +112,7 @@ class CausalDelivery:
         # One that was given up before has been referred to already: it is no head.
         head = not self.tombstones.came(message_id)
         self._log.add(message_id, entry, history, head=head)
-        self._delivered(message_id)
+        self._delivered(message)
         again = self.repairing.pop(message_id, False)
         if not again:
             self.position += 1

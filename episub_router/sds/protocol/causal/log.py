@@ -126,9 +126,11 @@ class Log:
         self._raise_floor(floor)
 
     def begin(self, since: int) -> None:
-        """We joined late: what has no clock above `since` is none of ours."""
+        """What has no clock above `since` is none of ours."""
         if since > self.since:
             self.since = since
+            while len(self) and self.place(0)[0] <= since:
+                self._remove(self.place(0))
             self._raise_floor((since + 1, ""))
 
     def pass_by(self, message_id: MessageId) -> None:

@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.causal.log import Log
-from episub_router.sds.protocol.effects import AskCompare, AskRange, Effect, PeerRef
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.effects import AskCompare, AskRange, AskSnapshot, Effect, PeerRef
+from episub_router.sds.protocol.entry import Key, RangeHash
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import StreamPeers
-from episub_router.sds.protocol.range_hash import RangeHash
 from episub_router.sds.protocol.reconciliation.joining import JOIN_PEERS, Joining
 from episub_router.sds.protocol.reconciliation.ranges import (
     LEAF,
@@ -78,7 +77,7 @@ class _Job:
     had: int
     compare: list[RangeHash] = field(default_factory=list)
     fetch: list[_Span] = field(default_factory=list)
-    asked: AskRange | AskCompare | None = None
+    asked: AskRange | AskCompare | AskSnapshot | None = None
     asked_at: Time = 0.0
     came_at: Time | None = None
     rounds: int = 0
@@ -124,7 +123,7 @@ class Catchup:
         """Whether a peer is being asked, or is about to be."""
         return self._job is not None or bool(self._queue) or self._decide_at != NEVER
 
-    def awaits(self, ask: AskRange | AskCompare) -> bool:
+    def awaits(self, ask: AskRange | AskCompare | AskSnapshot) -> bool:
         """Whether this is what is being asked."""
         return self._job is not None and self._job.asked is ask
 
@@ -268,6 +267,8 @@ class Catchup:
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
         job = _Job(peer, now, now + _TURN, self._log.added)
         self._job = job
+        if self._joining.pending and self._joining.signers is not None:
+            return [self._ask_snapshot(job, AskSnapshot(peer, self._joining.signers), now)]
         if self._joining.pending:
             return [self._ask_newest(job, None, now)]
         job.compare = [RangeHash(self._log.floor, None, 0, b"")]
@@ -279,6 +280,31 @@ class Catchup:
         job.asked, job.asked_at = asked, now
         job.deadline = now + _PATIENCE * self._params.pull_timeout
         return asked
+
+    def _ask_snapshot(self, job: _Job, ask: AskSnapshot, now: Time) -> AskSnapshot:
+        job.asked, job.deadline = ask, now + _PATIENCE * self._params.pull_timeout
+        return ask
+
+    def snapshot_answered(
+        self, ask: AskSnapshot, until: int | None, rest: AskSnapshot | None, now: Time
+    ) -> list[Effect]:
+        """A peer has a snapshot up to a clock, or a part of one, of which the `rest` is to be asked
+        for; or it has none. Where three have none, we begin with everything."""
+        job = self._job
+        if job is None or job.asked is not ask:
+            return []
+        if rest is not None:
+            return [self._ask_snapshot(job, rest, now)]
+        self._end(now, again=False)
+        if not self._joining.pending:
+            return self._start(ask.peer, now)
+        self._joining.refused += until is None
+        alone = not self._peers.others(ask.peer, now)
+        if until is None and not alone and self._joining.refused < JOIN_PEERS:
+            self._peers.failed(ask.peer, now)  # another is asked
+            self._periodic_at = now
+            return []
+        return self._joining.begin(until or 0, now) + self._start(ask.peer, now)
 
     def _newest_came(
         self, job: _Job, ids: Sequence[Key], more: Key | None, now: Time

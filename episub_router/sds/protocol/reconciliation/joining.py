@@ -20,14 +20,20 @@ JOIN_PEERS = 3
 
 
 class Joining:
-    """`last`: how many messages a newcomer wants of what there is; None is all.
+    """`last`: how many messages a newcomer wants of what there is; None is all. `signers`: it wants
+    the newest snapshot that so many members have signed.
 
     `since` is None until the place is found, and 0 where all is wanted.
     """
 
-    def __init__(self, last: int | None, log: Log, clock: LamportClock) -> None:
+    def __init__(
+        self, last: int | None, signers: int | None, log: Log, clock: LamportClock
+    ) -> None:
         self.last = last
-        self.since = 0 if last is None else None
+        self.signers = signers
+        self.since = 0 if last is None and signers is None else None
+        self.refused = 0
+        """Peers that had no snapshot."""
         self.said: dict[PeerRef, int] = {}
         """What peers said: the clock after which their last messages begin."""
         self._log = log

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from episub_router.sds.protocol.causal.log import Log
-from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.range_hash import RangeHash
+from episub_router.sds.protocol.entry import Key, RangeHash
 
 SALT_SIZE = 16
 FANOUT = 16

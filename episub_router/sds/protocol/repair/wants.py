@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from episub_router.protocol.types import Time
-from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef, Retrieve
+from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.group import ROUNDING, Group
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
@@ -41,7 +42,8 @@ class Want:
     """A missing message. `blamed` referred to it first, `sources` should have it.
 
     Its clock is at most `clock`, that of what referred to it. `lacking` are peers that don't have
-    it, each with whether it has purged messages. `asks` counts requests of the group, others' too.
+    it, each with the place up to which it has purged messages. `asks` counts requests of the group,
+    others' too. `before`: those that may have had it have purged nothing that our log would hold.
     """
 
     entry: HistoryEntry
@@ -52,7 +54,8 @@ class Want:
     pulls: int = 0
     asks: int = 0
     last_asked: PeerRef | None = None
-    lacking: dict[PeerRef, bool] = field(default_factory=dict)
+    lacking: dict[PeerRef, Key | None] = field(default_factory=dict)
+    before: bool = False
 
 
 class Wants:
@@ -119,13 +122,8 @@ class Wants:
                 self._repairs.set(message_id, now + self._request_delay(message_id))
             elapsed = self._group.elapsed(now)
             self._ends.set(message_id, elapsed + self._params.lost_after)
-        else:
-            known = want.entry
-            want.entry = HistoryEntry(
-                message_id,
-                known.retrieval_hint or entry.retrieval_hint,
-                known.sender_id or entry.sender_id,
-            )
+        elif not want.entry.sender_id:
+            want.entry = entry
         if source is not None and source not in want.sources:
             want.sources.insert(0, source)
             del want.sources[_MAX_SOURCES:]
@@ -143,13 +141,21 @@ class Wants:
         return want
 
     def not_had(
-        self, peer: PeerRef, ids: Iterable[MessageId], now: Time, *, wall: int, gone: bool
+        self,
+        peer: PeerRef,
+        ids: Iterable[MessageId],
+        now: Time,
+        *,
+        wall: int,
+        gone: Key | None,
+        since: int,
     ) -> None:
         """`peer` was asked for these and doesn't have them; another is asked at once.
 
-        `gone`: it has purged messages. Where all peers lack one and any has purged some, or
-        `_GONE_AFTER` lack it and all of those have, there is nothing to wait for. Except for what
-        is as new, at our time of day `wall` (ms), that it may be on its way to all of them.
+        `gone`: up to there it has purged messages; our log begins after the clock `since`. Where
+        all peers lack one and any has purged some, or `_GONE_AFTER` lack it and all of those have,
+        there is nothing to wait for. Except for what is as new, at our time of day `wall` (ms),
+        that it may be on its way to all of them.
         """
         for message_id in ids:
             want = self._wants.get(message_id)
@@ -166,6 +172,8 @@ class Wants:
             settled = want.clock < wall - 1000 * _ON_ITS_WAY or now - want.since > _ON_ITS_WAY
             purged = any(want.lacking.values()) if asked_all else all(want.lacking.values())
             if settled and purged:
+                places = [place for place in want.lacking.values() if place is not None]
+                want.before = since > 0 and max(places) <= (since + 1, "")
                 self._ends.set(message_id, self._group.elapsed(now))
             want.lacking.clear()
             self._pulls.set(message_id, now + self._pull_retry(want))
@@ -214,7 +222,6 @@ class Wants:
             else:
                 self._overdue[message_id] = None
         by_peer: dict[PeerRef, list[MessageId]] = {}
-        effects: list[Effect] = []
         for message_id in self._pulls.pop_due(now):
             if self._rests(message_id, now, comes):
                 self._pulls.set(message_id, now + _REST)
@@ -225,9 +232,6 @@ class Wants:
             )
             want.pulls += 1
             want.last_asked = peer
-            hint = want.entry.retrieval_hint
-            if hint and (peer is None or want.pulls > 1):
-                effects.append(Retrieve(message_id, hint))
             if peer is None:
                 if self._peers.all_in(want.lacking):
                     want.lacking.clear()
@@ -236,7 +240,7 @@ class Wants:
                 self._pulls.set(message_id, now + self._params.pull_timeout)
                 by_peer.setdefault(peer, []).append(message_id)
         batch = PULL_BATCH
-        return effects + [
+        return [
             AskIds(peer, tuple(ids[i : i + batch]))
             for peer, ids in by_peer.items()
             for i in range(0, len(ids), batch)

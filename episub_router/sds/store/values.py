@@ -1,0 +1,86 @@
+"""What a store takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.message import MessageId, SenderId
+from episub_router.sds.protocol.restored import StoredMessage
+
+
+class StoreError(Exception):
+    """The store can't be used: damaged, of an unknown version, or somebody else's."""
+
+
+class StoreFullError(StoreError):
+    """There is no room for a commit. Nothing of it was kept; it can be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What a store keeps, over all its channels; None is no limit.
+
+    `max_age` (s) since receipt, `max_bytes` and `max_messages` of the newest to arrive; checked
+    each `interval` (s). What is too old goes when two checks find so: a time of day that is wrong
+    at one of them removes nothing.
+    """
+
+    max_age: float | None = 30 * 86_400.0
+    max_bytes: int | None = 4 * 2**30
+    max_messages: int | None = None
+    interval: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDelivery:
+    """The `position`-th message that was delivered here."""
+
+    position: int
+    raw: bytes
+    missing: tuple[MessageId, ...]
+    sender_id: SenderId
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A message of the total order; `late`: it comes after others that belong behind it.
+
+    `arrival`: how far the reader has had what arrived, once it has had this.
+    """
+
+    stored: StoredMessage
+    late: bool
+    arrival: int
+
+
+@dataclass(slots=True)
+class Purged:
+    """What was removed from a channel, the newest place of it, and how much of it was unread.
+
+    Messages that come again at or below that place are not taken.
+    """
+
+    ids: list[MessageId]
+    newest: Key
+    unread: int = 0
+
+    def add(self, key: Key, *, unread: bool) -> None:
+        self.ids.append(key[1])
+        self.newest = max(self.newest, key)
+        self.unread += unread
+
+
+def first_that_fit(
+    found: Iterable[StoredMessage], items: int, size: int
+) -> tuple[list[StoredMessage], bool]:
+    """The first of these, and whether there are more: at most `items`, and with their proofs `size`
+    bytes unless the first alone is larger. No more is read of them than one."""
+    result: list[StoredMessage] = []
+    for stored in found:
+        size -= len(stored.raw) + len(stored.origin)
+        if len(result) == items or (size < 0 and result):
+            return result, True
+        result.append(stored)
+    return result, False
