@@ -35,8 +35,8 @@ from episub_router.sds.protocol.effects import (
     SyncHeard,
     UnreadDropped,
 )
+from episub_router.sds.protocol.outgoing import AckStatus
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
-from episub_router.sds.protocol.sending.outgoing import AckStatus
 from episub_router.sds.store import (
     Durability,
     MemoryStore,

@@ -23,10 +23,9 @@ import tracemalloc
 
 from episub_router.sds.interop import Interop
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.message import HistoryEntry, Message
+from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import ReceivedMessage
 from episub_router.sds.store import MemoryStore
 from tests.sds.js_peer import JsPeer, require
 

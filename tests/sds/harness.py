@@ -19,10 +19,9 @@ from episub_router.sds.net.exchange import look_up
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.message import Message, MessageId
+from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.store import MemoryStore, SqliteStore
 from episub_router.sds.wire import Codec

@@ -13,7 +13,7 @@ from dataclasses import replace
 from episub_router.sds.net.asking import AskEffect, ask_of
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.reconciliation.ranges import LogComparison
+from episub_router.sds.protocol.ranges import LogComparison
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, Response
 from tests.sds.harness import CHANNEL, Group, Links, Member
 

@@ -9,10 +9,15 @@ from episub_router.sds.interop import Interop, WireFormat, js_filter
 from episub_router.sds.interop.dialect import InteropDialect
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason, Effect
-from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
+from episub_router.sds.protocol.message import (
+    HistoryEntry,
+    Message,
+    MessageId,
+    ReceivedMessage,
+    Way,
+)
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import Restored
 from episub_router.sds.wire import Codec
 

@@ -27,10 +27,9 @@ from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import Cursor
 from episub_router.sds.interop import Interop
 from episub_router.sds.net.intake import Intake
-from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.entry import LogEntry
-from episub_router.sds.protocol.message import HistoryEntry, Message
-from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.log import Log
+from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage, Way
 from episub_router.sds.wire import Codec
 from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
 from tests.sds.test_channel import QUICK, TOPIC, channels, flood, next_of, subscribed

@@ -37,10 +37,15 @@ from episub_router.sds.net.exchange import ExchangeError, ask
 from episub_router.sds.net.intake import Intake
 from episub_router.sds.net.origin import sign
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol import outgoing
 from episub_router.sds.protocol.entry import RangeHash
-from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
-from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.protocol.sending import outgoing
+from episub_router.sds.protocol.message import (
+    HistoryEntry,
+    Message,
+    MessageId,
+    ReceivedMessage,
+    Way,
+)
 from episub_router.sds.wire import Codec, detach_origin
 from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes

@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol import group
+from episub_router.sds.protocol import group, outgoing
 from episub_router.sds.protocol.effects import DiscardReason
 from episub_router.sds.protocol.entry import RangeHash
-from episub_router.sds.protocol.message import HistoryEntry
-from episub_router.sds.protocol.received import Way
-from episub_router.sds.protocol.reconciliation.ranges import LogComparison
-from episub_router.sds.protocol.sending import outgoing
+from episub_router.sds.protocol.message import HistoryEntry, Way
+from episub_router.sds.protocol.ranges import LogComparison
 from tests.sds.one import WALL, One, made, of
 
 

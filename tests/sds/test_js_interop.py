@@ -16,11 +16,10 @@ import pytest
 from episub_router.sds.interop import Interop
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.message import HistoryEntry, Message
+from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage
+from episub_router.sds.protocol.outgoing import AckStatus
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import ReceivedMessage
-from episub_router.sds.protocol.sending.outgoing import AckStatus
 from tests.sds.js_peer import JsPeer, peers
 
 PARAMS = SdsParams(repair=True, repair_min=1.0, repair_max=4.0)

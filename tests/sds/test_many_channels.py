@@ -22,11 +22,10 @@ from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_byt
 from trio.testing import MockClock
 
 from episub_router.sds import SdsChannel
-from episub_router.sds.net import exchange
+from episub_router.sds.net import calls, exchange
+from episub_router.sds.net.calls import Call, Streams
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, ask
 from episub_router.sds.net.outbox import PublishQueue, Turns
-from episub_router.sds.net.streams import calls
-from episub_router.sds.net.streams.calls import Call, Streams
 from episub_router.sds.protocol.effects import Purpose
 from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.params import SdsParams

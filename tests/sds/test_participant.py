@@ -11,13 +11,12 @@ from episub_router.sds.interop import WireFormat
 from episub_router.sds.interop.codec import unwrap_int32
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol import participant as core
-from episub_router.sds.protocol.causal import tombstones
+from episub_router.sds.protocol import tombstones
 from episub_router.sds.protocol.clock import ClockAheadError
 from episub_router.sds.protocol.effects import DiscardReason, Purpose
-from episub_router.sds.protocol.message import HistoryEntry, Message
+from episub_router.sds.protocol.message import HistoryEntry, Message, Way
+from episub_router.sds.protocol.outgoing import AckStatus
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
-from episub_router.sds.protocol.received import Way
-from episub_router.sds.protocol.sending.outgoing import AckStatus
 from episub_router.sds.store import MemoryStore
 from tests.sds.one import WALL, One, made, of
 

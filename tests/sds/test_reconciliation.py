@@ -9,12 +9,12 @@ import pytest
 from episub_router.sds.net.asking import ask_of, buffered
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import LogEntry, RangeHash
+from episub_router.sds.protocol.log import Log
+from episub_router.sds.protocol.message import Way
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.received import Way
-from episub_router.sds.protocol.reconciliation.ranges import LEAF, LogComparison, compare
+from episub_router.sds.protocol.ranges import LEAF, LogComparison, compare
 from episub_router.sds.store import MemoryStore
 from episub_router.sds.wire.exchange import (
     GetAsk,

@@ -21,7 +21,7 @@ from episub_router.sds.interop.bloom import (
 from episub_router.sds.interop.codec import InteropCodec, WireFormat
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.repair.repair_times import (
+from episub_router.sds.protocol.repair_times import (
     in_response_group,
     request_delay,
     response_delay,

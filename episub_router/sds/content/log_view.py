@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import overload
 
 from episub_router.sds.content.messages import LogItem
-from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.log import Log
 
 
 class LogView(Sequence[LogItem]):

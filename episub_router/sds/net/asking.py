@@ -20,10 +20,9 @@ from episub_router.sds.net.limiter import HostPace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.protocol.message import MessageId, ReceivedMessage, Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.store import StoreFullError
 from episub_router.sds.wire.exchange import (

@@ -28,13 +28,12 @@ from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, SenderId
+from episub_router.sds.protocol.outgoing import Own
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.received import ReceivedMessage
-from episub_router.sds.protocol.reconciliation.ranges import LogComparison
+from episub_router.sds.protocol.ranges import LogComparison
 from episub_router.sds.protocol.restored import StoredMessage
-from episub_router.sds.protocol.sending.outgoing import Own
 from episub_router.sds.protocol.snapshots import Agreed
 from episub_router.sds.store import SqliteStore, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin

@@ -16,13 +16,13 @@ from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed
 
 from episub_router.sds.net.access import StoreAccess
+from episub_router.sds.net.calls import MANY, Call, Streams, quiet_close, quiet_reset
+from episub_router.sds.net.frames import IncomingFrames
 from episub_router.sds.net.limiter import RequestLimiter, take_one
-from episub_router.sds.net.streams.calls import MANY, Call, Streams, quiet_close, quiet_reset
-from episub_router.sds.net.streams.frames import IncomingFrames
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.reconciliation.ranges import LogComparison
+from episub_router.sds.protocol.ranges import LogComparison
 from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.protocol.snapshots import Agreed
 from episub_router.sds.store import SqliteStore

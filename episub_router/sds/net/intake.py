@@ -8,7 +8,7 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.sds.net.origin import proof_of, proven_sender, publisher
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.received import ReceivedMessage, Way
+from episub_router.sds.protocol.message import ReceivedMessage, Way
 from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.wire import Codec, SdsWireError, detach_origin
 

@@ -18,9 +18,8 @@ from episub_router.sds.net.driver import ChannelDriver, wall
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.topic import SharedTopic, join
-from episub_router.sds.protocol.message import Kind
+from episub_router.sds.protocol.message import Kind, Way
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.received import Way
 from episub_router.sds.protocol.shares import Shares
 from episub_router.sds.store import SqliteStore
 from episub_router.sds.wire import Codec

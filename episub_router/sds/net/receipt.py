@@ -6,7 +6,7 @@ import trio
 
 from episub_router.sds.net.driver import ChannelDriver
 from episub_router.sds.protocol.message import MessageId, SenderId
-from episub_router.sds.protocol.sending.outgoing import AckStatus, Own
+from episub_router.sds.protocol.outgoing import AckStatus, Own
 
 
 class NotAcknowledgedError(Exception):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from episub_router.protocol.types import Time
-from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
-from episub_router.sds.protocol.sending.outgoing import Outgoing
+from episub_router.sds.protocol.outgoing import Outgoing
 
 
 class Dialect:

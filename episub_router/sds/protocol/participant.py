@@ -10,27 +10,34 @@ from typing import Protocol
 
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.causal.delivery import CausalDelivery
-from episub_router.sds.protocol.causal.incoming import Waiting
-from episub_router.sds.protocol.causal.log import Log
+from episub_router.sds.protocol.catchup import Catchup
 from episub_router.sds.protocol.clock import ClockAheadError, LamportClock
+from episub_router.sds.protocol.delivery import CausalDelivery
 from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
 from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash
 from episub_router.sds.protocol.group import Group
-from episub_router.sds.protocol.message import HistoryEntry, Kind, Message, MessageId, SenderId
+from episub_router.sds.protocol.incoming import Waiting
+from episub_router.sds.protocol.joining import Joining
+from episub_router.sds.protocol.log import Log
+from episub_router.sds.protocol.message import (
+    HistoryEntry,
+    Kind,
+    Message,
+    MessageId,
+    ReceivedMessage,
+    SenderId,
+    Way,
+)
+from episub_router.sds.protocol.outgoing import Outgoing
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import StreamPeers
-from episub_router.sds.protocol.received import ReceivedMessage, Way
-from episub_router.sds.protocol.reconciliation.catchup import Catchup
-from episub_router.sds.protocol.reconciliation.joining import Joining
-from episub_router.sds.protocol.reconciliation.ranges import LogComparison, compare
-from episub_router.sds.protocol.repair.responses import Responses
-from episub_router.sds.protocol.repair.wants import PULL_DELAY, Wants
+from episub_router.sds.protocol.ranges import LogComparison, compare
+from episub_router.sds.protocol.responses import Responses
 from episub_router.sds.protocol.restored import Restored, StoredMessage
-from episub_router.sds.protocol.sending.outgoing import Outgoing
-from episub_router.sds.protocol.sending.sync import SyncTimer
 from episub_router.sds.protocol.snapshots import Snapshots, signed_by
+from episub_router.sds.protocol.sync import SyncTimer
+from episub_router.sds.protocol.wants import PULL_DELAY, Wants
 from episub_router.util.bounded import put_last
 
 MAX_HEADS = 1024

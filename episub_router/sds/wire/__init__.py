@@ -1,6 +1,11 @@
 """The bytes of a channel's messages (S01)."""
 
-from episub_router.sds.wire.codec import Codec, SdsWireError, peek_channel
-from episub_router.sds.wire.repair import attach_origin, detach_origin
+from episub_router.sds.wire.codec import (
+    Codec,
+    SdsWireError,
+    attach_origin,
+    detach_origin,
+    peek_channel,
+)
 
 __all__ = ["Codec", "SdsWireError", "attach_origin", "detach_origin", "peek_channel"]

@@ -20,6 +20,8 @@ MAX_ID = 256
 _MAX_HISTORY = MAX_HEADS
 """Ids of a causal history."""
 _MAX_GAPS = 64
+_ORIGIN_TAG = bytes([0xA2, 0x06])
+"""Field 100 with a length: the author's proof, last in a message that another member repairs."""
 
 
 class SdsWireError(ValueError):
@@ -191,3 +193,31 @@ def entry_from_pb(pb: sds_pb2.HistoryEntry) -> HistoryEntry:
         pb.retrieval_hint if pb.HasField("retrieval_hint") else None,
         pb.sender_id if pb.HasField("sender_id") else None,
     )
+
+
+def attach_origin(raw: bytes, origin: bytes) -> bytes:
+    """A message of another author with its proof. Nothing is added where there is none."""
+    return raw + _field(sds_pb2.Origin.FromString(origin)) if origin else raw
+
+
+def detach_origin(data: bytes) -> tuple[bytes, bytes]:
+    """The author's bytes and the proof, which is empty where none came with them.
+
+    Raises SdsWireError where the proof isn't the last field.
+    """
+    if _ORIGIN_TAG not in data:
+        return data, b""
+    try:
+        pb = sds_pb2.SdsMessage.FromString(data)
+    except DecodeError as error:
+        raise SdsWireError("malformed", str(error)) from error
+    if not pb.HasField("origin"):
+        return data, b""
+    end = _field(pb.origin)
+    if not data.endswith(end):
+        raise SdsWireError("malformed", "the author's proof is not the last field", pb.sender_id)
+    return data[: -len(end)], pb.origin.SerializeToString()
+
+
+def _field(origin: sds_pb2.Origin) -> bytes:
+    return sds_pb2.SdsMessage(origin=origin).SerializeToString()

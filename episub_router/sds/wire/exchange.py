@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from episub_router.pb import sds_pb2
 from episub_router.sds.protocol.entry import Key, RangeHash
 from episub_router.sds.protocol.message import MessageId
-from episub_router.sds.protocol.reconciliation.ranges import (
+from episub_router.sds.protocol.ranges import (
     FANOUT,
     LEAF,
     MAX_RANGES,

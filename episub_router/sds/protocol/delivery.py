@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.causal.incoming import Incoming, Waiting
-from episub_router.sds.protocol.causal.log import Log
-from episub_router.sds.protocol.causal.tombstones import Tombstones
 from episub_router.sds.protocol.clock import LamportClock
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.group import Group
+from episub_router.sds.protocol.incoming import Incoming, Waiting
+from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
-from episub_router.sds.protocol.repair.wants import Wants
+from episub_router.sds.protocol.tombstones import Tombstones
+from episub_router.sds.protocol.wants import Wants
 
 
 class CausalDelivery:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from episub_router.protocol.types import NEVER, Time
-from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.effects import AskCompare, AskRange, AskSnapshot, Effect, PeerRef
 from episub_router.sds.protocol.entry import Key, RangeHash
+from episub_router.sds.protocol.joining import JOIN_PEERS, Joining
+from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import StreamPeers
-from episub_router.sds.protocol.reconciliation.joining import JOIN_PEERS, Joining
-from episub_router.sds.protocol.reconciliation.ranges import (
+from episub_router.sds.protocol.ranges import (
     LEAF,
     MAX_RANGES,
     SALT_SIZE,

@@ -12,7 +12,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.network.stream.exceptions import StreamEOF
 from libp2p.peer.id import ID
 
-from episub_router.sds.net.streams.frames import IncomingFrames
+from episub_router.sds.net.frames import IncomingFrames
 from episub_router.sds.wire.exchange import PROTOCOL
 
 MANY = TProtocol(PROTOCOL)

@@ -7,7 +7,7 @@ from episub_router.sds.protocol.effects import Discarded, DiscardReason, Effect,
 from episub_router.sds.protocol.group import MEMBERS
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.repair.repair_times import in_response_group, response_delay
+from episub_router.sds.protocol.repair_times import in_response_group, response_delay
 from episub_router.sds.protocol.shares import Shares
 from episub_router.util.bounded import put_last
 from episub_router.util.params import Rate

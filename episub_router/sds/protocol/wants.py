@@ -13,7 +13,7 @@ from episub_router.sds.protocol.group import ROUNDING, Group
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import PULL_RETRY, StreamPeers
-from episub_router.sds.protocol.repair.repair_times import request_delay
+from episub_router.sds.protocol.repair_times import request_delay
 from episub_router.sds.protocol.shares import Shares
 from episub_router.util.timers import TimerMap
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.entry import Key, RangeHash
+from episub_router.sds.protocol.log import Log
 
 SALT_SIZE = 16
 FANOUT = 16

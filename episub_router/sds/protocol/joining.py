@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from episub_router.protocol.types import Time
-from episub_router.sds.protocol.causal.log import Log
 from episub_router.sds.protocol.clock import LamportClock
 from episub_router.sds.protocol.effects import Effect, JoinedAt, PeerRef
 from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.log import Log
 
 JOIN_PEERS = 3
 """Peers that are asked, so that a stale one, or one that lies, can't mislead (chosen)."""

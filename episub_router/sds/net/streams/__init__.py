@@ -1,1 +1,0 @@
-"""Requests and answers as frames on streams of py-libp2p."""

@@ -1,1 +1,0 @@
-"""From received to delivered: the log, its frontier, and what waits for its dependencies."""

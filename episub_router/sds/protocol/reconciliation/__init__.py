@@ -1,1 +1,0 @@
-"""Comparing logs with peers over direct streams."""

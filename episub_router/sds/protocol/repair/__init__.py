@@ -1,1 +1,0 @@
-"""Missing messages: asking peers, asking the group (SDS-R), answering the group."""

@@ -1,1 +1,0 @@
-"""Our own messages, and when to speak without one."""
