@@ -473,7 +473,7 @@ async def test_what_is_no_message_opens_no_channel_of_a_store_node(tmp_path: Pat
                     node.receive(TOPIC, *tiny(mallory, n, lamport_timestamp=1))
                 assert node.counts["opens-no-channel"] == 1000
                 for n in range(30):
-                    node.receive(TOPIC, *content(mallory, n))
+                    node.receive(TOPIC, *content(mallory, 5000 + n))
                 node.receive(TOPIC, *content(ann, 9000))
                 await eventually(lambda: len(node.channels) == 6)
                 assert (TOPIC, "9000") in node.channels
