@@ -18,6 +18,7 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service.exceptions import LifecycleError
 
+from episub_router.util.message_size import message_size
 from episub_router.util.own_readers import OwnReaders
 from episub_router.util.trio_only import check_not_asyncio
 
@@ -90,7 +91,7 @@ def largest_message(topics: Sequence[str], rpc_size: int) -> int:
 
 def check_message_size(message: Message, rpc_size: int) -> None:
     """Raises MessageTooLarge for a message that an RPC of `rpc_size` bytes can't carry."""
-    size, limit = message.ByteSize(), largest_message(message.topicIDs, rpc_size)
+    size, limit = message_size(message), largest_message(message.topicIDs, rpc_size)
     if size > limit:
         raise MessageTooLarge(size, limit)
 

@@ -24,6 +24,10 @@ _OWN_RECORD_AGE = 1.0
 """Seconds for which this node's record is used again. Measured: py-libp2p takes 61 us for it, and
 each receiver of a message of this node's own gets it."""
 
+_PIECE_ROOM = 4096
+"""Bytes that a frame adds to a piece at most: topic, id, root and proof. Its size isn't computed
+where they fit anyway, as protobuf serializes it for that."""
+
 
 class Framer:
     """Makes frames for one receiver each."""
@@ -87,6 +91,10 @@ class OutgoingFrame:
         return not isinstance(self.messages[0], Gossip | Piece)
 
     @property
+    def _is_piece(self) -> bool:
+        return isinstance(self.messages[0], Piece)
+
+    @property
     def size(self) -> int:
         """Payload bytes; control frames are bounded by their number."""
         first = self.messages[0]
@@ -109,7 +117,8 @@ class OutgoingFrame:
             # must not reach Pubsub or the nursery, since the host would stop.
             counters.add(Reason.UNENCODABLE)
             return True
-        if rpc.ByteSize() > queue.max_message_size:
+        fits = self._is_piece and self.size + _PIECE_ROOM <= queue.max_message_size
+        if not fits and rpc.ByteSize() > queue.max_message_size:
             rpc.ClearField("senderRecord")
             if rpc.ByteSize() > queue.max_message_size:
                 # Announcing it instead would only make others ask for what can't be sent.
@@ -120,6 +129,5 @@ class OutgoingFrame:
         self.peer.records_sent.note_frame_sent(trio.current_time())
         counters.add(Reason.FRAMES_SENT)
         if not self.is_control:
-            is_piece = isinstance(self.messages[0], Piece)
-            counters.add(Reason.PIECES_SENT if is_piece else Reason.PAYLOADS_SENT)
+            counters.add(Reason.PIECES_SENT if self._is_piece else Reason.PAYLOADS_SENT)
         return True

@@ -23,6 +23,7 @@ from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip
 from episub_router.publishing import MessageTooLarge
 from episub_router.util.bounded import put_last
+from episub_router.util.message_size import message_size
 from episub_router.wire import source_id
 
 FANOUT_TTL = 60.0
@@ -133,7 +134,7 @@ class Payloads:
     def takes_in_pieces(self, message: rpc_pb2.Message) -> bool:
         """Whether `message` of this node goes in pieces. Raises MessageTooLarge if even those would
         be too many."""
-        size, limit = message.ByteSize(), self.large.max_size
+        size, limit = message_size(message), self.large.max_size
         if not self.large.goes_in_pieces(message, size):
             return False
         if self.topics.joined(message.topicIDs[0]) is None:
@@ -144,7 +145,7 @@ class Payloads:
 
     def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
         """`message` is valid: our own, or the first copy of another node's."""
-        id, size = self.pubsub.get_message_id(message), message.ByteSize()
+        id, size = self.pubsub.get_message_id(message), message_size(message)
         source, peer = source_id(message.from_id), forwarder.to_bytes()
         for topic in dict.fromkeys(message.topicIDs):
             is_joined = self.topics.joined(topic) is not None

@@ -12,6 +12,7 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 
 from episub_router.pubsub.drops import PubsubDrop
 from episub_router.pubsub.policy import has_authorship
+from episub_router.util.message_size import has_unknown_fields
 from episub_router.wire.keys import MAX_KEY_BYTES, is_affordable
 from episub_router.wire.limits import DEFAULT_LIMITS
 
@@ -48,7 +49,7 @@ def fault_of(message: Message, *, authored: bool = True) -> PubsubDrop | None:
         len(message.signature) > MAX_SIGNATURE_BYTES
         or len(message.seqno) > _MAX_SEQNO_BYTES
         or not _has_fitting_key(message)
-        or _has_unknown_fields(message)
+        or has_unknown_fields(message)
     ):
         return PubsubDrop.MESSAGE_PADDED
     if message.key and not is_affordable(message.key):
@@ -69,9 +70,3 @@ def _has_fitting_key(message: Message) -> bool:
     if author.startswith(_SHA2_256):
         return author[2:] == sha256(key).digest()
     return len(key) <= MAX_KEY_BYTES
-
-
-def _has_unknown_fields(message: Message) -> bool:
-    size = message.ByteSize()
-    message.DiscardUnknownFields()
-    return message.ByteSize() != size

@@ -13,6 +13,7 @@ from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.traffic import TrafficCount
 from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
+from episub_router.util.message_size import message_size
 from episub_router.util.token_buckets import TokenBuckets
 
 MOST_FRAME_WORK = 0.002
@@ -80,7 +81,7 @@ class Validators:
     ) -> ValidationJob | None:
         """Add a message; None if its forwarder's share of the queue is in use."""
         now = trio.current_time()
-        job = ValidationJob(forwarder, message, message.ByteSize(), is_charged, now)
+        job = ValidationJob(forwarder, message, message_size(message), is_charged, now)
         return job if self._queue.put(job) else None
 
     @property
