@@ -1,0 +1,70 @@
+"""Pages have a size that is read, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.snippets import ROOT, documents
+
+PAGES = [*documents(), *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
+REFERENCE = {"wire.md", "episub-r2.md"}
+"""Pages that are looked up, not read."""
+WIDEST = 6
+
+_LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]+))?\)")
+_FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as the site makes them."""
+    text = _FENCED.sub("", path.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", t).strip().lower()) for t in titles}
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page to files that aren't there, or to headings that they haven't."""
+    found = []
+    for target, anchor in _LINK.findall(_FENCED.sub("", page.read_text(encoding="utf-8"))):
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            found.append(f"{target}#{anchor}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_what_is_there(page: Path) -> None:
+    assert not broken(page)
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text("# A b, c\n[1](#a-b-c) [2](a.md#no) [3](b.md) [4](https://example.org/b)\n")
+    assert broken(page) == ["a.md#no", "b.md#"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_have_six_columns_at_most(page: Path) -> None:
+    rules = re.findall(r"^\|[-:|\s]+\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert all(rule.count("|") - 1 <= WIDEST for rule in rules)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_a_release_has_forty_lines_in_the_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert len(releases) >= 4
+    for release in releases:
+        assert len([line for line in release.splitlines() if line.strip()]) <= 40, release[:20]
+
+
+def test_newcomers_have_twenty_questions_with_answers() -> None:
+    text = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    questions = re.findall(r"^(\d+)\. .*\?.*\]\([a-z-]+\.md", text, re.MULTILINE)
+    assert [int(number) for number in questions] == list(range(1, 21))
