@@ -17,7 +17,7 @@ from episub_router.sim.sizes import SIGNED_PAYLOAD, episub_control
 INVENTED = 1_000_000_000
 """The first id of peers and sources that don't exist, far above those that do."""
 _PUBLISH_PERIOD = 0.5
-"""Seconds between two messages of sources that one member made up."""
+"""Seconds between two messages of sources that the members of a ring made up."""
 _INVENTED_SIZE = 100
 
 
@@ -114,7 +114,7 @@ class Member(Hostile, EpisubNode):
     def _strike(self, at: None) -> None:
         super()._strike(at)
         if self.ring.settings.invents:
-            self.every(_PUBLISH_PERIOD, self._publish_invented)
+            self.every(_PUBLISH_PERIOD * len(self.ring.members), self._publish_invented)
 
     def _publish_invented(self) -> None:
         settings = self.ring.settings
