@@ -62,7 +62,7 @@ class AttackSearch:
         self._table, self._seed, self._processes = table, seed, processes
         self._rng = generator(seed, "search")
         self.patience = scenario.traffic.settle
-        (self.none,) = self._run([{}])
+        (self.none,) = self.run([{}])
 
     def with_adversary(self, adversary: Mapping[str, Any]) -> dict[str, Any]:
         """The scenario's table with another adversary; {} is none."""
@@ -71,16 +71,17 @@ class AttackSearch:
     def attempts(self, runs: int) -> Iterator[Attempt]:
         """All `runs`, in the order in which they were tried."""
         worst = self.none
-        for attempt in self._run([self._random() for _ in range((runs + 1) // 2)]):
+        for attempt in self.run([self._random() for _ in range((runs + 1) // 2)]):
             worst = max(worst, attempt, key=lambda each: each.harm)
             yield attempt
         for left in range(runs // 2, 0, -_CHANGED_AT_ONCE):
             tried = [self._changed(worst.adversary) for _ in range(min(left, _CHANGED_AT_ONCE))]
-            for attempt in self._run(tried):
+            for attempt in self.run(tried):
                 worst = max(worst, attempt, key=lambda each: each.harm)
                 yield attempt
 
-    def _run(self, adversaries: list[dict[str, Any]]) -> Iterator[Attempt]:
+    def run(self, adversaries: list[dict[str, Any]]) -> Iterator[Attempt]:
+        """Run the scenario with each of `adversaries`, in their order."""
         jobs = [Job("", build(self.with_adversary(each)), self._seed) for each in adversaries]
         for adversary, (_, result) in zip(adversaries, sweep(jobs, self._processes), strict=True):
             phase = result.summary["phases"][-1]
