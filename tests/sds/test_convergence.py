@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from episub_router.sds.interop import Interop, WireFormat, js_filter
-from episub_router.sds.store import SqliteStore
+from episub_router.sds.store import MemoryStore, SqliteStore
 from tests.sds.harness import Group, Links, converge
 from tests.sds.over_episub import EpisubGroup
 
@@ -65,7 +65,7 @@ def test_a_newcomer_asks_for_each_message_once() -> None:
         group.send("member-00", b"x" * 100)
     group.crash("member-01")
     group.run(200.0)
-    group.members["member-01"].store.close()
+    group.members["member-01"].store = MemoryStore()
     group.bytes.clear()
     group.start("member-01")
     assert group.settle(60.0) is not None
