@@ -12,6 +12,8 @@ from tests.docs.snippets import ROOT, documents
 PAGES = [*documents(), *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
 REFERENCE = {"wire.md", "episub-r2.md"}
 """Pages that are looked up, not read."""
+LONG = {*REFERENCE, "pipeline.md", "security.md"}
+LONGEST = 300
 WIDEST = 6
 
 _LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]+))?\)")
@@ -53,6 +55,11 @@ NARROW = [page for page in PAGES if page.name not in ("sds.md", "security.md")]
 def test_tables_have_six_columns_at_most(page: Path) -> None:
     rules = re.findall(r"^\|[-:|\s]+\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert all(rule.count("|") - 1 <= WIDEST for rule in rules)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_three_hundred_lines_at_most(page: Path) -> None:
+    assert page.name in LONG or len(page.read_text(encoding="utf-8").splitlines()) <= LONGEST
 
 
 def test_the_readme_is_short() -> None:
