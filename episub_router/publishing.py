@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import trio
 from libp2p.abc import IHost, IPubsubRouter
@@ -119,7 +119,7 @@ class BackpressurePubsub(Pubsub):
     def __init__(self, host: IHost, router: IPubsubRouter, **options: Any) -> None:
         check_one_pubsub(host, router.get_protocols())
         super().__init__(host, router, **options)
-        self._own_readers = OwnReaders(self.subscribed_topics_send)
+        self._own_readers = OwnReaders(cast(Any, self.subscribed_topics_send))
 
     async def publish(
         self,

@@ -13,16 +13,18 @@ from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from trio.testing import MockClock
 
 from episub_router import PubsubDrop, PubsubParams, ResilientPubsub
+from episub_router.util.bounded_channel import BoundedSender
 from episub_router.util.own_readers import OwnReaders
 from tests.hosts import running_nodes
 from tests.pubsub.frames import TOPIC, flood
 
 
 class Scene:
-    """A subscription with room for eight messages."""
+    """A subscription with room for eight messages and 80 bytes, of which each takes its number."""
 
     def __init__(self) -> None:
-        self.send, self.receive = trio.open_memory_channel[int](8)
+        self.send = BoundedSender[int](8, 80, size_of=lambda item: item)
+        self.receive = self.send.receive
         self.readers = OwnReaders({"t": self.send})
 
     def put(self, count: int) -> None:
@@ -35,6 +37,16 @@ async def test_half_a_buffer_is_no_reason_to_wait(autojump_clock: MockClock) -> 
     scene.put(4)
     await scene.readers.wait(["t", "not subscribed"])
     assert trio.current_time() == 0
+
+
+async def test_half_of_the_bytes_is_as_half_of_the_messages(autojump_clock: MockClock) -> None:
+    scene = Scene()
+    scene.send.send_nowait(40)
+    await scene.readers.wait(["t"])
+    assert trio.current_time() == 0
+    scene.send.send_nowait(1)
+    await scene.readers.wait(["t"])
+    assert trio.current_time() == pytest.approx(1.0, abs=0.05)
 
 
 async def test_a_reader_that_takes_messages_is_waited_for(autojump_clock: MockClock) -> None:
@@ -81,7 +93,7 @@ async def test_one_that_has_caught_up_is_waited_for_again(autojump_clock: MockCl
 
 
 async def test_a_slow_reader_is_waited_for_ten_seconds_in_all(autojump_clock: MockClock) -> None:
-    send, receive = trio.open_memory_channel[int](64)
+    send = BoundedSender[int](64, math.inf, size_of=lambda item: 1)
     for number in range(64):
         send.send_nowait(number)
     readers = OwnReaders({"t": send})
@@ -89,7 +101,7 @@ async def test_a_slow_reader_is_waited_for_ten_seconds_in_all(autojump_clock: Mo
     async def read() -> None:
         while True:
             await trio.sleep(0.9)
-            await receive.receive()
+            await send.receive.receive()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)
@@ -101,7 +113,7 @@ async def test_a_slow_reader_is_waited_for_ten_seconds_in_all(autojump_clock: Mo
 
 
 async def test_a_topic_without_bound_is_never_waited_for(autojump_clock: MockClock) -> None:
-    send, _ = trio.open_memory_channel[int](math.inf)
+    send = BoundedSender[int](math.inf, math.inf, size_of=lambda item: 1)
     for number in range(5_000):
         send.send_nowait(number)
     await OwnReaders({"t": send}).wait(["t"])

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import DecodeError
 from libp2p.abc import IHost, INetStream, IPubsubRouter
@@ -281,7 +281,7 @@ class ResilientPubsub(BackpressurePubsub):
     # Subscriptions of the application
 
     async def subscribe(self, topic_id: str, *, history: bool = True) -> Subscription:
-        """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages.
+        """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages and 64 MiB.
 
         An `EpisubRouter` may bring the last messages from before, in any order. With `history`
         False it doesn't ask for them: for its first four seconds it takes only what is pushed.
@@ -297,7 +297,7 @@ class ResilientPubsub(BackpressurePubsub):
         subscription = Subscription(
             self.params.subscription_buffer, partial(self.unsubscribe, topic_id)
         )
-        self.subscribed_topics_send[topic_id] = subscription.send_channel
+        self.subscribed_topics_send[topic_id] = cast(Any, subscription.send_channel)
         self.subscribed_topics_receive[topic_id] = subscription
         if self.trace is not None:
             self.trace.joined(topic_id)

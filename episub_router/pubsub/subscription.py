@@ -6,12 +6,18 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 from libp2p.custom_types import UnsubscribeFn
 from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
+
+from episub_router.util.bounded_channel import BoundedSender
+from episub_router.util.message_size import message_size
+
+BUFFER_BYTES: Final = 64 * 2**20
+"""Bytes of messages that wait for a reader. Chosen: four of the largest messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +31,15 @@ Item: TypeAlias = Message | Lagged
 
 
 class Subscription(TrioSubscriptionAPI):
-    """py-libp2p's subscription, with a buffer of `size` messages.
+    """py-libp2p's subscription, with a buffer of `size` messages and `BUFFER_BYTES`.
 
     `get` and iteration give messages alone, as py-libp2p's do; `with_gaps` gives a `Lagged` where
     some are missing.
     """
 
     def __init__(self, size: int, unsubscribe_fn: UnsubscribeFn) -> None:
-        self.send_channel, receive = trio.open_memory_channel[Message](size)
-        super().__init__(receive, unsubscribe_fn)
+        self.send_channel = BoundedSender[Message](size, BUFFER_BYTES, message_size)
+        super().__init__(self.send_channel.receive, unsubscribe_fn)
         self._put = 0
         self._taken = 0
         self._gaps: deque[tuple[int, int]] = deque()

@@ -7,6 +7,8 @@ from typing import Any
 
 import trio
 
+from episub_router.util.bounded_channel import BoundedSender
+
 _LOOK_INTERVAL = 0.01
 """Seconds; chosen: a channel can't be awaited for room. As often as the router looks at queues."""
 
@@ -26,7 +28,7 @@ class OwnReaders:
     their buffers in the time in which others read a few messages.
     """
 
-    def __init__(self, channels: Mapping[str, trio.MemorySendChannel[Any]]) -> None:
+    def __init__(self, channels: Mapping[str, BoundedSender[Any]]) -> None:
         """`channels` has the buffers of subscriptions, by topic."""
         self._channels = channels
         self._given_up: set[str] = set()
@@ -36,27 +38,23 @@ class OwnReaders:
     async def wait(self, topics: Sequence[str]) -> None:
         """Return once the readers of `topics` have room, or take nothing, or too little."""
         for topic in topics:
-            left, since = self._waiting(topic), trio.current_time()
+            left, since = self._fullness(topic), trio.current_time()
             end = since + _LONGEST
             while self._is_behind(topic):
                 if trio.current_time() >= min(since + _GIVEN_UP_AFTER, end):
                     self._given_up.add(topic)
                     break
                 await trio.sleep(_LOOK_INTERVAL)
-                if self._waiting(topic) < left:
-                    left, since = self._waiting(topic), trio.current_time()
+                if self._fullness(topic) < left:
+                    left, since = self._fullness(topic), trio.current_time()
 
-    def _waiting(self, topic: str) -> int:
+    def _fullness(self, topic: str) -> float:
         channel = self._channels.get(topic)
-        return 0 if channel is None else channel.statistics().current_buffer_used
+        return 0.0 if channel is None else channel.fullness()
 
     def _is_behind(self, topic: str) -> bool:
         """Whether to wait for the reader of `topic`."""
-        channel = self._channels.get(topic)
-        if channel is None:
-            self._given_up.discard(topic)
-            return False
-        if 2 * self._waiting(topic) <= channel.statistics().max_buffer_size:
+        if self._fullness(topic) <= 0.5:
             self._given_up.discard(topic)
             return False
         return topic not in self._given_up

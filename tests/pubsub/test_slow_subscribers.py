@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 import trio
+from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import Lagged, PubsubDrop, PubsubParams, ResilientPubsub, Subscription
+from episub_router.pubsub.subscription import BUFFER_BYTES
+from episub_router.util.bounded_channel import BoundedSender
 from tests.hosts import PATIENCE, receive, running_nodes
 from tests.pubsub.frames import TOPIC, flood
 
@@ -70,6 +73,31 @@ async def test_a_reader_is_told_where_messages_are_missing() -> None:
         await subscription.unsubscribe()
         assert [item async for item in subscription.with_gaps()] == []
         assert [message async for message in subscription] == []
+
+
+async def test_a_buffer_is_bounded_in_bytes() -> None:
+    size, room = 1_000_000, BUFFER_BYTES // 1_000_100
+    async with running_nodes(1, router=flood, pubsub_class=ResilientPubsub) as (node,):
+        assert isinstance(node.pubsub, ResilientPubsub)
+        subscription = await node.pubsub.subscribe(TOPIC)
+        for number in range(room + 3):
+            await node.pubsub.publish(TOPIC, bytes([number]) * size)
+        await node.pubsub.publish(TOPIC, b"a small one fits")
+        assert node.pubsub.lagging == {TOPIC: 3}
+        items = await subscription.take(room + 10)
+        assert [m.data[0] for m in items[:room] if isinstance(m, Message)] == list(range(room))
+        assert items[room] == Lagged(3)
+        await node.pubsub.publish(TOPIC, bytes(size))
+        assert node.pubsub.lagging == {TOPIC: 3}, "what was read makes room"
+
+
+async def test_a_message_larger_than_the_buffer_is_taken_alone() -> None:
+    sender = BoundedSender[int](4, 10, size_of=lambda item: item)
+    sender.send_nowait(11)
+    with pytest.raises(trio.WouldBlock):
+        sender.send_nowait(1)
+    assert await sender.receive.receive() == 11
+    sender.send_nowait(10)
 
 
 async def test_drops_are_counted_by_topic_and_told_now_and_then(

@@ -16,11 +16,13 @@ from libp2p.custom_types import TProtocol
 from libp2p.network.stream.exceptions import StreamEOF
 from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
-from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.pb.rpc_pb2 import Message
+from libp2p.pubsub.pubsub import SUBSCRIPTION_CHANNEL_SIZE, Pubsub
 from libp2p.stream_muxer.yamux.yamux import Yamux
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 from trio.testing import MockClock
 
+from episub_router import PubsubParams, ResilientPubsub
 from episub_router.sds import SdsChannel
 from episub_router.sds.net import calls, exchange
 from episub_router.sds.net.calls import Call, Streams
@@ -370,7 +372,31 @@ async def test_many_slow_peers_hold_up_what_is_published_no_longer_than_one(
 async def test_a_topic_is_read_through_more_room_than_py_libp2p_has() -> None:
     async with two_hosts() as (a, _), SdsChannel(a.pubsub, "rooms"):
         channel = a.pubsub.subscribed_topics_send["rooms"]
-        assert channel.statistics().max_buffer_size >= 1000
+        reader = a.pubsub.subscribed_topics_receive["rooms"].receive_channel
+        assert reader.statistics().max_buffer_size >= 1000
+        message = Message(topicIDs=["rooms"], data=bytes(2**20))
+        for _ in range(63):
+            channel.send_nowait(message)
+        with pytest.raises(trio.WouldBlock):
+            channel.send_nowait(message)
+
+
+async def test_a_pubsub_with_as_little_room_as_py_libp2p_is_read() -> None:
+    options = {"params": PubsubParams(subscription_buffer=SUBSCRIPTION_CHANNEL_SIZE)}
+    async with (
+        running_nodes(
+            2,
+            router=lambda: FloodSub([PROTOCOL_ID]),
+            pubsub_class=ResilientPubsub,
+            pubsub_options=options,
+        ) as (a, b),
+        SdsChannel(a.pubsub, "rooms") as ours,
+        SdsChannel(b.pubsub, "rooms") as theirs,
+    ):
+        await connect_all([(a, b)])
+        await a.pubsub.wait_for_subscription(b.id, "rooms", timeout=PATIENCE)
+        await ours.send(b"hello")
+        await eventually(lambda: len(theirs.log) == 1, PATIENCE)
 
 
 async def test_what_many_channels_say_at_once_arrives_the_first_time(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import trio
 from libp2p.abc import ISubscriptionAPI
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
-from libp2p.pubsub.pubsub import SUBSCRIPTION_CHANNEL_SIZE, Pubsub
+from libp2p.pubsub.pubsub import Pubsub
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
+from episub_router.pubsub import Subscription
 from episub_router.sds.wire import peek_channel
 
 _OPEN: WeakKeyDictionary[Pubsub, dict[str, SharedTopic]] = WeakKeyDictionary()
@@ -22,7 +24,7 @@ _WATCHES: WeakKeyDictionary[Pubsub, PeerWatch] = WeakKeyDictionary()
 _WATCH_INTERVAL = 1.0
 _BUFFER = 1024
 """Messages of a topic that may come before they are read: one of each of a thousand channels, which
-may all come in one turn of the event loop (ours, and the default of `PubsubParams`)."""
+may all come in one turn of the event loop (chosen, and the default of `PubsubParams`)."""
 
 
 class TopicUser(Protocol):
@@ -178,14 +180,12 @@ async def _open(pubsub: Pubsub, name: str) -> SharedTopic:
 
 
 def _with_room(pubsub: Pubsub, name: str, subscription: ISubscriptionAPI) -> ISubscriptionAPI:
-    """The subscription with more room than py-libp2p's own class gives it."""
-    if isinstance(subscription, TrioSubscriptionAPI):
-        small = subscription.receive_channel
-        if small.statistics().max_buffer_size == SUBSCRIPTION_CHANNEL_SIZE:
-            send, receive = trio.open_memory_channel[rpc_pb2.Message](_BUFFER)
-            with suppress(trio.WouldBlock):
-                while True:
-                    send.send_nowait(small.receive_nowait())
-            pubsub.subscribed_topics_send[name] = send
-            subscription.receive_channel = receive
+    """py-libp2p's own subscription with the room of `Subscription`."""
+    if type(subscription) is TrioSubscriptionAPI:
+        roomy = Subscription(_BUFFER, partial(pubsub.unsubscribe, name))
+        with suppress(trio.WouldBlock):
+            while True:
+                roomy.send_channel.send_nowait(subscription.receive_channel.receive_nowait())
+        pubsub.subscribed_topics_send[name] = cast(Any, roomy.send_channel)
+        subscription.receive_channel = roomy.receive_channel
     return subscription
