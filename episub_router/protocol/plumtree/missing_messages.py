@@ -168,7 +168,8 @@ class MissingMessages:
     def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
         """What was asked of `peer` last is asked of the next announcer at once (E37)."""
         for message in self._state.messages.open.values():
-            if message.asked and message.asked[-1][0] == peer:
+            is_missing = message.informant is not None
+            if is_missing and message.asked and message.asked[-1][0] == peer:
                 self.due.set_earliest(message.id, now)
 
     def clear(self) -> None:

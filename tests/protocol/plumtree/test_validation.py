@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Deliver, DropReason
+from episub_router.protocol.effects import Deliver, DownReason, DropReason, NeighborDown
 from episub_router.protocol.messages import Gossip, Graft, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.message_cache import (
@@ -160,3 +160,16 @@ def test_payload_of_a_stranger_is_pushed_on_and_changes_no_tree() -> None:
     assert not branch.lazy
     branch.wait(1)
     assert branch.machine.next_deadline() == NEVER
+
+
+def test_what_was_given_up_while_a_copy_is_in_validation_is_not_asked_for() -> None:
+    """E37: neither when the announcer is gone, nor once the copy has proved valid."""
+    branch = Branch("e", lazy=["a"])
+    branch.receive("a", ihave("m"))
+    branch.wait(4.9)
+    branch.handle(ev.PayloadArrived("e", "m", 1))
+    assert DropReason.MESSAGE_LOST in drops(branch.wait(5.5))
+    branch.handle(NeighborDown("a", DownReason.FAILED))
+    assert accepted(branch, "e")[0] == Deliver("m", "payload", "e", 1)
+    assert sent(branch.wait(30), Graft) == []
+    assert branch.machine.missing == 0
