@@ -509,7 +509,8 @@ class PeerTable:
     def _depart(self, peer: RemotePeer) -> None:
         """The last connection to `peer` closed."""
         discarded = self._discard(peer)
-        lost = discarded or peer.state in (PeerState.WRITABLE, PeerState.INTERRUPTED)
+        # What sent a frame counts as connected, writable or not.
+        lost = discarded or peer.side is PeerSide.EPISUB or peer.state is PeerState.WRITABLE
         peer.forget_connection()
         self._move(peer, PeerState.IDLE if peer.request is None else PeerState.DIALLING)
         if lost:

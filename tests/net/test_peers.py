@@ -394,3 +394,13 @@ async def test_a_connection_that_a_dial_brought_late_is_the_routers_to_close(
         lab.pubsub.connections[peer.id] = [FakeConnection()]
         lab.peers.connection_opened(peer.id, probed=True, outbound=outbound)
         assert (peer.close_at is not None) == ours
+
+
+def test_one_that_sent_a_frame_and_was_never_writable_is_lost(lab: Lab, peer: RemotePeer) -> None:
+    """Topics take it for connected."""
+    lab.connect(peer)
+    lab.peers.note_episub(peer)
+    assert now(peer) == (CONNECTED, EPISUB)
+    lab.disconnect(peer)
+    assert now(peer) == (IDLE, UNKNOWN)
+    assert lab.log.take() == ["lost"]
