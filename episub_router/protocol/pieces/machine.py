@@ -121,7 +121,8 @@ class Pieces:
         self._state.timers.set((GREET, peer), again_at)
 
     def _take_up(self, peer: PeerId) -> None:
-        """`peer` takes pieces: it has missed what went out since its link came."""
+        """`peer` takes pieces: it has missed what went out since its link came, and what of our
+        own nobody has."""
         state = self._state
         if peer in state.takers:
             return
@@ -129,7 +130,8 @@ class Pieces:
         state.takers[peer] = None
         state.timers.cancel((GREET, peer))
         for transfer in state.transfers.known():
-            if transfer.whole_at is None or transfer.whole_at >= since:
+            is_unheard = transfer.first_bringer is None and not transfer.has
+            if transfer.whole_at is None or transfer.whole_at >= since or is_unheard:
                 state.announce(transfer, peer)
 
     def on_neighbor_down(self, peer: PeerId, now: Time) -> list[Effect]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.piece_messages import PieceOffer
+from episub_router.protocol.piece_messages import PieceAnnounce, PieceOffer
 from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.types import NEVER
-from tests.protocol.pieces.helpers import to
+from tests.protocol.pieces.helpers import PIECES, PREAMBLE, to
 
 
 def node() -> Pieces:
@@ -71,3 +71,15 @@ def test_a_lost_greeting_is_made_up_for_and_the_exchange_ends() -> None:
     assert list(theirs.takers) == ["a"]
     assert list(ours.takers) == ["b"]
     assert len(sent) == 2
+
+
+def test_what_was_published_before_there_was_a_neighbour_is_announced_to_the_first() -> None:
+    """A message that has no room in a frame has no other way."""
+    made = node()
+    made.publish(PREAMBLE, PIECES, 0.0)
+    made.on_neighbor_up("b", 20.0)
+    first = to(made.receive("b", PieceOffer(), 20.1), "b")
+    assert [type(message) for message in first] == [PieceAnnounce]
+    made.receive("b", PieceAnnounce(PREAMBLE, 1, 2), 20.2)
+    made.on_neighbor_up("c", 30.0)
+    assert to(made.receive("c", PieceOffer(), 30.1), "c") == []
