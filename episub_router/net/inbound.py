@@ -130,7 +130,10 @@ class Inbound:
         machine = self.topics.joined(topic)
         if machine is not None and machine.pieces is not None and peer.pieces:
             transfers = machine.pieces.transfers.of_source(source)
-            peer.pieces.forget(topic, {transfer.preamble.id for transfer in transfers})
+            ids = [transfer.preamble.id for transfer in transfers]
+            peer.pieces.forget(topic, ids)
+            if self.large.reports is not None:
+                self.large.reports.cut_off(topic, ids, peer.key)
 
     def _on_payload(self, peer: bytes, frame: Decoded, payload: rpc_pb2.Message, hops: int) -> None:
         self.counters.add(Reason.PAYLOADS_RECEIVED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from libp2p.peer.id import ID
@@ -29,8 +29,8 @@ class LargeReports:
         self._machines = machines
         self._steps: dict[tuple[str, MessageId], int] = {}
         """The last step reported of each message that comes."""
-        self._sent: dict[tuple[str, MessageId], dict[PeerId, None]] = {}
-        """The neighbours that were sent all of each of our own."""
+        self._sent: dict[tuple[str, MessageId], dict[PeerId, bool]] = {}
+        """The neighbours that were sent all of each of our own; False: not all of it."""
 
     def came(self, topic: str, id: MessageId) -> None:
         """The preamble or a piece of the message `id` came."""
@@ -63,9 +63,16 @@ class LargeReports:
                 continue
             transfer = machine.pieces.transfers.get(id)
             if transfer is not None and not transfer.lacked_by(peer):
-                peers[peer] = None
+                peers[peer] = True
                 size = transfer.preamble.size
-                self._events.emit(LargeSent(topic, _bytes(id), size, len(peers)))
+                self._events.emit(LargeSent(topic, _bytes(id), size, sum(peers.values())))
+
+    def cut_off(self, topic: str, ids: Iterable[MessageId], peer: PeerId) -> None:
+        """What waited for `peer` of these messages isn't sent."""
+        for id in ids:
+            peers = self._sent.get((topic, id))
+            if peers is not None:
+                peers.setdefault(peer, False)
 
 
 def _bytes(id: Any) -> bytes:

@@ -284,7 +284,8 @@ class ResilientPubsub(BackpressurePubsub):
         """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages and 64 MiB.
 
         An `EpisubRouter` may bring the last messages from before, in any order. With `history`
-        False it doesn't ask for them: for its first four seconds it takes only what is pushed.
+        False it doesn't ask for them: for its first four seconds it takes only what is pushed,
+        and large ones, which may be three seconds old.
 
         Raises TypeError or ValueError for a topic that no frame can carry.
         """
