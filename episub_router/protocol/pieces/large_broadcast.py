@@ -36,9 +36,13 @@ class LargeBroadcast:
         plumtree, pieces = self._plumtree, self.pieces
         effects: list[Effect] = []
         if isinstance(message, PIECE_MESSAGES):
+            effects = pieces.receive(peer, message, now)
             if isinstance(message, PieceAnnounce):
-                plumtree.note_answer(peer, message.preamble.id, now)
-            return pieces.receive(peer, message, now)
+                id = message.preamble.id
+                plumtree.note_answer(peer, id, now)
+                if id in pieces:
+                    plumtree.stop_asking(id)
+            return effects
         if isinstance(message, Gossip):
             if message.id in pieces and message.id not in plumtree.store:
                 return plumtree.accept_assembled(peer, message, pieces.takers, now)

@@ -89,6 +89,12 @@ class Plumtree:
         """`peer` has sent something of `id`, other than a GOSSIP."""
         self._state.note_copy(peer, id, now)
 
+    def stop_asking(self, id: MessageId) -> None:
+        """The message `id` comes in another way."""
+        message = self._state.messages.open.get(id)
+        if message is not None and message.informant is not None:
+            self._missing.give_up(message)
+
     def receive(self, peer: PeerId, message: BroadcastMessage, now: Time) -> list[Effect]:
         """Act on a message from `peer`, neighbour or not."""
         state = self._state

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from episub_router.protocol.effects import DropReason
-from episub_router.protocol.messages import MAX_HOPS
-from episub_router.protocol.piece_messages import PieceAnnounce, PieceGraft
+from episub_router.protocol.effects import DropReason, Effect
+from episub_router.protocol.messages import MAX_HOPS, Graft
+from episub_router.protocol.piece_messages import PieceAnnounce, PieceGraft, PieceOffer
+from episub_router.protocol.pieces.cutting import cut
+from tests.protocol.helpers import Member, drops, ihave, sent
 from tests.protocol.pieces.helpers import PREAMBLE, dropped, machine, to
 
 EVERYTHING = (1 << PREAMBLE.count) - 1
@@ -44,3 +46,20 @@ def test_hops_end_at_what_a_receiver_believes() -> None:
         preamble = replace(PREAMBLE, id=hops)
         announced = to(node.receive("a", PieceAnnounce(preamble, 0, hops), 0.0), "b")
         assert announced == [PieceAnnounce(preamble, 0, passed_on)]
+
+
+def test_what_comes_in_pieces_is_missing_no_more() -> None:
+    """It was announced first; its pieces take longer than a message may be missing."""
+    member = Member("a", "b")
+    preamble, pieces = cut("large", "source", bytes(20 * 8192))
+    for peer in ("a", "b"):
+        member.receive(peer, PieceOffer())
+    member.receive("a", ihave("large"))
+    assert [peer for peer, _ in sent(member.wait(0.4), Graft)] == ["a"]
+    member.receive("a", PieceAnnounce(preamble, (1 << 20) - 1, 3))
+    effects: list[Effect] = []
+    for piece in pieces:
+        effects += [*member.receive("a", piece), *member.wait(0.4)]
+    assert member.now > 5.0
+    assert not sent(effects, Graft)
+    assert not drops(effects)
