@@ -62,7 +62,7 @@ async def test_a_reader_that_takes_messages_is_waited_for(autojump_clock: MockCl
         nursery.start_soon(read)
         await scene.readers.wait(["t"])
         assert 3.6 <= trio.current_time() <= 3.7
-        assert scene.send.statistics().current_buffer_used == 4
+        assert scene.send.waiting() == 4
 
 
 async def test_a_reader_that_takes_nothing_is_waited_for_once(autojump_clock: MockClock) -> None:
