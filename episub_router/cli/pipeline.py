@@ -148,9 +148,15 @@ def main(arguments: argparse.Namespace) -> int:
         raise lacks_extra("spark", error) from error
     looks_only = arguments.few_rows and arguments.lake is not None
     try:
-        usual = session.FOR_FEW_ROWS if looks_only else {}
         with _root(arguments.lake, looks_only) as root:
-            engine = _engine(arguments, root)
+            # What a sweep makes isn't there yet.
+            known = session.SAIL in arguments.engines and arguments.master is None
+            size = _bytes(arguments, root) if known else None
+            usual = session.settings_for(0 if looks_only else size)
+            if arguments.do is _stream:
+                # A batch is little.
+                usual = session.LITTLE
+            engine = _engine(arguments, size)
             conf = usual | _conf(arguments.conf)
             try:
                 spark = session.start(arguments.master, conf, engine, arguments.remote)
@@ -165,9 +171,9 @@ def main(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _engine(arguments: argparse.Namespace, root: str) -> str:
-    """The engine of a command: what is asked for, or what suits its data. Raises CommandError where
-    that one can't do it."""
+def _engine(arguments: argparse.Namespace, size: int | None) -> str:
+    """The engine of a command: what is asked for, or what suits its data, some bytes of traces.
+    Raises CommandError where that one can't do it."""
     from episub_router.pipeline import session
 
     asked: str | None = arguments.engine
@@ -178,7 +184,7 @@ def _engine(arguments: argparse.Namespace, root: str) -> str:
     if asked is not None:
         return asked
     suits = not named and session.SAIL in arguments.engines
-    return session.engine_for(_bytes(arguments, root)) if suits else session.SPARK
+    return session.engine_for(size) if suits else session.SPARK
 
 
 def _bytes(arguments: argparse.Namespace, root: str) -> int | None:
@@ -354,7 +360,7 @@ def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int
         for name, layer in there.items():
             print(f"{layer}/{name}")
         return 0
-    if arguments.table in {table.name for table in ON_DEMAND}:
+    if arguments.table in ON_DEMAND:
         table = on_demand(lake, arguments.table, arguments.runs)
     elif arguments.table in there:
         table = lake.read(there[arguments.table], arguments.table, arguments.runs)

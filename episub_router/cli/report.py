@@ -50,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     charts = any(path.suffix == ".html" for path in arguments.out)
-    for package in ("pyspark", *(("altair", "vl_convert") if charts else ())):
+    for package in ("pyspark", *(("jinja2", "vl_convert") if charts else ())):
         if find_spec(package) is None:  # said before Spark starts, which takes a while
             raise lacks_extra("report" if charts else "spark", f"No module named {package!r}")
     return pipeline.main(arguments)

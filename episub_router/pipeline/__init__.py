@@ -2,5 +2,5 @@
 
 `ingest` decodes traces once into a table of events (bronze), `facts` makes tables of what
 happened from it (silver), `answers` the measures (gold). All of `facts` and `answers` are pure
-functions from DataFrames to DataFrames; `schemas` has every table that is read from a file.
+functions from DataFrames to DataFrames.
 """

@@ -15,7 +15,7 @@ from episub_router.pipeline.bronze.content import HEAD, is_grown
 from episub_router.pipeline.bronze.tasks import Batch, TraceFileInfo, identify, write
 from episub_router.pipeline.lake import Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import directory_of
-from episub_router.pipeline.reading.source import find, is_finished
+from episub_router.pipeline.reading.source import find, is_finished, packed
 from episub_router.pipeline.storage import files_at, is_local, local_path
 
 FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp,p,mp,tmp}"
@@ -83,7 +83,8 @@ def ingest(
     else:
         placed = [replace(file, run=run) for file in fresh.values()]
     added: list[Entry] = []
-    for batch in _batches(placed):
+    placed.sort(key=lambda file: file.path)
+    for batch in packed(placed, lambda file: file.size, BATCH_BYTES):
         added += take(spark, lake, _batch_name(batch, run), batch)
     return Ingested(tuple(added), tuple(known))
 
@@ -152,19 +153,6 @@ def _placed(
         name = file.run or (runs[0] if runs else directory_of(file.name))
         placed.append(replace(file, run=name))
     return placed
-
-
-def _batches(files: Sequence[TraceFileInfo]) -> Iterator[list[TraceFileInfo]]:
-    batch: list[TraceFileInfo] = []
-    size = 0
-    for file in sorted(files, key=lambda file: file.path):
-        if batch and size + file.size > BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += file.size
-    if batch:
-        yield batch
 
 
 def _batch_name(files: Sequence[TraceFileInfo], run: str | None) -> str:

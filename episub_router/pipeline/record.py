@@ -25,7 +25,7 @@ PART = pa.struct(
 prune, idontwant or, for Episub's other control messages, their name in lower case. `messages`
 are the ids that it names, `peers` the peers (of PRUNE's peer exchange)."""
 
-_SDS = pa.struct(
+SDS = pa.struct(
     [
         ("action", pa.string()),  # send, deliver, ack, missing, found, lost, expired
         ("channel", pa.string()),
@@ -43,7 +43,11 @@ _SDS = pa.struct(
 )
 """An event of an SDS channel (docs/trace.md)."""
 
-_EVENT = [
+RECORD = pa.schema([
+    pa.field("run", pa.string(), nullable=False),
+    pa.field("status", pa.string(), nullable=False),
+    pa.field("file", pa.string(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
     ("event", pa.string()),  # a kind of docs/trace.md, or `other`: unknown to this version
     ("peer", pa.string()),  # the node that it happened at
     ("time", pa.int64()),
@@ -54,10 +58,8 @@ _EVENT = [
     ("size", pa.int32()),  # bytes: of the message, or of the RPC
     ("payload", pa.int32()),  # bytes of messages within the RPC
     ("seq", pa.int64()),  # of the Episub frame
-    (
-        "state",
-        pa.string(),
-    ),  # tree: eager, lazy, none; node: start, leave, crash; neighbor: up, down
+    # Of a tree's link: eager, lazy, none; of a node: start, leave, crash; of a neighbour: up, down.
+    ("state", pa.string()),
     # Of a neighbour: near, random; of a stream: its protocol; of a node that starts: its region;
     # of a header: the router.
     ("kind", pa.string()),
@@ -65,22 +67,22 @@ _EVENT = [
     ("count", pa.int32()),  # of discards
     ("rtt", pa.int64()),  # ns
     ("parts", list_of(PART)),  # of an RPC
-    ("sds", _SDS),
-]
-
-RECORD = pa.schema(
-    [
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        *_EVENT,
-        ("detail", pa.string()),
-        ("late", pa.bool_()),
-    ]
-)
+    ("sds", SDS),
+    ("detail", pa.string()),
+    ("late", pa.bool_()),
+])  # fmt: skip
 """What a reader makes of a file, one row per record. `status` is `event`; `quarantined` for what
 can't be read, with the reason in `detail` and its bytes in `size`; or `file`, once at the end of
 each file, with the reader's own counts in `detail` (JSON). `offset` is where the record begins: a
 byte of the uncompressed file, or a row of a Parquet file. Of a header or report, `detail` has all
 fields (JSON). `late` is set for events that a stream got behind its watermark."""
+
+_NAMES = ("run", "status", "file", "event", "peer", "topic", "message", "remote")
+
+ENCODED = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in _NAMES else field
+        for field in RECORD
+    ]
+)
+"""`RECORD` with dictionaries of the texts that are the same in many rows, as Parquet has them."""

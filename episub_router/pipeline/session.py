@@ -14,8 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
@@ -23,7 +22,7 @@ import pyspark
 from pyspark.errors import PySparkException as SparkError
 from pyspark.sql import SparkSession
 
-__all__ = ["SparkError", "SparkSession", "engine_for", "is_small", "start", "suited"]
+__all__ = ["SparkError", "SparkSession", "engine_for", "is_small", "start"]
 
 SPARK, SAIL = "spark", "sail"
 
@@ -78,32 +77,28 @@ _ON_ONE_MACHINE = {
     # A job that lists directories, with a task for each, takes longer than listing them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
-_LITTLE = {
+LITTLE = {
     # Compiling code for a question takes longer than answering it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     _PARTITIONS: "1",
     _ADAPTIVE: "false",
 }
-_USUAL = {
-    "spark.sql.codegen.wholeStage": ("true",),
-    "spark.sql.codegen.factoryMode": ("FALLBACK",),
-    _PARTITIONS: ("16", "200"),
-    _ADAPTIVE: ("true",),
-}
-"""What these settings are where nobody has chosen them."""
+"""Settings for little data, as that of a stream's batch."""
 
 OPTIONS = "spark.driver.extraJavaOptions"
-FOR_FEW_ROWS = _LITTLE | {OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+FOR_FEW_ROWS = LITTLE | {OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Settings for what only looks at answers."""
 
-FEW_EVENTS = 200_000
-"""With fewer, answers are made with settings for little data. Chosen: a run of a hundred nodes and
-a hundred messages."""
+LITTLE_BYTES = 64 << 20
+"""Of traces, up to which planning takes longer than working. Chosen: some 200,000 events."""
 
-SOME_EVENTS = 2_000_000
-"""With fewer, plans aren't made anew while they run, and a shuffle has a partition for each
-core."""
+
+def settings_for(size: int | None) -> dict[str, str]:
+    """What suits `size` bytes of traces; None: nobody knows how many there are. What spark-submit
+    was given is somebody's choice."""
+    little = size is not None and size <= LITTLE_BYTES
+    return FOR_FEW_ROWS if little and "PYSPARK_GATEWAY_PORT" not in os.environ else {}
 
 
 def engine_for(size: int | None) -> str:
@@ -121,7 +116,8 @@ def start(
     remote: str | None = None,
 ) -> SparkSession:
     """A session of `engine`: of Spark's on `master`, by default on all cores of this machine, or
-    where spark-submit says; or at a server of Spark Connect, `remote`.
+    where spark-submit says; or at a server of Spark Connect, `remote`, which PySpark starts where
+    that is `local`.
 
     `conf` goes before the settings here. Raises FileNotFoundError where there is no Java, and
     ModuleNotFoundError where there is no Sail.
@@ -129,12 +125,12 @@ def start(
     if engine == SAIL:
         return _sail()
     if remote is not None:
+        if remote.startswith("local"):
+            _find_java()
         builder = SparkSession.builder.remote(remote)
-        settings = {
-            k: v for k, v in {**_DEFAULTS, **(conf or {})}.items() if k.startswith("spark.sql")
-        }
-        for key, value in settings.items():
-            builder = builder.config(key, value)
+        for key, value in {**_DEFAULTS, **(conf or {})}.items():
+            if key.startswith("spark.sql"):
+                builder = builder.config(key, value)
         return builder.getOrCreate()
     return _spark(master, conf or {})
 
@@ -148,11 +144,11 @@ def _sail() -> SparkSession:
     server.start(background=True)
     # It ends when nothing holds it.
     atexit.register(server.stop)
-    _, port = server.listening_address
     known = tuple(map(int, pyspark.__version__.split(".")[:2])) <= (4, 2)
     said = pyspark.__version__ if known else _KNOWN_TO_SAIL
     with mock.patch.object(pyspark, "__version__", said):
-        spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+        url = f"sc://127.0.0.1:{server.listening_address[1]}"
+        spark = SparkSession.builder.remote(url).getOrCreate()
         spark.conf.set(_ENGINE, SAIL)
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     return spark
@@ -196,31 +192,6 @@ def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         # As a setting, it would be said in the terminal.
         spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-@contextmanager
-def suited(spark: SparkSession, events: int) -> Iterator[None]:
-    """While in this context, the settings are for less data if there are few `events`, but for
-    those that somebody has chosen."""
-    before: dict[str, str] = {}
-    for key, value in {} if is_small(spark) else _suited(events).items():
-        there = spark.conf.get(key) or ""
-        if there in _USUAL[key]:
-            before[key] = there
-            spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
-
-
-def _suited(events: int) -> dict[str, str]:
-    if events < FEW_EVENTS:
-        return _LITTLE
-    if events < SOME_EVENTS:
-        return {_PARTITIONS: str(min(os.cpu_count() or 1, 16)), _ADAPTIVE: "false"}
-    return {}
 
 
 def _find_java() -> str:

@@ -17,16 +17,18 @@ So the state is as large as the time that is open, whatever the run's length.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from episub_router.pipeline.facts.clocks import ends, matched
 from episub_router.pipeline.facts.lives import CHANGES
 from episub_router.pipeline.facts.traffic import transmissions
+from episub_router.pipeline.lake import RECORD
 from episub_router.pipeline.params import SECOND, AnswerParams
-from episub_router.pipeline.schemas import RECORD
+from episub_router.pipeline.sql import grouped_by
 
 _EVENT = (
     "run", "event", "peer", "time", "topic", "message", "remote", "hops", "size", "seq", "state",
@@ -35,9 +37,9 @@ _EVENT = (
 
 STATE = StructType(
     [
-        StructField("role", RECORD["event"].dataType, False),
+        StructField("role", StringType()),
         *(RECORD[name] for name in _EVENT),
-        StructField("count", LongType(), True),
+        StructField("count", LongType()),
     ]
 )
 """`role` is `event`, `seen` (the peer's last), `copies`, `sent`, `end` (of an exchange, `seq` being
@@ -73,58 +75,42 @@ class Horizon:
 def reduced(events: DataFrame) -> DataFrame:
     """The rows of `STATE` that follow from `events`."""
     plain = events.where(F.col("event").isin(*CHANGES, "publish", "deliver"))
-    seen = events.groupBy("run", "peer", _receipt().alias("event")).agg(F.max("time").alias("time"))
-    known = (
-        events.where(F.col("event").isin("publish", "deliver"))
-        .groupBy("run", "message")
-        .agg(F.min("time").alias("time"))
-        .withColumn("event", F.lit("known"))
+    messages = events.where("event IN ('publish', 'deliver')")
+    which = events.withColumn("event", F.expr("if(event = 'recv', 'recv', 'other')"))
+    exchanged = ends(events).selectExpr(
+        "run", "if(sent IS NULL, 'recv', 'send') AS event",
+        "if(sent IS NULL, receiver, sender) AS peer",
+        "if(sent IS NULL, sender, receiver) AS remote", "coalesce(sent, received) AS time",
+        "what AS seq", "1 AS count",
+    )  # fmt: skip
+    sent = transmissions(events).where("direction = 'send'")
+    made = {
+        "event": plain.drop("count"),
+        "seen": grouped_by(which, ["run", "peer", "event"], time="max(time)"),
+        "known": grouped_by(messages, ["run", "message"], time="min(time)", event="'known'"),
+        "copies": _counted(events.where("event = 'duplicate'"), "duplicate"),
+        "sent": _counted(sent, "send"),
+        "end": exchanged,
+    }
+    return reduce(DataFrame.unionByName, (_as_state(*one) for one in made.items()))
+
+
+def _counted(table: DataFrame, event: str) -> DataFrame:
+    """Rows of each message, and the time of the last: run, message, count, time, event."""
+    rows = table.where("message IS NOT NULL")
+    return grouped_by(
+        rows, ["run", "message"], count="count(*)", time="max(time)", event=f"'{event}'"
     )
-    duplicates = events.where(F.col("event") == "duplicate")
-    sends = transmissions(events).where(F.col("direction") == "send")
-    is_send = F.col("sent").isNotNull()
-    exchanged = ends(events).select(
-        "run",
-        F.when(is_send, "send").otherwise("recv").alias("event"),
-        F.when(is_send, F.col("sender")).otherwise(F.col("receiver")).alias("peer"),
-        F.when(is_send, F.col("receiver")).otherwise(F.col("sender")).alias("remote"),
-        F.coalesce("sent", "received").alias("time"),
-        F.col("what").alias("seq"),
-        F.lit(1).alias("count"),
-    )
-    made = _as_state("event", plain.drop("count"))
-    for role, table in (
-        ("seen", seen),
-        ("known", known),
-        ("copies", _counted(duplicates).withColumn("event", F.lit("duplicate"))),
-        ("sent", _counted(sends).withColumn("event", F.lit("send"))),
-        ("end", exchanged),
-    ):
-        made = made.unionByName(_as_state(role, table))
-    return made
-
-
-def _counted(table: DataFrame) -> DataFrame:
-    """Rows of each message, and the time of the last: run, message, count, time."""
-    rows = table.where(F.col("message").isNotNull()).groupBy("run", "message")
-    return rows.agg(F.count("*").alias("count"), F.max("time").alias("time"))
-
-
-def _receipt() -> Column:
-    return F.when(F.col("event") == "recv", "recv").otherwise("other")
 
 
 def _as_state(role: str, table: DataFrame) -> DataFrame:
-    there = set(table.columns)
-    return table.select(
-        F.lit(role).alias("role"),
-        *(
-            (F.col(field.name) if field.name in there else F.lit(None))
-            .cast(field.dataType)
-            .alias(field.name)
-            for field in STATE.fields[1:]
-        ),
-    )
+    there = table.withColumn("role", F.lit(role))
+    return there.select(*(
+        (F.col(field.name) if field.name in there.columns else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in STATE
+    ))  # fmt: skip
 
 
 def merged(rows: DataFrame, horizon: Horizon | None) -> DataFrame:
@@ -168,14 +154,11 @@ def merged(rows: DataFrame, horizon: Horizon | None) -> DataFrame:
 def sampled(state: DataFrame) -> DataFrame:
     """`state` with `ENDS` ends of exchanges at most, about: both ends of one, or neither."""
     is_end = F.col("role") == "end"
-    counted = state.where(is_end).groupBy("run").agg(F.count("*").alias("ends"))
+    counted = grouped_by(state.where(is_end), ["run"], ends="count(*)")
     power = F.greatest(F.ceil(F.log2(F.col("ends") / ENDS)), F.lit(0))
     one_in = F.coalesce(F.pow(F.lit(2.0), power).cast("long"), F.lit(1).cast("long"))
-    return (
-        state.join(F.broadcast(counted), "run", "left")
-        .where(~is_end | (F.pmod("seq", one_in) == 0))
-        .select(*STATE.names)
-    )
+    rows = state.join(F.broadcast(counted), "run", "left")
+    return rows.where(~is_end | (F.pmod("seq", one_in) == 0)).select(*STATE.names)
 
 
 def events_of(state: DataFrame) -> DataFrame:
@@ -189,17 +172,12 @@ def events_of(state: DataFrame) -> DataFrame:
 
 def exchanges_of(state: DataFrame) -> DataFrame:
     """What `facts.clocks.exchanges` gives."""
-    is_send = F.col("event") == "send"
     # What an end had twice can't be matched.
-    there = state.where("role = 'end' AND count = 1").select(
-        "run",
-        F.when(is_send, F.col("peer")).otherwise(F.col("remote")).alias("sender"),
-        F.when(is_send, F.col("remote")).otherwise(F.col("peer")).alias("receiver"),
-        F.when(is_send, F.col("time")).alias("sent"),
-        F.when(~is_send, F.col("time")).alias("received"),
-        F.col("seq").alias("what"),
-    )
-    return matched(there)
+    return matched(state.where("role = 'end' AND count = 1").selectExpr(
+        "run", "if(event = 'send', peer, remote) AS sender",
+        "if(event = 'send', remote, peer) AS receiver", "if(event = 'send', time, NULL) AS sent",
+        "if(event = 'send', NULL, time) AS received", "seq AS what",
+    ))  # fmt: skip
 
 
 def counts_of(state: DataFrame, role: str, name: str) -> DataFrame:

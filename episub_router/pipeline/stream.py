@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from statistics import median_low
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -29,7 +30,6 @@ from episub_router.pipeline.ingest import FINISHED, take
 from episub_router.pipeline.lake import Entry, Lake, batch_name, stream_prefix
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables, hold
-from episub_router.pipeline.session import suited
 from episub_router.pipeline.state import (
     Horizon,
     counts_of,
@@ -76,34 +76,26 @@ def stream(
     have them. `on_batch` is called with each batch's progress, in this process.
     Only one query may write a run.
     """
-    files = (
-        spark.readStream.format("binaryFile")
-        .schema(_FILES)
-        .option("maxFilesPerTrigger", str(files_per_batch))
-        .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", FINISHED)
+    found = spark.readStream.format("binaryFile").schema(_FILES).options(
+        maxFilesPerTrigger=files_per_batch, recursiveFileLookup=True, pathGlobFilter=FINISHED,
         # Spark would pass over files that are older than the newest one by more than a week.
-        .option("maxFileAge", "3650d")
-        .load(directory)
-        # The tasks read the content, in blocks.
-        .select("path", "length")
-    )
+        maxFileAge="3650d",
+    )  # fmt: skip
+    # The tasks read the content, in blocks.
+    files = found.load(directory).select("path", "length")
 
     def take_batch(batch: DataFrame, number: int) -> None:
         progress = _take(spark, lake, batch, number, run, params)
         if answer and progress.files:
-            with suited(spark, sum(entry.events for entry in progress.files)):
-                _answer(lake, run, number, params, progress)
+            _answer(lake, run, number, params, progress)
         on_batch(progress)
 
-    writer = (
-        files.writeStream.foreachBatch(take_batch)
-        .queryName(f"episub-{run}")
-        .option("checkpointLocation", lake.checkpoint(run))
-    )
-    if once:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{interval} seconds").start()
+    writer = files.writeStream.foreachBatch(take_batch).queryName(f"episub-{run}")
+    writer = writer.option("checkpointLocation", lake.checkpoint(run))
+    when = writer.trigger(availableNow=True) if once else writer.trigger(
+        processingTime=f"{interval} seconds"
+    )  # fmt: skip
+    return when.start()
 
 
 def _take(
@@ -156,7 +148,7 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
     """Make the answers that may still change: those of windows that end less than `patience`
     before the watermark, or after it. What was open before and isn't any more is closed as it is.
     """
-    done = lake.live_progress(run) or {}
+    done = lake.live_progress(run)
     # One that is done already is repeated, from the same state.
     base = done.get("before") if done.get("batch") == number else done.get("batch")
     horizon = None if progress.watermark is None else Horizon.of(progress.watermark, params)
@@ -176,12 +168,12 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
         "starts": lake.session.createDataFrame([], "run string, peer string, time long"),
     }
     tables = Tables(made, params)
-    with tables.kept("clocks"):
+    with tables.cached("clocks"):
         if horizon is not None:
             publishes = tables("publishes").where(F.col("time") >= horizon.kept)
             closed = forgotten(state, horizon)
             tables.replace("publishes", publishes.join(closed, ["run", "message"], "anti"))
-        with tables.kept(
+        with tables.cached(
             "changes", "contacts", "publishes", "deliveries", "spans", "links", "activity",
             "subscriptions", "arrivals",
         ):  # fmt: skip
@@ -191,7 +183,7 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
                 tables("arrivals"),
             )  # fmt: skip
             tables.replace("messages", found)
-            with tables.kept("messages"):
+            with tables.cached("messages"):
                 spread = tables("spread").where(F.col("window").isNotNull())
                 for name, time, table in (
                     ("messages", "published", tables("messages")),
@@ -236,17 +228,12 @@ def live(lake: Lake, name: str, runs: Sequence[str]) -> DataFrame | None:
     """The table `messages` or `spread` as streams have it now: rows of windows that are closed,
     which are final, and of those that are open. None before the first batch. Messages are
     numbered (`index`) from the stream's begin."""
-    tables = []
-    for run in runs:
-        done = lake.live_progress(run)
-        table = None if done is None else lake.read_closed(name, run, done["batch"])
-        if table is not None:
-            tables.append(table)
-    if not tables:
+    done = {run: lake.live_progress(run).get("batch") for run in runs}
+    tables = [lake.read_closed(name, run, at) for run, at in done.items() if at is not None]
+    there = [table for table in tables if table is not None]
+    if not there:
         return None
-    found = tables[0]
-    for table in tables[1:]:
-        found = found.unionByName(table)
+    found = reduce(DataFrame.unionByName, there)
     if name == "messages":
         order = Window.partitionBy("run", "topic").orderBy("published", "message")
         found = found.withColumn("index", F.row_number().over(order) - 1)

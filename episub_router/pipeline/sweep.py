@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from episub_router.pipeline.bronze.tasks import Batch, write_records
 from episub_router.pipeline.engine import in_tasks
 from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError
-from episub_router.pipeline.reading.files import read_encoded
+from episub_router.pipeline.reading.files import read_together
 from episub_router.sim.runner import Job, jobs_for, run
 from episub_router.sim.scenario import loading
 
@@ -130,6 +130,6 @@ def _run_job(job: Job, name: str, digest: str, batch: Batch, traced: bool) -> En
         trace = Path(directory, "trace.parquet")
         done = run(job.scenario, job.seed, trace=trace)
         notes = {"digest": digest, "result": done.to_json()}
-        records = read_encoded(str(trace), name, name, notes)
+        records = read_together([(str(trace), name, notes)], name)
         (entry,), _ = write_records(records, name, "part-00000", batch)
     return entry

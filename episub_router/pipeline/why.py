@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
@@ -16,19 +18,18 @@ _Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A link on the way. Times are nanoseconds since the publishing, by the corrected clocks; None
-    where no trace has them."""
+    """A link on the way: when the sender had the message and sent it, when the RPC with it came in,
+    and when it was delivered, in ns since the publishing, by the corrected clocks; None where no
+    trace has it. The clocks of the two may be apart by `uncertainty` (None: not bounded) more or
+    less."""
 
     sender: str
     receiver: str
     had: int | None
-    """When the sender had the message."""
     sent: int | None
     received: int | None
-    """When the RPC with it came in."""
     delivered: int
     uncertainty: int | None
-    """The clocks of the two may be apart by so much more or less; None: not bounded."""
 
     @property
     def waited(self) -> int | None:
@@ -54,45 +55,40 @@ class VainCopy:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why it was late or lost (`answers.causes`). Times are ns since the publishing."""
+    """Why it was late or lost (`answers.causes`): on the link from `sender` to `receiver`, or for a
+    fault, from `begin` to `end` (ns since the publishing), in which `peers`, some of them where
+    they are many, weren't there, or were on the smaller side of a cut."""
 
     name: str
     detail: str | None
     sender: str | None
-    """The link on which it became late."""
     receiver: str | None
     begin: int | None
-    """Of the fault, if it is one."""
     end: int | None
     peers: tuple[str, ...]
-    """That weren't there, or on the smaller side of a cut; some of them where they are many."""
     others: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPath:
-    """What became of one message at one peer."""
+    """What became of one message at one peer. `published` is ns; where that isn't traced
+    (`inferred`), it is the first delivery. `steps` lead from the publisher to the peer, the first
+    of them begins later where a parent isn't traced; there is none at the publisher, and where the
+    message didn't come, of which `why_not` tells. `latency` is ns; None, too, where a clock was set
+    during the run; `uncertainty` is its own (None: not bounded)."""
 
     run: str
     message: str
     peer: str
     source: str
     published: int
-    """ns."""
     inferred: bool
-    """The publishing isn't traced: the first delivery stands for it."""
     steps: tuple[Step, ...]
-    """From the publisher on; the first of them may begin later, where a parent isn't traced. Empty
-    at the publisher, and where the message didn't come."""
     latency: int | None
-    """ns; None where it didn't come, or where a clock was set during the run."""
     uncertainty: int | None
-    """Of the latency, in ns; None: not bounded."""
     copies: tuple[VainCopy, ...]
     why_not: str
-    """Where the message didn't come, what is known of it; else empty."""
     cause: Cause | None = None
-    """Where it was late or lost."""
 
 
 def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
@@ -100,159 +96,142 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
 
     Raises LakeError where there is no such message or peer, or no facts have been made of the run.
     """
-    named = F.col("message") == message
 
-    def rows(name: str, of: str = "message", layer: str = SILVER) -> list[_Row]:
+    def rows(name: str, of_message: bool = True, layer: str = SILVER) -> list[_Row]:
         table = lake.read(layer, name, [run])
-        chosen = table.where(named) if of == "message" else table
-        return [row.asDict() for row in chosen.collect()]
+        return _collected(table.where(F.col("message") == message) if of_message else table)
 
     published = rows("publishes")
     if not published:
         raise LakeError(f"no message {message} in run {run}")
     (publish,) = published
-    subscribed = rows("subscriptions", "run")
+    subscribed = rows("subscriptions", of_message=False)
     delivered = {row["peer"]: row for row in rows("deliveries")}
     peer = _the_one(peer, {*delivered, publish["source"], *(row["peer"] for row in subscribed)})
-    sent = [row.asDict() for row in on_demand(lake, "transmissions", [run]).where(named).collect()]
-    errors = {row["peer"]: row["uncertainty"] for row in rows("clocks", "run")}
-    begin = publish["time"]
-    steps = _steps(peer, publish, delivered, sent, errors)
+    transmitted = on_demand(lake, "transmissions", [run]).where(F.col("message") == message)
+    errors = {row["peer"]: row["uncertainty"] for row in rows("clocks", of_message=False)}
+    it = _Found(publish, delivered, _collected(transmitted), errors)
     got = delivered.get(peer)
     judged = [row for row in rows("causes", layer=GOLD) if row["peer"] == peer]
-    cause = _cause(judged, rows("faults", "run", GOLD) if judged else (), begin)
-    lost = [row for row in subscribed if row["peer"] == peer and row["topic"] == publish["topic"]]
+    faults = rows("faults", of_message=False, layer=GOLD) if judged else ()
+    cause = _cause(judged[0], faults, it.begin) if judged else None
+    there = [row for row in subscribed if row["peer"] == peer and row["topic"] == publish["topic"]]
     return DeliveryPath(
         run=run,
         message=message,
         peer=peer,
         source=publish["source"],
-        published=begin,
+        published=it.begin,
         inferred=publish["inferred"],
-        steps=tuple(steps),
+        steps=tuple(it.steps(peer)),
         latency=got["latency"] if got else None,
-        uncertainty=_sum(errors, publish["source"], peer),
-        copies=tuple(_copies(peer, begin, got, sent, rows("duplicates"))),
-        why_not="" if got or peer == publish["source"] else _why_not(begin, lost, cause),
+        uncertainty=it.uncertainty(publish["source"], peer),
+        copies=tuple(it.copies(peer, [row for row in rows("duplicates") if row["peer"] == peer])),
+        why_not="" if got or peer == publish["source"] else _why_not(it.begin, there, cause),
         cause=cause,
     )
 
 
+def _collected(table: DataFrame) -> list[_Row]:
+    return [row.asDict() for row in table.collect()]
+
+
 def _the_one(wanted: str, peers: set[str]) -> str:
-    found = sorted(peer for peer in peers if peer == wanted) or sorted(
-        peer for peer in peers if peer.endswith(wanted)
-    )
+    found = [wanted] if wanted in peers else [peer for peer in peers if peer.endswith(wanted)]
     if len(found) != 1:
         raise LakeError(f"{len(found) or 'no'} peers of the run are called {wanted}")
     return found[0]
 
 
-def _steps(
-    peer: str,
-    publish: _Row,
-    delivered: Mapping[str, _Row],
-    sent: Sequence[_Row],
-    errors: Mapping[str, int | None],
-) -> list[Step]:
-    begin, steps, at = publish["time"], [], peer
-    seen: set[str] = set()
-    while at in delivered and at not in seen and (parent := delivered[at]["parent"]) is not None:
-        seen.add(at)
-        time = delivered[at]["time"]
-        had = begin if parent == publish["source"] else delivered.get(parent, {}).get("time")
-        steps.append(
-            Step(
-                sender=parent,
-                receiver=at,
-                had=None if had is None else had - begin,
-                sent=_last(sent, begin, "send", parent, at, time, errors),
-                received=_last(sent, begin, "recv", at, parent, time, {}),
-                delivered=time - begin,
-                uncertainty=_sum(errors, parent, at),
-            )
-        )
-        at = parent
-    return steps[::-1]
+class _Found:
+    """What is known of a message: its publishing, who delivered it, its transmissions, and how far
+    clocks may be off."""
+
+    def __init__(
+        self,
+        publish: _Row,
+        delivered: Mapping[str, _Row],
+        sent: Sequence[_Row],
+        errors: Mapping[str, int | None],
+    ) -> None:
+        self.begin: int = publish["time"]
+        self._source, self._delivered = publish["source"], delivered
+        self._sent, self._errors = sent, errors
+
+    def steps(self, peer: str) -> list[Step]:
+        """The links to `peer`, from the publisher on."""
+        steps: list[Step] = []
+        seen: set[str] = set()
+        while peer in self._delivered and peer not in seen:
+            seen.add(peer)
+            parent, time = self._delivered[peer]["parent"], self._delivered[peer]["time"]
+            if parent is None:
+                break
+            had: int | None = self.begin
+            if parent != self._source:
+                had = self._delivered.get(parent, {}).get("time")
+            # As far as clocks may be apart, a sending may be later than its receipt.
+            slack = self.uncertainty(parent, peer)
+            steps.append(Step(
+                sender=parent, receiver=peer, had=None if had is None else had - self.begin,
+                sent=self._last("send", parent, peer, time + (slack or 0)),
+                received=self._last("recv", peer, parent, time),
+                delivered=time - self.begin, uncertainty=slack,
+            ))  # fmt: skip
+            peer = parent
+        return steps[::-1]
+
+    def _last(self, direction: str, peer: str, remote: str, until: int) -> int | None:
+        """When the last RPC until then with the message was sent or received, in ns since its
+        publishing."""
+        wanted = direction, peer, remote
+        times = [
+            row["time"]
+            for row in self._sent
+            if (row["direction"], row["peer"], row["remote"]) == wanted and row["time"] <= until
+        ]
+        return max(times) - self.begin if times else None
+
+    def copies(self, peer: str, duplicates: Sequence[_Row]) -> list[VainCopy]:
+        """The copies for `peer` that were in vain or lost."""
+        came = Counter(row["remote"] for row in duplicates)
+        copies = [
+            VainCopy(row["remote"], "duplicate", row["time"] - self.begin) for row in duplicates
+        ]
+        came[self._delivered.get(peer, {}).get("parent")] += 1
+        for row in sorted(self._sent, key=lambda row: row["time"]):
+            if row["remote"] != peer or row["direction"] == "recv":
+                continue
+            if row["direction"] == "send" and came[row["peer"]] > 0:
+                came[row["peer"]] -= 1
+            else:
+                fate = "dropped" if row["direction"] == "drop" else "lost"
+                copies.append(VainCopy(row["peer"], fate, row["time"] - self.begin))
+        return sorted(copies, key=lambda copy: (copy.time, copy.sender))
+
+    def uncertainty(self, a: str, b: str) -> int | None:
+        """How far the clocks of two may be apart; None: not bounded."""
+        first, second = self._errors.get(a), self._errors.get(b)
+        return None if first is None or second is None else first + second
 
 
-def _last(
-    sent: Sequence[_Row],
-    begin: int,
-    direction: str,
-    peer: str,
-    remote: str,
-    until: int,
-    errors: Mapping[str, int | None],
-) -> int | None:
-    """When the last RPC before `until` with the message was sent or received, in ns since `begin`;
-    as far as clocks may be apart, also after it."""
-    slack = _sum(errors, peer, remote) or 0
-    times = [
-        row["time"]
-        for row in sent
-        if (row["direction"], row["peer"], row["remote"]) == (direction, peer, remote)
-        and row["time"] <= until + slack
-    ]
-    return max(times) - begin if times else None
-
-
-def _copies(
-    peer: str, begin: int, got: _Row | None, sent: Sequence[_Row], duplicates: Sequence[_Row]
-) -> list[VainCopy]:
-    came: dict[str, int] = {}
-    copies = []
-    for row in duplicates:
-        if row["peer"] == peer:
-            copies.append(VainCopy(row["remote"], "duplicate", row["time"] - begin))
-            came[row["remote"]] = came.get(row["remote"], 0) + 1
-    if got is not None and got["parent"] is not None:
-        came[got["parent"]] = came.get(got["parent"], 0) + 1
-    for row in sorted(sent, key=lambda row: row["time"]):
-        if row["remote"] != peer or row["direction"] == "recv":
-            continue
-        if row["direction"] == "drop":
-            copies.append(VainCopy(row["peer"], "dropped", row["time"] - begin))
-        elif came.get(row["peer"], 0) > 0:
-            came[row["peer"]] -= 1
-        else:
-            copies.append(VainCopy(row["peer"], "lost", row["time"] - begin))
-    return sorted(copies, key=lambda copy: (copy.time, copy.sender))
-
-
-def _cause(found: Sequence[_Row], faults: Sequence[_Row], begin: int) -> Cause | None:
-    if not found:
-        return None
-    (row,) = found
-    fault = next((one for one in faults if one["fault"] == row["fault"]), None)
+def _cause(row: _Row, faults: Sequence[_Row], begin: int) -> Cause:
+    fault = next((one for one in faults if one["fault"] == row["fault"]), {})
+    times = (fault.get(name) for name in ("begin", "end"))
+    since, until = (None if time is None else time - begin for time in times)
     return Cause(
-        name=row["cause"],
-        detail=row["detail"],
-        sender=row["sender"],
-        receiver=row["receiver"],
-        begin=None if fault is None else fault["begin"] - begin,
-        end=None if fault is None or fault["end"] is None else fault["end"] - begin,
-        peers=() if fault is None else tuple(fault["peers"]),
-        others=None if fault is None else fault["others"],
-    )
+        row["cause"], row["detail"], row["sender"], row["receiver"], since, until,
+        tuple(fault.get("peers", ())), fault.get("others"),
+    )  # fmt: skip
 
 
 def _why_not(begin: int, subscriptions: Sequence[_Row], cause: Cause | None) -> str:
     if cause is not None:
         return f"{cause.name}: {cause.detail}" if cause.detail else cause.name
-    there = [
-        row
-        for row in subscriptions
-        if row["since"] <= begin and (row["until"] is None or row["until"] > begin)
-    ]
-    if not there:
-        return "it was not subscribed when the message was published"
-    (row, *_) = there
-    if row["until"] is not None:
-        seconds = (row["until"] - begin) / 1e9
-        return f"it was gone {seconds:.3f} s after the publishing ({row['ending']})"
-    return "it was not linked yet when the message was published"
-
-
-def _sum(errors: Mapping[str, int | None], a: str, b: str) -> int | None:
-    first, second = errors.get(a), errors.get(b)
-    return None if first is None or second is None else first + second
+    for row in subscriptions:
+        if row["since"] <= begin and (row["until"] is None or row["until"] > begin):
+            if row["until"] is None:
+                return "it was not linked yet when the message was published"
+            seconds = (row["until"] - begin) / 1e9
+            return f"it was gone {seconds:.3f} s after the publishing ({row['ending']})"
+    return "it was not subscribed when the message was published"

@@ -51,9 +51,9 @@ def parted(apart: set[str], *, silent: bool, lost: int) -> Made:
 DELAY = 30_000_000
 
 
-def mesh(peers: list[str]) -> Made:
-    """Peers that publish in turn, three messages each, and send each to all others; delays are the
-    same both ways."""
+def mesh(peers: list[str], every: int = 1) -> Made:
+    """Peers that publish in turn, `every` some seconds, three messages each, and send each to all
+    others; delays are the same both ways."""
     made: Made = []
 
     def add(event: str, peer: str, time: int, message: str, remote: str | None = None) -> None:
@@ -64,7 +64,7 @@ def mesh(peers: list[str]) -> Made:
         })  # fmt: skip
 
     for number, source in enumerate(peers * 3):
-        at, message = number * SECOND, f"m{number}"
+        at, message = number * every * SECOND, f"m{number}"
         add("publish", source, at, message)
         for peer in peers:
             if peer != source:

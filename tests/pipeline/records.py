@@ -16,7 +16,7 @@ def put_records(lake: Lake, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
     import pyarrow as pa
 
     from episub_router.pipeline.bronze.tasks import Batch, write_records
-    from episub_router.pipeline.record import RECORD
+    from episub_router.pipeline.record import ENCODED, RECORD
 
     batch = Batch("records", lake.stage("records", runs))
     entries = []
@@ -25,7 +25,7 @@ def put_records(lake: Lake, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
         rows = [{"status": "event", "offset": at, **event} for at, event in enumerate(events)]
         rows.append({"status": "file", "offset": len(events), "detail": json.dumps(books)})
         about = {"run": run, "file": "f", "late": False}
-        table = pa.Table.from_pylist([row | about for row in rows], RECORD)
+        table = pa.Table.from_pylist([row | about for row in rows], RECORD).cast(ENCODED)
         made, _ = write_records(iter(table.to_batches()), run, "part-0", batch)
         entries += made
     lake.commit(batch.name, entries)

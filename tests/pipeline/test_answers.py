@@ -60,23 +60,6 @@ def test_every_answer_is_the_oracles(swept: Swept) -> None:
         _check_sds(answers, run, events)
 
 
-def test_the_census_counts_the_rows_of_facts_before_they_are_made(swept: Swept) -> None:
-    """Of each fact, in all runs and in one without; so nothing is left out that has rows."""
-    from episub_router.pipeline.facts.census import Census
-
-    for runs in (swept.lake.runs(), ["whole"]):
-        records = swept.lake.records(runs)
-        census = Census.of(records.where("status = 'event'"))
-        assert census.rows == {
-            name: sum(len(swept.table(name, run, layer="silver")) for run in runs)
-            for name in ("changes", "duplicates", "losses", "rtts", "sds")
-        }
-        counts = records.where("event IN ('send', 'recv') AND remote IS NOT NULL")
-        rpcs = {row["run"]: row["count"] for row in counts.groupBy("run").count().collect()}
-        assert {run: count for run, count in (census.rpcs or {}).items() if count} == rpcs
-    assert census.rows["sds"] == 0 < census.rows["changes"]
-
-
 def test_nobody_knows_the_answers_of_a_damaged_run_and_nothing_crashes(swept: Swept) -> None:
     (quality,) = swept.table("quality", "damaged")
     assert quality.outliers > 0
@@ -241,7 +224,7 @@ def test_the_outcome_is_looked_at_before_the_nodes_are_stopped(spark: SparkSessi
 
 def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
     from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.windows import window_of
+    from episub_router.pipeline.sql import window_of
 
     size = 7 * SECOND
     times = [(1_700_000_000 * SECOND // size + window) * size + add

@@ -81,7 +81,7 @@ def test_a_report_straight_from_traces_with_an_empty_one(
     printed = capsys.readouterr()
     assert printed.out.split() == [str(out) for out in outs]
     tables = [line.split()[0] for line in printed.err.splitlines()]
-    assert tables == [table.name for table in (*FACTS, *ANSWERS)]
+    assert tables == [*FACTS, *ANSWERS]
     (run,) = json.loads(outs[1].read_text())["runs"]
     assert run["quality"]["events"] == events
     assert run["quality"]["quarantined"] == 0

@@ -15,41 +15,25 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from episub_router.pb.trace_pb2 import TraceEvent  # noqa: E402
-from episub_router.pipeline.reading.encoding import plain  # noqa: E402
 from episub_router.pipeline.reading.files import read_file, read_together  # noqa: E402
-from episub_router.pipeline.record import RECORD  # noqa: E402
+from episub_router.pipeline.record import ENCODED, RECORD  # noqa: E402
 from episub_router.sim.runner import run  # noqa: E402
 from episub_router.trace.kinds import TYPED  # noqa: E402
-from episub_router.trace.reading import TraceFile, Unreadable  # noqa: E402
 from tests.pipeline.files import delimited, node_events  # noqa: E402
+from tests.pipeline.one_by_one import one_by_one  # noqa: E402
 
 Row = dict[str, Any]
 
 
-def one_by_one(path: Path) -> list[Row]:
-    """The records of a PB trace as they are without the reading by the column."""
-    from episub_router.pipeline.reading.columns import Columns
-    from episub_router.pipeline.reading.lanes import LATEST
-    from episub_router.pipeline.reading.protobuf import EventDecoder
-
-    columns = Columns("r", "f")
-    decoder = EventDecoder(columns)
-    with TraceFile(path) as trace:
-        for offset, event in trace:
-            if isinstance(event, Unreadable):
-                columns.quarantine(offset, event.size, event.reason)
-            elif not event.HasField("timestamp"):
-                columns.quarantine(offset, event.ByteSize(), "an event without a timestamp")
-            elif not 0 <= event.timestamp < LATEST:
-                reason = f"an event at {event.timestamp} ns"
-                columns.quarantine(offset, event.ByteSize(), reason)
-            else:
-                decoder.add(offset, event)
-    return _in_order(columns.take().to_pylist())
-
-
 def _in_order(rows: list[Row]) -> list[Row]:
-    return sorted((row for row in rows if row["status"] != "file"), key=lambda row: row["offset"])
+    """All but the last rows of files; events at impossible times without their size, which differs
+    for a number that is written with more bytes than it needs."""
+    kept = [
+        row | {"size": None} if str(row["detail"]).startswith("an event") else row
+        for row in rows
+        if row["status"] != "file"
+    ]
+    return sorted(kept, key=lambda row: row["offset"])
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +64,12 @@ def test_reading_by_the_column_makes_the_same_records(
         path = tmp_path / f"{number}.pb"
         path.write_bytes(damaged)
         found = pa.Table.from_batches(read_file(str(path), "f", "r"), schema=RECORD).to_pylist()
-        wanted = one_by_one(path) if sound else []
+        wanted = _in_order(one_by_one(path)) if sound else []
         assert _in_order(found) == wanted
         assert json.loads(found[-1]["detail"])["records"] == len(wanted)
         several[str(path)] = [row | {"file": str(path)} for row in wanted]
     batches = read_together(((path, path, {}) for path in several), "r")
-    rows = pa.Table.from_batches(map(plain, batches), schema=RECORD).to_pylist()
+    rows = pa.Table.from_batches(batches, schema=ENCODED).cast(RECORD).to_pylist()
     for path, wanted in several.items():
         of_file = [row for row in rows if row["file"] == path]
         assert _in_order(of_file) == wanted
@@ -108,7 +92,7 @@ def test_every_event_is_the_same_by_the_column(data: st.DataObject) -> None:
         path = Path(directory, "trace.pb")
         path.write_bytes(delimited(events))
         found = pa.Table.from_batches(read_file(str(path), "f", "r"), schema=RECORD).to_pylist()
-        assert _in_order(found) == one_by_one(path)
+        assert _in_order(found) == _in_order(one_by_one(path))
 
 
 def _fill(data: st.DataObject, event: TraceEvent) -> None:

@@ -327,7 +327,7 @@ def test_a_table_whose_writer_is_killed_is_whole(
             patched.setattr(kind, "rename", rename)
             patched.setattr(kind, "remove", remove)
             try:
-                lake.put("gold", "t", new, ["r"], is_empty=False)
+                lake.write("gold", "t", new, ["r"])
                 is_done = True
             except Killed:
                 pass

@@ -102,7 +102,8 @@ def test_all_rows_behind_the_figures(
     found = Counter(json.loads(line)["table"] for line in rows.read_text().splitlines())
     assert found == {
         table: count
-        for layer, table in RAW
+        for layer, tables in RAW.items()
+        for table in tables
         if (count := len(swept.table(table, name, layer=layer)))
     }
     assert 'href="there/rows.jsonl"' in page.read_text()

@@ -49,9 +49,9 @@ def test_spark_and_arrow_have_the_same_columns() -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from episub_router.pipeline import schemas
+    from episub_router.pipeline import lake
 
-    assert to_arrow_schema(schemas.RECORD).equals(RECORD)
+    assert to_arrow_schema(lake.RECORD).equals(RECORD)
 
 
 def test_names() -> None:

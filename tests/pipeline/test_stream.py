@@ -273,7 +273,9 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
         {"records": records.load(str(traces)).localCheckpoint()},
         AnswerParams(window=5.0),
     )
-    with tables.kept("clocks", "publishes", "deliveries", "subscriptions", "arrivals", "messages"):
+    with tables.cached(
+        "clocks", "publishes", "deliveries", "subscriptions", "arrivals", "messages"
+    ):
         wanted = tables("spread").where("window IS NOT NULL").orderBy("window").collect()
     found = sorted(_live(lake, "spread"), key=lambda row: row.window)  # type: ignore[attr-defined]
     assert [row.asDict() for row in found] == [row.asDict() for row in wanted]  # type: ignore[attr-defined]

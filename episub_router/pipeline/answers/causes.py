@@ -27,13 +27,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.facts.evidence import NEVER
 from episub_router.pipeline.params import SECOND, AnswerParams
+from episub_router.pipeline.sql import at_rank, grouped_by, ranked, schema_of, window_of
 
 FAULTS = ("down", "stopped", "cut")
 """Causes that last, and concern peers as such."""
@@ -41,38 +42,25 @@ FAULTS = ("down", "stopped", "cut")
 SHOWN = 100
 """Peers of a fault that are named at most."""
 
-_TEXT, _LONG = StringType(), LongType()
-
-JUDGED = StructType(
-    [
-        StructField("run", _TEXT, False),
-        StructField("topic", _TEXT, True),
-        StructField("message", _TEXT, True),  # null: the row is a fault
-        StructField("peer", _TEXT, True),
-        StructField("published", _LONG, True),
-        StructField("latency", _LONG, True),  # ns; null: it never came
-        StructField("cause", _TEXT, False),
-        StructField("fault", _LONG, True),  # number of the fault in its run
-        StructField("sender", _TEXT, True),  # the link that it was late on
-        StructField("receiver", _TEXT, True),
-        StructField("detail", _TEXT, True),
-        StructField("begin", _LONG, True),  # of a fault, ns
-        StructField("end", _LONG, True),  # null: it lasts to the end of the run
-        StructField("calm", _LONG, True),  # since when all came in time again
-        StructField("peers", ArrayType(_TEXT), True),  # the smaller side, SHOWN at most
-        StructField("count", _LONG, True),
-        StructField("others", _LONG, True),
-        StructField("late", _LONG, True),
-        StructField("lost", _LONG, True),
-    ]
+JUDGED = schema_of(
+    "run topic message peer string published latency long cause string fault long sender receiver "
+    "detail string begin end calm long peers strings count others late lost long"
 )
-"""Pairs with their causes, and the faults that are some of them."""
+"""Pairs with their causes, and the faults that are some of them: rows without `message`. `latency`
+(ns) is null where it never came, `fault` the number in its run; `sender` and `receiver` are the
+link on which it was late. Of a fault, `begin` and `end` (null: it lasts to the end of the run),
+`calm`, since when all came in time again, `peers`, the smaller side, SHOWN at most, and their
+`count`."""
 
 _FOREVER = 2**62
 
 _UNUSUAL = 4
 """Times what nine of ten of its silences are, from which on a peer was stopped. Chosen: an idle one
 isn't."""
+
+
+Found = tuple[str, "Fault | None", int | None, int | None, str | None]
+"""A cause, its fault, the link on which it was late, and what is known more."""
 
 
 @dataclass
@@ -103,7 +91,7 @@ def judge(params: AnswerParams) -> Callable[[pd.DataFrame], pd.DataFrame]:
         rows = rows.reset_index(drop=True)
         table = list(_Trial(rows, params).rows()) if (rows["kind"] == "trouble").any() else []
         return pd.DataFrame(table, columns=JUDGED.names).astype(
-            {f.name: "Int64" for f in JUDGED.fields if f.dataType == _LONG}
+            {f.name: "Int64" for f in JUDGED.fields if f.dataType == LongType()}
         )
 
     return of_run
@@ -371,7 +359,7 @@ class _Trial:
     def _name(self, peer: int | None) -> str | None:
         return None if peer is None or peer < 0 else str(self._names[peer])
 
-    def _cause(self, pair: Any) -> tuple[str, Fault | None, int | None, int | None, str | None]:
+    def _cause(self, pair: Any) -> Found:
         source, peer, begin = int(pair.a), int(pair.b), int(pair.first)
         end = begin + self._deadline
         if self._ends(peer) < end:
@@ -392,9 +380,7 @@ class _Trial:
             return self._late(pair.message, source, peer, begin)
         return self._lost(pair.message, peer)
 
-    def _late(
-        self, message: Any, source: int, peer: int, published: int
-    ) -> tuple[str, Fault | None, int | None, int | None, str | None]:
+    def _late(self, message: Any, source: int, peer: int, published: int) -> Found:
         """Why the message was late over the link on which it became so."""
         way = self._deliveries[message]
         at, seen = peer, set()
@@ -420,13 +406,8 @@ class _Trial:
             return "unknown", None, parent, at, "no trace has its sending"
         first, sender = min((time, peer) for peer, time in sends.items())
         if sender != parent and got - first > first - published:
-            return (
-                "slow",
-                None,
-                sender,
-                at,
-                f"after {(got - first) / SECOND:.2f} s another copy came first",
-            )
+            said = f"after {(got - first) / SECOND:.2f} s another copy came first"
+            return "slow", None, sender, at, said
         if got - sent >= sent - had:
             return "slow", None, parent, at, f"{(got - sent) / SECOND:.2f} s under way"
         if asked is None:
@@ -439,18 +420,10 @@ class _Trial:
                 at,
                 f"{(got - asked) / SECOND:.2f} s after it was asked for",
             )
-        waited = f"{(asked - had) / SECOND:.2f} s"
-        return (
-            "overlay",
-            None,
-            parent,
-            at,
-            f"no push; it was asked for {waited} after the sender had it",
-        )
+        said = f"no push; it was asked for {(asked - had) / SECOND:.2f} s after the sender had it"
+        return "overlay", None, parent, at, said
 
-    def _lost(
-        self, message: Any, peer: int
-    ) -> tuple[str, Fault | None, int | None, int | None, str | None]:
+    def _lost(self, message: Any, peer: int) -> Found:
         if peer not in self._pulses:
             return "unknown", None, None, None, "it has no trace of its own"
         if peer in set(self._kind("dropped")["a"]):
@@ -476,7 +449,7 @@ def judged(evidence: DataFrame, params: AnswerParams) -> DataFrame:
 
 def causes(judged: DataFrame) -> DataFrame:
     """The table `causes`: one row for each pair that was late or lost."""
-    return judged.where(F.col("message").isNotNull()).select(
+    return judged.where("message IS NOT NULL").select(
         "run", "topic", "message", "peer", "published", "latency", "cause", "fault", "sender",
         "receiver", "detail",
     )  # fmt: skip
@@ -485,41 +458,35 @@ def causes(judged: DataFrame) -> DataFrame:
 def faults(judged: DataFrame) -> DataFrame:
     """The table `faults`: times at which peers weren't there, or were apart from the others, and
     what was late or lost for that reason."""
-    return judged.where(F.col("message").isNull()).select(
+    return judged.where("message IS NULL").select(
         "run", "fault", "cause", "begin", "end", "calm", "peers", "count", "others", "late", "lost",
         "detail",
     )  # fmt: skip
 
 
-def rest(arrivals: DataFrame, faults: DataFrame, params: AnswerParams) -> DataFrame:
-    """The table `rest`: of each topic, the messages that were published in calm: at no fault, nor
-    so shortly before one that it met them, nor before all came in time again."""
-    deadline = int(params.deadline * SECOND)
-    spans = faults.select(
-        F.col("run").alias("of"),
-        (F.col("begin") - deadline).alias("begin"),
-        F.coalesce("calm", F.lit(_FOREVER)).alias("calm"),
+def rest(
+    arrivals: DataFrame, faults: DataFrame, causes: DataFrame, params: AnswerParams
+) -> DataFrame:
+    """The table `rest`: of each topic, the messages that were published in calm: at no fault and
+    while no link was slow, nor so shortly before that they met it, nor before all came in time
+    again and `patience` later: as long the network is given to mend."""
+    deadline, patience = int(params.deadline * SECOND), int(params.patience * SECOND)
+    slow = causes.where("cause = 'slow'").withColumn("window", window_of("published", params))
+    spans = (
+        grouped_by(slow, ["run", "window"], begin="min(published)", calm="max(published + latency)")
+        .drop("window")
+        .unionByName(faults.select("run", "begin", "calm"))
     )
-    meets = (F.col("of") == F.col("run")) & F.col("published").between(
-        F.col("begin"), F.col("calm")
-    )
-    left = arrivals.where(~F.col("origin")).join(F.broadcast(spans), meets, "left_anti")
-    came = F.col("delivered") & F.col("latency").isNotNull()
-    late = came & (F.col("latency") > deadline)
-    latency = F.when(came, F.col("latency"))
-    of_topic = Window.partitionBy("run", "topic")
-    place = F.row_number().over(of_topic.orderBy(latency.asc_nulls_last()))
-    ranked = left.withColumn("rank", place).withColumn("known", F.count(latency).over(of_topic))
-
-    def quantile(share: float) -> Column:
-        wanted = F.greatest(F.ceil(F.col("known") * share), F.lit(1))
-        return F.max(F.when(F.col("rank") == wanted, F.col("latency")))
-
-    return ranked.groupBy("run", "topic").agg(
-        F.count_distinct("message").alias("messages"),
-        F.count_if("live").alias("live"),
-        F.count_if(F.col("live") & F.col("delivered")).alias("delivered"),
-        F.count_if(late).alias("late"),
-        quantile(0.5).alias("latency_p50"),
-        quantile(0.99).alias("latency_p99"),
-    )
+    spans = spans.selectExpr(
+        "run AS of", f"begin - {deadline} AS begin",
+        f"coalesce(calm + {patience}, {_FOREVER}) AS calm",
+    )  # fmt: skip
+    meets = F.expr("of = run AND published BETWEEN begin AND calm")
+    left = arrivals.where("NOT origin").join(F.broadcast(spans), meets, "left_anti")
+    left = left.withColumn("known", F.expr("CASE WHEN delivered THEN latency END"))
+    key = ["run", "topic"]
+    return grouped_by(
+        ranked(left, key, "known"), key, messages="count(DISTINCT message)", live="count_if(live)",
+        delivered="count_if(live AND delivered)", late=f"count_if(known > {deadline})",
+        latency_p50=at_rank("known", 0.5), latency_p99=at_rank("known", 0.99),
+    )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.answers.beside import beside
+from episub_router.pipeline.sql import beside, grouped_by
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 SHARES = {"t50": 0.50, "t90": 0.90, "t99": 0.99, "t100": 1.0}
@@ -50,50 +50,40 @@ def messages(
 
 def _judged(table: DataFrame) -> DataFrame:
     """`messages` from what was counted of each."""
-    # As many as were sent, in runs that trace sends, else as many as came in.
-    came = F.col("came") + F.col("duplicates")
-    payloads = F.when(F.col("sends_traced"), F.col("sent")).otherwise(came)
-    receivers, live = F.col("receivers"), F.col("live")
     order = Window.partitionBy("run", "topic").orderBy("index")
+    # As many as were sent, in runs that trace sends, else as many as came in.
+    payloads = F.expr("CASE WHEN sends_traced THEN sent ELSE came + duplicates END")
     union = F.col("edges") + F.lag("edges").over(order) - F.col("kept")
-    return table.withColumn("payloads", payloads).select(
-        *_COLUMNS,
-        F.when(live > 0, F.col("delivered") / live).otherwise(1.0).alias("reliability"),
-        F.when(receivers > 1, F.col("payloads") / (receivers - 1) - 1).otherwise(0.0).alias("rmr"),
-        (receivers - F.col("delivered")).alias("newcomers"),
+    return table.withColumn("payloads", payloads).withColumn("union", union).selectExpr(
+        *_COLUMNS, "CASE WHEN live > 0 THEN delivered / live ELSE 1D END AS reliability",
+        "CASE WHEN receivers > 1 THEN payloads / (receivers - 1) - 1 ELSE 0D END AS rmr",
+        "receivers - delivered AS newcomers",
         # The Jaccard index of the tree's links and those of the message before.
-        F.when(union > 0, F.col("kept") / union).alias("stability"),
-    )
+        "CASE WHEN `union` > 0 THEN kept / `union` END AS stability",
+    )  # fmt: skip
 
 
 def _reach(arrivals: DataFrame) -> DataFrame:
-    served = F.col("delivered") & ~F.col("origin")
-    got = arrivals.groupBy("run", "message").agg(
-        F.count_if("live").alias("live"),
-        F.count_if("delivered").alias("delivered"),
-        F.count_if(served).alias("deliveries"),
-        F.count_if(served & (F.col("latency") < 0)).alias("negative_latencies"),
-        F.count_if(served & F.col("latency").isNull()).alias("unknown_latencies"),
-        F.sort_array(F.collect_list(F.when(served, F.col("latency")))).alias("latencies"),
-        F.sort_array(F.collect_list(F.when(F.col("delivered"), F.col("latency")))).alias("times"),
-        F.coalesce(F.max(F.when(served, F.col("hops"))), F.lit(0)).alias("ldh"),
-        F.avg(F.when(served, F.col("hops"))).alias("mean_hops"),
-        F.avg(F.when(served, F.col("latency"))).alias("latency_mean"),
-    )
+    is_served = "delivered AND NOT origin"
+    served = f"FILTER (WHERE {is_served})"
+    got = grouped_by(
+        arrivals, _MESSAGE, live="count_if(live)", delivered="count_if(delivered)",
+        deliveries=f"count(*) {served}",
+        negative_latencies=f"count_if({is_served} AND latency < 0)",
+        unknown_latencies=f"count_if({is_served} AND latency IS NULL)",
+        latencies=f"sort_array(collect_list(latency) {served})",
+        times="sort_array(collect_list(latency) FILTER (WHERE delivered))",
+        ldh=f"coalesce(max(hops) {served}, 0)", mean_hops=f"avg(hops) {served}",
+        latency_mean=f"avg(latency) {served}",
+    )  # fmt: skip
     latencies, times = F.col("latencies"), F.col("times")
-    quantiles = {
+    known = F.col("live") - F.col("unknown_latencies")
+    made = {
         f"latency_{name}": nearest_rank(latencies, F.lit(share) * F.size(latencies))
         for name, share in QUANTILES.items()
-    }
-    until = {
-        name: nearest_rank(times, F.lit(share) * (F.col("live") - F.col("unknown_latencies")))
-        for name, share in SHARES.items()
-    }
-    return got.select(
-        *(name for name in got.columns if name not in ("latencies", "times")),
-        *(value.alias(name) for name, value in quantiles.items()),
-        F.array_max(latencies).alias("latency_max"),
-        *(value.alias(name) for name, value in until.items()),
+    } | {name: nearest_rank(times, F.lit(share) * known) for name, share in SHARES.items()}
+    return got.withColumns(made | {"latency_max": F.array_max(latencies)}).drop(
+        "latencies", "times"
     )
 
 
@@ -106,52 +96,41 @@ def nearest_rank(ordered: Column, rank: Column) -> Column:
 def _receipts(deliveries: DataFrame) -> DataFrame:
     """Peers that have the message, its publisher included, whether or not that was traced, and how
     many it came to."""
-    return deliveries.groupBy(*_MESSAGE).agg(
-        (F.count("*") + F.when(F.count_if("origin") == 0, 1).otherwise(0)).alias("receivers"),
-        F.count_if(~F.col("origin")).alias("came"),
+    origins = "CASE WHEN count_if(origin) = 0 THEN 1 ELSE 0 END"
+    return grouped_by(
+        deliveries, _MESSAGE, receivers=f"count(*) + {origins}", came="count_if(NOT origin)"
     )
 
 
 def copies(duplicates: DataFrame) -> DataFrame:
     """Copies in vain of each message: run, message, duplicates."""
-    return duplicates.groupBy("run", "message").agg(F.count("*").alias("duplicates"))
+    return grouped_by(duplicates, _MESSAGE, duplicates="count(*)")
 
 
 def sent(totals: DataFrame) -> DataFrame:
     """How often each message was sent: run, message, sent."""
-    sends = totals.where((F.col("direction") == "send") & F.col("message").isNotNull())
-    return sends.select("run", "message", F.col("messages").alias("sent"))
+    sends = totals.where("direction = 'send' AND message IS NOT NULL")
+    return sends.selectExpr(*_MESSAGE, "messages AS sent")
 
 
 def _fan_out(arrivals: DataFrame) -> DataFrame:
     """The most children of a peer, and the share of peers without any."""
-    children = (
-        arrivals.where(F.col("delivered") & ~F.col("origin"))
-        .groupBy("run", "message", "parent")
-        .agg(F.count("*").alias("children"))
-    )
-    known = F.col("parent").isNotNull()
-    served = F.sum("children")
-    return children.groupBy("run", "message").agg(
-        F.max(F.when(known, F.col("children"))).alias("fan_out_max"),
-        F.greatest(F.lit(0.0), (served + 1 - F.count_if(known)) / (served + 1)).alias("leaves"),
-    )
+    served = arrivals.where("delivered AND NOT origin")
+    children = grouped_by(served, [*_MESSAGE, "parent"], children="count(*)")
+    parents = "count_if(parent IS NOT NULL)"
+    return grouped_by(
+        children, _MESSAGE, fan_out_max="max(CASE WHEN parent IS NOT NULL THEN children END)",
+        leaves=f"greatest(0D, (sum(children) + 1 - {parents}) / (sum(children) + 1))",
+    )  # fmt: skip
 
 
 def _edges(numbered: DataFrame, deliveries: DataFrame) -> DataFrame:
     """How many links the tree has, and how many of them that of the message before has, too."""
-    edges = deliveries.where(F.col("parent").isNotNull()).select(
-        *_MESSAGE,
-        F.least("peer", "parent").alias("a"),
-        F.greatest("peer", "parent").alias("b"),
+    edges = deliveries.where("parent IS NOT NULL").selectExpr(
+        *_MESSAGE, "least(peer, parent) AS a", "greatest(peer, parent) AS b"
     )
-    edges = edges.distinct().join(
-        F.broadcast(numbered.select("run", "topic", "message", "index")), list(_MESSAGE)
-    )
+    of_topics = F.broadcast(numbered.select("run", "topic", "message", "index"))
     before = F.lag("index").over(Window.partitionBy("run", "topic", "a", "b").orderBy("index"))
-    kept = F.coalesce(before == F.col("index") - 1, F.lit(False))
-    return (
-        edges.withColumn("kept", kept)
-        .groupBy(*_MESSAGE)
-        .agg(F.count("*").alias("edges"), F.count_if("kept").alias("kept"))
-    )
+    edges = edges.distinct().join(of_topics, list(_MESSAGE)).withColumn("before", before)
+    kept = "count_if(coalesce(before = index - 1, false))"
+    return grouped_by(edges, _MESSAGE, edges="count(*)", kept=kept)

@@ -10,39 +10,19 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.params import SECOND, AnswerParams
+from episub_router.pipeline.sql import grouped_by, nulls, schema_of
 from episub_router.sim.metrics import overlay as graphs
 
-OVERLAY = StructType(
-    [
-        StructField("run", StringType(), False),
-        StructField("topic", StringType(), True),
-        StructField("kind", StringType(), False),  # of the links: active, eager, lazy, stream
-        StructField("time", LongType(), False),
-        StructField("nodes", LongType(), False),
-        StructField("links", LongType(), False),  # directed
-        StructField("degree_mean", DoubleType(), False),
-        StructField("degree_min", LongType(), False),
-        StructField("degree_max", LongType(), False),
-        StructField("degrees", ArrayType(LongType()), False),  # nodes by out-degree, from 0
-        StructField("symmetry", DoubleType(), False),
-        StructField("clustering", DoubleType(), False),
-        StructField("average_shortest_path", DoubleType(), False),
-        StructField("components", LongType(), False),
-        StructField("largest_component", LongType(), False),
-        StructField("proximity_ratio", DoubleType(), True),
-    ]
+OVERLAY = schema_of(
+    "run topic kind string time nodes links long degree_mean double degree_min degree_max long "
+    "degrees longs symmetry clustering average_shortest_path double components largest_component "
+    "long proximity_ratio double"
 )
+"""`kind` is of the links: active, eager, lazy, stream. `links` are directed, `degrees` the nodes by
+out-degree, from 0."""
 
 
 def overlay(
@@ -55,32 +35,21 @@ def overlay(
     """The table `overlay`. `spans` has run, begin, end, settled (ns): the looks are at the ends of
     windows up to `settled`, or of some windows each where there are more than `looks`, and then."""
     looks = _looks(spans, params)
-    at = (F.col("since") <= F.col("time")) & (
-        F.col("until").isNull() | (F.col("until") > F.col("time"))
-    )
+    at = "since <= time AND (until IS NULL OR until > time)"
     seen = links.join(F.broadcast(looks), "run").where(at)
     nodes = subscriptions.join(F.broadcast(looks), "run").where(at)
-    mean_rtt = rtts.groupBy("run", "peer", "remote").agg(F.avg("rtt").alias("rtt"))
+    mean_rtt = grouped_by(rtts, ["run", "peer", "remote"], rtt="avg(rtt)")
     edges = seen.join(mean_rtt, ["run", "peer", "remote"], "left").select(
         "run", "topic", "kind", "time", "peer", "remote", "rtt"
     )
     kinds = edges.select("run", "topic", "kind").distinct()
     present = nodes.select("run", "topic", "time", "peer").distinct()
     # Streams have no topic: their nodes are all that are there.
-    members = present.join(kinds, ["run", "topic"]).unionByName(
-        present.drop("topic")
-        .distinct()
-        .join(kinds.where(F.col("topic").isNull()), "run")
-        .select("run", "topic", "time", "peer", "kind")
-    )
-    rows = edges.unionByName(
-        members.select(
-            "run", "topic", "kind", "time", "peer",
-            F.lit(None).cast("string").alias("remote"),
-            F.lit(None).cast("double").alias("rtt"),
-        )
-    )  # fmt: skip
-    all_pairs = mean_rtt.groupBy("run").agg(F.avg("rtt").alias("rtt_of_all"))
+    of_all = present.drop("topic").distinct().join(kinds.where("topic IS NULL"), "run")
+    members = present.join(kinds, ["run", "topic"]).unionByName(of_all)
+    alone = members.select("*", *nulls("string", "remote"), *nulls("double", "rtt"))
+    rows = edges.unionByName(alone)
+    all_pairs = grouped_by(mean_rtt, ["run"], rtt_of_all="avg(rtt)")
     rows = rows.join(F.broadcast(all_pairs), "run", "left")
     return grouped(rows, ["run", "topic", "kind", "time"], measure(params.path_sources), OVERLAY)
 

@@ -5,22 +5,15 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.answers.beside import beside
 from episub_router.pipeline.facts.clocks import SET
-from episub_router.pipeline.params import AnswerParams
+from episub_router.pipeline.params import SECOND, AnswerParams
+from episub_router.pipeline.sql import beside, grouped_by
 
-_BOOK = ("header", "report")
-"""The tracer's own events."""
-_BOOKS = "dropped bigint, failed bigint"
-
-_ZERO = (
-    "events", "late", "unknown_events", "peers", "quarantined", "outliers", "untraced_peers",
-    "dropped_by_tracer", "failed_by_tracer", "messages", "inferred_publishes", "deliveries",
-    "served", "negative_latencies", "unknown_latencies", "clocks_set",
-    "negative_before_correction", "repeated_deliveries", "without_depth", "clocks",
-    "clocks_corrected", "clocks_unknown", "silent_peers",
-)  # fmt: skip
-"""What there is none of where nothing is said about it."""
+_MAY_BE_NULL = {
+    "begin", "end", "settled", "least_latency", "largest_offset", "largest_uncertainty",
+    "subscriptions_inferred",
+}  # fmt: skip
+"""What isn't a count."""
 
 
 def quality(
@@ -31,72 +24,54 @@ def quality(
     clocks: DataFrame,
     subscriptions: DataFrame,
     spans: DataFrame,
+    activity: DataFrame,
     params: AnswerParams,
 ) -> DataFrame:
     """The table `quality`: one row per run. Of `records`, bronze, it takes what is no event, or one
     of the tracer's own."""
-    is_event = F.col("status") == "event"
-    counted = contacts.groupBy("run").agg(
-        F.sum("count").alias("events"),
-        F.sum("late").alias("late"),
-        F.sum("unknown").alias("unknown_events"),
-        F.count_distinct(F.when(F.col("count") > 0, F.col("peer"))).alias("peers"),
-    )
-    # A tracer's books are totals over all its files: the last of each node counts.
-    said = F.from_json(F.when(is_event, F.col("detail")), _BOOKS)
-    # Apart, since each is found without a look at the events.
-    unread, books = records.where(~is_event), records.where(is_event & F.col("event").isin(*_BOOK))
-    others = (
-        unread.unionByName(books)
-        .groupBy("run", "peer")
-        .agg(
-            F.count_if(F.col("status") == "quarantined").alias("quarantined"),
-            F.count_if(is_event).alias("books"),
-            F.max(said["dropped"]).alias("dropped_by_tracer"),
-            F.max(said["failed"]).alias("failed_by_tracer"),
-        )
-        .groupBy("run")
-        .agg(*(F.sum(name).alias(name) for name in
-               ("quarantined", "books", "dropped_by_tracer", "failed_by_tracer")))
+    run, deadline = ["run"], int(params.deadline * SECOND)
+    counted = grouped_by(
+        contacts, run, events="sum(count)", late="sum(late)", unknown_events="sum(unknown)",
+        peers="count(DISTINCT CASE WHEN count > 0 THEN peer END)",
     )  # fmt: skip
-    both = F.array(
-        F.struct("peer", F.lit(True).alias("traced")),
-        F.struct(F.col("remote").alias("peer"), F.lit(False).alias("traced")),
+    # Apart, since each is found without a look at the events.
+    others = records.where("status != 'event'").unionByName(
+        records.where("status = 'event' AND event IN ('header', 'report')")
     )
-    untraced = (
-        contacts.select("run", F.inline(both))
-        .where(F.col("peer").isNotNull())
-        .groupBy("run", "peer")
-        .agg(F.max("traced").alias("traced"))
-        .groupBy("run")
-        .agg(F.count_if(~F.col("traced")).alias("untraced_peers"))
-    )
-    spread = deliveries.groupBy("run").agg(
-        F.count("*").alias("deliveries"),
-        F.count_if(~F.col("origin")).alias("served"),
-        F.count_if(F.col("latency") < 0).alias("negative_latencies"),
-        F.count_if(F.col("latency").isNull()).alias("unknown_latencies"),
-        F.min("latency").alias("least_latency"),
-        F.count_if(F.col("raw_latency") < 0).alias("negative_before_correction"),
-        F.sum("repeats").alias("repeated_deliveries"),
-        F.count_if(F.col("hops").isNull()).alias("without_depth"),
-    )
-    published = publishes.groupBy("run").agg(
-        F.count("*").alias("messages"), F.count_if("inferred").alias("inferred_publishes")
-    )
-    clocked = clocks.groupBy("run").agg(
-        F.count("*").alias("clocks"),
-        F.count_if(F.col("correction") != 0).alias("clocks_corrected"),
-        F.count_if(F.col("offset").isNull()).alias("clocks_unknown"),
-        F.count_if(F.col("note") == SET).alias("clocks_set"),
-        F.max(F.abs("offset")).alias("largest_offset"),
-        F.max("uncertainty").alias("largest_uncertainty"),
-    )
-    there = subscriptions.groupBy("run").agg(
-        F.count_if(F.col("ending") == "silent").alias("silent_peers"),
-        F.max("inferred").alias("subscriptions_inferred"),
-    )
-    table = beside(("run",), counted, others, spans, untraced, spread, published, clocked, there)
-    table = table.fillna(0, [*_ZERO, "books"])
+    said = F.from_json(F.expr("CASE WHEN status = 'event' THEN detail END"),
+                       "dropped bigint, failed bigint")  # fmt: skip
+    # A tracer's books are totals over all its files: the last of each node counts.
+    of_nodes = grouped_by(
+        others.withColumn("said", said), ["run", "peer"],
+        quarantined="count_if(status = 'quarantined')", books="count_if(status = 'event')",
+        dropped_by_tracer="max(said.dropped)", failed_by_tracer="max(said.failed)",
+    )  # fmt: skip
+    sums = {name: f"sum({name})" for name in of_nodes.columns[2:]}
+    both = "array(struct(peer, true AS traced), struct(remote AS peer, false AS traced))"
+    named = contacts.selectExpr("run", f"inline({both})").where("peer IS NOT NULL")
+    untraced = grouped_by(named, ["run", "peer"], traced="max(traced)")
+    table = beside(
+        run, counted, grouped_by(of_nodes, run, **sums), spans,
+        grouped_by(untraced, run, untraced_peers="count_if(NOT traced)"),
+        grouped_by(
+            deliveries, run, deliveries="count(*)", served="count_if(NOT origin)",
+            negative_latencies="count_if(latency < 0)",
+            unknown_latencies="count_if(latency IS NULL)", least_latency="min(latency)",
+            negative_before_correction="count_if(raw_latency < 0)",
+            repeated_deliveries="sum(repeats)", without_depth="count_if(hops IS NULL)",
+        ),
+        grouped_by(activity, run, cut_short=f"count_if(traced < last - {deadline})"),
+        grouped_by(publishes, run, messages="count(*)", inferred_publishes="count_if(inferred)"),
+        grouped_by(
+            clocks, run, clocks="count(*)", clocks_corrected="count_if(correction != 0)",
+            clocks_unknown="count_if(offset IS NULL)", clocks_set=f"count_if(note = '{SET}')",
+            largest_offset="max(abs(offset))", largest_uncertainty="max(uncertainty)",
+        ),
+        grouped_by(
+            subscriptions, run, silent_peers="count_if(ending = 'silent')",
+            subscriptions_inferred="max(inferred)",
+        ),
+    )  # fmt: skip
+    table = table.fillna(0, [name for name in table.columns if name not in {"run"} | _MAY_BE_NULL])
     table = table.withColumn("events", F.col("events") + F.col("books")).drop("books")
     return table.withColumn("deadline", F.lit(params.deadline))

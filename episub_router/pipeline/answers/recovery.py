@@ -7,41 +7,23 @@ from collections.abc import Sequence
 from statistics import median
 
 import pandas as pd
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.params import SECOND
+from episub_router.pipeline.sql import nulls, schema_of
 from episub_router.sim.metrics.dissemination import time_to_repair
 
-RECOVERY = StructType(
-    [
-        StructField("run", StringType(), False),
-        StructField("topic", StringType(), True),
-        StructField("time", LongType(), False),  # ns
-        StructField("nodes", LongType(), False),  # gone at that time, or that the fault took
-        StructField("ending", StringType(), False),  # or what kind of fault it was
-        StructField("reliability_before", DoubleType(), True),
-        StructField("reliability_worst", DoubleType(), True),
-        StructField("repaired_after", DoubleType(), True),  # s
-        StructField("rmr_before", DoubleType(), True),
-        StructField("rmr_restored_after", DoubleType(), True),  # s
-        StructField("latency_before", DoubleType(), True),  # ns
-        StructField("latency_worst", LongType(), True),  # ns
-        StructField("latency_restored_after", DoubleType(), True),  # s
-        StructField("restored_after", DoubleType(), True),  # s
-    ]
+RECOVERY = schema_of(
+    "run topic string time nodes long ending string reliability_before reliability_worst "
+    "repaired_after rmr_before rmr_restored_after latency_before double latency_worst long "
+    "latency_restored_after restored_after double"
 )
+"""`time` and latencies are ns, what something took is s; `nodes` are those that were gone at that
+time, or that the fault took; `ending` is how they went, or what kind of fault it was."""
 
-RECORDED = StructType(
-    [
-        StructField("run", StringType(), False),
-        StructField("time", LongType(), False),  # ns
-        StructField("ending", StringType(), False),
-        StructField("nodes", LongType(), False),
-    ]
-)
+RECORDED = schema_of("run string time long ending string nodes long")
 """The faults of a run by its own record."""
 
 TOGETHER = SECOND
@@ -59,7 +41,7 @@ def recorded(spark: SparkSession, faults: Sequence[tuple[str, int, str, int]]) -
     if faults:
         return spark.createDataFrame(faults, RECORDED)
     # Python's own way makes a job of nothing.
-    none = (F.lit(None).cast(field.dataType).alias(field.name) for field in RECORDED)
+    none = (column for f in RECORDED for column in nulls(f.dataType.simpleString(), f.name))
     return spark.range(0).select(*none).limit(0)
 
 
@@ -70,34 +52,29 @@ def recovery(
     run's own record tells of. In runs without, a fault is one of `faults`, or a time at which nodes
     crashed or fell silent."""
     topics = messages.select("run", "topic").distinct()
-    gone = subscriptions.where(F.col("ending").isin("crash", "silent")).select(
-        "run", "topic", F.col("until").alias("time"), "ending",
-        *_none("long", "nodes", "calm"),
-    )  # fmt: skip
-    found = faults.join(topics, "run").select(
-        "run", "topic", F.col("begin").alias("time"), F.col("cause").alias("ending"),
-        F.col("count").alias("nodes"), F.coalesce("calm", F.lit(0)).alias("calm"),
+    gone = subscriptions.where("ending IN ('crash', 'silent')").select(
+        "run", "topic", F.col("until").alias("time"), "ending", *nulls("long", "nodes", "calm")
+    )
+    found = faults.join(topics, "run").selectExpr(
+        "run", "topic", "begin AS time", "cause AS ending", "count AS nodes",
+        "coalesce(calm, 0) AS calm",
     )  # fmt: skip
     # Nodes that crashed say so themselves.
     went = gone.select("run").distinct().withColumn("went", F.lit(True))
     found = found.join(went, "run", "left").where("ending <> 'down' OR went IS NULL").drop("went")
     known = recorded.join(topics, "run").select(
-        "run", "topic", "time", "ending", "nodes", *_none("long", "calm")
+        "run", "topic", "time", "ending", "nodes", *nulls("long", "calm")
     )
     traced = gone.unionByName(found).join(recorded.select("run").distinct(), "run", "anti")
     spread = messages.select(
         "run", "topic", F.col("published").alias("time"),
-        F.lit(None).cast("string").alias("ending"), *_none("long", "nodes", "calm"),
+        F.lit(None).cast("string").alias("ending"), *nulls("long", "nodes", "calm"),
         "reliability", "rmr", "latency_p99",
     )  # fmt: skip
     faults = traced.unionByName(known)
-    none = _none("double", "reliability", "rmr"), _none("long", "latency_p99")
+    none = nulls("double", "reliability", "rmr"), nulls("long", "latency_p99")
     rows = faults.select("*", *none[0], *none[1]).unionByName(spread)
     return grouped(rows, ["run", "topic"], mend, RECOVERY)
-
-
-def _none(kind: str, *names: str) -> list[Column]:
-    return [F.lit(None).cast(kind).alias(name) for name in names]
 
 
 def mend(rows: pd.DataFrame) -> pd.DataFrame:

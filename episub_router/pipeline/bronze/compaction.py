@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pyspark.sql import functions as F
-
-from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError, stream_prefix
+from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError, of_run, stream_prefix
+from episub_router.pipeline.sql import grouped_by
 
 LARGE = 1 << 30
 """Bytes of traces in a batch from which on it stays as it is, and up to which others are taken
@@ -36,76 +35,64 @@ def compact(lake: Lake, runs: Sequence[str] | None = None) -> list[str]:
     """
     lake.forget_replaced()
     entries = [entry for entry in lake.manifest() if entry.format != SUMMARY]
-    unknown = sorted(set(runs or ()) - {entry.run for entry in entries})
-    if unknown:
-        raise LakeError(f"no run {', '.join(unknown)} in {lake.root}")
+    if runs:
+        lake.check(entries, runs)
     return [
-        _put_together(lake, run, group)
-        for run, group in _groups(entries)
-        if runs is None or run in runs
+        _put_together(lake, group)
+        for group in _groups(entries)
+        if len({entry.batch for entry in group}) > 1 and (runs is None or group[0].run in runs)
     ]
 
 
-def _groups(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    """(run, entries of some small batches), of batches that have no other run."""
+def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Entries of some small batches of a run, of batches that have no other run."""
     of_batch: defaultdict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         of_batch[entry.batch].append(entry)
-    of_run: defaultdict[str, list[list[Entry]]] = defaultdict(list)
+    by_run: defaultdict[str, list[list[Entry]]] = defaultdict(list)
     for batch in of_batch.values():
         if len({entry.run for entry in batch}) == 1 and _bytes(batch) < LARGE:
-            of_run[batch[0].run].append(batch)
-    for run, batches in sorted(of_run.items()):
-        streamed = sorted(batch[0].batch for batch in batches if _is_streamed(batch[0]))
-        kept = set(streamed[-_HELD_BACK:])
+            by_run[batch[0].run].append(batch)
+    for run, batches in sorted(by_run.items()):
+        names = sorted(batch[0].batch for batch in batches)
+        streamed = [name for name in names if name.startswith(stream_prefix(run))]
         group: list[Entry] = []
         for batch in batches:
-            if batch[0].batch in kept:
+            if batch[0].batch in streamed[-_HELD_BACK:]:
                 continue
-            if group and _bytes(group) + _bytes(batch) > LARGE:
-                yield from _worth_it(run, group)
+            if _bytes(group) + _bytes(batch) > LARGE:
+                yield group
                 group = []
             group += batch
-        yield from _worth_it(run, group)
-
-
-def _worth_it(run: str, group: list[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    if len({entry.batch for entry in group}) > 1:
-        yield run, group
-
-
-def _is_streamed(entry: Entry) -> bool:
-    return entry.batch.startswith(stream_prefix(entry.run))
+        yield group
 
 
 def _bytes(entries: Sequence[Entry]) -> int:
     return sum(entry.bytes for entry in entries)
 
 
-def _put_together(lake: Lake, run: str, entries: Sequence[Entry]) -> str:
-    replaced = sorted({entry.batch for entry in entries})
+def _put_together(lake: Lake, entries: Sequence[Entry]) -> str:
+    run, replaced = entries[0].run, sorted({entry.batch for entry in entries})
     name = _PREFIX + hashlib.sha256("\n".join(replaced).encode()).hexdigest()[:16]
-    staging = lake.stage(name, [run])
-    files = -(-_bytes(entries) // _PER_FILE) or 1
-    records = lake.records([run], replaced)
+    place = of_run(lake.stage(name, [run]), run)
+    records = lake.records([run], replaced).drop("run")
     (
-        records.repartition(files, "file")
+        records.repartition(-(-_bytes(entries) // _PER_FILE) or 1, "file")
         .sortWithinPartitions("status", "event", "file", "offset")
-        .drop("run")
         .write.mode("overwrite")
         .option("parquet.block.size", _ROW_GROUP)
         .partitionBy("status")
-        .parquet(staging.of_run(run))
+        .parquet(place)
     )
-    written = lake.session.read.schema(records.drop("run").schema).parquet(staging.of_run(run))
-    counted = written.groupBy("file").agg(
-        F.count_if(F.col("status") == "event").alias("events"),
-        F.count_if(F.col("status") == "quarantined").alias("quarantined"),
-    )
+    written = lake.session.read.schema(records.schema).parquet(place)
+    counted = grouped_by(
+        written, ["file"], events="count_if(status = 'event')",
+        quarantined="count_if(status = 'quarantined')",
+    )  # fmt: skip
     found = {row.file: (row.events, row.quarantined) for row in counted.collect()}
-    wanted: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    wanted: dict[str, tuple[int, int]] = {}
     for entry in entries:
-        events, quarantined = wanted[entry.file]
+        events, quarantined = wanted.get(entry.file, (0, 0))
         wanted[entry.file] = events + entry.events, quarantined + entry.quarantined
     if found != wanted:
         raise LakeError(f"not all records of run {run} were written again; nothing has changed")

@@ -7,8 +7,8 @@ import json
 import os
 import re
 import tempfile
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -22,13 +22,10 @@ from pyspark.sql import SparkSession
 from episub_router.pipeline.bronze.content import digest_of, head_of
 from episub_router.pipeline.bronze.writer import RecordWriter
 from episub_router.pipeline.engine import in_tasks
-from episub_router.pipeline.lake import Entry, Staging
-from episub_router.pipeline.reading.encoding import encoded
+from episub_router.pipeline.lake import Entry, of_run
 from episub_router.pipeline.reading.files import read_together, run_of
+from episub_router.pipeline.reading.source import TASK_BYTES, packed
 from episub_router.pipeline.storage import fetched, is_local, local_path, send
-
-TASK_BYTES = 32 << 20
-"""Small files are taken together until they have this many bytes."""
 
 _TASKS = 64
 """At least, where there is enough: so that no core waits long for the last task."""
@@ -61,7 +58,7 @@ class Batch:
     (ns), None without."""
 
     name: str
-    staging: Staging
+    staging: str
     late_before: int | None = None
 
 
@@ -82,46 +79,24 @@ def write(spark: SparkSession, files: Sequence[TraceFileInfo], batch: Batch) -> 
 def write_records(
     batches: Iterator[pa.RecordBatch], run: str, part: str, batch: Batch
 ) -> tuple[list[Entry], int]:
-    """Write records of one run, as `read_encoded` gives them of some files, from within a task; an
-    entry for each file, and how many rows the Parquet files have."""
+    """Write records of one run (`ENCODED`) of some files, from within a task; an entry for each
+    file, and how many rows the Parquet files have."""
     counting = _Counting(run, batch)
-    directory = batch.staging.of_run(run)
-    attempt = _attempt()
-    local = is_local(directory)
+    directory, context = of_run(batch.staging, run), TaskContext.get()
     with tempfile.TemporaryDirectory() as scratch:
-        target = directory if local else scratch
 
         def finished(written: str, wanted: str) -> None:
-            if local:
+            if is_local(directory):
                 os.replace(written, wanted)
             else:
                 send(written, f"{directory}/{os.path.relpath(wanted, scratch)}")
 
+        target = directory if is_local(directory) else scratch
+        attempt = 0 if context is None else context.taskAttemptId()
         with RecordWriter(target, part, attempt, finished) as writer:
             for records in batches:
                 writer.add(counting.take(records))
     return counting.entries(), writer.rows
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What was counted of a file, and what its reader says in the last row."""
-
-    events: int = 0
-    quarantined: int = 0
-    late: int = 0
-    latest: int | None = None
-    books: dict[str, Any] | None = None
-
-    def add(self, status: str, row: Mapping[str, Any]) -> None:
-        """Count the records of a batch with this `status`."""
-        if status == "event":
-            self.events += row["count_all"]
-            self.late += row.get("late_sum", 0)
-        elif status == "quarantined":
-            self.quarantined += row["count_all"]
-        if row["time_max"] is not None:
-            self.latest = max(row["time_max"], self.latest or 0)
 
 
 class _Counting:
@@ -129,53 +104,46 @@ class _Counting:
 
     def __init__(self, run: str, batch: Batch) -> None:
         self._run, self._batch = run, batch
-        self._counts: defaultdict[str, _Counts] = defaultdict(_Counts)
+        self._counts: Counter[tuple[str, str]] = Counter()
+        """By file and status."""
+        self._late: Counter[str] = Counter()
+        self._latest: dict[str, int] = {}
+        self._books: dict[str, dict[str, Any]] = {}
+        """What the reader says in a file's last row."""
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        records = encoded(records)
-        status, file, times = (records.column(name) for name in ("status", "file", "time"))
-        columns = {"status": status.indices, "file": file.indices, "time": times}
-        wanted: list[Any] = [([], "count_all"), ("time", "max")]
         if self._batch.late_before is not None:
-            late = pc.fill_null(pc.less(times, self._batch.late_before), False)
+            late = pc.fill_null(pc.less(records.column("time"), self._batch.late_before), False)
             place = records.schema.get_field_index("late")
             records = records.set_column(place, records.schema.field("late"), late)
-            columns["late"] = late
-            wanted.append(("late", "sum"))
-        made = pa.table(columns).group_by(["status", "file"], use_threads=False)
-        for row in made.aggregate(wanted).to_pylist():
-            counts = self._counts[file.dictionary[row["file"]].as_py()]
-            counts.add(status.dictionary[row["status"]].as_py(), row)
-        ends = records.filter(pc.equal(status, "file")).select(["file", "detail"])
-        for end in ends.to_pylist():
-            self._counts[end["file"]].books = json.loads(end["detail"])
+        keys = ["file", "status"]
+        columns = {name: records.column(name) for name in (*keys, "time", "late")}
+        columns |= {name: columns[name].indices for name in keys}
+        names = [records.column(name).dictionary.to_pylist() for name in keys]
+        wanted = [([], "count_all"), ("time", "max"), ("late", "sum")]
+        made = pa.table(columns).group_by(keys, use_threads=False).aggregate(wanted)
+        for row in made.to_pylist():
+            file, status = (of[row[key]] for of, key in zip(names, keys, strict=True))
+            self._counts[file, status] += row["count_all"]
+            self._late[file] += row["late_sum"]
+            if row["time_max"] is not None:
+                self._latest[file] = max(row["time_max"], self._latest.get(file, 0))
+        ends = records.filter(pc.equal(records.column("status"), "file"))
+        for end in ends.select(["file", "detail"]).to_pylist():
+            self._books[end["file"]] = json.loads(end["detail"])
         return records
 
     def entries(self) -> list[Entry]:
         """What was counted of each file whose end was among the records."""
         return [
             Entry(
-                batch=self._batch.name,
-                run=self._run,
-                file=file,
-                digest=counts.books.get("digest", ""),
-                bytes=counts.books["bytes"],
-                format=counts.books["format"],
-                records=counts.books["records"],
-                events=counts.events,
-                quarantined=counts.quarantined,
-                late=counts.late,
-                latest=counts.latest,
-                result=counts.books.get("result"),
+                self._batch.name, self._run, file, books.get("digest", ""), books["bytes"],
+                books["format"], books["records"], self._counts[file, "event"],
+                self._counts[file, "quarantined"], self._late[file], self._latest.get(file),
+                books.get("result"),
             )
-            for file, counts in self._counts.items()
-            if counts.books is not None
-        ]
-
-
-def _attempt() -> int:
-    context = TaskContext.get()
-    return 0 if context is None else context.taskAttemptId()
+            for file, books in self._books.items()
+        ]  # fmt: skip
 
 
 def _spread(
@@ -186,44 +154,34 @@ def _spread(
     """What `work` makes of the number and the files of each task."""
     total = sum(file.size for file in files)
     most = min(TASK_BYTES, max(_LEAST_BYTES, total // _TASKS))
-    made = in_tasks(spark, lambda task: work(*task), list(enumerate(_packed(files, most))))
+    made = in_tasks(
+        spark,
+        lambda task: work(*task),
+        list(enumerate(packed(files, lambda file: file.size, most))),
+    )
     return [one for of_task in made for one in of_task]
 
 
-def _packed(files: Sequence[TraceFileInfo], most: int) -> Iterator[list[TraceFileInfo]]:
-    packed: list[TraceFileInfo] = []
-    size = 0
-    for file in files:
-        if packed and size + file.size > most:
-            yield packed
-            packed, size = [], 0
-        packed.append(file)
-        size += file.size
-    if packed:
-        yield packed
-
-
-def _copies(files: Sequence[TraceFileInfo]) -> Iterator[str]:
-    """Where on this machine each of `files` can be read, until the next one is asked for."""
+def _copies(files: Sequence[TraceFileInfo]) -> Iterator[tuple[TraceFileInfo, str]]:
+    """Each of `files`, and where on this machine it can be read until the next one is asked for."""
     for file in files:
         with fetched(file.path) as copy:
-            yield local_path(copy)
+            yield file, local_path(copy)
 
 
 def _identified(number: int, files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     del number
     return [
         replace(file, digest=digest_of(copy, file.name), run=run_of(copy), head=head_of(copy))
-        for file, copy in zip(files, _copies(files), strict=True)
+        for file, copy in _copies(files)
     ]
 
 
 def _written(number: int, files: Sequence[TraceFileInfo], batch: Batch) -> list[Entry]:
     entries: list[Entry] = []
-    for run, of_run in groupby(files, key=lambda file: file.run or ""):
-        chosen = list(of_run)
-        copies = zip(chosen, _copies(chosen), strict=True)
-        records = ((copy, file.name, {"digest": file.digest}) for file, copy in copies)
+    for run, in_run in groupby(files, key=lambda file: file.run or ""):
+        chosen = list(in_run)
+        records = ((copy, file.name, {"digest": file.digest}) for file, copy in _copies(chosen))
         made, rows = write_records(read_together(records, run), run, f"part-{number:05d}", batch)
         counted = sum(entry.events + entry.quarantined + 1 for entry in made)
         if rows != counted or len(made) != len(chosen):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from episub_router.pipeline.reading.encoding import ENCODED
+from episub_router.pipeline.record import ENCODED
 
 ROW_GROUP = 120_000
 """Rows of one kind that are held before they are written: some 30 MB, for five frequent kinds."""

@@ -21,35 +21,24 @@ def arrivals(
     count the same.
     """
     patience = int(params.patience * SECOND)
-    ready = F.least("linked", F.col("since") + patience)
-    expected = F.when(F.col("inferred"), F.col("since")).otherwise(ready)
-    peers = subscriptions.select("run", "topic", "peer", "until", "ending", expected.alias("ready"))
-    messages = publishes.select(
-        "run", "topic", "message", "source", F.col("time").alias("published")
-    )
-    pairs = peers.join(F.broadcast(messages), ["run", "topic"]).where(
-        (F.col("ready") <= F.col("published"))
-        & (F.col("until").isNull() | (F.col("published") < F.col("until")))
-    )
-    got = deliveries.select(
-        "run", "message", "peer", "latency", "hops", "parent", "origin",
-        F.lit(True).alias("delivered"),
+    peers = subscriptions.selectExpr(
+        "run", "topic", "peer", "until", "ending",
+        f"CASE WHEN inferred THEN since ELSE least(linked, since + {patience}) END AS ready",
     )  # fmt: skip
-    is_source = F.col("peer") == F.col("source")
-    delivered = F.col("delivered").isNotNull() | is_source
-    zero = F.when(is_source, 0)
-    stayed = F.col("until").isNull() | (F.col("until") > F.col("published") + patience)
-    return pairs.join(got, ["run", "message", "peer"], "left").select(
-        "run",
-        "topic",
-        "message",
-        "peer",
-        "published",
-        delivered.alias("delivered"),
-        (delivered | stayed).alias("live"),
-        "ending",
-        F.coalesce("latency", zero).alias("latency"),
-        F.coalesce("hops", zero).alias("hops"),
-        "parent",
-        F.coalesce("origin", is_source).alias("origin"),
+    messages = publishes.selectExpr("run", "topic", "message", "source", "time AS published")
+    got = deliveries.selectExpr(
+        "run", "message", "peer", "latency", "hops", "parent", "origin", "true AS came"
     )
+    return (
+        peers.join(F.broadcast(messages), ["run", "topic"])
+        .where("ready <= published AND (until IS NULL OR published < until)")
+        .join(got, ["run", "message", "peer"], "left")
+        .withColumn("delivered", F.expr("came IS NOT NULL OR peer = source"))
+        .withColumn("zero", F.expr("CASE WHEN peer = source THEN 0 END"))
+        .selectExpr(
+            "run", "topic", "message", "peer", "published", "delivered",
+            f"delivered OR until IS NULL OR until > published + {patience} AS live", "ending",
+            "coalesce(latency, zero) AS latency", "coalesce(hops, zero) AS hops", "parent",
+            "coalesce(origin, peer = source) AS origin",
+        )
+    )  # fmt: skip

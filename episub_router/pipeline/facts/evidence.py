@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.facts.clocks import corrected
 from episub_router.pipeline.facts.traffic import transmissions
 from episub_router.pipeline.params import SECOND, AnswerParams
+from episub_router.pipeline.sql import grouped_by
 
 NEVER = -1
 """In place of a time that there isn't: a column with nulls would be one of doubles in pandas, which
@@ -21,14 +23,9 @@ _COLUMNS = ("kind", "topic", "message", "a", "b", "first", "last", "since")
 def starts(records: DataFrame, clocks: DataFrame) -> DataFrame:
     """When processes began to trace, by their first header: run, peer, time."""
     it = F.from_json("detail", "written long, simulated boolean")
-    headers = records.where((F.col("status") == "event") & (F.col("event") == "header"))
-    said = headers.select("run", "peer", "time", it.alias("it")).where(
-        (F.col("it.written") == 0) & ~F.coalesce("it.simulated", F.lit(False))
-    )
-    wrong = clocks.select("run", "peer", "correction")
-    return said.join(F.broadcast(wrong), ["run", "peer"], "left").select(
-        "run", "peer", (F.col("time") - F.coalesce("correction", F.lit(0))).alias("time")
-    )
+    said = records.where("status = 'event' AND event = 'header'").withColumn("it", it)
+    said = said.where("it.written = 0 AND NOT coalesce(it.simulated, false)")
+    return corrected(said, clocks).select("run", "peer", "time")
 
 
 def troubles(
@@ -36,29 +33,21 @@ def troubles(
 ) -> DataFrame:
     """What was late or lost: run, topic, message, source, peer, published, delivered (time), since
     (when the peer had a link, where links are traced). Times are NEVER where there is none."""
-    late = F.coalesce(F.col("latency") > int(params.deadline * SECOND), F.lit(False))
-    wrong = F.col("live") & ~F.col("origin") & (~F.col("delivered") | late)
+    late = f"coalesce(latency > {int(params.deadline * SECOND)}, false)"
     keys = ["run", "topic", "peer"]
-    links = subscriptions.select(*keys, F.col("since").alias("joined"), "until", "linked")
-    traced = subscriptions.groupBy("run", "topic").agg(F.count("linked").alias("links"))
-    there = (F.col("joined") <= F.col("published")) & (
-        F.col("until").isNull() | (F.col("published") < F.col("until"))
-    )
-    sources = publishes.select("run", "message", "source")
-    since = F.when(F.col("links") > 0, F.coalesce("linked", F.lit(NEVER))).otherwise(
-        F.col("joined")
-    )
+    links = subscriptions.selectExpr(*keys, "since AS joined", "until", "linked")
+    traced = grouped_by(subscriptions, ["run", "topic"], links="count(linked)")
     return (
-        arrivals.where(wrong)
+        arrivals.where(f"live AND NOT origin AND (NOT delivered OR {late})")
         .select(*keys, "message", "published", "latency")
-        .join(sources, ["run", "message"])
+        .join(publishes.select("run", "message", "source"), ["run", "message"])
         .join(links, keys)
-        .where(there)
+        .where("joined <= published AND (until IS NULL OR published < until)")
         .join(F.broadcast(traced), ["run", "topic"])
-        .select(
+        .selectExpr(
             "run", "topic", "message", "source", "peer", "published",
-            F.coalesce(F.col("published") + F.col("latency"), F.lit(NEVER)).alias("delivered"),
-            since.alias("since"),
+            f"coalesce(published + latency, {NEVER}) AS delivered",
+            f"CASE WHEN links > 0 THEN coalesce(linked, {NEVER}) ELSE joined END AS since",
         )
     )  # fmt: skip
 
@@ -84,51 +73,42 @@ def evidence(
     - `dropped`: the tracer of `a` dropped events.
     """
     messages = F.broadcast(troubles.select("run", "message").distinct())
+    runs = F.broadcast(troubles.select("run").distinct())
     seconds = F.broadcast(_seconds(troubles, params))
-    second = F.floor(F.col("time") / SECOND)
-    near = events.withColumn("second", second).join(seconds, ["run", "second"])
-    received = near.where(_is_receipt()).select("run", "second", "time", "remote", "peer")
+    near = events.withColumn("second", F.floor(F.col("time") / SECOND))
+    near = near.join(seconds, ["run", "second"])
+    place = ("run", "second", "time")
+    received = near.where(
+        "event IN ('recv', 'deliver', 'duplicate') AND remote IS NOT NULL AND remote != peer"
+    ).selectExpr(*place, "remote AS a", "peer AS b")
     # A simulated run has no receipts of RPCs: links that come about, and round trips, say as much.
-    met = near.where(_is_meeting()).select("run", "second", "time", "remote", "peer")
-    traced = events.where(F.col("event") == "recv").select("run").distinct()
-    met = met.join(F.broadcast(traced), "run", "anti")
-    back = met.select(
-        "run", "second", "time", F.col("peer").alias("remote"), F.col("remote").alias("peer")
-    )
-    contacts = (
-        received.unionByName(met).unionByName(back).groupBy("run", "second", "remote", "peer")
-    )
-    pulses = near.where(~F.col("event").isin("header", "report")).groupBy("run", "second", "peer")
-    extent = F.min("time").alias("first"), F.max("time").alias("last")
-    sent = (
-        transmissions(events).where(F.col("direction") == "send").join(messages, ["run", "message"])
-    )
+    met = near.where(
+        "(event = 'neighbor' AND state = 'up' OR event = 'stream-up' OR rtt IS NOT NULL) "
+        "AND remote IS NOT NULL"
+    ).join(F.broadcast(events.where("event = 'recv'").select("run").distinct()), "run", "anti")
+    contacts = received.unionByName(met.selectExpr(*place, "remote AS a", "peer AS b"))
+    contacts = contacts.unionByName(met.selectExpr(*place, "peer AS a", "remote AS b"))
+    pulses = near.where("event NOT IN ('header', 'report')").withColumnRenamed("peer", "a")
+    extent = {"first": "min(time)", "last": "max(time)"}
+    sent = transmissions(events).where("direction = 'send'").join(messages, ["run", "message"])
     asked = (
-        control.where((F.col("direction") == "send") & F.col("asked").isNotNull())
-        .select("run", "peer", "remote", "time", F.explode("asked").alias("message"))
+        control.where("direction = 'send' AND asked IS NOT NULL")
+        .selectExpr("run", "peer", "remote", "time", "explode(asked) AS message")
         .join(messages, ["run", "message"])
     )
-    troubled = F.broadcast(troubles.select("run").distinct())
     said = F.from_json("detail", "dropped long")["dropped"]
-    dropped = (
-        records.where((F.col("event") == "report") & (said > 0)).select("run", "peer").distinct()
-    )
+    dropped = records.where((F.col("event") == "report") & (said > 0)).select("run", "peer")
     rows = (
         _rows("trouble", troubles, a="source", b="peer", first="published", last="delivered"),
-        _rows(
-            "delivery",
-            deliveries.join(messages, ["run", "message"]),
-            a="parent",
-            b="peer",
-            first="time",
-        ),
+        _rows("delivery", deliveries.join(messages, ["run", "message"]), a="parent", b="peer",
+              first="time"),
         _rows("sent", sent, a="peer", b="remote", first="time"),
         _rows("asked", asked, a="peer", b="remote", first="time"),
-        _rows("contact", contacts.agg(*extent), a="remote", b="peer"),
-        _rows("pulse", pulses.agg(*extent), a="peer"),
-        _rows("start", started.join(troubled, "run"), a="peer", first="time"),
-        _rows("dropped", dropped.join(troubled, "run"), a="peer"),
-    )
+        _rows("contact", grouped_by(contacts, ["run", "second", "a", "b"], **extent)),
+        _rows("pulse", grouped_by(pulses, ["run", "second", "a"], **extent)),
+        _rows("start", started.join(runs, "run"), a="peer", first="time"),
+        _rows("dropped", dropped.distinct().join(runs, "run"), a="peer"),
+    )  # fmt: skip
     return reduce(DataFrame.unionByName, rows)
 
 
@@ -138,17 +118,6 @@ def _seconds(troubles: DataFrame, params: AnswerParams) -> DataFrame:
     published = troubles.select("run", F.floor(F.col("published") / SECOND).alias("at")).distinct()
     around = F.sequence(F.col("at") - margin, F.col("at") + margin + deadline)
     return published.select("run", F.explode(around).alias("second")).distinct()
-
-
-def _is_receipt() -> Column:
-    received = F.col("event").isin("recv", "deliver", "duplicate")
-    return received & F.col("remote").isNotNull() & (F.col("remote") != F.col("peer"))
-
-
-def _is_meeting() -> Column:
-    event = F.col("event")
-    up = (event == "neighbor") & (F.col("state") == "up")
-    return (up | (event == "stream-up") | F.col("rtt").isNotNull()) & F.col("remote").isNotNull()
 
 
 def _rows(kind: str, table: DataFrame, **columns: str) -> DataFrame:

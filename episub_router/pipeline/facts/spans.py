@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.params import SECOND, AnswerParams
+from episub_router.pipeline.sql import grouped_by
 
 
 def spans(contacts: DataFrame, changes: DataFrame, params: AnswerParams) -> DataFrame:
@@ -17,37 +18,25 @@ def spans(contacts: DataFrame, changes: DataFrame, params: AnswerParams) -> Data
     the last delivery, at that delivery. At the end of a run whose nodes are stopped one by one,
     nothing is left to see.
     """
-    longest = int(params.longest * SECOND)
-    windows = contacts.groupBy("run", "window").agg(
-        F.sum(F.greatest("count", F.lit(1))).alias("weight"),
-        F.min("begin").alias("begin"),
-        F.max("end").alias("end"),
-        F.max("delivered").alias("delivered"),
-        F.sum("count").alias("count"),
-    )
+    windows = grouped_by(
+        contacts, ["run", "window"], weight="sum(greatest(count, 1))", begin="min(begin)",
+        end="max(`end`)", delivered="max(delivered)", count="sum(count)",
+    )  # fmt: skip
     middle = F.expr("percentile(window, 0.5, weight)").over(Window.partitionBy("run"))
     # In floating point: a damaged time may be as far away as there are numbers.
-    is_near = F.abs(F.col("window").cast("double") - F.col("middle")) <= longest
-    of_run = (
-        windows.withColumn("middle", middle)
-        .groupBy("run")
-        .agg(
-            F.min(F.when(is_near, F.col("begin"))).alias("begin"),
-            F.max(F.when(is_near, F.col("end"))).alias("end"),
-            F.sum(F.when(~is_near, F.col("count")).otherwise(0)).alias("outliers"),
-            F.max(F.when(is_near, F.col("delivered"))).alias("delivered"),
-        )
-    )
-    gone = (F.col("event") == "leave") | (
-        (F.col("event") == "node") & F.col("state").isin("leave", "crash")
-    )
+    is_near = F.abs(F.col("window").cast("double") - middle) <= int(params.longest * SECOND)
+    of_run = grouped_by(
+        windows.withColumn("near", is_near), ["run"], begin="min(CASE WHEN near THEN begin END)",
+        end="max(CASE WHEN near THEN `end` END)",
+        outliers="sum(CASE WHEN near THEN 0 ELSE count END)",
+        delivered="max(CASE WHEN near THEN delivered END)",
+    )  # fmt: skip
+    gone = "event = 'leave' OR event = 'node' AND state IN ('leave', 'crash')"
     # An outlier among them is after the end, if it isn't before any delivery.
-    times = changes.where(gone).select(F.col("run").alias("of"), F.col("time").alias("went"))
+    times = changes.where(gone).selectExpr("run AS of", "time AS went")
     by_end = (F.col("of") == F.col("run")) & (F.col("went") <= F.col("end"))
-    table = (
-        of_run.join(times, by_end, "left").groupBy(*of_run.columns).agg(F.max("went").alias("went"))
-    )
-    settled = F.when(F.col("went") > F.col("delivered"), F.col("delivered"))
-    return table.select(
-        "run", "begin", "end", "outliers", F.coalesce(settled, "end").alias("settled")
-    )
+    table = of_run.join(times, by_end, "left")
+    return grouped_by(table, of_run.columns, went="max(went)").selectExpr(
+        "run", "begin", "`end`", "outliers",
+        "coalesce(CASE WHEN went > delivered THEN delivered END, `end`) AS settled",
+    )  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.facts.clocks import SET
+from episub_router.pipeline.sql import grouped_by
 
 MAX_HOPS = 2**31 - 1
 
@@ -21,34 +22,20 @@ def publishes(events: DataFrame) -> DataFrame:
     Where no trace has the publishing, the earliest delivery stands for it, `inferred` is true,
     and latencies are too short by what that one took.
     """
-    seen = events.where(F.col("event").isin("publish", "deliver"))
-    facts = F.struct("time", "peer", "topic", "size", "correction")
-    found = seen.groupBy("run", "message").agg(
-        F.min(F.when(F.col("event") == "publish", facts)).alias("published"),
-        F.min(F.when(F.col("event") == "deliver", facts)).alias("delivered"),
-    )
-    first = F.coalesce("published", "delivered")
-    return found.select(
-        "run",
-        first["topic"].alias("topic"),
-        "message",
-        first["peer"].alias("source"),
-        first["time"].alias("time"),
-        F.coalesce(F.col("published.size"), F.col("delivered.size")).alias("size"),
-        F.col("published").isNull().alias("inferred"),
-        first["correction"].alias("correction"),
-    )
+    found = grouped_by(
+        events.where("event IN ('publish', 'deliver')"), ["run", "message"],
+        published=f"min(CASE WHEN event = 'publish' THEN {_FACTS} END)",
+        delivered=f"min(CASE WHEN event = 'deliver' THEN {_FACTS} END)",
+    )  # fmt: skip
+    first = found.withColumn("first", F.coalesce("published", "delivered"))
+    return first.selectExpr(
+        "run", "first.topic", "message", "first.peer AS source", "first.time",
+        "coalesce(published.size, delivered.size) AS size", "published IS NULL AS inferred",
+        "first.correction",
+    )  # fmt: skip
 
 
-def is_copy() -> Column:
-    """Whether an event is a copy in vain."""
-    return F.col("event") == "duplicate"
-
-
-def is_in_a_chain() -> Column:
-    """Whether an event is a delivery whose depth isn't traced, but the peer that it came from."""
-    from_another = F.col("remote").isNotNull() & (F.col("remote") != F.col("peer"))
-    return (F.col("event") == "deliver") & F.col("hops").isNull() & from_another
+_FACTS = "struct(time, peer, topic, size, correction)"
 
 
 def deliveries(
@@ -56,7 +43,6 @@ def deliveries(
     publishes: DataFrame,
     clocks: DataFrame,
     starts: DataFrame,
-    chains: int | None = None,
 ) -> DataFrame:
     """One row per message and peer that got it: run, topic, message, peer, parent, time, latency
     (ns, negative where clocks disagree; null where the peer's clock or the publisher's was set
@@ -65,68 +51,48 @@ def deliveries(
 
     It is the first receipt that counts; `repeats` are further deliveries to the application, but
     for the first to that of a process that started since (`starts`). Hops
-    are the traced ones, or the depth in the tree that the parents make. `chains` is how many
-    events `is_in_a_chain`, if that is known.
+    are the traced ones, or the depth in the tree that the parents make.
     """
     # The least of rows with strings is found by sorting: by a number first, which is quick.
-    receipts = (
-        events.where(F.col("event") == "deliver")
-        .groupBy(F.xxhash64("message", "peer"), "run", "message", "peer")
-        .agg(
-            F.min(F.struct("time", "offset", "remote", "hops", "size", "correction")).alias(
-                "first"
-            ),
-            (F.count("*") - 1).alias("repeats"),
-            F.max("time").alias("last"),
-        )
-        .select("run", "message", "peer", "first.*", "repeats", "last")
-    )
-    began = starts.groupBy("run", "peer").agg(F.collect_list("time").alias("starts"))
+    receipts = grouped_by(
+        events.where("event = 'deliver'").withColumn("hash", F.xxhash64("message", "peer")),
+        ["hash", "run", "message", "peer"],
+        first="min(struct(time, offset, remote, hops, size, correction))",
+        repeats="count(*) - 1", last="max(time)",
+    ).select("run", "message", "peer", "first.*", "repeats", "last")  # fmt: skip
+    began = grouped_by(starts, ["run", "peer"], starts="collect_list(time)")
+    between = "size(filter(starts, at -> at > time AND at <= last))"
+    anew = f"CASE WHEN starts IS NULL THEN 0 ELSE {between} END"
     receipts = receipts.join(F.broadcast(began), ["run", "peer"], "left")
-    between = F.filter("starts", lambda at: (at > F.col("time")) & (at <= F.col("last")))
-    anew = F.least(F.col("repeats"), F.when(F.col("starts").isNull(), 0).otherwise(F.size(between)))
-    receipts = receipts.withColumn("repeats", F.col("repeats") - anew).drop("last", "starts")
-    sources = publishes.select(
-        "run", "message", "topic", "source", F.col("time").alias("published"),
-        F.col("correction").alias("source_correction"),
-    )  # fmt: skip
-    origin = (F.col("peer") == F.col("source")) & (
-        F.col("remote").isNull() | (F.col("remote") == F.col("peer"))
-    )
+    receipts = receipts.withColumn("repeats", F.expr(f"repeats - least(repeats, {anew})"))
     was_set = clocks.where(F.col("note") == SET).select("run", "peer", F.lit(True).alias("was_set"))
-    sources = sources.join(
-        F.broadcast(was_set.toDF("run", "source", "source_was_set")), ["run", "source"], "left"
-    )
-    receipts = receipts.join(F.broadcast(was_set), ["run", "peer"], "left")
-    known = F.col("was_set").isNull() & F.col("source_was_set").isNull()
-    latency = F.when(known | origin, F.col("time") - F.col("published"))
-    table = receipts.join(sources, ["run", "message"]).select(
-        "run",
-        "topic",
-        "message",
-        "peer",
-        F.when(~origin & (F.col("remote") != F.col("peer")), F.col("remote")).alias("parent"),
-        "time",
-        latency.alias("latency"),
-        (latency + F.col("correction") - F.col("source_correction")).alias("raw_latency"),
-        F.when(origin, 0).otherwise(F.col("hops")).cast("int").alias("hops"),
-        origin.alias("origin"),
-        "size",
-        "repeats",
-    )
+    sources = publishes.selectExpr(
+        "run", "message", "topic", "source", "time AS published", "correction AS source_correction"
+    ).join(F.broadcast(was_set.toDF("run", "source", "source_set")), ["run", "source"], "left")
+    origin = "peer = source AND (remote IS NULL OR remote = peer)"
+    table = (
+        receipts.join(F.broadcast(was_set), ["run", "peer"], "left")
+        .join(sources, ["run", "message"])
+        .withColumn("origin", F.expr(origin))
+        .withColumn("latency", F.expr(
+            "CASE WHEN origin OR was_set IS NULL AND source_set IS NULL THEN time - published END"
+        ))
+        .selectExpr(
+            "run", "topic", "message", "peer",
+            "CASE WHEN NOT origin AND remote != peer THEN remote END AS parent", "time", "latency",
+            "latency + correction - source_correction AS raw_latency",
+            "int(CASE WHEN origin THEN 0 ELSE hops END) AS hops", "origin", "size", "repeats",
+        )
+    )  # fmt: skip
     # Most traces have all hops or none, and Python is slow.
-    if chains == 0 or (chains is None and events.where(is_in_a_chain()).isEmpty()):
+    in_a_chain = "event = 'deliver' AND hops IS NULL AND remote IS NOT NULL AND remote != peer"
+    if events.where(in_a_chain).isEmpty():
         return table
-    return grouped(table, ["run", "message"], with_depths, _with_hops(table.schema))
-
-
-def _with_hops(schema: StructType) -> StructType:
-    return StructType(
-        [
-            StructField("hops", IntegerType(), True) if field.name == "hops" else field
-            for field in schema
-        ]
-    )
+    schema = StructType([
+        StructField("hops", IntegerType(), True) if field.name == "hops" else field
+        for field in table.schema
+    ])  # fmt: skip
+    return grouped(table, ["run", "message"], with_depths, schema)
 
 
 def with_depths(tree: pd.DataFrame) -> pd.DataFrame:
@@ -164,29 +130,17 @@ def duplicates(events: DataFrame, deliveries: DataFrame, control: DataFrame) -> 
     `cause` is `request` where the peer had asked that remote for the message (IWANT, or a GRAFT
     with its id), else `push`.
     """
-    asked = (
-        control.where((F.col("direction") == "send") & F.col("asked").isNotNull())
-        .select("run", "peer", "remote", F.explode("asked").alias("message"))
-        .distinct()
-        .withColumn("asked", F.lit(True))
+    asked = control.where("direction = 'send' AND asked IS NOT NULL").selectExpr(
+        "run", "peer", "remote", "explode(asked) AS message"
     )
-    copies = events.where(is_copy()).select(
-        "run", "topic", "message", "peer", "remote", "time", "hops", "size"
-    )
-    first = deliveries.select("run", "message", "peer", F.col("time").alias("delivered"))
+    first = deliveries.selectExpr("run", "message", "peer", "time AS delivered")
     return (
-        copies.join(first, ["run", "message", "peer"], "left")
-        .join(asked, ["run", "peer", "remote", "message"], "left")
-        .select(
-            "run",
-            "topic",
-            "message",
-            "peer",
-            "remote",
-            "time",
-            (F.col("time") - F.col("delivered")).alias("gap"),
-            F.when(F.col("asked"), "request").otherwise("push").alias("cause"),
-            "hops",
-            "size",
+        events.where("event = 'duplicate'")
+        .join(first, ["run", "message", "peer"], "left")
+        .join(asked.distinct().withColumn("asked", F.lit(True)),
+              ["run", "peer", "remote", "message"], "left")
+        .selectExpr(
+            "run", "topic", "message", "peer", "remote", "time", "time - delivered AS gap",
+            "CASE WHEN asked THEN 'request' ELSE 'push' END AS cause", "hops", "size",
         )
-    )
+    )  # fmt: skip

@@ -7,34 +7,31 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-_RPC = ("send", "recv", "drop")
+from episub_router.pipeline.sql import grouped_by
+
 _END = ("run", "direction", "peer", "remote", "time")
+
+
+def _ends(events: DataFrame) -> DataFrame:
+    """RPCs at either end."""
+    return events.where("event IN ('send', 'recv', 'drop')").withColumnRenamed("event", "direction")
 
 
 def rpcs(events: DataFrame, *more: Column) -> DataFrame:
     """One row per RPC and end: run, direction (send, recv, drop), peer, remote, time, topic, size
     and payload (bytes; null where untraced), messages, control, subscriptions (parts of each), and
     `more`."""
-    return events.where(F.col("event").isin(*_RPC)).select(
-        "run",
-        F.col("event").alias("direction"),
-        "peer",
-        "remote",
-        "time",
-        "topic",
-        "size",
-        "payload",
-        _count(_is_message).alias("messages"),
-        _count(_is_control).alias("control"),
-        _count(_is_subscription).alias("subscriptions"),
+    return _ends(events).select(
+        *_END, "topic", "size", "payload", _count(_is_message).alias("messages"),
+        _count(_is_control).alias("control"), _count(_is_subscription).alias("subscriptions"),
         *more,
-    )
+    )  # fmt: skip
 
 
 def transmissions(events: DataFrame) -> DataFrame:
     """One row per message in an RPC and end: run, direction, peer, remote, time, topic, message."""
-    return _parts(events, _is_message).select(
-        *_END, "part.topic", F.col("part.messages")[0].alias("message")
+    return _parts(events, _is_message).selectExpr(
+        *_END, "part.topic", "part.messages[0] AS message"
     )
 
 
@@ -48,28 +45,20 @@ def totals(events: DataFrame) -> DataFrame:
     )
     # A row for the RPC, then one for each message in it.
     named = F.concat(F.array(F.lit(None).cast("string")), F.coalesce(messages, F.array()))
-    rows = rpcs(events, named.alias("named"))
     figures = ("messages", "control", "size", "payload")
-    rows = rows.select(
+    rows = rpcs(events, named.alias("named")).select(
         "run", "direction", "peer", *figures, F.posexplode("named").alias("place", "message")
     )
-    is_rpc = F.col("place") == 0
-    return (
-        rows.groupBy(
-            "run", "direction", F.when(is_rpc, F.col("peer")).alias("peer"), "message",
-            is_rpc.alias("is_rpc"),
-        )
-        .agg(
-            F.count("*").alias("rpcs"),
-            *(F.sum(name).alias(name) for name in figures),
-        )
-        .select(
-            "run", "direction", "peer", "message",
-            F.when(F.col("is_rpc"), F.col("rpcs")).alias("rpcs"),
-            F.when(F.col("is_rpc"), F.col("messages")).otherwise(F.col("rpcs")).alias("messages"),
-            *(F.when(F.col("is_rpc"), F.col(name)).alias(name) for name in figures[1:]),
-        )
+    rows = rows.selectExpr(
+        "run", "direction", "CASE WHEN place = 0 THEN peer END AS peer", "message",
+        "place = 0 AS is_rpc", *figures,
     )  # fmt: skip
+    sums = {name: f"CASE WHEN is_rpc THEN sum({name}) END" for name in figures[1:]}
+    return grouped_by(
+        rows, ["run", "direction", "peer", "message", "is_rpc"],
+        rpcs="CASE WHEN is_rpc THEN count(*) END",
+        messages="CASE WHEN is_rpc THEN sum(messages) ELSE count(*) END", **sums,
+    ).drop("is_rpc")  # fmt: skip
 
 
 def control(events: DataFrame) -> DataFrame:
@@ -82,52 +71,31 @@ def control(events: DataFrame) -> DataFrame:
     """
     # Of RPCs without control messages, it is of none.
     share = F.try_divide(F.col("size") - F.coalesce("payload", F.lit(0)), _count(_is_control))
-    return _parts(events, _is_control, share.alias("bytes")).select(
-        *_END,
-        "part.topic",
-        "part.kind",
-        F.coalesce(F.size("part.messages"), F.lit(0)).alias("ids"),
-        "bytes",
-        F.when(F.col("part.kind").isin("iwant", "graft"), F.col("part.messages")).alias("asked"),
-    )
-
-
-def is_round_trip() -> Column:
-    """Whether an event measured one."""
-    return F.col("rtt").isNotNull()
+    return _parts(events, _is_control, share.alias("bytes")).selectExpr(
+        *_END, "part.topic", "part.kind",
+        # Of a null, the size is less than nothing on some engines.
+        "CASE WHEN part.messages IS NULL THEN 0 ELSE size(part.messages) END AS ids", "bytes",
+        "CASE WHEN part.kind IN ('iwant', 'graft') THEN part.messages END AS asked",
+    )  # fmt: skip
 
 
 def rtts(events: DataFrame) -> DataFrame:
     """Round trips: run, peer, remote, time, rtt (ns)."""
-    return events.where(is_round_trip()).select("run", "peer", "remote", "time", "rtt")
-
-
-def is_loss() -> Column:
-    """Whether something was refused or not sent."""
-    return F.col("event").isin("reject", "drop", "discard")
+    return events.where("rtt IS NOT NULL").select("run", "peer", "remote", "time", "rtt")
 
 
 def losses(events: DataFrame) -> DataFrame:
     """What was refused or not sent: run, kind (reject, drop, discard), peer, remote, time, topic,
     reason, count."""
-    return events.where(is_loss()).select(
-        "run",
-        F.col("event").alias("kind"),
-        "peer",
-        "remote",
-        "time",
-        "topic",
-        F.coalesce("reason", F.lit("")).alias("reason"),
-        F.coalesce("count", F.lit(1)).alias("count"),
-    )
+    return events.where("event IN ('reject', 'drop', 'discard')").selectExpr(
+        "run", "event AS kind", "peer", "remote", "time", "topic",
+        "coalesce(reason, '') AS reason", "coalesce(count, 1) AS count",
+    )  # fmt: skip
 
 
 def _parts(events: DataFrame, predicate: Callable[[Column], Column], *more: Column) -> DataFrame:
     """One row per part of an RPC that `predicate` chooses: `_END`, part, and `more` of the RPC."""
-    rpcs = events.where(F.col("event").isin(*_RPC))
-    chosen = rpcs.withColumnRenamed("event", "direction").select(
-        *_END, F.filter("parts", predicate).alias("chosen"), *more
-    )
+    chosen = _ends(events).select(*_END, F.filter("parts", predicate).alias("chosen"), *more)
     return chosen.withColumn("part", F.explode("chosen")).drop("chosen")
 
 

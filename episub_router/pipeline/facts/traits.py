@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.sql import grouped_by
+
 
 def traits(records: DataFrame, changes: DataFrame) -> DataFrame:
     """One row per peer and trait that its run's traces tell: run, peer, trait, value. Of several
@@ -12,21 +14,23 @@ def traits(records: DataFrame, changes: DataFrame) -> DataFrame:
 
     `software` and the router beside it are those of the headers of the peer's trace, and so is its
     `region`; of a simulated node, that is in the event of its start. A `protocol` of a peer is one
-    that others opened a stream to it with.
+    that others opened streams to it with.
     """
     it = F.from_json("detail", "software string, router string, region string")
-    headers = records.where((F.col("status") == "event") & (F.col("event") == "header"))
-    said = headers.select("run", "peer", it.alias("it")).select(
-        "run", "peer", F.concat_ws(", ", "it.software", "it.router").alias("software"), "it.region"
+    headers = records.where("status = 'event' AND event = 'header'").withColumn("it", it)
+    said = headers.selectExpr(
+        "run", "peer", "concat_ws(', ', it.software, it.router) AS software", "it.region"
     )
-    of_headers = _long(said, "software", "region")
-    streams = changes.where(F.col("event") == "stream-up")
-    spoken = streams.select("run", F.col("remote").alias("peer"), F.col("kind").alias("protocol"))
-    starts = changes.where((F.col("event") == "node") & (F.col("state") == "start"))
-    placed = starts.select("run", "peer", F.col("kind").alias("region"))
-    rows = of_headers.unionByName(_long(spoken, "protocol")).unionByName(_long(placed, "region"))
-    value = F.array_join(F.array_sort(F.collect_set("value")), ", ")
-    return rows.groupBy("run", "peer", "trait").agg(value.alias("value"))
+    spoken = changes.where("event = 'stream-up'").selectExpr(
+        "run", "remote AS peer", "kind AS protocol"
+    )
+    placed = changes.where("event = 'node' AND state = 'start'").selectExpr(
+        "run", "peer", "kind AS region"
+    )
+    rows = _long(said, "software", "region").unionByName(_long(spoken, "protocol"))
+    rows = rows.unionByName(_long(placed, "region"))
+    value = "array_join(array_sort(collect_set(value)), ', ')"
+    return grouped_by(rows, ["run", "peer", "trait"], value=value)
 
 
 def _long(table: DataFrame, *names: str) -> DataFrame:

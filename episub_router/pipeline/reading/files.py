@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from episub_router.pipeline.reading import hermes, simulator
-from episub_router.pipeline.reading.columns import BATCH, Columns, as_text
-from episub_router.pipeline.reading.encoding import plain
-from episub_router.pipeline.reading.events import EventReader, books
+from episub_router.pipeline.reading.events import BATCH, EventReader, books, noted
+from episub_router.pipeline.reading.names import as_text
+from episub_router.pipeline.record import RECORD
 from episub_router.trace.reading import TraceFile, Unreadable
 
 _PARQUET = b"PAR1"
@@ -26,31 +25,19 @@ UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
 """What a Parquet file makes Arrow raise that is damaged or has other columns than it should."""
 
 
-def read_file(
-    path: str, file: str, run: str | None, notes: Mapping[str, str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """What `read_encoded` gives, as `RECORD`."""
-    return map(plain, read_encoded(path, file, run, notes))
-
-
-def read_encoded(
-    path: str, file: str, run: str | None, notes: Mapping[str, str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The records (`RECORD` or `ENCODED`) of the file at `path`, which is called `file` in them.
-
-    `notes` go into the last row, beside what was counted. Without `run`, the run is the one that
-    the trace's header names, or else the directory that `file` is in. Memory is bounded by a few
-    batches. Raises OSError where the file can't be opened; nothing that it contains raises.
-    """
+def read_file(path: str, file: str, run: str | None) -> Iterator[pa.RecordBatch]:
+    """The records (`RECORD`) of the file at `path`, which is called `file` in them. Without `run`,
+    the run is the one that the trace's header names, or else the directory that `file` is in."""
     run = run or run_of(path) or directory_of(file)
-    yield from read_together([(path, file, notes or {})], run)
+    return (batch.cast(RECORD) for batch in read_together([(path, file, {})], run))
 
 
 def read_together(
     files: Iterable[tuple[str, str, Mapping[str, str]]], run: str
 ) -> Iterator[pa.RecordBatch]:
-    """What `read_encoded` gives of each of `files` (path, name, notes), in any order; a file is
-    needed until the next one is asked for."""
+    """The records (`ENCODED`) of `files` (path, name, notes for the last row beside what was
+    counted), in any order; a file is needed until the next one is asked for. Memory is bounded by
+    a few batches. Raises OSError where a file can't be opened; nothing that it contains raises."""
     events = EventReader(run)
     for path, file, notes in files:
         if is_parquet(path):
@@ -91,8 +78,8 @@ def run_of(path: str) -> str | None:
 
 def _parquet(path: str, file: str, run: str, notes: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     size = os.path.getsize(path)
-    name, rows, stretches = "unknown", 0, 0
-    header: dict[str, Any] = {}
+    name, rows, records = "unknown", 0, 0
+    said: list[tuple[str, int, str, int | None, str]] = []
     try:
         table = pq.ParquetFile(path, page_checksum_verification=True)
         header = simulator.header(table.schema_arrow.metadata)
@@ -102,31 +89,26 @@ def _parquet(path: str, file: str, run: str, notes: Mapping[str, str]) -> Iterat
         if name == "unknown":
             raise ValueError(f"a Parquet file with unknown columns: {', '.join(sorted(names))}")
     except UNREADABLE as error:
-        columns = Columns(run, file)
-        columns.quarantine(0, min(size, 2**31 - 1), _reason(error))
-        stretches += 1
+        said.append((file, 0, "quarantined", min(size, 2**31 - 1), _reason(error)))
     else:
-        columns = Columns(run, file)
         if header:
-            simulator.put_header(columns, header)
-            yield columns.take()
-            stretches += 1
+            yield simulator.header_record(run, file, header)
+            records += 1
         for group in range(table.num_row_groups):
             wanted = rows + table.metadata.row_group(group).num_rows
             try:
                 for batch in table.iter_batches(batch_size=BATCH, row_groups=[group]):
                     batch.validate(full=True)
                     made = known[name].records(run, file, rows, batch)
-                    rows += len(batch)
+                    rows, records = rows + len(batch), records + len(batch)
                     yield made
             except UNREADABLE as error:
-                columns.quarantine(rows, None, f"{wanted - rows} rows: {_reason(error)}")
-                stretches += 1
+                reason = f"{wanted - rows} rows: {_reason(error)}"
+                said.append((file, rows, "quarantined", None, reason))
                 # Offsets stay row numbers of the file.
-                skipped, rows = wanted - rows, wanted
-                stretches -= skipped
-    columns.end(books({**notes, "format": name, "bytes": size}, rows + stretches))
-    yield columns.take()
+                rows = wanted
+    detail = books({**notes, "format": name, "bytes": size}, records + len(said))
+    yield noted(run, [*said, (file, 0, "file", None, detail)])
 
 
 def _reason(error: Exception) -> str:

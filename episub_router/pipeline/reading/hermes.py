@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from episub_router.pipeline.reading.arrow import assemble, one_part_each, singles, where
+from episub_router.pipeline.reading.batches import assemble, mapped, one_part_each, singles, where
 
 COLUMNS = {"timestamp", "type", "producer_id"}
 """How such a file is recognised."""
@@ -48,8 +49,8 @@ def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.Recor
     kind = column["type"].cast(pa.string())
     is_rpc = pc.is_in(kind, pa.array(list(_PARTS)))
     event = pc.coalesce(
-        where(is_rpc, _mapped(_text(column, "direction", rows), _DIRECTIONS)),
-        _mapped(_text(column, "sub_type", rows), _SUBTYPES),
+        where(is_rpc, mapped(_text(column, "direction", rows), _DIRECTIONS)),
+        mapped(_text(column, "sub_type", rows), _SUBTYPES),
         pa.scalar("other"),
     )
     is_other = pc.equal(event, "other")
@@ -66,7 +67,7 @@ def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.Recor
         "reason": where(pc.equal(event, "reject"), pa.scalar("")),
         "parts": _parts(column, rows, kind, is_rpc),
     }
-    return assemble(run, file, offset, rows, made)
+    return assemble(run, file, np.arange(offset, offset + rows), made)
 
 
 def _parts(column: _Columns, rows: int, kind: pa.Array, is_rpc: pa.Array) -> pa.Array:
@@ -76,7 +77,7 @@ def _parts(column: _Columns, rows: int, kind: pa.Array, is_rpc: pa.Array) -> pa.
         ids = singles(_text(column, "msg_id", rows))
     return one_part_each(
         is_rpc,
-        _mapped(kind, _PARTS),
+        mapped(kind, _PARTS),
         _text(column, "topic", rows),
         ids=ids,
         peers=column.get("px_peers"),
@@ -93,7 +94,3 @@ def _bounded(column: _Columns, name: str, rows: int) -> pa.Array:
     if found is None:
         return pa.nulls(rows, pa.int32())
     return pc.min_element_wise(found, 2**31 - 1).cast(pa.int32())
-
-
-def _mapped(column: pa.Array, table: dict[str, str]) -> pa.Array:
-    return pa.array(list(table.values())).take(pc.index_in(column, pa.array(list(table))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import base58
 
@@ -47,3 +48,14 @@ def message_name(message: bytes) -> str:
         if text.isprintable():
             return text
     return message.hex()
+
+
+def as_text(value: Any) -> Any:
+    """`value` with all bytes in it as text, what isn't UTF-8 as escapes."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {key: as_text(item) for key, item in value.items()}
+    return value

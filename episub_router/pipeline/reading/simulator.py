@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from episub_router.pipeline.reading.arrow import assemble, one_part_each, singles, where
-from episub_router.pipeline.reading.columns import Columns
+from episub_router.pipeline.reading.batches import assemble, mapped, one_part_each, singles, where
 from episub_router.pipeline.reading.names import peer_name
 from episub_router.pipeline.record import TEXTS
 from episub_router.trace.simulated import OUTSIDE, TOPIC, peer_id
@@ -56,10 +55,16 @@ def header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def put_header(columns: Columns, fields: Mapping[str, Any]) -> None:
-    """Add the header as a record; it is in front of the file's first row."""
-    columns.add(-1, "header", peer_name(peer_id(OUTSIDE)), 0)
-    columns.put(detail=json.dumps(fields, sort_keys=True), kind=str(fields.get("router", "")))
+def header_record(run: str, file: str, fields: Mapping[str, Any]) -> pa.RecordBatch:
+    """The header as a record; it is in front of the file's first row."""
+    said = {
+        "event": "header",
+        "peer": peer_name(peer_id(OUTSIDE)),
+        "time": 0,
+        "detail": json.dumps(fields, sort_keys=True),
+        "kind": str(fields.get("router", "")),
+    }
+    return assemble(run, file, np.array([-1]), {key: pa.array([said[key]]) for key in said})
 
 
 def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -77,7 +82,7 @@ def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.Recor
         _lists_of_ids(column["messages"]),
     )
     made: dict[str, Any] = {
-        "event": _mapped(event, _EVENTS),
+        "event": pc.coalesce(mapped(event, _EVENTS), pa.scalar("other")),
         "peer": _peers(column["peer"]),
         "time": column["time"],
         "topic": where(pc.invert(pc.is_in(event, _WITHOUT_TOPIC)), topic),
@@ -95,7 +100,7 @@ def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.Recor
         made[name] = column[name]
     for name in ("state", "kind", "reason"):
         made[name] = _texts(column[name])
-    return assemble(run, file, offset, len(batch), made)
+    return assemble(run, file, np.arange(offset, offset + len(batch)), made)
 
 
 def _texts(column: pa.Array) -> pa.Array:
@@ -116,8 +121,3 @@ def _lists_of_ids(lists: pa.Array) -> pa.Array:
 def _peers(numbers: pa.Array) -> pa.Array:
     names = pc.binary_join_element_wise("sim", numbers.cast(pa.string()), "-")
     return pc.if_else(pc.equal(numbers, OUTSIDE), peer_name(peer_id(OUTSIDE)), names)
-
-
-def _mapped(column: pa.Array, table: Mapping[str, str]) -> pa.Array:
-    places = pc.index_in(column, pa.array(list(table)))
-    return pc.coalesce(pa.array(list(table.values())).take(places), pa.scalar("other"))

@@ -9,22 +9,24 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from episub_router.pipeline.lake import RECORD
 from episub_router.pipeline.reading.files import read_file
-from episub_router.pipeline.schemas import RECORD
 from episub_router.pipeline.storage import local_path
 
 FORMAT = "libp2ptrace"
 
-PARTITION_BYTES = 32 << 20
-"""Small files are read together until they have this many bytes."""
+TASK_BYTES = 32 << 20
+"""Small files are taken together until they have this many bytes."""
 
+_File = TypeVar("_File")
 
 _BESIDE_TRACES = ("summary.json", ".svg", ".png")
 
@@ -35,7 +37,7 @@ class _Files(InputPartition):
 
 
 class TraceDataSource(DataSource):
-    """Trace files as rows of `schemas.RECORD`.
+    """Trace files as rows of `lake.RECORD`.
 
     Options: `path`, a file, a pattern, or a directory with all that is below it; or `files`, a
     JSON list of paths. `run`, the name of the run; by default what each file says (`files`).
@@ -65,21 +67,29 @@ class _Reader(DataSourceReader):
         self._run = run
 
     def partitions(self) -> Sequence[InputPartition]:
-        packed: list[list[str]] = []
-        room = 0
-        for path in self._paths:
-            size = os.path.getsize(path)
-            if size > room:
-                packed.append([])
-                room = PARTITION_BYTES
-            packed[-1].append(path)
-            room -= size
-        return [_Files(tuple(paths)) for paths in packed]
+        return [_Files(tuple(some)) for some in packed(self._paths, os.path.getsize, TASK_BYTES)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Files)
         for path in partition.paths:
             yield from read_file(path, path, self._run)
+
+
+def packed(
+    files: Iterable[_File], size_of: Callable[[_File], int], most: int
+) -> Iterator[list[_File]]:
+    """`files` in lists of `most` bytes, or of one file that is larger."""
+    together: list[_File] = []
+    bytes_of_all = 0
+    for file in files:
+        size = size_of(file)
+        if together and bytes_of_all + size > most:
+            yield together
+            together, bytes_of_all = [], 0
+        together.append(file)
+        bytes_of_all += size
+    if together:
+        yield together
 
 
 def find(path: str) -> list[str]:

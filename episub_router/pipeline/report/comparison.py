@@ -67,11 +67,8 @@ def compare(figure: Figure, values: Values, before: Values) -> Comparison:
     if found is None:
         words = f"{way}; too few runs to tell from chance" if way else ""
         return Comparison(value, other, None, None, shown, "", words)
-    low, high = found
-    beyond = not low <= 0 <= high
-    return Comparison(
-        value, other, low, high, shown, way if beyond else "", way if beyond else "within chance"
-    )
+    tone = "" if found[0] <= 0 <= found[1] else way
+    return Comparison(value, other, *found, shown, tone, tone or "within chance")
 
 
 def interval(figure: Figure, values: Values, before: Values) -> tuple[float, float] | None:

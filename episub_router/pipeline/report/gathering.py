@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -95,10 +95,7 @@ class _Tables:
         self, lake: Lake, runs: Sequence[str], baselines: Sequence[str], params: ReportParams
     ) -> None:
         self._lake, self._runs, self._params = lake, runs, params
-        self.rows: dict[str, dict[str, list[Row]]] = {}
-        self._asked: dict[str, DataFrame] = {}
-        self._keep("spread", self._gold("spread").where("window IS NULL"))
-        self._ask()
+        self.rows = self._asked({"spread": self._gold("spread").where("window IS NULL")})
         missing = [run for run in runs if run not in self.rows["spread"]]
         if missing:
             raise LakeError(
@@ -106,58 +103,56 @@ class _Tables:
                 "if the run has any messages"
             )
         self.chosen = self._choose(baselines)
-        for name in ("quality", "balance", "sds_channels", "faults", "rest"):
-            self._keep(name, self._gold(name))
-        faults = self._of_topics("recovery")
-        self._keep("recovery", largest(faults, params.points))
-        self._keep("mended", mended(faults))
-        self._keep("overlay", looks(self._of_topics("overlay", or_none=True), params.points))
-        for name in ("missing", "duplicate_causes"):
-            self._keep(name, self._of_topics(name).where("window IS NULL"))
-        self._keep("control_traffic", self._gold("control_traffic").where("window IS NULL"))
-        self._keep("losses", most_frequent(self._gold("loss_reasons"), params.reasons))
-        self._keep("latency_cdf", thinned(self._of_topics("latency_cdf"), params.points))
-        self._keep("caused", caused(self._of_topics("causes")))
-        self._keep("messages", averaged(self._of_topics("messages"), params.points))
-        self._keep("load", ranked(self._gold("load"), params.points))
-        causes = self._gold("causes")
-        of_peers = fared(lake.read(SILVER, "arrivals", runs), causes)
-        self._keep("worst", worst(of_peers, causes, params.worst, params.enough))
-        clocks = lake.read(SILVER, "clocks", runs).where("offset IS NOT NULL")
-        self._keep("clocks", first(clocks, [F.abs("offset").desc(), F.col("peer")], 5))
+        points, reasons = params.points, params.reasons
+        faults, causes, messages = map(self._of_topics, ("recovery", "causes", "messages"))
+        of_peers = fared(self._silver("arrivals"), self._gold("causes"))
+        clocks = self._silver("clocks").where("offset IS NOT NULL")
         headers = lake.records(runs).where("event = 'header' AND detail IS NOT NULL")
-        self._keep("headers", abouts(headers, params.reasons))
-        traits, groups = lake.read(SILVER, "traits", runs), self._gold("groups")
-        self._keep("groups", by_trait(of_peers, traits, groups, params.reasons))
-        best = first(
-            self._of_topics("messages"),
-            [F.col(name).desc() for name in ("reliability", "published", "message")],
-            1,
-            "topic",
-        )
-        self._keep("last", best.select("run", "topic", "message", "source", "receivers"))
-        self._keep("tree", self._tree(best))
-        self._keep("links", self._links(best))
-        self._ask()
+        falling = [F.col(name).desc() for name in ("reliability", "published", "message")]
+        best = first(messages, falling, 1, "topic")
+        self.rows |= self._asked({
+            **{name: self._gold(name)
+               for name in ("quality", "balance", "sds_channels", "faults", "rest")},
+            **{name: self._of_topics(name).where("window IS NULL")
+               for name in ("missing", "duplicate_causes")},
+            "control_traffic": self._gold("control_traffic").where("window IS NULL"),
+            "recovery": largest(faults, points),
+            "mended": mended(faults),
+            "overlay": looks(self._of_topics("overlay", or_none=True), points),
+            "losses": most_frequent(self._gold("loss_reasons"), reasons),
+            "latency_cdf": thinned(self._of_topics("latency_cdf"), points),
+            "caused": caused(causes),
+            "messages": averaged(messages, points),
+            "load": ranked(self._gold("load"), points),
+            "worst": worst(of_peers, self._gold("causes"), params.worst, params.enough),
+            "clocks": first(clocks, [F.abs("offset").desc(), F.col("peer")], 5),
+            "headers": abouts(headers, reasons),
+            "groups": by_trait(of_peers, self._silver("traits"), self._gold("groups"), reasons),
+            "last": best.select("run", "topic", "message", "source", "receivers"),
+            "tree": self._tree(best),
+            "links": self._links(best),
+        })  # fmt: skip
 
     def _gold(self, name: str) -> DataFrame:
         return self._lake.read(GOLD, name, self._runs)
 
+    def _silver(self, name: str) -> DataFrame:
+        return self._lake.read(SILVER, name, self._runs)
+
     def _choose(self, baselines: Sequence[str]) -> dict[str, list[str | None]]:
         """The topics of each run that are shown: those with the most messages, and of the baseline
         those that others are held against."""
-        chosen = {
-            run: [
-                row["topic"] for row in by_messages(self.rows["spread"][run])[: self._params.topics]
-            ]
+        there = {
+            run: [row["topic"] for row in by_messages(self.rows["spread"][run])]
             for run in self._runs
         }
+        chosen = {run: topics[: self._params.topics] for run, topics in there.items()}
         for run in self._runs:
             # Also what others are held against, and what is the same in other seeds.
-            there = {row["topic"] for row in by_messages(self.rows["spread"][run])}
-            of_all = (topic for other in self._runs for topic in chosen[other] if topic in there)
             if run in baselines or len(self._runs) > 1 + len(baselines):
-                chosen[run] = list(dict.fromkeys((*chosen[run], *of_all)))
+                of_all = (topic for topics in [*chosen.values()] for topic in topics)
+                shared = (topic for topic in of_all if topic in there[run])
+                chosen[run] = list(dict.fromkeys((*chosen[run], *shared)))
         return chosen
 
     def _of_topics(self, name: str, or_none: bool = False) -> DataFrame:
@@ -165,50 +160,40 @@ class _Tables:
         table = self._gold(name)
         pairs = [(run, topic) for run, topics in self.chosen.items() for topic in topics]
         shown = table.sparkSession.createDataFrame(pairs, "of_run string, of_topic string")
-        same = F.col("topic").eqNullSafe(F.col("of_topic"))
-        if or_none:
-            same |= F.col("topic").isNull()
-        return table.join(F.broadcast(shown), (F.col("run") == F.col("of_run")) & same, "left_semi")
+        same = "run = of_run AND (topic <=> of_topic" + (" OR topic IS NULL)" if or_none else ")")
+        return table.join(F.broadcast(shown), F.expr(same), "left_semi")
 
-    def _keep(self, name: str, table: DataFrame) -> None:
-        self._asked[name] = table
-
-    def _ask(self) -> None:
-        """Get the rows of all tables that are to be kept, in two jobs at once: planning takes
-        longer than running, one thread plans a job, and one plan for many tables takes less than
-        many plans."""
-        asked = list(self._asked.items())
+    def _asked(self, tables: Mapping[str, DataFrame]) -> dict[str, dict[str, list[Row]]]:
+        """The rows of `tables` by run, in two jobs at once: planning takes longer than running, one
+        thread plans a job, and one plan for many tables takes less than many plans."""
+        asked = list(tables.items())
         halves = [dict(half) for half in (asked[::2], asked[1::2]) if half]
+        rows: dict[str, dict[str, list[Row]]] = {name: defaultdict(list) for name in tables}
         with ThreadPoolExecutor(len(halves)) as pool:
             for answered in pool.map(together, halves):
                 for name, found in answered.items():
-                    by_run = self.rows[name] = defaultdict(list)
                     for row in found:
-                        by_run[row.pop("run")].append(row)
-        self._asked = {}
+                        rows[name][row.pop("run")].append(row)
+        return rows
 
     def _tree(self, best: DataFrame) -> DataFrame:
         chosen = F.broadcast(best.select("run", "message"))
-        got = self._lake.read(SILVER, "deliveries", self._runs).join(chosen, ["run", "message"])
+        got = self._silver("deliveries").join(chosen, ["run", "message"])
         nearest = [F.col("hops").asc_nulls_last(), F.col("peer")]
         near = first(got, nearest, 10 * self._params.drawn, "topic")
         return near.select("run", "topic", "peer", "parent")
 
     def _links(self, best: DataFrame) -> DataFrame:
         """The overlay when the message of the drawing was published."""
-        chosen = F.broadcast(best.select("run", F.col("topic").alias("of"), "published"))
-        links = self._lake.read(SILVER, "links", self._runs).where(F.col("kind").isin(*OVERLAYS))
+        chosen = F.broadcast(best.selectExpr("run", "topic AS of", "published"))
+        links = self._silver("links").where(F.col("kind").isin(*OVERLAYS))
         there = links.join(chosen, "run").where(
-            F.col("topic").isNull() | (F.col("topic") == F.col("of"))
+            "(topic IS NULL OR topic = of) AND since <= published "
+            "AND (until IS NULL OR until > published)"
         )
-        there = there.where(
-            (F.col("since") <= F.col("published"))
-            & (F.col("until").isNull() | (F.col("until") > F.col("published")))
+        pairs = there.selectExpr(
+            "run", "of", "kind", "least(peer, remote) AS a", "greatest(peer, remote) AS b"
         )
-        pairs = there.select(
-            "run", "of", "kind",
-            F.least("peer", "remote").alias("a"), F.greatest("peer", "remote").alias("b"),
-        )  # fmt: skip
         in_order = [F.col("a"), F.col("b")]
         drawn = first(pairs.distinct(), in_order, 100 * self._params.drawn, "of", "kind")
-        return drawn.select("run", F.col("of").alias("topic"), "kind", "a", "b")
+        return drawn.withColumnRenamed("of", "topic")

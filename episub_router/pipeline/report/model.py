@@ -31,46 +31,39 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """A topic in a run."""
+    """A topic in a run. `figures` are by the names of `figures.FIGURES`; `latencies` the
+    distribution as (ms, share of the deliveries that took less); `messages` have index, after (s
+    since the run began), reliability, rmr, ldh, duplicates, latency_p99 (ns, or None): means of
+    several where there are very many, of reliability and latency the worst; `degrees` are peers by
+    degree, from 0, at the end, by kind of link; `overlay` has kind, after (s), proximity_ratio,
+    degree_mean, components, symmetry at each look; `faults` after (s) and the columns of
+    `recovery`; `rest` what was published without any fault: messages, live, delivered, late,
+    latency_p50, latency_p99; `causes` how many pairs of message and peer were late, and lost."""
 
     label: str
     run: str
     topic: str
     figures: dict[str, float | None]
-    """By the names of `figures.FIGURES`."""
     latencies: list[tuple[int, float]]
-    """(ms, share of the deliveries that took less), the latencies' distribution."""
     messages: list[Row]
-    """index, after (s since the run began), reliability, rmr, ldh, duplicates, latency_p99 (ns, or
-    None); means of several where there are very many, of reliability and latency the worst."""
     degrees: dict[str, list[int]]
-    """Kind of link to peers by degree, from 0, at the end."""
     overlay: list[Row]
-    """kind, after (s), proximity_ratio, degree_mean, components, symmetry at each look."""
     faults: list[Row]
-    """after (s) and the columns of `recovery`."""
     missing: dict[str, int]
     duplicates: dict[str, int]
-    """By cause."""
     drawing: Drawing | None
     rest: Row = field(default_factory=dict)
-    """What was published without any fault: messages, live, delivered, late, latency_p50,
-    latency_p99."""
     causes: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Cause to how many pairs of message and peer were late, and how many lost."""
     of_runs: list[dict[str, float | None]] = field(default_factory=list)
     """The figures in each run of the side, this one's first."""
-
     seeds: list[str] = field(default_factory=list)
     """Of these runs."""
 
     def by_seed(self, figure: str) -> dict[str, float | None]:
         """The figure by the seed of the run."""
         values = self.values(figure)
-        seeds = (
-            self.seeds if len(self.seeds) == len(values) else [str(n) for n in range(len(values))]
-        )
-        return dict(zip(seeds, values, strict=True))
+        known = len(self.seeds) == len(values)
+        return dict(zip(self.seeds if known else map(str, range(len(values))), values, strict=True))
 
     def values(self, figure: str) -> list[float | None]:
         """The figure in each run of the side."""
@@ -79,36 +72,30 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, and what isn't given by topic."""
+    """A run, and what isn't given by topic. `about` is what the traces' headers say: router,
+    scenario, seed, software, each value once, and whether it was simulated; `control` has kind,
+    sends, ids, bytes, and each per delivery; `losses` kind, reason, count of the most frequent;
+    `load`, falling, the share of the peers that bear more, and messages and bytes that each sent;
+    `balance` the mean, max and gini of each figure of `load`; `clocks` those that are off most;
+    `channels` those of SDS; `faults` the columns of `faults`, and of them after, until, calm_after
+    (s; None: to the end); `worst` the columns of `peers.worst`, and why; `groups` those of
+    `peers.by_trait`; `replicas` other runs of the side, of which only figures are in the report."""
 
     name: str
     about: Row
-    """Of the traces' headers: router, scenario, seed, software, each value once, and whether it was
-    simulated; empty if there are none."""
     quality: Row
     control: list[Row]
-    """kind, sends, ids, bytes, and each per delivery."""
     losses: list[Row]
-    """kind, reason, count; the most frequent."""
     load: list[tuple[float, int, int | None]]
-    """(share of the peers that bear more, messages sent, bytes sent), falling."""
     balance: dict[str, Row]
-    """Figure of `load` to mean, max and gini over the peers."""
     clocks: list[Row]
-    """peer, offset, uncertainty, note: the clocks that are off most."""
     channels: list[Row]
-    """SDS channels."""
     topics: list[TopicReport]
     topics_left_out: int
     faults: list[Row] = field(default_factory=list)
-    """Times at which peers weren't there or were apart: the columns of `faults`, and of them after,
-    until, calm_after (s; None: to the end)."""
     worst: list[Row] = field(default_factory=list)
-    """The peers that fared worst: the columns of `peers.worst`, and why."""
     groups: list[Row] = field(default_factory=list)
-    """How peers fared that have a trait in common: the columns of `peers.by_trait`."""
     replicas: list[str] = field(default_factory=list)
-    """Other runs of the same side, of which figures alone are in the report."""
 
 
 @dataclass(frozen=True, slots=True)

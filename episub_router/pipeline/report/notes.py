@@ -51,6 +51,8 @@ _COUNTED = (
     ("negative_before_correction", "{:,} latencies were negative before clocks were corrected."),
     ("repeated_deliveries", "{:,} deliveries were repeated to the application."),
     ("without_depth", "{:,} deliveries have no known depth."),
+    ("cut_short",
+     "{:,} peers' traces end although others heard of them later: they are cut short."),
     ("silent_peers", "{:,} peers fell silent, and count as gone from then on."),
 )  # fmt: skip
 

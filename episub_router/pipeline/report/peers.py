@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.answers.beside import beside
 from episub_router.pipeline.report.model import Row
 from episub_router.pipeline.report.queries import first
+from episub_router.pipeline.sql import beside, grouped_by
 
 _DEEP = 1.25
 _SLOW = 1.5
@@ -17,19 +17,13 @@ _SLOW = 1.5
 def fared(arrivals: DataFrame, causes: DataFrame) -> DataFrame:
     """How each peer fared with the messages of others: run, peer, expected, missing, late, latency
     (ns) and hops (means)."""
-    served = F.col("delivered") & F.col("latency").isNotNull()
-    late = causes.where(F.col("latency").isNotNull()).groupBy("run", "peer")
-    of_all = (
-        arrivals.where(F.col("live") & ~F.col("origin"))
-        .groupBy("run", "peer")
-        .agg(
-            F.count("*").alias("expected"),
-            F.count_if(~F.col("delivered")).alias("missing"),
-            F.avg(F.when(served, F.col("latency"))).alias("latency"),
-            F.avg("hops").alias("hops"),
-        )
-    )
-    table = beside(("run", "peer"), of_all, late.agg(F.count("*").alias("late")))
+    expected = grouped_by(
+        arrivals.where("live AND NOT origin"), ["run", "peer"], expected="count(*)",
+        missing="count_if(NOT delivered)",
+        latency="avg(CASE WHEN delivered THEN latency END)", hops="avg(hops)",
+    )  # fmt: skip
+    late = grouped_by(causes.where("latency IS NOT NULL"), ["run", "peer"], late="count(*)")
+    table = beside(("run", "peer"), expected, late)
     return table.where("expected IS NOT NULL").fillna(0, ["late"])
 
 
@@ -38,7 +32,7 @@ def by_trait(of_peers: DataFrame, traits: DataFrame, groups: DataFrame, most: in
     `most` largest."""
     key = ("run", "trait", "value")
     named = of_peers.join(F.broadcast(traits), ["run", "peer"])
-    late = named.groupBy(*key).agg(F.sum("late").alias("late"))
+    late = grouped_by(named, key, late="sum(late)")
     return first(beside(key, groups, late), [F.col("peers").desc(), F.col("value")], most, "trait")
 
 
@@ -46,12 +40,10 @@ def worst(of_peers: DataFrame, causes: DataFrame, most: int, enough: int) -> Dat
     """The `most` peers of each run that lack the most, then those that got the most late, then the
     slowest, of those that were to get `enough` messages: the columns of `fared`, causes (how many
     of each, the most frequent first, as text), and the means over all peers."""
-    counted = causes.groupBy("run", "peer", "cause").agg(F.count("*").alias("pairs"))
-    order = F.array_sort(F.collect_list(F.struct((-F.col("pairs")).alias("less"), "cause")))
-    said = F.transform(
-        order, lambda one: F.concat_ws(" ", (-one["less"]).cast("string"), one["cause"])
-    )
-    named = counted.groupBy("run", "peer").agg(F.array_join(said, ", ").alias("causes"))
+    counted = grouped_by(causes, ["run", "peer", "cause"], less="-count(*)")
+    said = "transform(array_sort(collect_list(struct(less, cause))), one -> concat_ws(' ', {}))"
+    said = said.format("string(-one.less), one.cause")
+    named = grouped_by(counted, ["run", "peer"], causes=f"array_join({said}, ', ')")
     table = beside(("run", "peer"), of_peers, named)
     of_run = Window.partitionBy("run")
     for name in ("latency", "hops"):

@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.answers.load import is_traced
+from episub_router.pipeline.answers.load import IS_TRACED
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
+from episub_router.pipeline.sql import grouped_by
 
 ABOUT = ("router", "scenario", "seed", "software")
 
@@ -21,11 +22,7 @@ MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates", "lat
 def together(tables: Mapping[str, DataFrame]) -> dict[str, list[dict[str, Any]]]:
     """The rows of all of `tables`, by one query."""
     (first, *others) = (
-        table.select(
-            F.lit(name).alias("name"),
-            F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"),
-        )
-        for name, table in tables.items()
+        table.select(F.lit(name).alias("name"), _as_json("row")) for name, table in tables.items()
     )
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
     columns = {name: table.columns for name, table in tables.items()}
@@ -37,21 +34,17 @@ def together(tables: Mapping[str, DataFrame]) -> dict[str, list[dict[str, Any]]]
 
 def abouts(headers: DataFrame, most: int) -> DataFrame:
     """What the headers of each run say, each combination once, and `most` of them at most."""
-    fields = ", ".join(f"{name} string" for name in ABOUT)
-    described = headers.select(
-        "run", F.from_json("detail", f"{fields}, simulated boolean").alias("it")
-    )
+    fields = ", ".join(f"{name} string" for name in (*ABOUT, "simulated"))
+    fields = fields.replace("simulated string", "simulated boolean")
+    described = headers.select("run", F.from_json("detail", fields).alias("it"))
     distinct = described.select("run", "it.*").distinct()
     return first(distinct, [F.col(name) for name in ABOUT], most)
 
 
 def most_frequent(losses: DataFrame, most: int) -> DataFrame:
     """Over all topics, the `most` frequent reasons."""
-    summed = (
-        losses.where("window IS NULL")
-        .groupBy("run", "kind", "reason")
-        .agg(F.sum("count").alias("count"))
-    )
+    of_run = losses.where("window IS NULL")
+    summed = grouped_by(of_run, ["run", "kind", "reason"], count="sum(count)")
     return first(summed, [F.col("count").desc(), F.col("kind"), F.col("reason")], most)
 
 
@@ -62,10 +55,10 @@ def largest(faults: DataFrame, most: int) -> DataFrame:
 
 def mended(faults: DataFrame) -> DataFrame:
     """The longest repair, and how many faults weren't repaired."""
-    return faults.groupBy("run", "topic").agg(
-        F.max("repaired_after").alias("repaired_after"),
-        F.count_if(F.col("repaired_after").isNull()).alias("unrepaired"),
-    )
+    return grouped_by(
+        faults, ["run", "topic"], repaired_after="max(repaired_after)",
+        unrepaired="count_if(repaired_after IS NULL)",
+    )  # fmt: skip
 
 
 def first(table: DataFrame, order: Sequence[Column], count: int, *key: str) -> DataFrame:
@@ -76,12 +69,12 @@ def first(table: DataFrame, order: Sequence[Column], count: int, *key: str) -> D
 
 def thinned(cdf: DataFrame, points: int) -> DataFrame:
     """The last row of each of `points` equal steps of the distribution."""
-    step = F.ceil(F.col("share") * points)
+    table = cdf.withColumn("step", F.ceil(F.col("share") * points))
     following = Window.partitionBy("run", "topic").orderBy("millisecond")
-    table = cdf.select("run", "topic", "millisecond", "share", step.alias("step"))
-    after = F.lead("step").over(following)
-    is_last = F.col("after").isNull() | (F.col("after") > F.col("step"))
-    return table.withColumn("after", after).where(is_last).drop("after", "step")
+    last = table.withColumn("after", F.lead("step").over(following))
+    return last.where("after IS NULL OR after > step").select(
+        "run", "topic", "millisecond", "share"
+    )
 
 
 def looks(overlay: DataFrame, points: int) -> DataFrame:
@@ -95,8 +88,8 @@ def looks(overlay: DataFrame, points: int) -> DataFrame:
 
 def caused(causes: DataFrame) -> DataFrame:
     """How many pairs of each topic were late and lost for which cause."""
-    return causes.groupBy("run", "topic", "cause").agg(
-        F.count("latency").alias("late"), F.count_if(F.col("latency").isNull()).alias("lost")
+    return grouped_by(
+        causes, ["run", "topic", "cause"], late="count(latency)", lost="count_if(latency IS NULL)"
     )
 
 
@@ -104,52 +97,44 @@ def averaged(messages: DataFrame, points: int) -> DataFrame:
     """At most `points` rows per topic, each a message or some consecutive ones."""
     count = F.count("*").over(Window.partitionBy("run", "topic"))
     bucket = F.floor(F.col("index") * F.least(count, F.lit(points)) / count)
-    return (
-        messages.select("run", "topic", *MESSAGE, bucket.alias("bucket"))
-        .groupBy("run", "topic", "bucket")
-        .agg(
-            *(F.min(name).alias(name) for name in ("index", "published", "reliability")),
-            *(F.avg(name).alias(name) for name in ("rmr", "ldh", "duplicates")),
-            F.max("latency_p99").alias("latency_p99"),
-        )
-        .drop("bucket")
-    )
+    table = messages.select("run", "topic", *MESSAGE, bucket.alias("bucket"))
+    least = {name: f"min({name})" for name in ("index", "published", "reliability")}
+    means = {name: f"avg({name})" for name in ("rmr", "ldh", "duplicates")}
+    return grouped_by(
+        table, ["run", "topic", "bucket"], **least, **means, latency_p99="max(latency_p99)"
+    ).drop("bucket")
 
 
 def ranked(load: DataFrame, points: int) -> DataFrame:
     """At most some `points` peers that have a trace, from the one that sends most down."""
     of_run = Window.partitionBy("run")
     rank = F.row_number().over(of_run.orderBy(F.col("sent_messages").desc(), "peer")) - 1
-    count = F.count("*").over(of_run)
-    table = load.where(is_traced()).select(
-        "run", "sent_messages", "sent_bytes", rank.alias("rank"), count.alias("count")
-    )
-    step = F.ceil(F.col("count") / points)
-    chosen = table.where((F.col("rank") % step == 0) | (F.col("rank") == F.col("count") - 1))
-    return chosen.select(
-        "run", "sent_messages", "sent_bytes", (F.col("rank") / F.col("count")).alias("share")
-    )
+    table = load.where(IS_TRACED).withColumn("rank", rank)
+    table = table.withColumn("count", F.count("*").over(of_run))
+    chosen = table.where(f"rank % ceil(count / {points}) = 0 OR rank = count - 1")
+    return chosen.selectExpr("run", "sent_messages", "sent_bytes", "rank / count AS share")
 
 
-RAW = (
-    (GOLD, "spread"), (GOLD, "messages"), (GOLD, "latency_cdf"), (GOLD, "missing"),
-    (GOLD, "duplicate_causes"), (GOLD, "control_traffic"), (GOLD, "load"), (GOLD, "balance"),
-    (GOLD, "loss_reasons"), (GOLD, "overlay"), (GOLD, "recovery"), (GOLD, "causes"),
-    (GOLD, "faults"), (GOLD, "rest"), (GOLD, "groups"), (GOLD, "quality"), (GOLD, "sds_channels"),
-    (SILVER, "clocks"),
-)  # fmt: skip
+RAW = {
+    GOLD: ("spread", "messages", "latency_cdf", "missing", "duplicate_causes", "control_traffic",
+           "load", "balance", "loss_reasons", "overlay", "recovery", "causes", "faults", "rest",
+           "groups", "quality", "sds_channels"),
+    SILVER: ("clocks",),
+}  # fmt: skip
 """Tables that a report is made of, but for those with a row for each message and peer."""
 
 
 def raw_rows(lake: Lake, runs: Sequence[str]) -> Iterator[str]:
     """A line for each row: `table`, and the table's columns."""
-    tables = [
-        lake.read(layer, name, runs).select(
-            F.to_json(
-                F.struct(F.lit(name).alias("table"), "*"), {"ignoreNullFields": "false"}
-            ).alias("line")
-        )
-        for layer, name in RAW
-    ]
-    for row in reduce(DataFrame.unionAll, tables).toLocalIterator():
+    tables = (
+        lake.read(layer, name, runs).select(F.lit(name).alias("table"), "*")
+        for layer, names in RAW.items()
+        for name in names
+    )
+    lines = (table.select(_as_json("line")) for table in tables)
+    for row in reduce(DataFrame.unionAll, lines).toLocalIterator():
         yield f"{row.line}\n"
+
+
+def _as_json(name: str) -> Column:
+    return F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(name)

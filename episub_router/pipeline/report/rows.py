@@ -44,85 +44,59 @@ class ReportRows:
         (quality,) = self.rows("quality", name)
         spreads = by_messages(self.rows("spread", name))
         chosen = [row for row in spreads if row["topic"] in self._chosen[name]]
+        load = _sorted(self.rows("load", name), "share")
+        faults = _sorted(self.rows("faults", name), "begin", "peers")
+        places = {"after": "begin", "until": "end", "calm_after": "calm"}
         return Run(
             name=name,
             about=_about(self.rows("headers", name)),
             quality=quality,
             control=_sorted(self.rows("control_traffic", name), "kind"),
-            losses=sorted(
-                self.rows("losses", name),
-                key=lambda row: (-row["count"], row["kind"], row["reason"]),
-            ),
-            load=[
-                (row["share"], row["sent_messages"], row["sent_bytes"])
-                for row in _sorted(self.rows("load", name), "share")
-            ],
+            losses=sorted(self.rows("losses", name),
+                          key=lambda row: (-row["count"], row["kind"], row["reason"])),
+            load=[(row["share"], row["sent_messages"], row["sent_bytes"]) for row in load],
             balance={row["figure"]: row for row in self.rows("balance", name)},
             clocks=_sorted(self.rows("clocks", name), "peer"),
             channels=_sorted(self.rows("sds_channels", name), "channel"),
             topics=[self._topic(name, row, quality) for row in chosen],
             topics_left_out=len(spreads) - len(chosen),
-            faults=[
-                {
-                    **fault,
-                    "after": (fault["begin"] - quality["begin"]) / SECOND,
-                    "until": _since(fault["end"], quality),
-                    "calm_after": _since(fault["calm"], quality),
-                }
-                for fault in _sorted(self.rows("faults", name), "begin", "peers")
-            ],
+            faults=[fault | {at: _since(fault[of], quality) for at, of in places.items()}
+                    for fault in faults],
             groups=_sorted(self.rows("groups", name), "trait", "value"),
-            worst=[
-                {**peer, "why": reason(peer)}
-                for peer in sorted(
-                    self.rows("worst", name),
-                    key=lambda row: (-row["missing"], -row["late"], -(row["latency"] or 0)),
-                )
-            ],
-        )
+            worst=[peer | {"why": reason(peer)} for peer in sorted(
+                self.rows("worst", name),
+                key=lambda row: (-row["missing"], -row["late"], -(row["latency"] or 0)))],
+        )  # fmt: skip
 
     def _topic(self, run: str, spread: Row, quality: Row) -> TopicReport:
         topic = spread["topic"]
-        begin = quality["begin"]
-        seen = [
-            {**look, "after": (look["time"] - begin) / SECOND}
-            for look in _sorted(self.rows("overlay", run), "kind", "time")
-            if look["topic"] in (topic, None)
-        ]
-        faults = _sorted(self.rows("recovery", run, topic=topic), "time")
         shown = _NO_TOPIC if topic is None else topic
+
+        def of_topic(name: str, *order: str) -> list[Row]:
+            return _sorted(self.rows(name, run, topic=topic), *order)
+
+        def timed(row: Row, time: str, *names: str) -> Row:
+            return {name: row[name] for name in names} | {"after": _since(row[time], quality)}
+
+        seen = [look for look in _sorted(self.rows("overlay", run), "kind", "time")
+                if look["topic"] in (topic, None)]  # fmt: skip
+        of_look = ("kind", "proximity_ratio", "degree_mean", "components", "symmetry")
         return TopicReport(
             label=f"{run} · {shown}",
             run=run,
             topic=shown,
             figures=self._figures(run, spread, seen),
-            latencies=[
-                (row["millisecond"] + 1, row["share"])
-                for row in _sorted(self.rows("latency_cdf", run, topic=topic), "millisecond")
-            ],
-            messages=[
-                {
-                    "index": row["index"],
-                    "after": (row["published"] - begin) / SECOND,
-                    **{name: row[name] for name in MESSAGE[2:]},
-                }
-                for row in _sorted(self.rows("messages", run, topic=topic), "index")
-            ],
+            latencies=[(row["millisecond"] + 1, row["share"])
+                       for row in of_topic("latency_cdf", "millisecond")],
+            messages=[timed(row, "published", "index", *MESSAGE[2:])
+                      for row in of_topic("messages", "index")],
             degrees={look["kind"]: look["degrees"] for look in seen},
-            overlay=[
-                {name: look[name] for name in ("kind", "after", "proximity_ratio", "degree_mean",
-                                               "components", "symmetry")}
-                for look in seen
-            ],
-            faults=[{**fault, "after": (fault["time"] - begin) / SECOND} for fault in faults],
-            rest=next(iter(self.rows("rest", run, topic=topic)), {}),
-            causes={
-                r["cause"]: (r["late"], r["lost"]) for r in self.rows("caused", run, topic=topic)
-            },
-            missing={r["reason"]: r["count"] for r in self.rows("missing", run, topic=topic)},
-            duplicates={
-                r["cause"]: r["count"] for r in self.rows("duplicate_causes", run, topic=topic)
-            },
+            overlay=[timed(look, "time", *of_look) for look in seen],
+            faults=[timed(fault, "time", *fault) for fault in of_topic("recovery", "time")],
+            rest=next(iter(of_topic("rest")), {}),
+            causes={r["cause"]: (r["late"], r["lost"]) for r in of_topic("caused")},
+            missing={r["reason"]: r["count"] for r in of_topic("missing")},
+            duplicates={r["cause"]: r["count"] for r in of_topic("duplicate_causes")},
             drawing=self._drawing(run, topic),
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from episub_router.pipeline.answers.causes import FAULTS
@@ -30,6 +30,11 @@ class Table:
     rows: Sequence[Sequence[Cell]]
 
 
+def _table(heads: str, rows: Iterable[Sequence[object]]) -> Table:
+    """A table of text; heads are parted by `|`."""
+    return Table(heads.split("|"), [[Cell(str(text)) for text in row] for row in rows])
+
+
 def headline(report: Report) -> str:
     """The verdict in some sentences."""
     sentences = []
@@ -45,7 +50,8 @@ def headline(report: Report) -> str:
             + _of_faults(topic)
         )
     sentences += [said for topic in report.topics if (said := _against(report, topic))]
-    damaged = [run.name for run in report.all_runs if run.quality.get("quarantined")]
+    signs = ("quarantined", "cut_short")
+    damaged = [run.name for run in report.all_runs if any(map(run.quality.get, signs))]
     if damaged:
         sentences.append(f"traces of {', '.join(damaged)} are damaged: see the data's quality")
     return "; ".join(sentences) + "."
@@ -72,13 +78,14 @@ def _against(report: Report, topic: TopicReport) -> str:
 
 def _of_faults(topic: TopicReport) -> str:
     late, lost = (sum(counts[place] for counts in topic.causes.values()) for place in (0, 1))
-    explained = sum(sum(topic.causes.get(cause, (0, 0))) for cause in FAULTS)
+    outside = (*FAULTS, "slow")
+    explained = sum(sum(topic.causes.get(cause, (0, 0))) for cause in outside)
     if not explained:
         return ""
     p99 = _shown("latency_p99", topic.rest.get("latency_p99"))
     return (
-        f" ({explained:,} of {late + lost:,} late or lost deliveries were met by faults; p99 "
-        f"without them {p99})"
+        f" ({explained:,} of {late + lost:,} late or lost deliveries were met by faults or slow "
+        f"links; p99 without them {p99})"
     )
 
 
@@ -120,18 +127,12 @@ def _verdict(report: Report, one: Figure) -> list[Cell]:
 
 def faults(report: Report) -> Table:
     """Which peers weren't there, or were apart from the others, and what was late or lost."""
-    return Table(
-        ("run", "what", "from", "until", "in time again", "peers", "late", "lost"),
-        [
-            [
-                Cell(run.name), Cell(_fault(fault)),
-                *(Cell(_number(fault[at], ",.1f", " s"))
-                  for at in ("after", "until", "calm_after")),
-                Cell(_few(fault["peers"])), Cell(f"{fault['late']:,}"), Cell(f"{fault['lost']:,}"),
-            ]
-            for run in report.all_runs for fault in run.faults
-        ],
-    )  # fmt: skip
+    return _table("run|what|from|until|in time again|peers|late|lost", (
+        (run.name, _fault(fault),
+         *(_number(fault[at], ",.1f", " s") for at in ("after", "until", "calm_after")),
+         _few(fault["peers"]), f"{fault['late']:,}", f"{fault['lost']:,}")
+        for run in report.all_runs for fault in run.faults
+    ))  # fmt: skip
 
 
 def _fault(fault: Row) -> str:
@@ -152,29 +153,31 @@ def _few(names: Sequence[str]) -> str:
 
 def worst(report: Report) -> Table:
     """The peers that fared worst, and why."""
-    return Table(
-        ("run", "peer", "missing", "late", "mean latency", "mean hops", "why"),
-        [
-            [
-                Cell(run.name), Cell(row["peer"]),
-                *(Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late")),
-                Cell(_ms(row["latency"])), Cell(_number(row["hops"], ".2f")), Cell(row["why"]),
-            ]
-            for run in report.all_runs for row in run.worst
-        ],
-    )  # fmt: skip
+    return _table("run|peer|missing|late|mean latency|mean hops|why", (
+        (run.name, row["peer"], *_shares(row), _ms(row["latency"]), _number(row["hops"], ".2f"),
+         row["why"])
+        for run in report.all_runs for row in run.worst
+    ))  # fmt: skip
+
+
+def _shares(row: Row) -> Sequence[str]:
+    """What was missing and late, of what was expected."""
+    return [f"{row[name]:,} of {row['expected']:,}" for name in ("missing", "late")]
 
 
 def groups(report: Report) -> dict[str, Table]:
     """How peers fared by their software, protocol and region, where these aren't the same for all
     of a run; by the title of the table."""
     return {
-        f"By {trait}": Table(
-            ("run", trait, "peers", "missing", "late", "mean latency", "p50", "p99", "mean hops"),
-            [_group(run, row) for run in report.all_runs for row in _different(run, trait)],
+        f"By {trait}": _table(
+            f"run|{trait}|peers|missing|late|mean latency|p50|p99|mean hops",
+            ((run.name, row["value"], f"{row['peers']:,}", *_shares(row),
+              *(_ms(row[f"latency_{name}"]) for name in ("mean", "p50", "p99")),
+              _number(row["hops_mean"], ".2f"))
+             for run in report.all_runs for row in _different(run, trait)),
         )
         for trait in ("software", "protocol", "region")
-    }
+    }  # fmt: skip
 
 
 def _different(run: Run, trait: str) -> list[Row]:
@@ -182,48 +185,30 @@ def _different(run: Run, trait: str) -> list[Row]:
     return rows if len(rows) > 1 else []
 
 
-def _group(run: Run, row: Row) -> list[Cell]:
-    shares = (Cell(f"{row[name]:,} of {row['expected']:,}") for name in ("missing", "late"))
-    return [
-        Cell(run.name), Cell(row["value"]), Cell(f"{row['peers']:,}"), *shares,
-        *(Cell(_ms(row[f"latency_{name}"])) for name in ("mean", "p50", "p99")),
-        Cell(_number(row["hops_mean"], ".2f")),
-    ]  # fmt: skip
-
-
 def rests(report: Report) -> Table:
     """What was published without any fault."""
-    return Table(
-        ("topic", "messages without faults", "missing", "late", "p50", "p99"),
-        [
-            [
-                Cell(topic.label), Cell(f"{rest['messages']:,}"),
-                Cell(f"{rest['live'] - rest['delivered']:,}"), Cell(f"{rest['late']:,}"),
-                Cell(_shown("latency_p50", rest["latency_p50"])),
-                Cell(_shown("latency_p99", rest["latency_p99"])),
-            ]
-            for topic in report.topics if (rest := topic.rest)
-        ],
-    )  # fmt: skip
+    return _table("topic|messages without faults|missing|late|p50|p99", (
+        (topic.label, f"{rest['messages']:,}", f"{rest['live'] - rest['delivered']:,}",
+         f"{rest['late']:,}", _shown("latency_p50", rest["latency_p50"]),
+         _shown("latency_p99", rest["latency_p99"]))
+        for topic in report.topics if (rest := topic.rest)
+    ))  # fmt: skip
 
 
 def causes(report: Report) -> Table:
     """Why deliveries were late or lost."""
-    return Table(
-        ("deliveries of", "cause", "late", "lost"),
-        [
-            [Cell(topic.label), Cell(_WHY.get(cause, cause)), Cell(f"{late:,}"), Cell(f"{lost:,}")]
-            for topic in report.topics for cause, (late, lost) in sorted(topic.causes.items())
-        ],
-    )  # fmt: skip
+    return _table("deliveries of|cause|late|lost", (
+        (topic.label, _WHY.get(cause, cause), f"{late:,}", f"{lost:,}")
+        for topic in report.topics for cause, (late, lost) in sorted(topic.causes.items())
+    ))  # fmt: skip
 
 
 def missing(report: Report) -> Table:
     """What did not arrive, and why."""
-    return _counts(("messages to", "why"), [
-        (topic.label, _WHY.get(reason, reason), count)
+    return _table("messages to|why|count", (
+        (topic.label, _WHY.get(reason, reason), f"{count:,}")
         for topic in report.topics for reason, count in sorted(topic.missing.items())
-    ])  # fmt: skip
+    ))  # fmt: skip
 
 
 _WHY = {
@@ -241,117 +226,81 @@ _WHY = {
 
 
 def duplicates(report: Report) -> Table:
-    return _counts(("topic", "cause"), [
-        (topic.label, cause, count)
+    """Copies in vain."""
+    return _table("topic|cause|count", (
+        (topic.label, cause, f"{count:,}")
         for topic in report.topics for cause, count in sorted(topic.duplicates.items())
-    ])  # fmt: skip
+    ))  # fmt: skip
 
 
 def losses(report: Report) -> Table:
-    return _counts(("run", "rejected, dropped or discarded"), [
-        (run.name, f"{row['kind']}: {row['reason'] or 'no reason given'}", row["count"])
+    """What was refused or not sent."""
+    return _table("run|rejected, dropped or discarded|count", (
+        (run.name, f"{row['kind']}: {row['reason'] or 'no reason given'}", f"{row['count']:,}")
         for run in report.all_runs for row in run.losses
-    ])  # fmt: skip
-
-
-def _counts(heads: tuple[str, str], rows: Sequence[tuple[str, str, int]]) -> Table:
-    return Table(
-        (*heads, "count"), [[Cell(a), Cell(b), Cell(f"{count:,}")] for a, b, count in rows]
-    )
+    ))  # fmt: skip
 
 
 def control(report: Report) -> Table:
     """Control messages sent, by kind."""
-    return Table(
-        ("run", "kind", "sent", "ids", "bytes", "sent per delivery"),
-        [
-            [
-                Cell(run.name), Cell(row["kind"]), Cell(f"{row['sends']:,}"),
-                Cell(f"{row['ids']:,}"), Cell(_number(row["bytes"], ",.0f")),
-                Cell(_number(row["sends_per_delivery"], ",.4f")),
-            ]
-            for run in report.all_runs for row in run.control
-        ],
-    )  # fmt: skip
+    return _table("run|kind|sent|ids|bytes|sent per delivery", (
+        (run.name, row["kind"], f"{row['sends']:,}", f"{row['ids']:,}",
+         _number(row["bytes"], ",.0f"), _number(row["sends_per_delivery"], ",.4f"))
+        for run in report.all_runs for row in run.control
+    ))  # fmt: skip
 
 
 def recoveries(report: Report) -> Table:
     """Times at which peers were gone, and what it took to mend."""
-    return Table(
-        ("topic", "at", "peers", "how", "worst reliability", "repaired after",
-         "RMR restored after"),
-        [
-            [
-                Cell(topic.label), Cell(f"{row['after']:,.1f} s"), Cell(f"{row['nodes']:,}"),
-                Cell(row["ending"]), Cell(_shown("worst_reliability", row["reliability_worst"])),
-                Cell(_number(row["repaired_after"], ".2f", " s")),
-                Cell(_number(row["rmr_restored_after"], ".2f", " s")),
-            ]
-            for topic in report.topics for row in topic.faults
-        ],
-    )  # fmt: skip
+    return _table("topic|at|peers|how|worst reliability|repaired after|RMR restored after", (
+        (topic.label, f"{row['after']:,.1f} s", f"{row['nodes']:,}", row["ending"],
+         _shown("worst_reliability", row["reliability_worst"]),
+         *(_number(row[f"{name}_after"], ".2f", " s") for name in ("repaired", "rmr_restored")))
+        for topic in report.topics for row in topic.faults
+    ))  # fmt: skip
 
 
 def load(report: Report) -> Table:
     """How evenly peers bear what."""
-    return Table(
-        ("run", "figure", "mean", "most", "Gini"),
-        [
-            [
-                Cell(run.name), Cell(name.replace("_", " ")), Cell(_number(row["mean"], ",.1f")),
-                Cell(_number(row["max"], ",.0f")), Cell(_number(row["gini"], ".3f")),
-            ]
-            for run in report.all_runs for name, row in sorted(run.balance.items())
-        ],
-    )  # fmt: skip
+    return _table("run|figure|mean|most|Gini", (
+        (run.name, name.replace("_", " "), _number(row["mean"], ",.1f"),
+         _number(row["max"], ",.0f"), _number(row["gini"], ".3f"))
+        for run in report.all_runs for name, row in sorted(run.balance.items())
+    ))  # fmt: skip
 
 
 def clocks(report: Report) -> Table:
     """The clocks that are off most."""
-    return Table(
-        ("run", "peer", "offset", "uncertainty", "correction"),
-        [
-            [
-                Cell(run.name), Cell(row["peer"]),
-                *(Cell(_ms(row[name])) for name in ("offset", "uncertainty", "correction")),
-            ]
-            for run in report.all_runs for row in run.clocks
-        ],
-    )  # fmt: skip
+    return _table("run|peer|offset|uncertainty|correction", (
+        (run.name, row["peer"], *(_ms(row[name]) for name in ("offset", "uncertainty",
+                                                               "correction")))
+        for run in report.all_runs for row in run.clocks
+    ))  # fmt: skip
 
 
 def channels(report: Report) -> Table:
     """SDS."""
-    return Table(
-        ("run", "channel", "participants", "messages", "everywhere", "logs", "violations",
-         "resends per message", "lost", "mean time to ack"),
-        [
-            [
-                Cell(run.name), Cell(row["channel"]), Cell(f"{row['participants']:,}"),
-                Cell(f"{row['messages']:,}"), Cell(f"{row['everywhere']:,}"),
-                Cell("equal" if row["converged"] else f"{row['different_logs']:,} different"),
-                Cell(f"{row['violations']:,}"), Cell(_number(row["resends_per_message"], ".3f")),
-                Cell(f"{row['lost']:,}"), Cell(_ms(row["ack_latency_mean"])),
-            ]
-            for run in report.all_runs for row in run.channels
-        ],
+    return _table(
+        "run|channel|participants|messages|everywhere|logs|violations|resends per message|lost|"
+        "mean time to ack",
+        ((run.name, row["channel"],
+          *(f"{row[name]:,}" for name in ("participants", "messages", "everywhere")),
+          "equal" if row["converged"] else f"{row['different_logs']:,} different",
+          f"{row['violations']:,}", _number(row["resends_per_message"], ".3f"),
+          f"{row['lost']:,}", _ms(row["ack_latency_mean"]))
+         for run in report.all_runs for row in run.channels),
     )  # fmt: skip
 
 
 def about(report: Report) -> Table:
     """What the traces' headers say."""
     names = ("router", "scenario", "seed", "software")
-    return Table(
-        ("run", *names, "topics"),
-        [
-            [
-                Cell(run.name + (" (baseline)" if run is report.baseline else "")),
-                *(Cell(str(run.about.get(name, "–"))) for name in names),
-                Cell(", ".join(topic.topic for topic in run.topics)),
-            ]
-            for run in report.all_runs
-        ],
-    )
+    return _table("|".join(("run", *names, "topics")), (
+        (run.name + (" (baseline)" if run is report.baseline else ""),
+         *(run.about.get(name, "–") for name in names),
+         ", ".join(topic.topic for topic in run.topics))
+        for run in report.all_runs
+    ))  # fmt: skip
 
 
 def _number(value: float | None, form: str, unit: str = "") -> str:

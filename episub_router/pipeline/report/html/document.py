@@ -4,44 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from html import escape
+from functools import cache
 from typing import Any
 
-from episub_router.pipeline.report.html.bundle import javascript
+import vl_convert
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data:"
-)
-"""Whatever is in the page, it reaches no other. Vega compiles its expressions."""
 
-_START = """
-const specs = JSON.parse(document.getElementById("specs").textContent);
-const options = {renderer: "svg", actions: false};
-Promise.all(Object.entries(specs).map(([id, spec]) => vegaEmbed("#" + id, spec, options)))
-  .then(() => { document.documentElement.dataset.charts = Object.keys(specs).length; });
-"""
+@cache
+def environment() -> Environment:
+    """The templates beside this file. What is put into them is escaped."""
+    loader = PackageLoader("episub_router.pipeline.report.html", ".")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
 def document(title: str, style: str, body: str, specs: Mapping[str, Any]) -> str:
-    """The file's text: `body` has an element for the id of each of `specs`, charts of Vega-Lite."""
+    """The file's text: `body` is HTML, with an element for the id of each of `specs`, charts of
+    Vega-Lite."""
     # Names in it come from traces; none may end the script that it is in.
     safe = json.dumps(specs).replace("<", "\\u003c")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}
-<script type="application/json" id="specs">{safe}</script>
-<script>{javascript()}</script>
-<script>{_START}</script>
-</body>
-</html>
-"""
+    javascript = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return (
+        environment()
+        .get_template("document.html")
+        .render(
+            title=title, style=Markup(style), body=Markup(body), specs=Markup(safe),
+            javascript=Markup(javascript),
+        )
+    )  # fmt: skip

@@ -1,40 +1,92 @@
-"""One TraceEvent of go-libp2p-pubsub, with our fields, as a record."""
+"""A second reader of TraceEvents, one event after another in plain Python."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.pipeline.reading.columns import Columns, as_text
-from episub_router.pipeline.reading.lanes import Origin
-from episub_router.pipeline.reading.names import Names, message_name, peer_name
+from episub_router.pipeline.reading.decoding import LATEST
+from episub_router.pipeline.reading.names import Names, as_text, message_name, peer_name
+from episub_router.pipeline.record import RECORD
 from episub_router.trace.kinds import TYPED, kind_of
+from episub_router.trace.reading import TraceFile, Unreadable
+
+Row = dict[str, Any]
 
 _SHOWN = {"ihave", "iwant", "graft", "prune", "idontwant"}
-"""Control messages that RPCMeta has; of Episub's, only the others are taken from their names."""
-
-_PEERS = Names(peer_name)
-
-
-def _topic_name(topic: bytes) -> str:
-    return str(as_text(topic))
-
-
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 
-class EventDecoder:
-    """Adds events to `columns`; keeps the names of messages, and those of peers for
-    as long as the process lives."""
+def one_by_one(path: Path) -> list[Row]:
+    """The records of a PB trace but the last row, in order."""
+    rows = Rows()
+    decoder = EventDecoder(rows)
+    with TraceFile(path) as trace:
+        for offset, event in trace:
+            if isinstance(event, Unreadable):
+                rows.quarantine(offset, event.size, event.reason)
+            elif not event.HasField("timestamp"):
+                rows.quarantine(offset, event.ByteSize(), "an event without a timestamp")
+            elif not 0 <= event.timestamp < LATEST:
+                rows.quarantine(offset, event.ByteSize(), f"an event at {event.timestamp} ns")
+            else:
+                decoder.add(offset, event)
+    return [{name: as_text(value) for name, value in row.items()} for row in rows.rows]
 
-    def __init__(self, columns: Columns) -> None:
+
+class Rows:
+    """Records under way."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def add(
+        self, offset: int, event: str | None, peer: str | None, time: int | None,
+        topic: str | None = None, message: str | None = None, remote: str | None = None,
+        hops: int | None = None, size: int | None = None, payload: int | None = None,
+        seq: int | None = None, rpc: bool = False, status: str = "event",
+    ) -> None:  # fmt: skip
+        made = {"offset": offset, "event": event, "peer": peer, "time": time, "topic": topic,
+                "message": message, "remote": remote, "hops": hops, "size": size,
+                "payload": payload, "seq": seq, "status": status,
+                "parts": [] if rpc else None}  # fmt: skip
+        about = {"run": "r", "file": "f", "late": False}
+        self.rows.append(dict.fromkeys(RECORD.names) | about | made)
+
+    def put(self, **values: Any) -> None:
+        """Values of the record added last."""
+        if values.get("sds"):
+            values["sds"] = dict.fromkeys(_SDS_NAMES) | values["sds"]
+        self.rows[-1] |= values
+
+    def part(
+        self, kind: str, topic: str | None = None, messages: list[str] | None = None,
+        peers: list[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Something that the RPC added last carried."""
+        part = {"kind": kind, "topic": topic, "messages": messages, "peers": peers}
+        self.rows[-1]["parts"].append(part)
+
+    def quarantine(self, offset: int, size: int | None, reason: str) -> None:
+        self.add(offset, None, None, None, size=size, status="quarantined")
+        self.put(detail=reason)
+
+
+_SDS_NAMES = [field.name for field in RECORD.field("sds").type]
+
+
+class EventDecoder:
+    """Adds events to `columns`."""
+
+    def __init__(self, columns: Rows) -> None:
         self._columns = columns
-        self._peers = _PEERS
+        self._peers = Names(peer_name)
         self._ids = Names(message_name)
         self._handlers: dict[str, Callable[[int, TraceEvent, str, int], None]] = {
             "publishMessage": self._publish,
@@ -60,10 +112,6 @@ class EventDecoder:
             "sds": self._sds,
         }
         self._by_type = [(name, self._handlers[name]) for name in TYPED]
-
-    def origin(self, run: str) -> Origin:
-        """What else decodes the same files shares the names with."""
-        return Origin(run, self._peers, self._ids, Names(_topic_name))
 
     def add(self, offset: int, event: TraceEvent) -> None:
         """Add `event`, which began at `offset`. Its kind is the submessage that it has."""
