@@ -137,13 +137,18 @@ class EventDecoder:
         self._ids = Names(message_name)
         self._texts = Names(lambda text: str(as_text(text)))
 
-    def decode(self, events: Events) -> list[pa.RecordBatch]:
+    def decode(self, events: Events, *, sound: bool = False) -> list[pa.RecordBatch]:
         """The records (`ENCODED`) of `events`. Raises DecodeError where one of them isn't of that
-        type."""
+        type or, unless they are known to be `sound`, has anything that isn't in its record."""
+        handler = _handlers()[max(events.number, 0)]
         try:
-            found = _handlers()[max(events.number, 0)].array_to_record_batch(events.raw)
+            found = handler.array_to_record_batch(events.raw)
         except ValueError as error:
             raise DecodeError(str(error)) from error
+        if not sound:
+            again = pc.binary_length(handler.record_batch_to_array(found))
+            if not pc.equal(again, pc.binary_length(events.raw)).to_numpy(False).all():
+                raise DecodeError("an event has more than was read of it")
         left = np.ones(len(found), dtype=bool)
         rows_of = {"other": np.arange(len(found) if events.number == OTHER else 0)}
         if events.number != OTHER:

@@ -188,7 +188,7 @@ class EventReader:
                                       strict=True)  # fmt: skip
             files = pa.array(names).dictionary_encode()
             of_type = Events(number, pa.array(raw, pa.binary()), np.array(offsets), files)
-            yield from self._decoder.decode(of_type)
+            yield from self._decoder.decode(of_type, sound=True)
         notes, self._notes = self._notes, []
         if notes:
             yield noted(self._run, notes)
