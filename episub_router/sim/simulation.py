@@ -45,7 +45,7 @@ _SLICES = 200
 
 
 @dataclass(slots=True)
-class Snapshot:
+class PhaseSnapshot:
     """The overlay and the counters at one moment."""
 
     time: float
@@ -77,7 +77,7 @@ class Simulation:
             self.loop, latency_model(scenario, seed), scenario.network, seed, records
         )
         self.rng = generator(seed, "script")
-        self.snapshots: list[Snapshot] = []
+        self.snapshots: list[PhaseSnapshot] = []
         self.islands: list[Islands] = []
         """The components at each snapshot and, where there are faults, at each publishing."""
         self.sources = self._choose_sources()
@@ -289,7 +289,7 @@ class Simulation:
         overlay, ids = self.overlay()
         self._note_islands(overlay, ids)
         self.snapshots.append(
-            Snapshot(
+            PhaseSnapshot(
                 time=self.loop.now,
                 overlay=overlay,
                 ids=ids,

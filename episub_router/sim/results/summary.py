@@ -14,7 +14,7 @@ from episub_router.sim.metrics import dissemination, eclipse, overlay, shares, t
 from episub_router.sim.metrics.accounting import Accountant, MissingReason, Verdict
 from episub_router.sim.records import HOSTILE, NEVER_DELIVERED, MessageRecord
 from episub_router.sim.routers.settings import EpisubConfig
-from episub_router.sim.simulation import Simulation, Snapshot
+from episub_router.sim.simulation import PhaseSnapshot, Simulation
 
 PATH_SOURCES = 100
 """Nodes from which shortest paths are measured, where there are more."""
@@ -169,7 +169,9 @@ def _spread(
     }
 
 
-def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _traffic(
+    before: PhaseSnapshot, after: PhaseSnapshot, rows: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Control traffic of the phase, upkeep of the overlay included."""
     sends = size = changes = 0
     kinds = {}
@@ -192,7 +194,7 @@ def _traffic(before: Snapshot, after: Snapshot, rows: list[dict[str, Any]]) -> d
 
 
 def _shares(
-    simulation: Simulation, before: Snapshot, after: Snapshot, chosen: list[int]
+    simulation: Simulation, before: PhaseSnapshot, after: PhaseSnapshot, chosen: list[int]
 ) -> dict[str, Any]:
     """How many times its share each host sent, upkeep of the overlay included, where hosts' uplinks
     differ and there were messages. Hosts that came, went or restarted meanwhile don't count."""
@@ -219,7 +221,7 @@ def _hostile(simulation: Simulation, start: float, end: float) -> dict[str, Any]
     return {"hostile": eclipse.figures(looks)}
 
 
-def _overlay(simulation: Simulation, snapshot: Snapshot) -> dict[str, Any]:
+def _overlay(simulation: Simulation, snapshot: PhaseSnapshot) -> dict[str, Any]:
     matrix, ids = snapshot.overlay, snapshot.ids
     if not ids:
         return {"nodes": 0}
