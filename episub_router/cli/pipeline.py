@@ -147,6 +147,7 @@ def main(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise lacks_extra("spark", error) from error
     looks_only = arguments.few_rows and arguments.lake is not None
+    given = _conf(arguments.conf)
     try:
         with _root(arguments.lake, looks_only) as root:
             # What a sweep makes isn't there yet.
@@ -157,9 +158,8 @@ def main(arguments: argparse.Namespace) -> int:
                 # A batch is little.
                 usual = session.LITTLE
             engine = _engine(arguments, size)
-            conf = usual | _conf(arguments.conf)
             try:
-                spark = session.start(arguments.master, conf, engine, arguments.remote)
+                spark = session.start(arguments.master, usual | given, engine, arguments.remote)
             except ModuleNotFoundError as error:
                 raise lacks_extra("small", error) from error
             with stopped_in_the_end(spark):

@@ -92,7 +92,7 @@ done = sweep(spark, lake, jobs())
 runs = [entry.run for _, entry in done]
 tables = Tables({"records": lake.records(runs)}, AnswerParams())
 for name in ("clocks", "publishes", "deliveries"):
-    tables.replace(name, lake.write(SILVER, name, tables.make(name), runs))
+    tables.replace(name, lake.write(SILVER, name, tables(name), runs))
 for row in tables("deliveries").where("NOT origin").groupBy("run").count().collect():
     print("deliveries", row.run, row[1])
 spark.stop()
