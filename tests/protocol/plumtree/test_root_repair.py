@@ -286,6 +286,16 @@ def test_one_that_makes_up_64_sources_takes_no_tree_from_others() -> None:
     assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == ["liar", "b"]
 
 
+def test_a_source_beyond_64_makes_no_tree_though_few_neighbours_brought_the_others() -> None:
+    branch = Branch("a", "b", "c", "d", "e", "f")
+    for number in range(64):
+        peer = "ab"[number % 2]
+        branch.receive(peer, root(source=number))
+        branch.wait(0.02)
+        branch.receive(peer, Gossip(number, 1, "payload", 0, number, number))
+    assert sent(publish(branch, "m"), Root) == []
+
+
 def test_impossible_costs_are_brought_into_range() -> None:
     """Or every way would seem to lead through the liar."""
     branch = Branch("a", "b")
