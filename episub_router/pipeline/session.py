@@ -87,8 +87,11 @@ LITTLE = {
 """Settings for little data, as that of a stream's batch."""
 
 OPTIONS = "spark.driver.extraJavaOptions"
-FOR_FEW_ROWS = LITTLE | {OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Settings for what only looks at answers."""
+FOR_FEW_ROWS = LITTLE | {
+    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+}
+"""Settings for what only looks at answers. With one compiler the JVM keeps room for 48 MB of code
+alone, which a process with many questions fills."""
 
 LITTLE_BYTES = 64 << 20
 """Of traces, up to which planning takes longer than working. Chosen: some 200,000 events."""

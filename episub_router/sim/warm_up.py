@@ -222,6 +222,8 @@ class _Writer(pickle.Pickler):
         if cls is random.Random:
             version, state, gauss = made.getstate()
             return _generator, (version, b"".join(n.to_bytes(4, "little") for n in state), gauss)
+        if isinstance(made, Enum):
+            return cls, (made.value,)  # Python 3.11.2 and others: getattr, which isn't loaded.
         if _is_own(cls):
             return _new, (cls,), _attributes(made), None, None, _fill
         return NotImplemented

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from episub_router.net.connections.dialer import root_cause
+from episub_router.util.errors import single
 from interop.testbed.checker.check import check
 from interop.testbed.faults import NETWORK
 from interop.testbed.history import files
@@ -94,7 +94,7 @@ def _run(scenario: Scenario, out: Path, *, isolated: bool, page: bool) -> int:
     try:
         trio.run(run)
     except* NotJoined as group:
-        print(f"testbed: {root_cause(group)}", file=sys.stderr)
+        print(f"testbed: {single(group)}", file=sys.stderr)
         status = _NOT_RUN
     if history is None:
         return status

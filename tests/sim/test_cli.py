@@ -263,7 +263,10 @@ def test_compare(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["run", "no-such"], "no scenario 'no-such'; there are bursts, chat, choke, churn"),
+        (
+            ["run", "no-such"],
+            "no scenario 'no-such'; there are adaptive, bursts, chat, choke, churn",
+        ),
         (["run", "scale", "--set", "network.nodez=3"], "unknown key network.nodez"),
         (["run", "scale", "--nodes", "1"], "network.nodes = 1; must be at least 2"),
         (["run", "scale", "--seeds", "0"], "--seeds and --processes must be at least 1"),
