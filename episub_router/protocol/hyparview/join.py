@@ -249,16 +249,16 @@ class JoinHandler:
         This is settled before the dial of E05, as passing on needs no connection."""
         overlay = self._overlay
         joiner = join.peer
-        if join.ttl < 0:
-            overlay.drop(sender, DropReason.TTL_INVALID)
-            return
         ttl = min(join.ttl, overlay.params.join_ttl)
         link = overlay.active.get(joiner)
-        room = len(overlay.active) < overlay.params.active_size
         if joiner == overlay.me or link is not None:
             if not self._forward(sender, join, ttl) and link is not None:
                 overlay.send_neighbor(joiner, NeighborRole.ACCEPT, link.kind)
-        elif room or overlay.is_next_on_a_ring(joiner) or not self._forward(sender, join, ttl):
+        elif (
+            not overlay.is_full
+            or overlay.is_next_on_a_ring(joiner)
+            or not self._forward(sender, join, ttl)
+        ):
             admit = partial(self._admit, sender, join, ttl)
             overlay.when_connected(joiner, admit, now, for_others=True)
 
@@ -280,12 +280,8 @@ class JoinHandler:
 
     def on_forward_join(self, sender: PeerId, message: ForwardJoin) -> None:
         """FORWARDJOIN: remember the new node, and pass the message on (E07)."""
-        overlay = self._overlay
-        if message.ttl < 0:
-            overlay.drop(sender, DropReason.TTL_INVALID)
-            return
-        overlay.remember(message.peer, sender)
-        self._forward(sender, message, min(message.ttl, overlay.params.join_ttl))
+        self._overlay.remember(message.peer, sender)
+        self._forward(sender, message, min(message.ttl, self._overlay.params.join_ttl))
 
     def _forward(self, sender: PeerId, message: Join | ForwardJoin, ttl: int) -> bool:
         """Pass `message` on to one random neighbour; False where the walk ends here."""

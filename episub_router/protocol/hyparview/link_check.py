@@ -105,7 +105,7 @@ class LinkCheck:
             brief = query.numbers_only
             peers = [] if brief else [peer for peer in overlay.active if peer != sender]
             overlay.send_neighbor(sender, NeighborRole.LIST, link.kind, *peers, numbers_only=brief)
-        elif len(overlay.active) < overlay.params.active_size:
+        elif not overlay.is_full:
             overlay.accept(sender, query.kind, now, query)
         else:
             overlay.reject(sender, DropReason.NOT_NEIGHBOR)

@@ -296,6 +296,8 @@ class HyParView:
 
     def _on_message(self, sender: PeerId, message: msg.Message, now: Time) -> None:
         match message:
+            case msg.Join() | msg.ForwardJoin() | msg.Shuffle() | msg.Leave() if message.ttl < 0:
+                self._overlay.drop(sender, DropReason.TTL_INVALID)
             case msg.Neighbor():
                 self._on_neighbor(sender, message, now)
             case msg.Shuffle():
@@ -358,9 +360,6 @@ class HyParView:
         overlay, source = self._overlay, message.source
         if source == overlay.me:
             overlay.drop(sender, DropReason.ABOUT_SELF)
-            return
-        if message.ttl < 0:
-            overlay.drop(sender, DropReason.TTL_INVALID)
             return
         self._search.forget(source)
         was_neighbor = source in overlay.active

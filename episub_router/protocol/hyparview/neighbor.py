@@ -117,7 +117,7 @@ class Neighbors:
         self.grow(now)
         if overlay.is_in_need:
             overlay.start_rounds(Timer.GROW, now)
-        elif len(overlay.active) < overlay.params.active_size:
+        elif not overlay.is_full:
             overlay.next_round(Timer.GROW, now)
 
     def on_link_lost(self, now: Time) -> None:
@@ -159,7 +159,7 @@ class Neighbors:
         in_need = request.links < params.random_links or (
             request.kind is LinkKind.RANDOM and request.random_links < params.random_links
         )
-        may_be_near = len(active) < params.active_size and not overlay.is_next_on_a_ring(sender)
+        may_be_near = not overlay.is_full and not overlay.is_next_on_a_ring(sender)
         if link is not None:
             link.update(request, now)
             overlay.send_neighbor(sender, NeighborRole.ACCEPT, link.kind)
@@ -184,7 +184,7 @@ class Neighbors:
         request = self._measuring.pop(peer, None)
         if request is None or peer in overlay.active:
             return False
-        if rtt is not None and len(overlay.active) < overlay.params.active_size:
+        if rtt is not None and not overlay.is_full:
             self.on_request(peer, request, now)
             return False
         victim = None if rtt is None else farther_neighbor(overlay, rtt)

@@ -74,7 +74,7 @@ class Proximity:
     def _replace(self, now: Time) -> None:
         """Ask the nearest passive peer for a link if it is near enough (E18)."""
         overlay = self._overlay
-        if len(overlay.active) < overlay.params.active_size:
+        if not overlay.is_full:
             return
         rtts = [(overlay.passive.rtt(peer), peer) for peer in overlay.passive]
         measured = [(rtt.mean, peer) for rtt, peer in rtts if rtt is not None]

@@ -66,9 +66,6 @@ class ShuffleProcedure:
     def on_shuffle(self, sender: PeerId, message: Shuffle, now: Time) -> None:
         """SHUFFLE: pass it on, or answer its origin if that can be reached."""
         overlay = self._overlay
-        if message.ttl < 0:
-            overlay.drop(sender, DropReason.TTL_INVALID)
-            return
         if message.peer == overlay.me:
             overlay.drop(sender, DropReason.ABOUT_SELF)
             return

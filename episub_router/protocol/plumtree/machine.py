@@ -19,9 +19,8 @@ from episub_router.protocol.standing import BAD_PIECE, BROKEN_PROMISE
 from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
 from episub_router.util.bounded import put_last
 
-_NEWEST = (
-    8  # Messages whose senders should push the next one, too. Chosen: one of each active source
-)
+_NEWEST = 8
+"""Messages whose senders should push the next one, too. Chosen: one of each active source."""
 
 
 class Plumtree:
