@@ -17,12 +17,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.docs.snippets import ROOT
 from tests.results.files import FOLDER, Result, Row, commit, digests, machine, read, write
 from tests.results.recipes import RECIPES, SIMULATE, Recipe
+
+_GOSSIPSUB_CODE = (
+    "sim/adversaries/gossipsub.py", "sim/faults.py", "sim/metrics", "sim/network", "sim/routers",
+    "sim/scenario", "sim/simulation.py",
+)  # fmt: skip
 
 
 class RecipeFailed(Exception):
@@ -54,6 +60,7 @@ def make(recipe: Recipe, options: argparse.Namespace, environment: Mapping[str, 
     if not rows:
         raise RecipeFailed("no rows")
     build = _output(["-m", "episub_router", "sim", "--version"], environment)
+    made = {"commit": at, "date": day, "code": gossipsub_code()}
     return Result(
         name=recipe.name,
         command="; ".join(_shown([*command, *more]) for command in commands),
@@ -63,7 +70,7 @@ def make(recipe: Recipe, options: argparse.Namespace, environment: Mapping[str, 
         seeds=seeds,
         code=digests(recipe.code),
         seconds=round(time.monotonic() - started),
-        gossipsub=kept.of or ({"commit": at, "date": day, **digests(("sim",))} if seeds else {}),
+        gossipsub=kept.of or (made if seeds else {}),
         rows=[*rows, *kept.rows],
     )
 
@@ -74,6 +81,11 @@ def _only(command: Sequence[str], variants: Sequence[str]) -> list[str]:
     while "--variant" in words:
         del words[(at := words.index("--variant")) : at + 2]
     return words + [word for name in variants for word in ("--variant", name)]
+
+
+def gossipsub_code() -> str:
+    """A digest of all that gossipsub's rows depend on."""
+    return sha256("".join(digests(_GOSSIPSUB_CODE).values()).encode()).hexdigest()[:12]
 
 
 class Kept(NamedTuple):
@@ -89,7 +101,7 @@ def keep_gossipsub(recipe: Recipe, seeds: Sequence[int], options: argparse.Names
     there = None if options.all else read(recipe.name, options.out)
     if there is None or there.seeds != seeds:
         return Kept()
-    if there.gossipsub.get("sim") != digests(("sim",))["sim"]:
+    if there.gossipsub.get("code") != gossipsub_code():
         return Kept()
     rows = [row for row in there.rows if row.get("router") == "gossipsub"]
     others = dict.fromkeys(row["variant"] for row in there.rows if row not in rows)
