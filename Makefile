@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 # do the children of tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite check compiled kafka lint docs release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
+.PHONY: demo test suite check compiled kafka lint docs release release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -109,15 +109,32 @@ docs: $(VENV)/.installed-docs
 # What a release has to pass: distributions that the index takes, and the README's first program and a
 # demo from the wheel, in an environment that has nothing else.
 RELEASE := build/release
+INTO_RELEASE := $(BIN)/python -m pip --python $(RELEASE)/bin/python --quiet --disable-pip-version-check
 release-check: $(VENV)/.installed-release
 	rm -rf dist $(RELEASE)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
-	$(PYTHON) -m venv $(RELEASE)
-	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	$(PYTHON) -m venv --without-pip $(RELEASE)
+	$(INTO_RELEASE) install dist/*.whl
 	$(BIN)/python -m tests.docs.first_program >$(RELEASE)/first_program.py
 	cd $(RELEASE) && bin/episub --version && bin/python first_program.py
 	cd $(RELEASE) && bin/episub demo $(or $(ARGS),--hosts 8 --messages 20)
+
+# A release, in dist: sources, the pure wheel, the one compiled for this platform, the SBOM (what a
+# plain installation brings) and the tag's notes.
+COMPILED := build/release-compiled
+release: $(VENV)/.installed-release
+	$(BIN)/python -m tests.house.release
+	@$(MAKE) --no-print-directory release-check
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+	  --output-file dist/episub-router.cdx.json $(RELEASE)/bin/python
+	rm -rf $(COMPILED)
+	EPISUB_COMPILE=1 $(BIN)/python -m build --wheel --outdir $(COMPILED) .
+	$(INTO_RELEASE) uninstall --yes episub-router
+	$(INTO_RELEASE) install $(COMPILED)/*.whl
+	cd $(RELEASE) && bin/episub sim --version | grep compiled && bin/python first_program.py
+	cp $(COMPILED)/*.whl dist
+	$(BIN)/python -m tests.house.release --notes >dist/notes.md
 
 clean:
 	rm -rf interop/js/*/node_modules interop/rust/target interop/go/bin

@@ -1,0 +1,45 @@
+"""What a release has to say."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("griffe")
+
+from tests.house import release
+
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+
+## [1.1.0] - 2027-01-02
+
+### Added
+
+- A thing.
+
+## Upgrading from 1.0
+
+1. Nothing.
+
+## [1.0.0] - 2026-12-01
+
+- The rest.
+"""
+
+
+def test_notes_have_the_upgrade_and_nothing_of_other_releases() -> None:
+    said = release.notes(CHANGELOG, "1.1.0")
+    assert said.startswith("episub-router 1.1.0\n\n### Added")
+    assert said.endswith("1. Nothing.\n")
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "Unreleased"])
+def test_a_release_without_a_part_in_the_changelog_is_refused(version: str) -> None:
+    with pytest.raises(ValueError, match=f"no part for {version}"):
+        release.notes(CHANGELOG, version)
+
+
+def test_a_tag_names_the_version() -> None:
+    assert release.problems("1.1.0", CHANGELOG, ["v1.0.0"])[0] == "the tag v1.0.0 is not v1.1.0"
+    assert not [each for each in release.problems("1.1.0", CHANGELOG, ["v1.1.0"]) if "tag" in each]
