@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, ip_address, ip_network
@@ -21,6 +23,9 @@ _PREFIX_V6 = 48
 _PREFIXES = 4096
 """Addresses whose prefix is remembered: the core asks again and again; as records in the book."""
 
+_LOOK_AGAIN = 1.0
+"""Seconds; chosen: a host that changes networks says its new addresses soon enough."""
+
 AddressFilter = Callable[[Sequence[Multiaddr]], list[Multiaddr]]
 
 
@@ -32,11 +37,16 @@ def is_wildcard(address: Multiaddr) -> bool:
 def dialable() -> AddressFilter:
     """A function that puts the interfaces' addresses in the place of wildcards.
 
-    It remembers: py-libp2p asks for every frame that it sends.
+    It remembers them for `_LOOK_AGAIN` seconds: py-libp2p asks for every frame that it sends.
     """
     known: dict[Multiaddr, list[Multiaddr]] = {}
+    until = -math.inf
 
     def expand(addresses: Sequence[Multiaddr]) -> list[Multiaddr]:
+        nonlocal until
+        if time.monotonic() > until:
+            until = time.monotonic() + _LOOK_AGAIN
+            known.clear()
         for address in addresses:
             if address not in known:
                 known[address] = get_thin_waist_addresses(address) or [address]

@@ -33,6 +33,7 @@ from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.gossipsub_arguments import GossipSubOptions, router_options
 from episub_router.net.connections.direct import stay_connected
 from episub_router.net.connections.idle import ConnectionNotifee
+from episub_router.net.connections.moved import close_from_lost_addresses
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery.bootstrap import parse_bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, check_sources
@@ -333,6 +334,7 @@ class EpisubRouter(IPubsubRouter, Service):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.outbound.run)
             interval = (self._fallback or _DEFAULT_FALLBACK).direct_connect_interval
+            nursery.start_soon(close_from_lost_addresses, node.host)
             nursery.start_soon(stay_connected, node.host, self._direct.values(), interval)
             for side in self._sides:
                 nursery.start_soon(side.run)

@@ -21,6 +21,9 @@ class FaultKind(StrEnum):
     """A cut that comes and goes; `amount` is the period in seconds."""
     SLOW = "slow"
     """The victims' links carry `amount` kbit/s each way."""
+    MOVE = "move"
+    """The victims change to another address, and back at the end: what their connections carry is
+    lost, and nobody gets a FIN."""
     CLOCK = "clock"
     """The victims' wall clocks jump by `amount` seconds, and back at the end."""
     DISK = "disk"
@@ -41,7 +44,7 @@ DEFAULT_AMOUNT: dict[FaultKind, float] = {
 
 SEPARATING = frozenset({FaultKind.CUT, FaultKind.ONE_WAY, FaultKind.FLAP})
 """Kinds that keep packets of some hosts from others."""
-NETWORK = SEPARATING | {FaultKind.SLOW}
+NETWORK = SEPARATING | {FaultKind.SLOW, FaultKind.MOVE}
 """Kinds that need namespaces."""
 SILENCING = frozenset({FaultKind.KILL, FaultKind.STOP})
 """Kinds during which a victim does nothing at all."""

@@ -118,7 +118,9 @@ class Run:
             extra = faketime(home)
         place = Place(
             host=number,
-            listen=self._address(number),
+            listen=self._address(number)
+            if FaultKind.MOVE not in kinds
+            else f"/ip4/0.0.0.0/tcp/{_PORT}",
             peers=[f"{self._address(host)}/p2p/{peer_id(host)}" for host in self._contacts(number)],
             home=home,
             trace=scenario.traces or FaultKind.DISK in kinds,

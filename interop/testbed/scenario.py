@@ -46,6 +46,8 @@ class Promises:
     """The same of a stop, in which the peer's kernel goes on answering."""
     wait: float = 5.0
     """That publishing waits at most."""
+    first: float = 5.0
+    """Within which the first message comes to a host that has moved."""
     late: float = 30.0
     """Before the end of a cut: what is published then still crosses, within `heal`."""
     grace: float = 2.0

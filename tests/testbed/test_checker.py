@@ -116,6 +116,16 @@ def test_what_was_published_before_the_end_of_a_cut_has_to_cross_it() -> None:
     assert (violation.promise, violation.time) == ("cross", 43.0)
 
 
+def test_a_host_that_moved_and_gets_nothing_for_a_while() -> None:
+    move = Fault(kind=FaultKind.MOVE, at=30.0, lasts=25.0, hosts=(3,))
+    late = replace(PROMISES, first=9.0)
+    made = history(move)
+    assert found(made, late) == []
+    for host in range(3):
+        drop(made, is_delivery(f"m{host}-3", 3))
+    assert [(v.promise, v.time) for v in found(made, late)] == [("first", 30.0)]
+
+
 def test_a_message_that_comes_twice() -> None:
     made = history()
     add(made, Delivered(90.0, 3, 0, "m1-2"), Delivered(95.0, 3, 0, "m1-2"))

@@ -18,6 +18,7 @@ from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
 from libp2p.rcmgr import Direction
 
+from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.silence import notice_silence
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
@@ -97,12 +98,14 @@ class ConnectionNotifee(INotifee):
         self._peers = peers
         self._guard = guard
         self._silence_timeout = silence_timeout
+        self._moved = MovedPeers()
 
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("connected"):
             probed = notice_silence(conn.muxed_conn, self._silence_timeout)
             outbound = isinstance(conn, SwarmConn) and conn.direction is Direction.OUTBOUND
             self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
+            await self._moved.connected(network, conn)
 
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("disconnected"):

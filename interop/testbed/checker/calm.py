@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from interop.testbed.faults import SEPARATING, SILENCING, STARVING, Fault
+from interop.testbed.faults import SEPARATING, SILENCING, STARVING, Fault, FaultKind
 from interop.testbed.history.records import History, Lived
 
 _OWN = SILENCING | STARVING
@@ -62,11 +62,17 @@ class Calm:
 
 
 def _down(history: History, host: int) -> Sequence[tuple[float, float]]:
-    """When the process of `host` didn't run, or was kept from what it needs."""
+    """When the process of `host` didn't run, or was kept from what it needs, and its moves."""
     found = [
         (fault.at, fault.end)
         for fault in history.faults
         if fault.kind in _OWN and host in fault.hosts
+    ]
+    found += [
+        (time, time)
+        for fault in history.faults
+        if fault.kind == FaultKind.MOVE and host in fault.hosts
+        for time in (fault.at, fault.end)
     ]
     since: float | None = None
     lives = (e for e in history.events if isinstance(e, Lived) and e.host == host)

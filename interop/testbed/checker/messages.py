@@ -1,4 +1,4 @@
-"""Promises about messages: reach, cross, once, invented, wait."""
+"""Promises about messages: reach, cross, first, once, invented, wait."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def check(history: History, promises: Promises, calm: Calm) -> Iterator[Violatio
     arrivals = _arrivals(history)
     yield from _reach(history, promises, calm, arrivals)
     yield from _cross(history, promises, calm, arrivals)
+    yield from _first(history, promises, arrivals)
     yield from _once(history)
     yield from _wait(history, promises, calm)
 
@@ -69,6 +70,24 @@ def _cross(
                     and calm.pair(event.host, host, event.time, until, but=fault)
                 ):
                     yield _missed("cross", event, host, arrivals, until)
+
+
+def _first(
+    history: History, promises: Promises, arrivals: dict[tuple[str, int], float]
+) -> Iterator[Violation]:
+    """Where a host has moved, something that was published since comes to it soon."""
+    moves = [fault for fault in history.faults if fault.kind == FaultKind.MOVE]
+    for host, times in ((host, (move.at, move.end)) for move in moves for host in move.hosts):
+        for moved in times:
+            came = (
+                arrivals.get((message, host), history.duration)
+                for message, (asked, publisher) in history.asked.items()
+                if asked > moved and publisher != host
+            )
+            first = min(came, default=history.duration) - moved
+            if promises.first < min(first, history.duration - moved):
+                text = f"host {host} moved, and the first message came {first:.1f} s later"
+                yield Violation("first", moved, text)
 
 
 def _missed(

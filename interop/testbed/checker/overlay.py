@@ -15,7 +15,7 @@ _STEP = 0.25
 """Seconds between two looks; views change for moments whenever one swaps neighbours."""
 _EPISUB = ("episub", "sds", "episub-peer")
 """Kinds with symmetric views, of which these promises speak."""
-_AFFECTING = SEPARATING | SILENCING
+_AFFECTING = SEPARATING | SILENCING | {FaultKind.MOVE}
 
 
 class Views:
@@ -87,7 +87,7 @@ def _healed(
         whole = not fault.others
     else:
         sides = [everyone - victims if fault.kind in SILENCING else everyone]
-        whole = fault.kind in SILENCING
+        whole = fault.kind in SILENCING or fault.kind == FaultKind.MOVE
     others = [f for f in history.faults if f.kind in _AFFECTING and f is not fault]
     for begin, groups, possible, when in (
         (fault.at, sides, whole and fault.at + heal <= fault.end, "begin"),

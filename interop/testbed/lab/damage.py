@@ -75,6 +75,8 @@ class Damage:
                 host.signal(signal.SIGSTOP)
             case FaultKind.SLOW:
                 self._lab().slow(host.number, fault.amount)
+            case FaultKind.MOVE:
+                self._lab().move(host.number, away=True)
             case FaultKind.CLOCK:
                 set_clock(self._homes[host.number], fault.amount)
             case FaultKind.DISK:
@@ -98,6 +100,8 @@ class Damage:
                 host.signal(signal.SIGCONT)
             case FaultKind.SLOW:
                 self._lab().full_speed(host.number)
+            case FaultKind.MOVE:
+                self._lab().move(host.number, away=False)
             case FaultKind.CLOCK:
                 set_clock(self._homes[host.number], 0.0)
             case FaultKind.DISK:

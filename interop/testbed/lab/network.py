@@ -103,6 +103,14 @@ class Network:
         for fd, device in ((self._hub, f"v{host}"), (self._hosts[host], "eth0")):
             self._run(fd, ["tc", "qdisc", "del", "dev", device, "root"])
 
+    def move(self, host: int, *, away: bool) -> None:
+        """Give the host another address in place of the one that it has, or its first one again."""
+        old, new = address(host, away=not away), address(host, away=away)
+        self._batch(
+            self._hosts[host],
+            [f"addr del {old}/16 dev eth0", f"addr add {new}/16 dev eth0"],
+        )
+
     def _change(self, verb: str, pairs: Sequence[Pair]) -> None:
         if pairs:
             if not self._has_table:
@@ -132,9 +140,9 @@ class Network:
             raise NetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-def address(host: int) -> str:
-    """The IPv4 address of a host in the testbed's network."""
-    return f"10.77.{host // 250}.{host % 250 + 1}"
+def address(host: int, *, away: bool = False) -> str:
+    """The IPv4 address of a host in the testbed's network, or the one that it moves to."""
+    return f"10.77.{host // 250 + 128 * away}.{host % 250 + 1}"
 
 
 def _namespace() -> int:
