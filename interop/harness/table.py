@@ -9,8 +9,8 @@ from pathlib import Path
 from interop.harness.kinds import ROOT
 
 DOCUMENT = ROOT / "docs" / "interop.md"
-_BEGIN = "<!-- Made by `make interop`: begin -->\n"
-_END = "<!-- Made by `make interop`: end -->"
+_BEGIN = "<!-- interop: matrix -->\n"
+_END = "<!-- end -->"
 
 
 @dataclass(frozen=True, slots=True)

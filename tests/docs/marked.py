@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 Maker = Callable[[str], str]
 """What stands in a place, by its name; KeyError where there is none of this name."""
 
+_BLOCK = re.compile(r"(?s)<!-- [a-z]+: [^\n]+ -->\n.*?<!-- end -->")
+_COMMENT = re.compile(r"(?s)<!--.*?-->")
 _FIGURE = re.compile(r"[^\s(|]+(<!--= (.+?) -->)")
 
 
@@ -36,3 +38,8 @@ def fill(text: str, blocks: Mapping[str, Maker], figure: Maker | None = None) ->
     if figure is not None:
         text = _FIGURE.sub(lambda found: figure(found[2]) + found[1], text)
     return text
+
+
+def written(text: str) -> str:
+    """What somebody wrote of `text`: no blocks, whatever fills them, and no comments."""
+    return _COMMENT.sub("", _BLOCK.sub("", text))

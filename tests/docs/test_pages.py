@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.marked import written
 from tests.docs.snippets import ROOT, documents
 
 PAGES = [*documents(), *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
@@ -60,6 +61,18 @@ def test_tables_have_six_columns_at_most(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_three_hundred_lines_at_most(page: Path) -> None:
     assert page.name in LONG or len(page.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+GENERATED = {"api.md", "interop-suite.md"}
+"""Pages that programs make of docstrings and of tests/upstream/suite.toml."""
+MOST = 200_000
+"""Characters that somebody wrote for readers, in all pages that are read."""
+
+
+def test_the_documents_have_a_budget() -> None:
+    read = [page for page in documents() if page.name not in REFERENCE | GENERATED]
+    sizes = {page.name: len(written(page.read_text(encoding="utf-8"))) for page in read}
+    assert sum(sizes.values()) <= MOST, sorted(sizes.items(), key=lambda size: -size[1])
 
 
 def test_the_readme_is_short() -> None:

@@ -10,14 +10,12 @@ import pytest
 
 from episub_router import EpisubRouter, FallbackParams, RouterParams
 from episub_router.protocol.params import BroadcastParams, EpisubParams, MembershipParams
-from tests.docs.render_parameters import PARAMS, PATH, render, sentences
+from tests.docs.parameters import PARAMS, sentences
+from tests.docs.snippets import ROOT
 
 
-def test_the_page_is_fresh() -> None:
-    page = PATH.read_text(encoding="utf-8")
-    assert page == render(page), (
-        "docs/parameters.md is stale: run python -m tests.docs.render_parameters"
-    )
+def test_the_page_has_all_of_them() -> None:
+    page = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
     assert re.findall("<!-- parameters: (.+) -->", page) == [each.__name__ for each in PARAMS]
 
 

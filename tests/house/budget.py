@@ -27,7 +27,7 @@ PARTS = (
 )  # fmt: skip
 """Folders of the package, each with all that is below it; "" is the whole."""
 
-BEGIN, END = "<!-- budget -->", "<!-- end of the budget -->"
+BEGIN, END = "<!-- budget: parts -->\n", "\n<!-- end -->"
 
 
 class Size(NamedTuple):
@@ -91,7 +91,7 @@ def table() -> str:
 def written() -> dict[str, Size]:
     """The sizes that docs/design.md has, by part."""
     page = PAGE.read_text()
-    rows = page[page.index(BEGIN) : page.index(END)].splitlines()[3:]
+    rows = page.partition(BEGIN)[2].partition(END)[0].splitlines()[2:]
     cells = [[cell.strip() for cell in row.strip("| ").split("|")] for row in rows if row]
     return {
         "" if name == "all" else name.strip("`/"): Size(*(int(c.replace(",", "")) for c in figures))
@@ -104,9 +104,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into docs/design.md")
     found = table()
     if parser.parse_args().write:
-        page = PAGE.read_text()
-        before, after = page[: page.index(BEGIN)], page[page.index(END) :]
-        PAGE.write_text(f"{before}{BEGIN}\n{found}\n{after}")
+        before, begin, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(f"{before}{begin}{found}{END}{rest.partition(END)[2]}")
     print(found)
 
 

@@ -1,6 +1,7 @@
-"""The picture of the results, docs/results/overview.svg: Episub's figures beside gossipsub's.
+"""The pictures of the results, docs/results/NAME.svg: Episub's figures beside gossipsub's.
 
-One file for light and dark: its colours follow the reader's scheme.
+One file for light and dark: its colours follow the reader's scheme. Two stand side by side on a
+page, one below the other on a telephone.
 """
 
 from __future__ import annotations
@@ -8,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 from tests.results.files import FOLDER
 from tests.results.tables import row_of, rows_of, written
 
-PATH = FOLDER / "overview.svg"
-
-_WIDTH, _LABEL, _BAR, _STEP, _TITLE, _GAP = 440, 150, 11, 34, 46, 24
-"""Pixels: of a panel, its labels and one bar, from group to group, above the first, between."""
+_WIDTH, _MARGIN, _LABEL, _BAR, _STEP, _TITLE = 336, 8, 138, 11, 34, 66
+"""Pixels: of a picture, around it, its labels, one bar, from group to group, above the first."""
 
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #24292f }
 .title { font-weight: 600; font-size: 14px }
 .unit, .figure { fill: #57606a; font-size: 11px }
-.episub { fill: #0969da } .gossipsub { fill: #afb8c1 }
+.ground { fill: #ffffff } .episub { fill: #0969da } .gossipsub { fill: #afb8c1 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .unit, .figure { fill: #9198a1 }
-  .episub { fill: #4493f8 } .gossipsub { fill: #656c76 }
+  .ground { fill: #0d1117 } .episub { fill: #4493f8 } .gossipsub { fill: #656c76 }
 }"""
 
 Group = tuple[str, float | None, float | None]
@@ -33,6 +33,7 @@ Group = tuple[str, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
+    file: str
     title: str
     unit: str
     name: str
@@ -57,21 +58,21 @@ def panels() -> Iterator[Panel]:
         ("churn, 1 % a second", "churn-trees", "uniform, one source", "churn"),
         ("10 % just crashed", "crash", "uniform", "the next second"),
     ]
-    for title, unit, key, name in (
-        ("Copies of a payload", "for each delivery", "payloads", "copies"),
-        ("Latency, 99th percentile", "ms; each pair of nodes with a latency of its own", "p99_ms",
-         "p99_ms"),
-    ):  # fmt: skip
+    for file, title, unit, key, name in (
+        ("copies", "Copies of a payload", "for each delivery", "payloads", "copies"),
+        ("latency", "Latency, 99th percentile", "ms", "p99_ms", "p99_ms"),
+    ):
         groups = [(label, *_pair(*place, key)) for label, *place in situations]
-        yield Panel(title, unit, name, groups)
+        yield Panel(file, title, unit, name, groups)
     phases = ("before", "the next second", "the two seconds after", "from then on")
     yield Panel(
-        "A tenth of the nodes crashes", "control bytes for each delivery; five sources",
+        "crash", "A tenth of the nodes crashes", "control bytes for each delivery; five sources",
         "control_bytes",
         [(phase, *_pair("crash", "uniform", phase, "control_bytes")) for phase in phases],
     )  # fmt: skip
     yield Panel(
-        "Churn: 1 % of the nodes a second", "control bytes for each delivery", "control_bytes",
+        "churn", "Churn: 1 % of the nodes a second", "control bytes for each delivery",
+        "control_bytes",
         [
             (f"{of}, {latencies}", *_pair("churn-trees", f"{latencies}, {of}", "churn",
                                           "control_bytes"))
@@ -91,16 +92,16 @@ def panels() -> Iterator[Panel]:
         )
         sizes.append((label, own, other))
     yield Panel(
-        "Large messages over 20 Mbit/s", "s, median; –: not all delivered", "seconds", sizes
+        "large", "Large messages over 20 Mbit/s", "s, median; –: not all came", "seconds", sizes
     )
     attacks = [
-        (attack, *_attack(attack))
+        ("no attack" if attack == "none" else attack, *_attack(attack))
         for row in rows_of("hostile", phase="before", router="episub")
         if (attack := row["variant"].partition(", ")[2]) in _ATTACKS
     ]
     yield Panel(
-        "A fifth of the nodes attacks", "ms, 99th percentile in the second minute", "p99_ms",
-        attacks,
+        "attacks", "A fifth of the nodes attacks", "ms, 99th percentile in the second minute",
+        "p99_ms", attacks,
     )  # fmt: skip
 
 
@@ -112,38 +113,34 @@ def _attack(attack: str) -> tuple[float | None, float | None]:
     return _pair("hostile", attack, "second minute", "p99_ms")
 
 
-def draw() -> str:
-    """The picture as SVG."""
-    drawn = [panel for panel in panels() if any(own is not None for _, own, _ in panel.groups)]
-    parts, top = [], 30
-    for pair in zip(drawn[::2], [*drawn[1::2], *([None] * (len(drawn) % 2))], strict=True):
-        height = max(_TITLE + _STEP * len(panel.groups) for panel in pair if panel)
-        for column, panel in enumerate(pair):
-            if panel:
-                parts.append(_panel(panel, column * (_WIDTH + _GAP), top))
-        top += height + _GAP // 2
-    key = (
-        f'<rect class="episub" x="0" y="6" width="{_BAR}" height="{_BAR}"/>'
-        '<text x="17" y="16">Episub</text>'
-        f'<rect class="gossipsub" x="80" y="6" width="{_BAR}" height="{_BAR}"/>'
-        '<text x="97" y="16">gossipsub v1.1 in the same simulated network</text>'
-    )
-    size = f'width="{2 * _WIDTH + _GAP}" height="{top}" viewBox="0 0 {2 * _WIDTH + _GAP} {top}"'
-    return "\n".join(
-        [f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-         "<title>Episub beside gossipsub</title>", f"<style>{_STYLE}\n</style>", key, *parts,
-         "</svg>\n"]
-    )  # fmt: skip
+def pictures() -> dict[Path, str]:
+    """Each picture as SVG, with its file."""
+    found: dict[Path, str] = {}
+    drawn = [panel for panel in panels() if any(own for _, own, _ in panel.groups)]
+    for pair in (drawn[first : first + 2] for first in range(0, len(drawn), 2)):
+        rows = max(len(panel.groups) for panel in pair)
+        found |= {FOLDER / f"{panel.file}.svg": _draw(panel, rows) for panel in pair}
+    return found
 
 
-def _panel(panel: Panel, left: int, top: int) -> str:
+def _draw(panel: Panel, rows: int) -> str:
     most = max(value for _, *values in panel.groups for value in values if value is not None)
-    scale = (_WIDTH - _LABEL - 60) / most
+    scale = (_WIDTH - 2 * _MARGIN - _LABEL - 38) / most
+    height = _TITLE + _STEP * rows
+    size = f'width="{_WIDTH}" height="{height}" viewBox="{-_MARGIN} 0 {_WIDTH} {height}"'
     lines = [
-        f'<g transform="translate({left} {top})">',
-        f'<text class="title" x="0" y="16">{escape(panel.title)}</text>',
-        f'<text class="unit" x="0" y="32">{escape(panel.unit)}</text>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+        f"<title>{escape(panel.title)}</title>\n<style>{_STYLE}\n</style>",
+        f'<rect class="ground" x="{-_MARGIN}" y="0" width="{_WIDTH}" height="{height}"/>',
+        f'<text class="title" x="0" y="18">{escape(panel.title)}</text>',
+        f'<text class="unit" x="0" y="34">{escape(panel.unit)}</text>',
     ]
+    for x, router, name in (
+        (0, "episub", "Episub"),
+        (64, "gossipsub", "gossipsub v1.1, simulated"),
+    ):
+        lines.append(f'<rect class="{router}" x="{x}" y="43" width="{_BAR}" height="{_BAR}"/>')
+        lines.append(f'<text class="unit" x="{x + _BAR + 5}" y="52">{name}</text>')
     for number, (label, *values) in enumerate(panel.groups):
         y = _TITLE + number * _STEP
         lines.append(f'<text x="0" y="{y + _BAR + 4}">{escape(label)}</text>')
@@ -156,7 +153,7 @@ def _panel(panel: Panel, left: int, top: int) -> str:
                 f'height="{_BAR}"/><text class="figure" x="{_LABEL + width + 5:.1f}" '
                 f'y="{at + 10}">{text}</text>'
             )
-    return "\n".join([*lines, "</g>"])
+    return "\n".join([*lines, "</svg>\n"])
 
 
 def _figure(name: str, value: float) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/parameters.md from the params: `python -m tests.docs.render_parameters`."""
+"""The tables of docs/parameters.md, from the params."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from episub_router.protocol.params import BroadcastParams, MembershipParams
 from episub_router.sds import SdsParams
 from episub_router.trace.params import TracerParams
 from episub_router.wire import WireLimits
-from tests.docs.marked import fill
-from tests.docs.snippets import ROOT
 
-PATH = ROOT / "docs" / "parameters.md"
 PARAMS: list[type[Any]] = [
     MembershipParams,
     BroadcastParams,
@@ -34,13 +31,9 @@ PARAMS: list[type[Any]] = [
 ]
 
 
-def render(page: str) -> str:
-    """docs/parameters.md with the table of each class that it has a place for."""
-    classes = {params.__name__: params for params in PARAMS}
-    return fill(page, {"parameters": lambda name: _table(classes[name])})
-
-
-def _table(params: type[Any]) -> str:
+def table(name: str) -> str:
+    """The table of the params class called `name`."""
+    params = next(each for each in PARAMS if each.__name__ == name)
     summary = (params.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
     does = sentences(params)
     rows = [
@@ -76,7 +69,3 @@ def _value(default: object) -> str:
     if isinstance(default, int) and not isinstance(default, bool):
         return f"{default:,}"
     return str(default)
-
-
-if __name__ == "__main__":
-    PATH.write_text(render(PATH.read_text(encoding="utf-8")), encoding="utf-8")
