@@ -19,24 +19,24 @@ logger = logging.getLogger(__name__)
 class Reason(Enum):
     """What the router itself counts; `DropReason` and the wire's faults come on top."""
 
-    FRAMES_RECEIVED = "frames-received"
-    FRAMES_SENT = "frames-sent"
+    FRAMES_RECEIVED = "frames-received"  # Episub frames received
+    FRAMES_SENT = "frames-sent"  # Episub frames that entered an outbound queue
     PAYLOADS_RECEIVED = "payloads-received"
     """Copies of payload messages, the first one and duplicates."""
-    PAYLOADS_SENT = "payloads-sent"
-    PIECES_RECEIVED = "pieces-received"
-    PIECES_SENT = "pieces-sent"
+    PAYLOADS_SENT = "payloads-sent"  # Copies of payload messages that entered an outbound queue
+    PIECES_RECEIVED = "pieces-received"  # Pieces that came, late and bad ones included
+    PIECES_SENT = "pieces-sent"  # Pieces that entered an outbound queue
     ASSEMBLED = "assembled"
     """Large messages of which all pieces came."""
-    DELIVERED = "delivered"
-    PUBLISHED = "published"
+    DELIVERED = "delivered"  # Messages accepted, own ones included
+    PUBLISHED = "published"  # Own messages, in topics that were joined
     NOT_EPISUB = "not-episub"
     """An RPC with control messages and no Episub frame."""
     FRAME_UNUSABLE = "frame-unusable"
     """A frame that can't be parsed, or without topic or sequence id."""
-    BLACKLISTED = "blacklisted"
-    REPLAYED = "replayed"
-    TOPIC_NOT_JOINED = "topic-not-joined"
+    BLACKLISTED = "blacklisted"  # Frames of a blacklisted peer
+    REPLAYED = "replayed"  # Frames whose sequence id was used before, or is too old
+    TOPIC_NOT_JOINED = "topic-not-joined"  # Frames of a topic that this node isn't in
     LEAVE_REFUSED = "leave-refused"
     """A relayed LEAVE that is unproven, old or repeated."""
     ROOTS_EXCESS = "roots-excess"
@@ -53,27 +53,27 @@ class Reason(Enum):
     """A piece for a peer for which too many wait; the peer asks for it again."""
     MESSAGE_ID_FAILED = "message-id-failed"
     """The application's message id function raised."""
-    OVERSIZE = "oversize"
+    OVERSIZE = "oversize"  # Frames beyond an RPC's size, not sent
     UNENCODABLE = "unencodable"
     """A topic or a message id that doesn't fit a frame."""
-    BACKLOG_FULL = "backlog-full"
+    BACKLOG_FULL = "backlog-full"  # Messages beyond a backlog; payloads are announced instead
     UNDELIVERABLE = "undeliverable"
     """Frames held for a peer that never became writable, went away, or takes nothing."""
     PEER_STALLED = "peer-stalled"
     """A peer took nothing from its queue for `stall_timeout`."""
     PEER_SILENT = "peer-silent"
     """Nothing came from a peer for so long that it was asked for a sign of life."""
-    DIALS = "dials"
-    DIAL_FAILED = "dial-failed"
-    DIAL_NO_ADDRESS = "dial-no-address"
-    DIAL_BACKED_OFF = "dial-backed-off"
+    DIALS = "dials"  # Dials begun
+    DIAL_FAILED = "dial-failed"  # Dials that failed at every address
+    DIAL_NO_ADDRESS = "dial-no-address"  # Peers to dial of which no address is known
+    DIAL_BACKED_OFF = "dial-backed-off"  # Dials not made, since the last one failed moments before
     DIAL_UNAFFORDABLE = "dial-unaffordable"
     """A dial on another peer's word, beyond what its informant or the target may cost."""
-    DIALS_FULL = "dials-full"
+    DIALS_FULL = "dials-full"  # Dials not made, with too many under way
     NO_EPISUB_STREAM = "no-episub-stream"
     """Connected, but the peer opened no Episub stream in time."""
-    CONNECTIONS_CLOSED = "connections-closed"
-    PINGS_FAILED = "pings-failed"
+    CONNECTIONS_CLOSED = "connections-closed"  # Connections of the router's that nothing needed
+    PINGS_FAILED = "pings-failed"  # Measurements of a round trip that failed
     CONTACTS_FOUND = "contacts-found"
     """Peers that a discovery or the bootstrap list named, each time."""
     DISCOVERY_FAILED = "discovery-failed"

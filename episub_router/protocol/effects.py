@@ -17,27 +17,27 @@ from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 class DropReason(Enum):
     """Why something received was not acted on. The value is the counter's name."""
 
-    HOPS_INVALID = "hops-invalid"
-    TTL_INVALID = "ttl-invalid"
-    NOT_NEIGHBOR = "not-neighbor"
-    NOT_JOINED = "not-joined"
-    VIEW_FULL = "view-full"
-    UNREACHABLE = "unreachable"
-    UNSOLICITED = "unsolicited"
-    ABOUT_SELF = "about-self"
-    TOO_MANY_IDS = "too-many-ids"
-    MISSING_FULL = "missing-full"
-    GRAFT_NOT_CACHED = "graft-not-cached"
-    GRAFT_REPEATED = "graft-repeated"
-    PENDING_FULL = "pending-full"
+    HOPS_INVALID = "hops-invalid"  # A message or announcement with a hop count out of range
+    TTL_INVALID = "ttl-invalid"  # A walk with a time to live out of range
+    NOT_NEIGHBOR = "not-neighbor"  # What only a neighbour may send, from a peer that is none
+    NOT_JOINED = "not-joined"  # What came while the topic was being left
+    VIEW_FULL = "view-full"  # A link refused for lack of room in the active view
+    UNREACHABLE = "unreachable"  # A peer that was to become a neighbour and could not be reached
+    UNSOLICITED = "unsolicited"  # An answer that nobody asked for
+    ABOUT_SELF = "about-self"  # A message about this node itself that makes no sense
+    TOO_MANY_IDS = "too-many-ids"  # Ids beyond what one message may hold
+    MISSING_FULL = "missing-full"  # Announcements beyond the table of missing messages
+    GRAFT_NOT_CACHED = "graft-not-cached"  # Messages asked for that aren't cached any more
+    GRAFT_REPEATED = "graft-repeated"  # Messages that a neighbour asked for too often
+    PENDING_FULL = "pending-full"  # Copies beyond those that may be in validation
     RATE_LIMITED = "rate-limited"  # More of a kind than one peer may send
-    SHARE_FULL = "share-full"  # Too much of the passive view for one source, or one group
-    DIALS_FULL = "dials-full-for-others"  # Too many dials that messages of others asked for
-    FROM_BANNED = "from-banned"
-    MESSAGE_LOST = "message-lost"
-    PREAMBLE_REFUSED = "preamble-refused"  # It can't be true, or too many messages are under way
-    PIECE_INVALID = "piece-invalid"  # Not part of the message that it names
-    PIECE_LATE = "piece-late"  # Here already
+    SHARE_FULL = "share-full"  # Peers beyond what one source or group may have in the view
+    DIALS_FULL = "dials-full-for-others"  # Dials that messages of others asked for
+    FROM_BANNED = "from-banned"  # Messages of peers that are banned
+    MESSAGE_LOST = "message-lost"  # Messages that no announcer delivered
+    PREAMBLE_REFUSED = "preamble-refused"  # Preambles that can't be true, or beyond those under way
+    PIECE_INVALID = "piece-invalid"  # Pieces that aren't part of the message that they name
+    PIECE_LATE = "piece-late"  # Pieces that were here already
 
 
 class DownReason(Enum):

@@ -20,11 +20,11 @@ class WireFault(Enum):
 
     UNKNOWN_MESSAGE = "unknown-message"
     """A control message of a kind that this version doesn't know, or of none."""
-    UNKNOWN_ENUM = "unknown-enum"
-    BAD_PEER_ID = "bad-peer-id"
-    BAD_MESSAGE_ID = "bad-message-id"
-    BAD_TOPIC = "bad-topic"
-    BAD_PROOF = "bad-proof"
+    UNKNOWN_ENUM = "unknown-enum"  # A field with a value that this version doesn't know
+    BAD_PEER_ID = "bad-peer-id"  # A peer id that is none
+    BAD_MESSAGE_ID = "bad-message-id"  # A message id that is empty or too long
+    BAD_TOPIC = "bad-topic"  # A topic that is empty or too long
+    BAD_PROOF = "bad-proof"  # A LEAVE whose proof is too long
     BAD_SOURCE = "bad-source"
     """A source that isn't eight bytes, or the tree of an author that the payload doesn't name."""
     BAD_PREAMBLE = "bad-preamble"
@@ -33,16 +33,16 @@ class WireFault(Enum):
     """An empty or too large piece, an index or a proof that no message can have."""
     BAD_MASK = "bad-mask"
     """A bit mask of more pieces than a message can have."""
-    RECORD_TOO_LARGE = "record-too-large"
-    TTL_RANGE = "ttl-range"
-    HOPS_RANGE = "hops-range"
-    LINKS_RANGE = "links-range"
-    TOO_MANY_MESSAGES = "too-many-messages"
-    TOO_MANY_PEERS = "too-many-peers"
-    TOO_MANY_RECORDS = "too-many-records"
-    TOO_MANY_IDS = "too-many-ids"
-    TOO_MANY_TOPICS = "too-many-topics"
-    TOO_MANY_SOURCES = "too-many-sources"
+    RECORD_TOO_LARGE = "record-too-large"  # A peer record beyond the limit
+    TTL_RANGE = "ttl-range"  # A time to live beyond the limit
+    HOPS_RANGE = "hops-range"  # A hop count beyond the limit
+    LINKS_RANGE = "links-range"  # A number of links beyond the limit
+    TOO_MANY_MESSAGES = "too-many-messages"  # Control messages beyond what a frame may hold
+    TOO_MANY_PEERS = "too-many-peers"  # Peers beyond what a message may hold
+    TOO_MANY_RECORDS = "too-many-records"  # Peer records beyond what a frame may hold
+    TOO_MANY_IDS = "too-many-ids"  # Ids beyond what one message may hold
+    TOO_MANY_TOPICS = "too-many-topics"  # Topics beyond what a message may hold
+    TOO_MANY_SOURCES = "too-many-sources"  # Sources beyond what a message may hold
     NO_PAYLOAD = "no-payload"
     """A gossip header without a payload."""
     SEVERAL_PAYLOADS = "several-payloads"

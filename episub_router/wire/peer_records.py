@@ -22,7 +22,7 @@ MAX_ADDRESSES = 32
 class RecordFault(Enum):
     """Why a peer record was refused. The value is the counter's name."""
 
-    TOO_LARGE = "record-too-large"
+    TOO_LARGE = "record-too-large"  # A peer record beyond the limit
     MALFORMED = "record-malformed"
     """No envelope around a peer record, or a bad key or signature."""
     KEY_COSTLY = "record-key-costly"
@@ -31,7 +31,7 @@ class RecordFault(Enum):
     """About another peer than said, or signed by another."""
     NO_ADDRESSES = "record-no-addresses"
     """None at all, or none that can be read."""
-    TOO_MANY_ADDRESSES = "record-too-many-addresses"
+    TOO_MANY_ADDRESSES = "record-too-many-addresses"  # A peer record with more than are looked at
     STALE = "record-stale"
     """Not newer than the record that we hold."""
 

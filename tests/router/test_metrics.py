@@ -13,11 +13,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from episub_router import EpisubRouter, NodeCollector, PubsubDrop, ResilientPubsub
-from episub_router.net.counters import Reason
-from episub_router.protocol.effects import DropReason
-from episub_router.wire import WireFault
-from episub_router.wire.peer_records import RecordFault
 from tests import children
+from tests.docs.counters import COUNTERS, meanings
 from tests.docs.snippets import ROOT
 from tests.hosts import PATIENCE, connect, receive, running_nodes
 from tests.router.overlays import TOPIC, router
@@ -25,8 +22,9 @@ from tests.router.overlays import TOPIC, router
 TEXT = (ROOT / "docs" / "metrics-node.md").read_text()
 
 
-@pytest.mark.parametrize("reasons", [Reason, DropReason, WireFault, RecordFault, PubsubDrop])
+@pytest.mark.parametrize("reasons", [each for kind in COUNTERS.values() for each in kind])
 def test_every_counter_is_documented(reasons: type[Enum]) -> None:
+    assert meanings(reasons).keys() == {reason.value for reason in reasons}
     assert not [reason.value for reason in reasons if f"| `{reason.value}` | " not in TEXT]
 
 
