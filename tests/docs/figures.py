@@ -1,7 +1,7 @@
 """Write what programs say into the documents: `python -m tests.docs.figures [--write]`.
 
 Without --write it names the pages that differ. `tests.docs.marked` has the places: blocks are
-tables of results, parameters, clauses or counters; figures are "table / label / name" of a result.
+tables of results, or of what the code says; figures are "table / label / name" of a result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.docs import conformance, counters, parameters
+from tests.docs import conformance, counters, parameters, scenarios
 from tests.docs.marked import fill
 from tests.docs.snippets import ROOT, documents
 from tests.results import overview
@@ -24,6 +24,9 @@ def rendered(text: str) -> str:
         "parameters": parameters.table,
         "clauses": conformance.table,
         "counters": counters.table,
+        "scenarios": scenarios.scenarios,
+        "settings": scenarios.settings,
+        "attacks": scenarios.attacks,
     }
     return fill(text, tables, figure)
 

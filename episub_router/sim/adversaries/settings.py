@@ -85,7 +85,7 @@ class IHaveLiarAttack(CensorAttack):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HijackAttack(IHaveLiarAttack):
-    """As `IHaveLiarAttack`, and PRUNEs all that would push to it, so that it is chosen as the
+    """As `ihave-liar`, and PRUNEs all that would push to it, so that it is chosen as the
     parent (E38)."""
 
     kind: ClassVar[str] = "hijack"

@@ -23,18 +23,17 @@ _PAUSE = (0.6, 1.4)
 class TrafficConfig:
     """Which nodes publish what, and when.
 
-    source = "one": the first node; "few": `sources` fixed nodes in turn; "new": `sources` fixed
-    nodes, `at_once` of them in turn until each has published `each` messages, then the next
-    ones; "chat": `sources` fixed nodes, each of which begins at a random time within `over`
-    seconds and pauses for about `interval` after each message; "random": a random live node
-    each time; "all": every live node in turn; "outside": a publisher outside of the network
-    sends each message to `fanout` random nodes (the published simulator's driver).
-
     Fixed nodes are drawn from the seed; in a network of fewer nodes, nodes take several turns.
     Raises ScenarioError where settings don't go together.
     """
 
     source: Literal["one", "few", "new", "chat", "random", "all", "outside"] = "one"
+    """"one": the first node; "few": `sources` fixed nodes in turn; "new": `sources` fixed nodes,
+    `at_once` of them in turn until each has published `each` messages, then the next ones;
+    "chat": `sources` fixed nodes, each of which begins at a random time within `over` seconds and
+    pauses for about `interval` after each message; "random": a random live node each time; "all":
+    every live node in turn; "outside": a publisher outside of the network sends each message to
+    `fanout` random nodes (the published simulator's driver)."""
     sources: int = setting(5, least=1)
     at_once: int = setting(5, least=1)
     """With "new": sources that publish at the same time."""

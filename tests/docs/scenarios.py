@@ -1,0 +1,45 @@
+"""Tables of the simulator's page: the scenarios that ship, and settings with their docstrings."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
+
+from episub_router.sim.adversaries.settings import AnyAttack, Attack
+from episub_router.sim.scenario import loading
+from episub_router.sim.scenario.traffic import TrafficConfig
+from tests.docs.parameters import sentences
+
+SETTINGS: dict[str, type[Any]] = {"adversaries": Attack, "traffic": TrafficConfig}
+
+
+def scenarios(_: str) -> str:
+    """All that ship but the published runs, which differ in numbers alone."""
+    names = [name for name in loading.names() if not name.startswith("simsub-")]
+    rows = [f"| `{name}` | {loading.load(name).about} |" for name in names]
+    return "\n".join(["| scenario | what it shows |", "|---|---|", *rows])
+
+
+def settings(name: str) -> str:
+    """The fields of a table of a scenario's file, as far as they need a word."""
+    assert is_dataclass(SETTINGS[name])
+    defaults = {field.name: field.default for field in fields(SETTINGS[name])}
+    does = sentences(SETTINGS[name])
+    rows = [
+        f"| `{key}` | {_shown(defaults[key])} | {does[key]} |" for key in defaults if key in does
+    ]
+    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+
+
+def attacks(_: str) -> str:
+    """What each kind of adversary does."""
+    rows = [f"| `{each.kind}` | {_line(each.__doc__)} |" for each in get_args(AnyAttack)]
+    return "\n".join(["| kind | what it does |", "|---|---|", *rows])
+
+
+def _shown(default: object) -> str:
+    return f'"{default}"' if isinstance(default, str) else str(default).lower()
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "").split())
