@@ -4,6 +4,8 @@ PYTHON ?= python3
 ARGS ?=
 
 SCENARIO ?= interop/testbed/scenarios/short.toml
+# What users of other pubsubs complain of.
+COMPLAINTS := $(sort $(wildcard interop/testbed/scenarios/complaints/*.toml))
 INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py large_messages.py go_sources.py collector.py)
 # Tests run in more processes than a small machine has cores, as many of them wait more than they
 # compute; those that share a Spark session run in one of two of these (tests/conftest.py).
@@ -38,7 +40,8 @@ upstream: $(VENV)/.installed-dev
 	$(BIN)/pytest -m quiet tests/upstream
 
 testbed-part: $(VENV)/.installed-dev
-	$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77
+	for scenario in $(SCENARIO) $(COMPLAINTS); do \
+	  $(BIN)/python -m interop.testbed $$scenario --need-network || test $$? -eq 77 || exit 1; done
 
 # The core compiled with mypyc gives the same bytes as the pure Python.
 compiled: $(VENV)/.installed-dev

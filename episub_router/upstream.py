@@ -11,25 +11,16 @@ PRIVATE: Mapping[str, Sequence[str]] = {
     "libp2p.pubsub.pubsub:Pubsub": (
         "_handle_new_peer",
         "_handle_dead_peer",
-        "_mark_msg_seen",
-        "_is_msg_seen",
-        "_is_subscribed_to_msg",
-        "_build_announce_rpc",
         "_schedule_announce_retry",
     ),
-    "libp2p.pubsub.pubsub:ValidationCache": ("_remove",),
     "libp2p.pubsub.gossipsub:GossipSub": (
         "_notify_mesh_peer_added",
-        "_emit_control_msgs",
         "_select_peers_for_pruning",
         "_check_back_off",
         "_get_in_topic_gossipsub_peers_from_minus",
         "_get_peers_to_send",
-        "_notify_observers",
         "_do_px",
         "_add_back_off",
-        "_periodic_security_cleanup",
-        "_prune_idontwant_entries",
     ),
 }
 """Private methods that are called or replaced, by class; docs/upstream.md says what for."""

@@ -13,7 +13,7 @@ from libp2p.pubsub.extensions import ExtensionsState
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.fallback.contained import ContainedGossipSub, NothingToDo
+from episub_router.fallback.contained import ContainedGossipSub
 from episub_router.fallback.exchange import PeerExchange
 from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.view import GossipView
@@ -96,9 +96,7 @@ class Bridge(PeerListener):
         while True:
             await self._gossip.wait_for_work()
             try:
-                await self._gossip.heartbeat()
-            except NothingToDo:
-                continue
+                await self._gossip.beat()
             except Exception:
                 self._counters.add(Reason.ERROR)
                 if self._counters[Reason.ERROR] == 1:

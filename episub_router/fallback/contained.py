@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import trio
 from libp2p.custom_types import TProtocol
@@ -26,8 +25,6 @@ from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.protection import MeshProtection
 from episub_router.fallback.sending import MessageSender
 
-_T = TypeVar("_T")
-
 BACKOFF_SLACK = 2.0
 """Seconds; chosen: a second that py-libp2p rounds off, and a heartbeat on the way."""
 
@@ -39,10 +36,6 @@ _MAX_IDONTWANT = 1000
 
 _BRIDGE_DEGREE_LOW = 1
 """gossipsub's D_low where Episub brings messages too; chosen."""
-
-
-class NothingToDo(Exception):
-    """A heartbeat has ended, and the next one would find neither peers nor messages."""
 
 
 class ContainedGossipSub(MessageSender):
@@ -107,13 +100,6 @@ class ContainedGossipSub(MessageSender):
         self._has_work.set()
         await super().publish(msg_forwarder, pubsub_msg)
 
-    def _prune_idontwant_entries(self) -> None:
-        """The last thing that a heartbeat does. Raises NothingToDo: heartbeat has no end, and a
-        process with many hosts would spend most of its idle time there."""
-        super()._prune_idontwant_entries()
-        if self._is_idle:
-            raise NothingToDo
-
     @property
     def _is_idle(self) -> bool:
         return not (self.peer_protocol or self.mcache.msgs)
@@ -141,19 +127,22 @@ class ContainedGossipSub(MessageSender):
         if self._protection is not None:
             self._protection.keep(self.mesh)
 
-    async def _emit_control_msgs(
-        self,
-        peers_to_graft: dict[ID, list[str]],
-        peers_to_prune: dict[ID, list[str]],
-        peers_to_gossip: dict[ID, dict[str, list[bytes]]],
-    ) -> None:
-        """One peer at a time: the lists of all peers before are sent along otherwise."""
-        for peer in dict.fromkeys([*peers_to_graft, *peers_to_prune, *peers_to_gossip]):
-            await super()._emit_control_msgs(
-                _only(peer, peers_to_graft),
-                _only(peer, peers_to_prune),
-                _only(peer, peers_to_gossip),
+    async def beat(self) -> None:
+        """One heartbeat. GossipSub's `heartbeat` has no end, and a process with many hosts would
+        spend most of its idle time there; and it sends each peer the lists of all before, too."""
+        grafts, prunes = self.mesh_heartbeat()
+        self.fanout_heartbeat()
+        gossip = self.gossip_heartbeat()
+        for peer in dict.fromkeys([*grafts, *prunes, *gossip]):
+            ihave = gossip.get(peer, {}).items()
+            control = self.pack_control_msgs(
+                [rpc_pb2.ControlIHave(topicID=t, messageIDs=ids) for t, ids in ihave],
+                [rpc_pb2.ControlGraft(topicID=topic) for topic in grafts.get(peer, ())],
+                [rpc_pb2.ControlPrune(topicID=topic) for topic in prunes.get(peer, ())],
             )
+            await self.emit_control_message(control, peer)
+        self.mcache.shift()
+        self._forget_what_is_over()
 
     def mesh_heartbeat(
         self,
@@ -290,8 +279,12 @@ class ContainedGossipSub(MessageSender):
         without a time-out, and signed by whomever."""
         self._connect_to(px_peers[: self.px_peers_count])
 
-    def _periodic_security_cleanup(self) -> None:
-        super()._periodic_security_cleanup()
+    def _forget_what_is_over(self) -> None:
+        for ids in self.dont_send_message_ids.values():
+            ids.clear()
+        # Those of the last second would do; of the last PRUNE, the back-off.
+        self.ihave_message_limits.clear()
+        self.graft_flood_tracking.clear()
         over = time.time() - BACKOFF_SLACK
         for topic, peers in list(self.back_off.items()):
             for peer in [peer for peer, until in peers.items() if until <= over]:
@@ -303,10 +296,6 @@ class ContainedGossipSub(MessageSender):
         self._release()
         for topic in [t for t in self.time_since_last_publish if t not in self.fanout]:
             del self.time_since_last_publish[topic]
-
-
-def _only(peer: ID, by_peer: dict[ID, _T]) -> dict[ID, _T]:
-    return {peer: by_peer[peer]} if peer in by_peer else {}
 
 
 def _in_hex(mid: bytes) -> bytes:

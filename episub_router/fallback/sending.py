@@ -51,7 +51,9 @@ class MessageSender(GossipSub):
         )
         if len(pubsub_msg.data) >= IDONTWANT_SIZE and msg_forwarder != pubsub.host.get_id():
             await self._say_unwanted(message_id, pubsub_msg.topicIDs, {msg_forwarder, author})
-        await self._notify_observers(pubsub_msg.topicIDs, message_id)
+        for topic in pubsub_msg.topicIDs:
+            for observer in self.topic_observation.get_observers(topic):
+                await self.emit_ihave(topic, [message_id], observer)
         rpc = rpc_pb2.RPC(publish=[pubsub_msg])
         own = msg_forwarder == pubsub.host.get_id()
         if own and not receivers:

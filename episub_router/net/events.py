@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakSet
@@ -136,13 +137,14 @@ TopicEvent: TypeAlias = (
 )
 
 
-_WHY = {
+WHY = {
     DownReason.FAILED: "the connection was lost, or nothing came over it",
     DownReason.ENDED: "it ended the link",
     DownReason.LEFT: "one of the two left the topic",
     DownReason.EVICTED: "another one took its place",
     DownReason.BANNED: "it is banned",
 }
+"""What the reasons mean, for people."""
 
 
 def line_on(event: TopicEvent) -> str:
@@ -151,7 +153,7 @@ def line_on(event: TopicEvent) -> str:
         case NeighborUp(peer=peer, neighbors=count):
             return f"neighbour {str(peer)[-8:]} came; there are {count}"
         case NeighborDown(peer=peer, neighbors=count, reason=reason):
-            return f"neighbour {str(peer)[-8:]} went: {_WHY[reason]}; there are {count}"
+            return f"neighbour {str(peer)[-8:]} went: {WHY[reason]}; there are {count}"
         case Joined():
             return "joined: what is published now reaches others"
         case Alone():
@@ -198,6 +200,12 @@ class EventStream(AsyncIterator[TopicEvent]):
 
     def __aiter__(self) -> EventStream:
         return self
+
+    def waiting(self) -> Iterator[TopicEvent]:
+        """The events that are there now, for a reader that doesn't wait."""
+        with suppress(trio.WouldBlock):
+            while True:
+                yield self._take.receive_nowait()
 
     async def __anext__(self) -> TopicEvent:
         if self._missed:

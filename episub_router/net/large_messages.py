@@ -115,7 +115,7 @@ class LargeMessages:
         take_assembled = getattr(self._pubsub, "take_assembled", None)
         if take_assembled is not None:
             take_assembled(ID(peer), message)
-        elif self._pubsub._is_subscribed_to_msg(message):
+        elif not self._pubsub.topic_ids.isdisjoint(message.topicIDs):
             self._pubsub.manager.run_task(self._pubsub.push_msg, ID(peer), message)
 
     def _put_together(self, topic: str, whole: Assembled) -> rpc_pb2.Message | None:

@@ -21,6 +21,7 @@ from episub_router.net.backlog import Backlog, PieceLane
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 from episub_router.util.bounded import put_last
+from episub_router.util.connections import is_connected
 from episub_router.util.send_window import SendWindow
 from episub_router.wire.sent_records import SentRecords
 from episub_router.wire.sequence import ReplayWindow
@@ -254,10 +255,7 @@ class PeerTable:
 
     def is_connected(self, peer: ID) -> bool:
         """Whether a connection to `peer` is open."""
-        return any(
-            not connection.is_closed
-            for connection in self._pubsub.host.get_network().get_connections(peer)
-        )
+        return is_connected(self._pubsub.host, peer)
 
     def protocols(self) -> dict[ID, TProtocol]:
         """What our stream to each peer negotiated."""

@@ -157,7 +157,7 @@ class InboundFrames:
 
     def _take_messages(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         for msg in rpc.publish:
-            if not self._pubsub._is_subscribed_to_msg(msg):
+            if self._pubsub.topic_ids.isdisjoint(msg.topicIDs):
                 continue
             reason = self.fault_of(msg)
             if reason is None:

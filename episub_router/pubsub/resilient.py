@@ -18,10 +18,12 @@ from libp2p.exceptions import ParseError, ValidationError
 from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.peer.id import ID
+from libp2p.peer.peerstore import env_to_send_in_RPC
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router.publishing import BackpressurePubsub
+from episub_router.pubsub.caches import SeenBefore, SeenOnce, ValidCache
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue
 from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
@@ -38,6 +40,7 @@ from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_type
+from episub_router.util.connections import is_connected
 from episub_router.util.trio_only import check_not_asyncio
 from episub_router.wire import check_topics
 
@@ -50,10 +53,6 @@ _VALIDATIONS_AT_ONCE = 20
 
 def _nothing(*_: object) -> None:
     """For routers that aren't notified."""
-
-
-class _AcceptedMeanwhile(Exception):
-    """Another copy of the message passed validation while this one was in it."""
 
 
 class ResilientPubsub(BackpressurePubsub):
@@ -108,6 +107,10 @@ class ResilientPubsub(BackpressurePubsub):
             signature_policy is not SignaturePolicy.STRICT_NO_SIGN,
         )
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
+        self.seen_messages.stop()
+        self.seen_messages = SeenOnce(self.seen_messages.ttl, self.seen_messages.sweep_interval)
+        old = self.validation_cache
+        self.validation_cache = ValidCache(old.ttl, old.max_size)
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
         self.counter = time.time_ns()
@@ -161,7 +164,7 @@ class ResilientPubsub(BackpressurePubsub):
         finally:
             if self._inbound.get(peer) is stream:
                 del self._inbound[peer]
-            if not self._peer_is_connected(peer):
+            if not is_connected(self.host, peer):
                 self._greeted.discard(peer)
         with suppress(Exception):
             await stream.reset()
@@ -189,7 +192,7 @@ class ResilientPubsub(BackpressurePubsub):
 
     def take_assembled(self, forwarder: ID, msg: Message) -> None:
         """Validate `msg`, which the router put together from pieces; its author answers for it."""
-        if not self._is_subscribed_to_msg(msg):
+        if self.topic_ids.isdisjoint(msg.topicIDs):
             return
         reason = self._frames.fault_of(msg)
         if reason is None:
@@ -212,7 +215,7 @@ class ResilientPubsub(BackpressurePubsub):
         except Exception as error:
             accepted = False
             with suppress(Exception):  # it may be the message id function that raises
-                accepted = self._is_msg_seen(msg)
+                accepted = self.seen_messages.has(self.get_message_id(msg))
             self._drop(
                 PubsubDrop.ROUTER_RAISED if accepted else PubsubDrop.MESSAGE_UNVERIFIABLE,
                 forwarder,
@@ -234,7 +237,7 @@ class ResilientPubsub(BackpressurePubsub):
         if any(map(self.is_peer_blacklisted, (forwarder, ID(msg.from_id)))):
             return False
         try:
-            return not self._is_msg_seen(msg)
+            return not self.seen_messages.has(self.get_message_id(msg))
         except Exception:  # of the message id function
             return False
 
@@ -247,36 +250,25 @@ class ResilientPubsub(BackpressurePubsub):
                 await self._push_once(msg_forwarder, msg)
 
     async def _push_once(self, msg_forwarder: ID, msg: Message) -> None:
-        with suppress(_AcceptedMeanwhile):
+        try:
             if any(validator.is_async for validator in self.get_msg_validators(msg)):
                 async with self._turns.turn(msg):
                     await super().push_msg(msg_forwarder, msg)
             else:
                 await super().push_msg(msg_forwarder, msg)
+        except SeenBefore:
+            if self._pushes is not None:
+                self._pushes.overtaken(msg)
 
     async def validate_msg(self, msg_forwarder: ID, msg: Message) -> None:
-        """As in `Pubsub`, but a failure isn't remembered under the message's id.
-
-        The next copy may have other content, come from a peer that the validator trusts more,
-        or not run into a time-out.
-        """
+        """As in `Pubsub`; what comes of it is traced."""
         self._validators.verified(msg)
         try:
             await super().validate_msg(msg_forwarder, msg)
         except ValidationError:
-            self.validation_cache._remove(self.get_message_id(msg))
             if self._pushes is not None:
                 self._pushes.invalid(msg)
             raise
-
-    def _mark_msg_seen(self, msg: Message) -> None:
-        new = self.seen_messages.add(self.get_message_id(msg))
-        if new:
-            self._validators.accepted(msg)
-        if self._pushes is not None:
-            (self._pushes.accepted if new else self._pushes.overtaken)(msg)
-        if not new:
-            raise _AcceptedMeanwhile
 
     # Subscriptions of the application
 
@@ -302,7 +294,9 @@ class ResilientPubsub(BackpressurePubsub):
         self.subscribed_topics_receive[topic_id] = subscription
         if self.trace is not None:
             self.trace.joined(topic_id)
-        packet, announcement = self._build_announce_rpc(topic_id, subscribe=True)
+        announcement = RPC.SubOpts(subscribe=True, topicid=topic_id)
+        record, _ = env_to_send_in_RPC(self.host)
+        packet = RPC(subscriptions=[announcement], senderRecord=record)
         await self.message_all_peers(packet.SerializeToString(), announce=announcement)
         if not history:
             getattr(self.router, "leave_out_history", _nothing)(topic_id)
@@ -319,7 +313,11 @@ class ResilientPubsub(BackpressurePubsub):
         self.lagging.pop(topic_id, None)
 
     def notify_subscriptions(self, publish_message: Message) -> None:
-        """Hand a message to the subscriptions of its topics; where a buffer is full, count it."""
+        """Hand a message, which was accepted just now, to the subscriptions of its topics; where a
+        buffer is full, count it."""
+        self._validators.accepted(publish_message)
+        if self._pushes is not None:
+            self._pushes.accepted(publish_message)
         for topic in publish_message.topicIDs:
             subscription = self.subscribed_topics_receive.get(topic)
             if isinstance(subscription, Subscription) and not subscription.put(publish_message):
@@ -346,7 +344,7 @@ class ResilientPubsub(BackpressurePubsub):
         super()._handle_dead_peer(peer_id)
         if self.trace is not None:
             self.trace.look_at_mesh()
-        if not self._peer_is_connected(peer_id):
+        if not is_connected(self.host, peer_id):
             self._greeted.discard(peer_id)
             self._resuming.discard(peer_id)
         elif topics:
@@ -372,7 +370,7 @@ class ResilientPubsub(BackpressurePubsub):
         async with self.dead_peer_receive_channel:
             self.event_handle_dead_peer_queue_started.set()
             async for peer in self.dead_peer_receive_channel:
-                if not self._peer_is_connected(peer) or is_broken(self.peers.get(peer)):
+                if not is_connected(self.host, peer) or is_broken(self.peers.get(peer)):
                     self._handle_dead_peer(peer)
 
     async def _handle_new_peer(self, peer_id: ID) -> None:

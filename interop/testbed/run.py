@@ -19,6 +19,8 @@ from interop.testbed.history.records import (
     Lived,
     Log,
     Neighbors,
+    Parted,
+    Refused,
     Usage,
 )
 from interop.testbed.lab.damage import DISK, Damage, faketime
@@ -235,7 +237,12 @@ class Run:
             self._lived(host, session, "ready")
         elif said.failed is not None:
             self._say(f"host {host} could not publish: {said.failed}")
+            if said.refused:
+                events.append(Refused(now, host, session, said.refused, said.failed))
         elif self._look(host, said):
+            if said.parted is not None:
+                other = self._peers[said.parted]
+                events.append(Parted(now, host, session, other, said.reason))
             events.append(Neighbors(now, host, session, frozenset(self._views[host])))
         self._news.set()
 
@@ -287,7 +294,8 @@ class Run:
             if host.alive and not host.paused and host.ready.is_set():
                 message = f"m{host.number}-{count}"
                 self._asked[message] = (self._now(), host.number)
-                host.publish(self._messages.payload(message, traffic.size))
+                size = traffic.sizes[count % len(traffic.sizes)]
+                host.publish(self._messages.payload(message, size))
 
     async def _do(self, fault: Fault) -> None:
         await trio.sleep(fault.at)

@@ -25,8 +25,8 @@ class Traffic:
 
     rate: float = 2.0
     """Messages a second, over all hosts in turn."""
-    size: int = 128
-    """Bytes of a message."""
+    sizes: tuple[int, ...] = (128,)
+    """Bytes of a message, in turn."""
     publishers: tuple[int, ...] = ()
     """Hosts that publish; empty: all."""
 
@@ -138,8 +138,7 @@ def parse(
         random = _made(RandomFaults, _with_kinds(table.pop("random")))
         faults += draw(random, len(kinds), duration - promises.heal - promises.deadline, own_seed)
     traffic = dict(table.pop("traffic", {}))
-    if "publishers" in traffic:
-        traffic["publishers"] = tuple(traffic["publishers"])
+    traffic |= {name: tuple(of) for name, of in traffic.items() if name in ("publishers", "sizes")}
     name, traces = str(table.pop("name", "unnamed")), bool(table.pop("traces", False))
     if table:
         raise ValueError(f"nothing is called {', '.join(sorted(table))}")

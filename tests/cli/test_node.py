@@ -16,8 +16,9 @@ from libp2p.peer.id import ID
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
 from episub_router.cli.main import main
-from episub_router.cli.node.lines import for_each_line
+from episub_router.cli.node.lines import HEAD, for_each_line
 from episub_router.cli.node.output import PlainOutput, bar, printable
+from episub_router.cli.node.run import MAX_LINE
 from tests.cli.processes import PATIENCE, node_process
 
 hosts = pytest.mark.hosts
@@ -181,11 +182,11 @@ def test_a_key_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         load_or_create(tmp_path / "no such directory" / "key")
 
 
-async def lines_of(data: bytes, limit: int = 10) -> list[bytes | None]:
-    found: list[bytes | None] = []
+async def lines_of(data: bytes, limit: int = 10) -> list[tuple[bytes, bool]]:
+    found: list[tuple[bytes, bool]] = []
 
-    async def handle(line: bytes | None) -> None:
-        found.append(line)
+    async def handle(line: bytes, is_whole: bool) -> None:
+        found.append((line, is_whole))
 
     receiving, sending = os.pipe()
     try:
@@ -202,19 +203,32 @@ async def lines_of(data: bytes, limit: int = 10) -> list[bytes | None]:
     ("data", "lines"),
     [
         (b"", []),
-        (b"a\nb\r\n\nc", [b"a", b"b", b"", b"c"]),
-        (b"0123456789\n", [b"0123456789"]),
-        (b"too long for it\nb\n", [None, b"b"]),
-        (b"too long and not ended", [None]),
+        (b"a\nb\r\n\nc", [(b"a", True), (b"b", True), (b"", True), (b"c", True)]),
+        (b"0123456789\n", [(b"0123456789", True)]),
+        (b"too long for it\nb\n", [(b"too long for it", False), (b"b", True)]),
+        (b"too long and not ended", [(b"too long and not ended", False)]),
+        # Longer than what is read at once.
+        (b"x" * 200_000 + b"\nb\n", [(b"x" * HEAD, False), (b"b", True)]),
     ],
 )
-async def test_lines(data: bytes, lines: list[bytes | None]) -> None:
+async def test_lines(data: bytes, lines: list[tuple[bytes, bool]]) -> None:
     assert await lines_of(data) == lines
 
 
-async def test_a_line_that_comes_in_pieces_is_skipped_once() -> None:
-    # Longer than what is read at once.
-    assert await lines_of(b"x" * 200_000 + b"\nb\n") == [None, b"b"]
+@hosts
+async def test_a_line_that_is_not_published_is_said_and_fails_the_run() -> None:
+    async with node_process("--stay") as other:
+        [address] = (await other.event("listening"))["addresses"]
+        async with node_process("--bootstrap", address) as node:
+            await node.event("peer-up")
+            await node.type(b"large " + b"x" * MAX_LINE + b"\nsmall\n")
+            failed = await node.event("failed")
+            assert failed["text"].startswith("large xxx")
+            assert failed["error"] == "a line of more than 1000000 bytes: see --file"
+            assert (await node.event("published"))["text"] == "small"
+            await node.end_input()
+            assert await node.exit_status() == 1
+        assert (await other.event("peer-down"))["reason"] == "left"
 
 
 def test_a_message_cannot_command_the_terminal() -> None:

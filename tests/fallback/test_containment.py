@@ -7,6 +7,7 @@ override can go. References are to libp2p 0.8.1, pubsub/gossipsub.py where no ot
 from __future__ import annotations
 
 import time
+from functools import partial
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
@@ -96,7 +97,10 @@ class Lab:
         return peers
 
     async def heartbeat(self) -> None:
-        """One round of what GossipSub.heartbeat repeats, up to the point where it sends."""
+        """One round of what GossipSub.heartbeat repeats."""
+        if isinstance(self.router, ContainedGossipSub):
+            await self.router.beat()
+            return
         grafts, prunes = self.router.mesh_heartbeat()
         await self.router._emit_control_msgs(grafts, prunes, self.router.gossip_heartbeat())
         self.router.mcache.shift()
@@ -122,13 +126,19 @@ def message(number: int, data: bytes = b"data", *, seqno: bytes | None = None) -
     )
 
 
-async def test_control_for_one_peer_stays_with_it(kind: str) -> None:
+async def test_control_for_one_peer_stays_with_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """_emit_control_msgs keeps appending to the same lists."""
     lab = Lab(kind)
     a, b, c = lab.add(3)
-    await lab.router._emit_control_msgs(
-        {a: ["a"], b: ["b"]}, {b: ["x"], c: ["y"]}, {c: {"z": [b"id"]}}
-    )
+    steps = {
+        "mesh_heartbeat": ({a: ["a"], b: ["b"]}, {b: ["x"], c: ["y"]}),
+        "gossip_heartbeat": {c: {"z": [b"id"]}},
+    }
+    for name, found in steps.items():
+        monkeypatch.setattr(lab.router, name, partial(lambda found: found, found))
+    await lab.heartbeat()
     sent = {peer: lab.pubsub.sent(peer)[0].control for peer in (a, b, c)}
     assert [[graft.topicID for graft in sent[p].graft] for p in (a, b, c)] == [["a"], ["b"], []]
     assert [[prune.topicID for prune in sent[p].prune] for p in (a, b, c)] == [[], ["x"], ["y"]]

@@ -16,6 +16,8 @@ from interop.testbed.history.records import (
     Lived,
     Log,
     Neighbors,
+    Parted,
+    Refused,
     Usage,
 )
 from interop.testbed.scenario import Promises
@@ -163,10 +165,21 @@ def test_publishing_that_waits_for_the_first_neighbour() -> None:
         assert ("wait" in broken(made)) is violated
 
 
-def test_publishing_that_never_ends() -> None:
+def test_publishing_that_never_ends_unless_it_is_refused() -> None:
     made = history()
     drop(made, lambda event: isinstance(event, Accepted) and event.message == "m1-2")
+    drop(made, is_delivery("m1-2"))
     assert broken(made) == {"wait"}
+    add(made, Refused(22.0, 1, 0, "m1-2", "too large"))
+    assert found(made) == []
+
+
+def test_a_neighbour_that_goes_without_a_reason() -> None:
+    made = history()
+    add(made, Parted(22.0, 1, 0, 2, "failed"))
+    assert found(made) == []
+    add(made, Parted(23.0, 1, 0, 3, ""))
+    assert broken(made) == {"reason"}
 
 
 def test_a_peer_that_falls_silent_and_stays_a_neighbour() -> None:

@@ -11,7 +11,7 @@ from episub_router.trace.reading import TraceFile, Unreadable, kind_of
 from interop.testbed.checker.check import check
 from interop.testbed.faults import Fault, FaultKind
 from interop.testbed.history import files
-from interop.testbed.history.records import Delivered, Event, Lived, Neighbors
+from interop.testbed.history.records import Delivered, Event, Lived, Neighbors, Parted, Refused
 from interop.testbed.scenario import Promises
 from tests.testbed.histories import HOSTS, add, drop, history, is_delivery
 
@@ -29,6 +29,7 @@ def test_written_and_read(tmp_path: Path) -> None:
     add(made, Lived(30.0, 3, 0, "kill"), Neighbors(30.1, 3, 0, frozenset()))
     add(made, Lived(36.0, 3, 1, "ready"))
     add(made, Neighbors(37.0, 3, 1, frozenset({0, 2})), Delivered(38.0, 3, 1, "m1-2", ("x",)))
+    add(made, Refused(39.0, 1, 0, "m1-9", "too large"), Parted(39.0, 1, 0, 3, "failed"))
     drop(made, is_delivery("m1-4", 2))
     files.write(made, tmp_path)
     read = files.read(tmp_path)

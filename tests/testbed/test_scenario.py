@@ -20,7 +20,7 @@ def scenario(text: str, **more: int | str) -> Scenario:
     return parse(tomllib.loads(text), **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(SCENARIOS.rglob("*.toml")), ids=lambda path: path.stem)
 def test_the_scenarios_that_we_ship(path: Path) -> None:
     assert load(path, seed=1).faults == load(path, seed=1).faults
 

@@ -99,8 +99,8 @@ class Room:
             nursery.start_soon(self._heed_signals, nursery)
             await self._send(Line(self._name, notice=JOINED))
 
-            async def heed(line: bytes | None) -> None:
-                if await self._heed(line):
+            async def heed(line: bytes, is_whole: bool) -> None:
+                if await self._heed(line if is_whole else None):
                     nursery.cancel_scope.cancel()
                     await trio.lowlevel.checkpoint()
 

@@ -24,15 +24,17 @@ on a line of standard output:
 
   listening  peer, addresses (with /p2p/)   before anything else
   peer-up    peer, neighbors                a neighbour came; how many there are
-  peer-down  peer, neighbors                a neighbour went
+  peer-down  peer, neighbors, reason        a neighbour went: failed, ended,
+                                            left, evicted or banned
   published  text or base64, or file        a line, or --file, was handed to Pubsub
+  failed     text or base64, error          a line was not published
   delivered  source, text or base64, or file  a message of another node came
   receiving  source, received, size         a large message is coming
   sent       neighbors, size                how many were sent all of a large one
 
 Each also has "event" and "topic"; "base64" takes the place of "text" for
 what is not UTF-8. Exit status: 0 at the end of input, 1 if the host can't
-run or lines found no neighbour, 130 after Ctrl-C.
+run or lines were not published, 130 after Ctrl-C.
 """
 _LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 

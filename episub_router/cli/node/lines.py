@@ -9,13 +9,16 @@ import trio
 
 _CHUNK = 64 * 1024
 
+HEAD = 64
+"""Bytes of a line that is too long; enough to know it by."""
+
 
 async def for_each_line(
-    fd: int, limit: int, handle: Callable[[bytes | None], Awaitable[None]]
+    fd: int, limit: int, handle: Callable[[bytes, bool], Awaitable[None]]
 ) -> None:
     """Await `handle` for each line of `fd`, without its end, until the end of the file.
 
-    A line of more than `limit` bytes is skipped, and `handle` is given None for it. At most
+    Of a line of more than `limit` bytes `handle` is given the first `HEAD`, and False. At most
     `limit` bytes and one chunk are held.
     """
     pending = b""
@@ -32,11 +35,12 @@ async def for_each_line(
         for line in lines:
             line = line.removesuffix(b"\r")
             if not skipping:
-                await handle(line if len(line) <= limit else None)
+                is_whole = len(line) <= limit
+                await handle(line if is_whole else line[:HEAD], is_whole)
             skipping = False
         if not skipping and len(rest) > limit:
             skipping = True
-            await handle(None)
+            await handle(rest[:HEAD], False)
         pending = b"" if skipping else rest
     if pending:
-        await handle(pending)
+        await handle(pending, True)

@@ -10,20 +10,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from episub_router.net.events import WHY
+from episub_router.protocol.effects import DownReason
+
 
 class NodeOutput(Protocol):
     """Where a node reports what happens. Peers are peer ids in their usual text form."""
 
     def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None: ...
 
-    def neighbor(self, peer: str, up: bool, count: int) -> None:
-        """`peer` became or ceased to be a neighbour, of which there are `count` now."""
+    def joined(self, peer: str, count: int) -> None:
+        """`peer` became a neighbour, of which there are `count` now."""
+
+    def parted(self, peer: str, count: int, reason: DownReason | None) -> None:
+        """`peer` ceased to be one; of a gossipsub neighbour no reason is known."""
 
     def delivered(self, source: str, data: bytes | Path) -> None:
         """A message came: what it says, or the file that it was written to."""
 
     def published(self, data: bytes | Path) -> None:
         """Likewise of what this node publishes."""
+
+    def failed(self, data: bytes, error: str) -> None:
+        """`data`, or what begins so, was not published."""
 
     def receiving(self, source: str, received: int, size: int) -> None:
         """Of a large message of `source`, `received` of `size` bytes are here."""
@@ -44,14 +53,21 @@ class JsonOutput:
     def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None:
         self._event("listening", peer=peer, addresses=list(addresses))
 
-    def neighbor(self, peer: str, up: bool, count: int) -> None:
-        self._event("peer-up" if up else "peer-down", peer=peer, neighbors=count)
+    def joined(self, peer: str, count: int) -> None:
+        self._event("peer-up", peer=peer, neighbors=count)
+
+    def parted(self, peer: str, count: int, reason: DownReason | None) -> None:
+        why = {} if reason is None else {"reason": reason.value}
+        self._event("peer-down", peer=peer, neighbors=count, **why)
 
     def delivered(self, source: str, data: bytes | Path) -> None:
         self._event("delivered", source=source, **_payload(data))
 
     def published(self, data: bytes | Path) -> None:
         self._event("published", **_payload(data))
+
+    def failed(self, data: bytes, error: str) -> None:
+        self._event("failed", **_payload(data), error=error)
 
     def receiving(self, source: str, received: int, size: int) -> None:
         self._event("receiving", source=source, received=received, size=size)
@@ -76,8 +92,12 @@ class PlainOutput:
         join = shlex.join(["episub", "node", f"--topic={topic}", "--bootstrap", addresses[0]])
         self.note(f"others join with: {join}")
 
-    def neighbor(self, peer: str, up: bool, count: int) -> None:
-        self.note(f"neighbour {_short(peer)} {'came' if up else 'went'}; there are {count}")
+    def joined(self, peer: str, count: int) -> None:
+        self.note(f"neighbour {_short(peer)} came; there are {count}")
+
+    def parted(self, peer: str, count: int, reason: DownReason | None) -> None:
+        why = "" if reason is None else f": {WHY[reason]}"
+        self.note(f"neighbour {_short(peer)} went{why}; there are {count}")
 
     def delivered(self, source: str, data: bytes | Path) -> None:
         said = str(data) if isinstance(data, Path) else printable(data)
@@ -85,6 +105,9 @@ class PlainOutput:
 
     def published(self, data: bytes | Path) -> None:
         """Nothing: it stands on the terminal already."""
+
+    def failed(self, data: bytes, error: str) -> None:
+        self.note(f"not published: {error}")
 
     def receiving(self, source: str, received: int, size: int) -> None:
         if sys.stderr.isatty() or received == size:

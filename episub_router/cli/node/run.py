@@ -28,9 +28,10 @@ from episub_router.cli.arguments import CommandError
 from episub_router.cli.host import served_metrics
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.output import NodeOutput
-from episub_router.cli.sight import report_events
+from episub_router.cli.sight import report_events, report_neighbors
 from episub_router.host import FAREWELL, EpisubHost, frames_arrive
 from episub_router.net.events import EventStream
+from episub_router.protocol.effects import DownReason
 from episub_router.trace.tracer import Tracer
 
 MAX_LINE = 1_000_000
@@ -129,7 +130,9 @@ class _Session:
                 shown = (NeighborUp, NeighborDown, LargeProgress, LargeSent)
                 nursery.start_soon(report_events, events, self._output.note, shown)
             nursery.start_soon(self._watch_large, node.router.events(config.topic))
-            nursery.start_soon(self._watch_neighbors)
+            nursery.start_soon(
+                report_neighbors, node.router, config.topic, self._joined, self._parted
+            )
             nursery.start_soon(self._watch_host)
             nursery.start_soon(self._heed_signals)
             if config.file is not None:
@@ -140,14 +143,22 @@ class _Session:
         await self._leave()
         return self._status
 
-    async def _publish(self, line: bytes | None) -> None:
-        if line is None:
-            self._output.note(f"skipped a line of more than {MAX_LINE} bytes")
+    async def _publish(self, line: bytes, is_whole: bool) -> None:
+        if not is_whole:
+            self._fail(line, f"a line of more than {MAX_LINE} bytes: see --file")
         elif line:
             await self._first_neighbor()
-            await self._node.pubsub.publish(self._config.topic, line)
+            try:
+                await self._node.pubsub.publish(self._config.topic, line)
+            except PublishError as error:
+                self._fail(line, str(error))
+                return
             self._output.published(line)
             await self._node.router.wait_for_room(_MAX_QUEUED)
+
+    def _fail(self, line: bytes, error: str) -> None:
+        self._status = 1
+        self._output.failed(line, error)
 
     async def _publish_file(self, path: Path) -> None:
         try:
@@ -206,18 +217,12 @@ class _Session:
                 raise CommandError(f"--save: {error}") from error
             self._output.delivered(str(source), path)
 
-    async def _watch_neighbors(self) -> None:
-        known: dict[ID, None] = {}
-        while True:
-            mesh = self._node.router.mesh.get(self._config.topic, set())
-            for peer in [peer for peer in known if peer not in mesh]:
-                del known[peer]
-                self._output.neighbor(str(peer), False, len(known))
-            for peer in [peer for peer in mesh if peer not in known]:
-                known[peer] = None
-                self._output.neighbor(str(peer), True, len(known))
-                self._has_neighbor.set()
-            await self._node.router.mesh_changed()
+    def _joined(self, peer: ID, count: int) -> None:
+        self._output.joined(str(peer), count)
+        self._has_neighbor.set()
+
+    def _parted(self, peer: ID, count: int, reason: DownReason | None) -> None:
+        self._output.parted(str(peer), count, reason)
 
     async def _watch_host(self) -> None:
         await self._node.stopped.wait()

@@ -35,7 +35,7 @@ class Pushes:
     @contextmanager
     def follow(self, forwarder: ID, message: Message) -> Iterator[None]:
         """`push_msg` is at work on `message`."""
-        known = self._pubsub._is_msg_seen(message)
+        known = self._pubsub.seen_messages.has(self._pubsub.get_message_id(message))
         push = self._under_way[id(message)] = _Push(forwarder)
         try:
             yield

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from interop.testbed.checker.calm import Calm
 from interop.testbed.checker.violation import Violation
 from interop.testbed.faults import FaultKind
-from interop.testbed.history.records import Accepted, History, Lived, Neighbors
+from interop.testbed.history.records import Accepted, History, Lived, Neighbors, Refused
 from interop.testbed.scenario import Promises
 
 
@@ -137,14 +137,14 @@ def _alone(history: History) -> list[list[tuple[float, float]]]:
 
 
 def _wait(history: History, promises: Promises, calm: Calm) -> Iterator[Violation]:
-    """Publishing is done soon after it was asked for, by a process that has had a neighbour: until
-    then its input waits."""
-    accepted = {event.message: event for event in history.accepted}
+    """Publishing is done, or refused with a reason, soon after it was asked for, by a process that
+    has had a neighbour: until then its input waits."""
+    answered = {e.message: e for e in history.events if isinstance(e, Accepted | Refused)}
     alone = _alone(history)
     for message, (asked, host) in history.asked.items():
         began = next((end for since, end in alone[host] if since <= asked <= end), asked)
         until = began + promises.wait
-        done = accepted.get(message)
+        done = answered.get(message)
         if until > history.duration or not calm.host(host, asked, until):
             continue
         if done is None or done.time > until:

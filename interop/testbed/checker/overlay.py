@@ -1,4 +1,4 @@
-"""Promises about neighbours: connected, symmetric, notice."""
+"""Promises about neighbours: connected, symmetric, notice, reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from interop.testbed.checker.calm import Calm, components
 from interop.testbed.checker.violation import Violation
 from interop.testbed.faults import SEPARATING, SILENCING, Fault, FaultKind
-from interop.testbed.history.records import History, Neighbors
+from interop.testbed.history.records import History, Neighbors, Parted
 from interop.testbed.scenario import Promises
 
 _STEP = 0.25
@@ -40,6 +40,10 @@ def check(history: History, promises: Promises, calm: Calm) -> Iterator[Violatio
     if not all(kind in _EPISUB for kind in history.kinds):
         return
     views = Views(history)
+    for event in history.events:
+        if isinstance(event, Parted) and not event.reason:
+            text = f"host {event.host} didn't say why host {event.other} went"
+            yield Violation("reason", event.time, text)
     for fault in history.faults:
         if fault.kind not in _AFFECTING:
             continue

@@ -23,6 +23,8 @@ from interop.testbed.history.records import (
     Lived,
     Log,
     Neighbors,
+    Parted,
+    Refused,
     Usage,
 )
 
@@ -54,6 +56,8 @@ def write(history: History, directory: Path) -> None:
             [e.host, e.session, e.message, list(e.missing)] for e in history.delivered if e.missing
         ],
         "lives": [[e.time, e.host, e.session, e.state] for e in _lives(history)],
+        "refused": [list(asdict(e).values()) for e in history.events if isinstance(e, Refused)],
+        "parted": [list(asdict(e).values()) for e in history.events if isinstance(e, Parted)],
         "usage": [list(asdict(usage).values()) for usage in history.usage],
         "logs": [[log.host, list(log.messages)] for log in history.logs],
     }
@@ -74,6 +78,8 @@ def read(directory: Path) -> History:
         accepted = {message: (asked, after) for message, asked, after in run["accepted"]}
         lost = {tuple(place): tuple(missing) for *place, missing in run["lost"]}
         events: list[Event] = [Lived(*values) for values in run["lives"]]
+        events += [Refused(*values) for values in run["refused"]]
+        events += [Parted(*values) for values in run["parted"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"{directory / 'run.json'} is not of a run: {error!r}") from error
     for host in range(history.hosts):

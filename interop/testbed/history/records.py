@@ -23,6 +23,29 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A node said that it hasn't published a message, and why."""
+
+    time: float
+    host: int
+    session: int
+    message: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A node said that a neighbour went."""
+
+    time: float
+    host: int
+    session: int
+    other: int
+    reason: str
+    """Empty if it didn't say why."""
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
     """A node handed a message of another one to its application."""
 
@@ -78,7 +101,7 @@ class Log:
     messages: tuple[str, ...]
 
 
-Event = Accepted | Delivered | Neighbors | Lived
+Event = Accepted | Refused | Delivered | Neighbors | Parted | Lived
 
 
 @dataclass(slots=True)

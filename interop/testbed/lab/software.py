@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One line of a process, as far as it matters: one of the fields is set."""
+    """One line of a process, as far as it matters: one of the fields is set, or two."""
 
     listening: bool = False
     published: str | None = None
@@ -35,10 +35,15 @@ class Said:
     """A peer that became a neighbour."""
     parted: str | None = None
     """A peer that ceased to be one."""
+    reason: str = ""
+    """Why it did."""
     neighbors: tuple[str, ...] | None = None
     """All of them."""
     log: tuple[str, ...] | None = None
     failed: str | None = None
+    """Why a message was not published."""
+    refused: str = ""
+    """That message, if the process says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +132,9 @@ class EpisubNode:
         if name == "peer-up":
             return Said(joined=event["peer"])
         if name == "peer-down":
-            return Said(parted=event["peer"])
+            return Said(parted=event["peer"], reason=event.get("reason", ""))
+        if name == "failed":
+            return Said(failed=event["error"], refused=_message(event))
         if name == "log":
             return Said(log=tuple(_first_word(text) for text in event["texts"]))
         return None

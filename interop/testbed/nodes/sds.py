@@ -13,14 +13,15 @@ from contextlib import closing
 from typing import Any
 
 import trio
-from libp2p.pubsub.pubsub import Pubsub
+from libp2p.peer.id import ID
 
-from episub_router import EpisubRouter
 from episub_router.cli.arguments import add_host_arguments
 from episub_router.cli.host import episub, running_pubsub
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.run import MAX_LINE
 from episub_router.cli.quiet import quiet_libp2p
+from episub_router.cli.sight import report_neighbors
+from episub_router.protocol.effects import DownReason
 from episub_router.sds import SdsChannel, SqliteStore
 
 _WHOLE_LOG = 1_000_000
@@ -47,7 +48,7 @@ async def _serve(args: argparse.Namespace, store: SqliteStore) -> None:
             member = _Member(channel)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(member.show)
-                nursery.start_soon(_watch, pubsub, router, args.topic)
+                nursery.start_soon(report_neighbors, router, args.topic, _joined, _parted)
                 await for_each_line(sys.stdin.fileno(), MAX_LINE, member.obey)
                 nursery.cancel_scope.cancel()
 
@@ -59,11 +60,11 @@ class _Member:
         self._channel = channel
         self._shown = 0
 
-    async def obey(self, line: bytes | None) -> None:
+    async def obey(self, line: bytes, is_whole: bool) -> None:
         if line == b"/log":
             messages = await self._channel.history(limit=_WHOLE_LOG)
             _tell("log", texts=[message.content.decode() for message in messages])
-        elif line:
+        elif line and is_whole:
             seen = self._shown
             await self._channel.send(line)
             _tell("published", text=line.decode(), after=seen)
@@ -75,16 +76,12 @@ class _Member:
             self._shown += 1
 
 
-async def _watch(pubsub: Pubsub, router: EpisubRouter, topic: str) -> None:
-    known: set[str] = set()
-    while True:
-        now = {str(peer) for peer in router.mesh.get(topic, ())}
-        for peer in sorted(now - known):
-            _tell("peer-up", peer=peer)
-        for peer in sorted(known - now):
-            _tell("peer-down", peer=peer)
-        known = now
-        await router.mesh_changed()
+def _joined(peer: ID, _: int) -> None:
+    _tell("peer-up", peer=str(peer))
+
+
+def _parted(peer: ID, _: int, reason: DownReason | None) -> None:
+    _tell("peer-down", peer=str(peer), reason=reason.value if reason else "")
 
 
 def _tell(event: str, **fields: Any) -> None:
