@@ -8,6 +8,7 @@ from typing import Any, get_args
 from episub_router.sim.adversaries.settings import AnyAttack, Attack
 from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.traffic import TrafficConfig
+from tests.docs.docstrings import line
 from tests.docs.parameters import sentences
 
 SETTINGS: dict[str, type[Any]] = {"adversaries": Attack, "traffic": TrafficConfig}
@@ -33,13 +34,9 @@ def settings(name: str) -> str:
 
 def attacks(_: str) -> str:
     """What each kind of adversary does."""
-    rows = [f"| `{each.kind}` | {_line(each.__doc__)} |" for each in get_args(AnyAttack)]
+    rows = [f"| `{each.kind}` | {line(each.__doc__)} |" for each in get_args(AnyAttack)]
     return "\n".join(["| kind | what it does |", "|---|---|", *rows])
 
 
 def _shown(default: object) -> str:
     return f'"{default}"' if isinstance(default, str) else str(default).lower()
-
-
-def _line(text: str | None) -> str:
-    return " ".join((text or "").split())
